@@ -1,0 +1,8 @@
+"""The sync service: copies a source cluster to a destination, then applies change events until commit.
+
+A newcomer's way through the code: `cli` wires the real parts; `api` parses a request and calls `service`, which owns
+the state and hands the work to `engine.coordinator`, where the phases of a sync stand in order; `engine.copy`,
+`engine.tail` and `engine.cutover` are those phases. What is saved, so that a killed process goes on, is in `store`.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,6 @@
+"""`python -m syncsvc` is the `syncsvc` command."""
+
+from syncsvc.cli import main
+
+if __name__ == "__main__":
+    raise SystemExit(main())

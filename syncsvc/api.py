@@ -1,0 +1,35 @@
+"""The HTTP API: parses a request, calls the service, answers. No rule, no driver, no thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint
+
+from syncsvc.schemas import EmptySchema, StartSchema, load
+from syncsvc.service import Service
+from verifier.runtime.httpd import json_body
+
+SUCCESS = {"success": True}
+
+
+def blueprint(service: Service) -> Blueprint:
+    """The endpoints below /api/v1."""
+    api = Blueprint("api", __name__, url_prefix="/api/v1")
+
+    @api.post("/start")
+    def start() -> dict[str, Any]:
+        service.start(load(StartSchema(), json_body()))
+        return SUCCESS
+
+    @api.post("/commit")
+    def commit() -> dict[str, Any]:
+        load(EmptySchema(), json_body())
+        service.commit()
+        return SUCCESS
+
+    @api.get("/progress")
+    def progress() -> dict[str, Any]:
+        return {"progress": service.progress(), **SUCCESS}
+
+    return api

@@ -1,0 +1,16 @@
+"""Makes the Flask app of the sync service."""
+
+from __future__ import annotations
+
+from flask import Flask
+
+from syncsvc.api import blueprint
+from syncsvc.service import Service
+from verifier.runtime.httpd import install_error_handlers
+
+
+def create_app(service: Service) -> Flask:
+    app = Flask("syncsvc")
+    install_error_handlers(app)
+    app.register_blueprint(blueprint(service))
+    return app

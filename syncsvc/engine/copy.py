@@ -1,0 +1,206 @@
+"""Copies the documents of all collections: readers scan, writers insert, in between a channel bounded in bytes.
+
+A document travels as the bytes that it is: replies of the source are cut into documents and sent on as they came, a
+whole page in one insert command. Whatever is copied twice, after a restart, is there already and stays. Events are
+applied only when all copies are done, so the copy never meets a newer document.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from time import monotonic
+from typing import NamedTuple
+
+from bson.timestamp import Timestamp
+
+from syncsvc.engine.destination import Destination, Refused
+from syncsvc.engine.frontier import Entry, Frontier
+from syncsvc.engine.observe import Observer, Point
+from syncsvc.engine.translate import Outcome, update_statement, zero_timestamp_documents
+from syncsvc.errors import DOCUMENT_NOT_COPIED
+from syncsvc.progress import Progress
+from syncsvc.settings import LoadLevel
+from syncsvc.store import CollectionRecord, CopyStatus, Registry
+from verifier.cluster.connect import Client
+from verifier.cluster.keys import id_only
+from verifier.cluster.scan import CollectionGone, ResumePoint, Scan
+from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import Channel, StopToken, TaskGroup
+
+# Pages that wait for a writer, in bytes.
+_WAITING_BYTES = 16 << 20
+# How often the resume point of a collection is saved, in seconds.
+_SAVE_INTERVAL = 1.0
+
+
+class CollectionCopy:
+    """The copy of one collection: what of it is written, and from where to go on after a restart."""
+
+    def __init__(self, record: CollectionRecord, registry: Registry, observe: Observer) -> None:
+        self._registry = registry
+        self._observe = observe
+        self._lock = (
+            threading.Lock()
+        )  # guards _record and _saved_at; held while saving, to save in order
+        self._record = replace(record, status=CopyStatus.COPYING)
+        self._saved_at = monotonic()
+        self._frontier: Frontier[ResumePoint | None] = Frontier(record.resume)
+        self._all_read = False
+
+    @property
+    def record(self) -> CollectionRecord:
+        return self._record
+
+    def enter(self, point: ResumePoint) -> Entry[ResumePoint | None]:
+        return self._frontier.enter(point, 1)
+
+    def written(self, entry: Entry[ResumePoint | None], documents: int, size: int) -> None:
+        """A page was acknowledged."""
+        with self._lock:
+            # Inside the lock: whoever sees the frontier drained must see all that was counted, too.
+            self._frontier.finish(entry)
+            self._record = replace(
+                self._record,
+                copied=self._record.copied + size,
+                documents=self._record.documents + documents,
+            )
+            self._save()
+
+    def all_read(self) -> None:
+        """No more pages will come."""
+        with self._lock:
+            self._all_read = True
+            self._save()
+
+    def _save(self) -> None:
+        done = self._all_read and self._frontier.drained
+        if done:
+            self._record = replace(self._record, status=CopyStatus.DONE, resume=None)
+        elif monotonic() - self._saved_at < _SAVE_INTERVAL:
+            return
+        else:
+            self._record = replace(self._record, resume=self._frontier.passed)
+        self._registry.save(self._record)
+        self._saved_at = monotonic()
+        point = Point.COLLECTION_COPIED if done else Point.COPY_SAVED
+        self._observe(point, str(self._record.namespace))
+
+
+class Batch(NamedTuple):
+    """Some documents of one collection on their way."""
+
+    copy: CollectionCopy
+    entry: Entry[ResumePoint | None]
+    documents: Sequence[memoryview]
+    size: int
+
+
+class Copier:
+    """Copies what the registry says is not copied yet."""
+
+    def __init__(
+        self,
+        source: Client,
+        destination: Destination,
+        registry: Registry,
+        progress: Progress,
+        load: LoadLevel,
+        observe: Observer,
+    ) -> None:
+        self._source = source
+        self._destination = destination
+        self._registry = registry
+        self._progress = progress
+        self._load = load
+        self._observe = observe
+
+    def run(self, not_before: Timestamp, stop: StopToken) -> None:
+        """Return when every collection is copied. Reads what the source held at `not_before` or later."""
+        with TaskGroup("copy", stop) as group:
+            waiting: Channel[CollectionRecord] = Channel(1 << 40, group.stop)
+            batches: Channel[Batch] = Channel(_WAITING_BYTES, group.stop)
+            for record in self._unfinished():
+                waiting.put(record, 1)
+            waiting.close()
+            for number in range(self._load.writers):
+                group.spawn(f"write-{number}", self._write_all, batches)
+            with TaskGroup("copy", group.stop) as readers:
+                for number in range(self._load.readers):
+                    readers.spawn(
+                        f"read-{number}", self._read_all, waiting, batches, not_before, readers.stop
+                    )
+            batches.close()
+
+    def _unfinished(self) -> list[CollectionRecord]:
+        """Large collections first, so that none of them is left alone at the end."""
+        records = [record for record in self._registry if record.status is not CopyStatus.DONE]
+        return sorted(records, key=lambda record: record.total, reverse=True)
+
+    def _read_all(
+        self,
+        waiting: Channel[CollectionRecord],
+        batches: Channel[Batch],
+        not_before: Timestamp,
+        stop: StopToken,
+    ) -> None:
+        for record in waiting:
+            copy = CollectionCopy(record, self._registry, self._observe)
+            scan = Scan(
+                self._source, record.namespace, record.uuid, not_before, record.resume, stop
+            )
+            try:
+                for page, point in scan.pages():
+                    documents = page.documents()
+                    batch = Batch(copy, copy.enter(point), documents, sum(map(len, documents)))
+                    if record.definition.capped:
+                        # Only one thread can keep the order in which documents are inserted.
+                        self._write(batch)
+                    else:
+                        batches.put(batch, len(page.raw))
+            except CollectionGone:
+                # Its drop is a change event that comes later, and takes what was copied away.
+                pass
+            copy.all_read()
+
+    def _write_all(self, batches: Channel[Batch]) -> None:
+        for batch in batches:
+            self._write(batch)
+
+    def _write(self, batch: Batch) -> None:
+        if batch.documents:
+            self._insert(batch)
+        self._observe(Point.BATCH_WRITTEN, str(batch.copy.record.namespace))
+        batch.copy.written(batch.entry, len(batch.documents), batch.size)
+        self._progress.copied(len(batch.documents), batch.size)
+
+    def _insert(self, batch: Batch) -> None:
+        namespace = batch.copy.record.namespace
+        block = b"".join(batch.documents)
+        special = zero_timestamp_documents(block, batch.documents)
+        try:
+            if special:
+                self._insert_with_special(batch, special)
+            else:
+                self._destination.insert(namespace, block)
+        except Refused as refused:
+            first = refused.errors[0]
+            raise OperationError(
+                DOCUMENT_NOT_COPIED,
+                f"A document of {namespace} was refused with code {first['code']}: {first['errmsg']}.",
+            ) from refused
+
+    def _insert_with_special(self, batch: Batch, special: set[int]) -> None:
+        """Documents that an insert would change are written in the exact form, which replaces; no event came yet."""
+        namespace = batch.copy.record.namespace
+        plain = b"".join(
+            view for number, view in enumerate(batch.documents) if number not in special
+        )
+        if plain:
+            self._destination.insert(namespace, plain)
+        documents = [bytes(batch.documents[number]) for number in sorted(special)]
+        statements = [update_statement(Outcome(id_only(each), each)) for each in documents]
+        _, errors = self._destination.update(namespace, statements, ordered=False)
+        if errors:
+            raise Refused(errors)

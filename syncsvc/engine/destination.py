@@ -1,0 +1,86 @@
+"""Writes user documents on the destination: the only place that does. Whole batches of bytes, one command each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import bson
+from pymongo.errors import OperationFailure
+
+from syncsvc.engine.translate import fold, update_statement
+from syncsvc.writer import ClusterWriter
+from verifier.cluster.events import DataEvent, DataKind
+from verifier.cluster.failures import DUPLICATE_KEY, is_transient
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.rawbson import RawDocuments
+
+
+class Refused(Exception):
+    """The server refused single documents of a command; `errors` are its write errors, with `index`."""
+
+    def __init__(self, errors: list[dict[str, Any]]) -> None:
+        super().__init__(errors[0].get("errmsg"))
+        self.errors = errors
+
+
+class Destination:
+    """Validators are bypassed: what the source holds is right by definition."""
+
+    def __init__(self, writer: ClusterWriter) -> None:
+        self._writer = writer
+
+    def insert(self, namespace: Namespace, documents: bytes) -> None:
+        """Insert documents that stand end to end. One whose `_id` is there already stays as it is there.
+
+        Raises Refused for any other write error.
+        """
+        reply = self._write(namespace, "insert", "documents", documents, ordered=False)
+        errors = [error for error in reply.get("writeErrors", ()) if not _is_there_already(error)]
+        if errors:
+            raise Refused(errors)
+
+    def update(
+        self, namespace: Namespace, statements: Sequence[bytes], ordered: bool
+    ) -> tuple[int, list[dict[str, Any]]]:
+        """Run update statements: how many found or made their document, and the write errors."""
+        reply = self._write(namespace, "update", "updates", b"".join(statements), ordered)
+        return int(reply["n"]), list(reply.get("writeErrors", ()))
+
+    def delete(self, namespace: Namespace, statements: Sequence[bytes], ordered: bool) -> None:
+        """Run delete statements; deleting nothing succeeds. Raises Refused."""
+        reply = self._write(namespace, "delete", "deletes", b"".join(statements), ordered)
+        errors = reply.get("writeErrors")
+        if errors:
+            raise Refused(errors)
+
+    def offers_raw_diffs(self, scratch: Namespace) -> bool:
+        """Whether the oplog's own diffs can be applied here: tried on a document of the scratch collection."""
+        key = bson.encode({"_id": "probe"})
+        diff = bson.encode({"$v": 2, "diff": {"u": {"a": 2}}})
+        insert = DataEvent(DataKind.INSERT, b"", key, bson.encode({"_id": "probe", "a": 1}))
+        update = DataEvent(DataKind.UPDATE, b"", key, diff, raw_diff=True)
+        statement = update_statement(fold(fold(None, insert), update))
+        try:
+            _, errors = self.update(scratch, [statement], ordered=True)
+        except OperationFailure as error:
+            if is_transient(error):
+                raise
+            return False
+        return not errors
+
+    def _write(
+        self, namespace: Namespace, verb: str, field: str, documents: bytes, ordered: bool
+    ) -> dict[str, Any]:
+        command = {
+            verb: namespace.collection,
+            "ordered": ordered,
+            field: [RawDocuments(documents)],
+        }
+        if verb != "delete":
+            command["bypassDocumentValidation"] = True
+        return self._writer.run(namespace.database, command)
+
+
+def _is_there_already(error: dict[str, Any]) -> bool:
+    return error["code"] == DUPLICATE_KEY and list(error.get("keyPattern", {"_id": 1})) == ["_id"]

@@ -1,0 +1,213 @@
+"""Lanes apply data events. All events of one document go through one lane, in order; lanes work side by side.
+
+A lane folds the events that wait for it into one outcome a document, and writes the outcomes of a collection as one
+update command and one delete command. No document is in both, so the two do not depend on each other. How events are
+grouped, not the language, decides the speed: bulks cut wherever update and delete alternate are eight times slower.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Hashable, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from syncsvc.engine.destination import Destination, Refused
+from syncsvc.engine.frontier import Entry, Frontier
+from syncsvc.engine.observe import Observer, Point
+from syncsvc.engine.refetch import Refetch
+from syncsvc.engine.translate import Outcome, delete_statement, fold, update_statement
+from syncsvc.errors import EVENT_NOT_APPLICABLE
+from syncsvc.progress import Progress
+from syncsvc.store import CollectionRecord
+from verifier.cluster.connect import Client
+from verifier.cluster.events import DataEvent
+from verifier.cluster.keys import canonical, depends_on_collation, id_element
+from verifier.cluster.lookup import fetch
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.times import Position
+from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import Channel, StopToken
+
+# Events that wait in front of one lane, and that one lane applies at once. In bytes.
+_WAITING_BYTES = 8 << 20
+_BATCH_BYTES = 4 << 20
+
+IN_ORDER = object()
+
+
+# An event with its collection and its group.
+Item = tuple[CollectionRecord, Hashable, DataEvent]
+
+
+class Portion(NamedTuple):
+    """The part of a page of events that is for one lane. `size` is in bytes."""
+
+    events: list[Item]
+    entry: Entry[Position]
+    size: int
+
+
+def group_of(record: CollectionRecord, event: DataEvent) -> Hashable:
+    """Events of one group must stay in order, and may be folded; equal for all keys that the server takes for one.
+
+    IN_ORDER stands for all documents of a collection together, which must not be folded: capped collections keep the
+    order of inserts, and a collation decides which strings are one key.
+    """
+    definition = record.definition
+    if definition.capped:
+        return IN_ORDER
+    element = id_element(event.key)
+    if definition.collated and depends_on_collation(element):
+        return IN_ORDER
+    return canonical(event.key, element)
+
+
+def lane_of(record: CollectionRecord, group: Hashable, lanes: int) -> int:
+    """The lane of a group. Stable within a process, which is all that is needed."""
+    if group is IN_ORDER:
+        return zlib.crc32(record.uuid) % lanes
+    return hash((record.uuid, group)) % lanes
+
+
+class Lane:
+    """One thread that applies portions."""
+
+    def __init__(
+        self,
+        source: Client,
+        destination_client: Client,
+        destination: Destination,
+        frontier: Frontier[Position],
+        progress: Progress,
+        observe: Observer,
+        stop: StopToken,
+    ) -> None:
+        self._destination_client = destination_client
+        self._destination = destination
+        self._refetch = Refetch(source, stop)
+        self._frontier = frontier
+        self._progress = progress
+        self._observe = observe
+        self._stop = stop
+        self._portions: Channel[Portion] = Channel(_WAITING_BYTES, stop)
+
+    def put(self, portion: Portion) -> None:
+        self._portions.put(portion, portion.size)
+
+    def run(self) -> None:
+        """Apply portions until stopped; those that wait together are applied together."""
+        for portion in self._portions:
+            portions, size = [portion], portion.size
+            while size < _BATCH_BYTES:
+                more = self._portions.take_ready()
+                if more is None:
+                    break
+                portions.append(more)
+                size += more.size
+            self._apply(portions)
+            for each in portions:
+                self._frontier.finish(each.entry)
+
+    def _apply(self, portions: Sequence[Portion]) -> None:
+        batch = _Batch()
+        for portion in portions:
+            for record, group, event in portion.events:
+                batch.add(record, group, event)
+        newest = portions[-1].entry.point
+        refetched = 0
+        for record, outcomes in batch.collections():
+            refetched += self._write(record, outcomes, newest)
+        self._progress.applied(sum(len(each.events) for each in portions), refetched)
+        self._observe(Point.EVENTS_APPLIED, str(newest.time))
+
+    def _write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Position) -> int:
+        """Write outcomes, in their order where the collection needs it; the number that was read again."""
+        again: list[bytes] = [each.key for each in outcomes if each.refetch]
+        in_order = record.definition.capped or record.definition.collated
+        runs = (
+            [(each, list(run)) for each, run in groupby(outcomes, lambda each: each.deleted)]
+            if in_order
+            else [
+                (deleted, [e for e in outcomes if e.deleted is deleted])
+                for deleted in (False, True)
+            ]
+        )
+        for deleted, run in runs:
+            if deleted:
+                self._delete(record.namespace, run, in_order)
+            else:
+                writable = [each for each in run if not each.refetch]
+                again.extend(self._update(record.namespace, writable, in_order))
+        if again:
+            self._write_again(record, list(dict.fromkeys(again)), newest)
+        return len(again)
+
+    def _update(self, namespace: Namespace, outcomes: list[Outcome], ordered: bool) -> list[bytes]:
+        """Write documents and updates; the keys for which that did not do."""
+        if not outcomes:
+            return []
+        statements = [update_statement(each) for each in outcomes]
+        found, errors = self._destination.update(namespace, statements, ordered)
+        refused = {error["index"] for error in errors}
+        if ordered and refused:
+            # An ordered command ends at its first error.
+            refused.update(range(min(refused), len(outcomes)))
+        keys = [outcomes[index].key for index in sorted(refused)]
+        if found + len(refused) < len(outcomes):
+            keys.extend(self._missing(namespace, outcomes))
+        return keys
+
+    def _missing(self, namespace: Namespace, outcomes: list[Outcome]) -> list[bytes]:
+        """The keys of updates whose document is not there."""
+        keys = [each.key for each in outcomes if each.document is None]
+        there = fetch(self._destination_client, namespace, keys, self._stop, only_ids=True)
+        return [key for key in keys if canonical(key, id_element(key)) not in there]
+
+    def _delete(self, namespace: Namespace, outcomes: list[Outcome], ordered: bool) -> None:
+        if not outcomes:
+            return
+        try:
+            self._destination.delete(namespace, [delete_statement(e) for e in outcomes], ordered)
+        except Refused as refused:
+            raise _not_applicable(namespace, refused.errors[0]) from refused
+
+    def _write_again(self, record: CollectionRecord, keys: list[bytes], newest: Position) -> None:
+        outcomes = self._refetch.outcomes(record, keys, newest.time)
+        self._delete(record.namespace, [each for each in outcomes if each.deleted], False)
+        statements = [update_statement(each) for each in outcomes if not each.deleted]
+        if statements:
+            _, errors = self._destination.update(record.namespace, statements, ordered=False)
+            if errors:
+                raise _not_applicable(record.namespace, errors[0])
+
+
+class _Batch:
+    """Folds events into outcomes, by collection."""
+
+    def __init__(self) -> None:
+        self._records: dict[bytes, CollectionRecord] = {}
+        self._folded: dict[bytes, dict[Hashable, Outcome]] = {}
+
+    def add(self, record: CollectionRecord, group: Hashable, event: DataEvent) -> None:
+        outcomes = self._folded.get(event.collection)
+        if outcomes is None:
+            self._records[event.collection] = record
+            outcomes = self._folded[event.collection] = {}
+        if group is IN_ORDER:
+            outcomes[len(outcomes), IN_ORDER] = fold(None, event)
+        else:
+            outcomes[group] = fold(outcomes.get(group), event)
+
+    def collections(self) -> list[tuple[CollectionRecord, list[Outcome]]]:
+        return [
+            (self._records[uuid], list(outcomes.values()))
+            for uuid, outcomes in self._folded.items()
+        ]
+
+
+def _not_applicable(namespace: Namespace, error: dict[str, object]) -> OperationError:
+    return OperationError(
+        EVENT_NOT_APPLICABLE,
+        f"A write to {namespace} was refused with code {error['code']}: {error['errmsg']}.",
+    )

@@ -1,0 +1,84 @@
+"""Lists the source's collections and views, and creates them on the destination as stand-ins."""
+
+from __future__ import annotations
+
+from syncsvc.engine.catalog import Catalog
+from syncsvc.engine.observe import Observer, Point
+from syncsvc.errors import UNSUPPORTED_COLLECTION
+from syncsvc.store import CollectionRecord, CopyStatus, Registry
+from verifier.cluster import failures
+from verifier.cluster.connect import Client
+from verifier.cluster.inventory import list_collections, size_of
+from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
+
+
+class Listing:
+    """Runs after the change stream's start is saved: what changes while it lists comes as an event later."""
+
+    def __init__(
+        self,
+        source: Client,
+        catalog: Catalog,
+        registry: Registry,
+        observe: Observer,
+        stop: StopToken,
+    ) -> None:
+        self._source = source
+        self._catalog = catalog
+        self._registry = registry
+        self._observe = observe
+        self._stop = stop
+
+    def run(self) -> None:
+        """Raises OperationError UnsupportedCollection."""
+        listed = retry(
+            lambda: list(list_collections(self._source)), failures.is_transient, self._stop
+        )
+        refuse_unsupported(listed)
+        collections = [each for each in listed if each.kind is Kind.COLLECTION]
+        self._forget_all_but(collections)
+        for definition in collections:
+            self._stop.check()
+            self._create(definition)
+        # Views last: their collections are there then.
+        for definition in listed:
+            if definition.kind is Kind.VIEW:
+                self._catalog.create_view(definition)
+
+    def _forget_all_but(self, collections: list[CollectionSpec]) -> None:
+        """Drop what an earlier, interrupted listing created and the source no longer has.
+
+        Another collection may have its name by now, and must not be dropped by the event of the old one's end.
+        """
+        uuids = {each.uuid for each in collections}
+        for record in self._registry:
+            if record.uuid not in uuids:
+                self._catalog.drop(record.namespace)
+                self._registry.remove(record)
+
+    def _create(self, definition: CollectionSpec) -> None:
+        assert definition.uuid is not None
+        record = self._registry.get(definition.uuid)
+        if record is None:
+            size = retry(
+                lambda: size_of(self._source, definition.namespace),
+                failures.is_transient,
+                self._stop,
+            )
+            # Saved with its true definition before it is created without it.
+            record = CollectionRecord(definition, CopyStatus.WAITING, size.bytes)
+            self._registry.save(record)
+        self._catalog.create(record.definition)
+        self._observe(Point.COLLECTION_CREATED, str(definition.namespace))
+
+
+def refuse_unsupported(listed: list[CollectionSpec]) -> None:
+    """Raise OperationError UnsupportedCollection, naming all collections that cannot be synced."""
+    names = [str(each.namespace) for each in listed if each.kind is Kind.TIME_SERIES]
+    if names:
+        raise OperationError(
+            UNSUPPORTED_COLLECTION, f"Time-series collections: {', '.join(names)}."
+        )

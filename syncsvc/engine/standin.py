@@ -1,0 +1,119 @@
+"""What stands in for a collection's options and indexes while a sync runs, and how the real thing is put back. Pure.
+
+During copy and replay the destination passes through states that the source never had. So unique indexes are plain,
+TTL never fires, hidden indexes are visible, capped collections have room. What is put back comes from the saved record
+of the collection, which always holds the true definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from bson.int64 import Int64
+
+from verifier.cluster.specification import CollectionSpec, Document, Kind
+
+# Never reached: the largest expireAfterSeconds that the server takes, and a petabyte.
+NEVER_SECONDS = 2147483647
+CAPPED_ROOM = Int64(1 << 50)
+
+Command = dict[str, Any]
+
+
+def stand_in(definition: CollectionSpec) -> CollectionSpec:
+    """The definition that the destination has until commit."""
+    if definition.kind is not Kind.COLLECTION:
+        return definition
+    indexes = {
+        name: _stand_in_index(index)
+        for name, index in definition.indexes.items()
+        if name not in deferred_names(definition)
+    }
+    return replace(definition, options=_stand_in_options(definition), indexes=indexes)
+
+
+def _stand_in_options(definition: CollectionSpec) -> Document:
+    dropped = {"max", "expireAfterSeconds", "temp"}
+    options = {name: value for name, value in definition.options.items() if name not in dropped}
+    return {**options, "size": CAPPED_ROOM} if definition.capped else options
+
+
+def _stand_in_index(index: Document) -> Document:
+    dropped = {"unique", "prepareUnique", "hidden"}
+    plain = {name: value for name, value in index.items() if name not in dropped}
+    if "expireAfterSeconds" in plain:
+        plain["expireAfterSeconds"] = NEVER_SECONDS
+    return plain
+
+
+def deferred_names(definition: CollectionSpec) -> frozenset[str]:
+    """The indexes that cannot be built until commit, because without `unique` they equal another one.
+
+    Of two such, the unique one is built first: the server allows a plain one beside it, not the other way round.
+    """
+    seen: list[list[Any]] = []
+    deferred = set()
+    for index in sorted(definition.indexes.values(), key=lambda each: not each.get("unique")):
+        signature = [
+            list(index["key"].items()),
+            index.get("collation"),
+            index.get("sparse"),
+            index.get("partialFilterExpression"),
+        ]
+        if signature in seen:
+            deferred.add(index["name"])
+        seen.append(signature)
+    return frozenset(deferred)
+
+
+def creatable(index: Document, collated: bool) -> Document:
+    """The index as `createIndexes` takes it.
+
+    An index of simple collation lists no collation, but would inherit the one of its collection.
+    """
+    if collated and "collation" not in index:
+        return {**index, "collation": {"locale": "simple"}}
+    return index
+
+
+def preparations(definition: CollectionSpec) -> Iterator[Command]:
+    """The collMod commands that put back all but uniqueness, for which new duplicates are refused from then on."""
+    name = definition.namespace.collection
+    if definition.capped:
+        yield {"collMod": name, "cappedSize": definition.options["size"]}
+        if definition.options.get("max"):
+            yield {"collMod": name, "cappedMax": definition.options["max"]}
+    if "expireAfterSeconds" in definition.options:
+        yield {"collMod": name, "expireAfterSeconds": definition.options["expireAfterSeconds"]}
+    for index in _built(definition):
+        if index.get("unique") or index.get("prepareUnique"):
+            yield _modify(name, index, prepareUnique=True)
+        if "expireAfterSeconds" in index:
+            yield _modify(name, index, expireAfterSeconds=index["expireAfterSeconds"])
+        if index.get("hidden"):
+            yield _modify(name, index, hidden=True)
+
+
+def conversions(definition: CollectionSpec) -> Iterator[Command]:
+    """The commands that end the cut-over of a collection: unique indexes, then the ones that had to wait for them."""
+    name = definition.namespace.collection
+    for index in _built(definition):
+        if index.get("unique"):
+            yield _modify(name, index, unique=True)
+    waiting = [definition.indexes[each] for each in sorted(deferred_names(definition))]
+    if waiting:
+        yield {
+            "createIndexes": name,
+            "indexes": [creatable(index, definition.collated) for index in waiting],
+        }
+
+
+def _built(definition: CollectionSpec) -> list[Document]:
+    deferred = deferred_names(definition)
+    return [index for name, index in definition.indexes.items() if name not in deferred]
+
+
+def _modify(collection: str, index: Document, **change: Any) -> Command:
+    return {"collMod": collection, "index": {"name": index["name"], **change}}

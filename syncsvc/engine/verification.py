@@ -1,0 +1,95 @@
+"""Verifies the destination after the drain: one full comparison, then second looks at what differed.
+
+Change events go on being applied meanwhile: what the source's own TTL deletes after the commit time reaches the
+destination too. So a difference counts only when it is still there after everything up to a later time is applied.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from syncsvc.engine.standin import stand_in
+from syncsvc.errors import VERIFICATION_FAILED
+from verifier.cluster import failures
+from verifier.cluster.connect import Client
+from verifier.cluster.inventory import list_collections
+from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.compare.comparison import MOST_SUSPECTS, Comparison
+from verifier.compare.definitions import compare_definitions
+from verifier.compare.mismatch import Mismatch
+from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
+
+_log = logging.getLogger(__name__)
+
+# How many times what differs is looked at again, each time after a drain to the source's newest time.
+_LOOKS = 5
+_WORKERS = 2
+_SHOWN = 20
+
+
+class Verification:
+    """`drain` returns when all that the source has written by now is applied."""
+
+    def __init__(
+        self, source: Client, destination: Client, drain: Callable[[], None], stop: StopToken
+    ) -> None:
+        self._source = source
+        self._destination = destination
+        self._drain = drain
+        self._stop = stop
+        self._comparison = Comparison(source, destination, _WORKERS, stop)
+
+    def verify(self) -> None:
+        """Return when source and destination hold the same. Raises OperationError VerificationFailed."""
+        collections = [each for each in self._list(self._source) if each.kind is Kind.COLLECTION]
+        namespaces = [each.namespace for each in collections]
+        findings = self._comparison.compare(namespaces)
+        _log.info(
+            "Documents were compared.",
+            extra={
+                "documents": findings.documents,
+                "bytes": findings.size,
+                "collections": len(namespaces),
+                "toLookAtAgain": sum(map(len, findings.suspects.values())),
+            },
+        )
+        if any(len(keys) >= MOST_SUSPECTS for keys in findings.suspects.values()):
+            looks = 1
+        else:
+            looks = _LOOKS
+
+        def documents() -> list[Mismatch]:
+            mismatches = self._comparison.look_again(findings.suspects)
+            return mismatches or self._comparison.compare_counts(namespaces)
+
+        self._settle(documents, looks)
+        self._settle(self._definitions, _LOOKS)
+
+    def _settle(self, look: Callable[[], list[Mismatch]], looks: int) -> None:
+        mismatches: list[Mismatch] = []
+        for _ in range(looks):
+            self._drain()
+            mismatches = look()
+            if not mismatches:
+                return
+        raise _failed(mismatches)
+
+    def _definitions(self) -> list[Mismatch]:
+        expected = [stand_in(each) for each in self._list(self._source)]
+        return compare_definitions(expected, self._list(self._destination))
+
+    def _list(self, client: Client) -> list[CollectionSpec]:
+        return retry(lambda: list(list_collections(client)), failures.is_transient, self._stop)
+
+
+def _failed(mismatches: list[Mismatch]) -> OperationError:
+    for mismatch in mismatches[:_SHOWN]:
+        _log.error("A mismatch was found.", extra={"mismatch": str(mismatch)})
+    shown = "; ".join(map(str, mismatches[:3]))
+    more = f"; and {len(mismatches) - 3} more" if len(mismatches) > 3 else ""
+    return OperationError(
+        VERIFICATION_FAILED, f"{len(mismatches)} mismatches were found: {shown}{more}."
+    )

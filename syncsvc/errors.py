@@ -1,0 +1,159 @@
+"""Every named error of the sync service in one table: name, HTTP status, meaning, what to do."""
+
+from __future__ import annotations
+
+from verifier.cluster.connect import INVALID_URI
+from verifier.cluster.failures import CLUSTER_UNREACHABLE, NOT_AUTHORIZED, OPLOG_WINDOW_EXCEEDED
+from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
+from verifier.runtime.httpd import MALFORMED_BODY
+
+INVALID_REQUEST = ErrorKind(
+    "InvalidRequest",
+    400,
+    "A field of the request body is missing, unknown or of a wrong type or value.",
+    "Correct the named fields; every violation is listed.",
+)
+UNKNOWN_CLUSTER = ErrorKind(
+    "UnknownCluster",
+    400,
+    "source or destination is not the name of a cluster of this process.",
+    "The names are cluster0 and cluster1, after the process options.",
+)
+SAME_CLUSTER = ErrorKind(
+    "SameCluster",
+    400,
+    "Source and destination are one cluster.",
+    "Name two different clusters, and check both connection strings.",
+)
+NOT_SUPPORTED_YET = ErrorKind(
+    "NotSupportedYet",
+    400,
+    "The request asks for something that this version does not do.",
+    "Leave the named field out, or give it the value that the description names.",
+)
+INVALID_STATE = ErrorKind(
+    "InvalidState",
+    409,
+    "The command cannot be given in the present state.",
+    "See state in GET /api/v1/progress.",
+)
+CANNOT_COMMIT = ErrorKind(
+    "CannotCommit",
+    409,
+    "canCommit is false: the copy is not finished, or the destination is too far behind.",
+    "Wait until canCommit is true in GET /api/v1/progress.",
+)
+COMMAND_IN_PROGRESS = ErrorKind(
+    "CommandInProgress",
+    409,
+    "Another command is being carried out.",
+    "Send the command again when the other one has been answered.",
+)
+DESTINATION_NOT_EMPTY = ErrorKind(
+    "DestinationNotEmpty",
+    409,
+    "The destination holds databases already.",
+    "Nothing was touched. Drop the named databases on the destination, or use an empty cluster.",
+)
+UNSUPPORTED_TOPOLOGY = ErrorKind(
+    "UnsupportedTopology",
+    409,
+    "A cluster is of a kind that this version does not sync.",
+    "Both clusters must be replica sets.",
+)
+UNSUPPORTED_VERSION = ErrorKind(
+    "UnsupportedServerVersion",
+    409,
+    "A server is of a version that this version does not sync.",
+    "Both clusters must run MongoDB 6.0 or newer, the destination the same major version as the source or a newer one.",
+)
+UNSUPPORTED_COLLECTION = ErrorKind(
+    "UnsupportedCollection",
+    409,
+    "The source holds a collection of a kind that cannot be synced.",
+    "Drop the named collections on the source, or move them by other means.",
+)
+UNSUPPORTED_CHANGE = ErrorKind(
+    "UnsupportedChange",
+    409,
+    "A change of a definition was made on the source that this version cannot apply.",
+    "Clean the destination and start the sync again; avoid such changes until it is committed.",
+)
+EVENT_NOT_APPLICABLE = ErrorKind(
+    "EventNotApplicable",
+    409,
+    "The destination refuses a change of the source, also after the document was read again.",
+    "See the log for the refused writes; then clean the destination and start the sync again.",
+)
+DOCUMENT_NOT_COPIED = ErrorKind(
+    "DocumentNotCopied",
+    409,
+    "The destination refuses a document of the source.",
+    "See the description for the server's reason; then clean the destination and start the sync again.",
+)
+DEFINITION_NOT_APPLICABLE = ErrorKind(
+    "DefinitionNotApplicable",
+    409,
+    "The destination refuses a collection, view or index of the source.",
+    "See the description for the server's reason; then clean the destination and start the sync again.",
+)
+VERIFICATION_FAILED = ErrorKind(
+    "VerificationFailed",
+    409,
+    "The destination does not hold what the source holds.",
+    "Do not switch to the destination. Make sure that no application wrote to either cluster after the commit; "
+    "then clean the destination and start the sync again.",
+)
+SUPERSEDED = ErrorKind(
+    "Superseded",
+    409,
+    "Another process has taken this sync over.",
+    "Let only one process with one id run at a time.",
+)
+WRONG_CLUSTERS = ErrorKind(
+    "WrongClusters",
+    409,
+    "The metadata on the destination belongs to a sync between other clusters.",
+    "Start the process with the clusters of that sync, or drop its metadata database to give it up.",
+)
+INCOMPATIBLE_METADATA = ErrorKind(
+    "IncompatibleMetadata",
+    409,
+    "The metadata on the destination was written by another version of this program.",
+    "Finish the sync with the version that began it, or drop its metadata database to give it up.",
+)
+
+ALL = (
+    MALFORMED_BODY,
+    INVALID_REQUEST,
+    UNKNOWN_CLUSTER,
+    SAME_CLUSTER,
+    NOT_SUPPORTED_YET,
+    INVALID_URI,
+    INVALID_STATE,
+    CANNOT_COMMIT,
+    COMMAND_IN_PROGRESS,
+    DESTINATION_NOT_EMPTY,
+    UNSUPPORTED_TOPOLOGY,
+    UNSUPPORTED_VERSION,
+    UNSUPPORTED_COLLECTION,
+    UNSUPPORTED_CHANGE,
+    EVENT_NOT_APPLICABLE,
+    DOCUMENT_NOT_COPIED,
+    DEFINITION_NOT_APPLICABLE,
+    VERIFICATION_FAILED,
+    OPLOG_WINDOW_EXCEEDED,
+    CLUSTER_UNREACHABLE,
+    NOT_AUTHORIZED,
+    SUPERSEDED,
+    WRONG_CLUSTERS,
+    INCOMPATIBLE_METADATA,
+    INTERNAL_ERROR,
+)
+
+
+def as_rst() -> str:
+    """The table as the list that the documentation shows."""
+    return "".join(
+        f"``{kind.name}`` ({kind.status})\n    {kind.meaning} {kind.remedy}\n" for kind in ALL
+    )

@@ -1,0 +1,49 @@
+"""The options of one sync, as `POST /api/v1/start` gives them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class WriteBlocking(Enum):
+    """On which clusters user writes are refused, from start (destination) and from commit (source)."""
+
+    SOURCE_AND_DESTINATION = "sourceAndDestination"
+    DESTINATION_ONLY = "destinationOnly"
+    NONE = "none"
+
+
+class BuildIndexes(Enum):
+    BEFORE_DATA_COPY = "beforeDataCopy"
+    NEVER = "never"
+
+
+@dataclass(frozen=True)
+class StartOptions:
+    """The start request with its defaults filled in; fields of the request keep their names in `as_document`."""
+
+    source: str
+    destination: str
+    build_indexes: BuildIndexes = BuildIndexes.BEFORE_DATA_COPY
+    write_blocking: WriteBlocking = WriteBlocking.DESTINATION_ONLY
+    reversible: bool = False
+    verification: bool = True
+    include_namespaces: tuple[dict[str, Any], ...] = ()
+    exclude_namespaces: tuple[dict[str, Any], ...] = ()
+    sharding: dict[str, Any] | None = None
+
+    def as_document(self) -> dict[str, Any]:
+        """The request that gives these options, every field written out; `schemas` reads it back."""
+        document: dict[str, Any] = {
+            "source": self.source,
+            "destination": self.destination,
+            "buildIndexes": self.build_indexes.value,
+            "enableUserWriteBlocking": self.write_blocking.value,
+            "reversible": self.reversible,
+            "verification": {"enabled": self.verification},
+            "includeNamespaces": list(self.include_namespaces),
+            "excludeNamespaces": list(self.exclude_namespaces),
+        }
+        return document if self.sharding is None else {**document, "sharding": self.sharding}

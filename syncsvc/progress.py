@@ -1,0 +1,53 @@
+"""What `GET /api/v1/progress` shows: counters that the engine moves, and the frozen snapshot of them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class ProgressSnapshot:
+    """The engine's figures at one moment; None is unknown. Bytes, documents, seconds."""
+
+    total_bytes: int | None = None
+    copied_bytes: int = 0
+    copied_documents: int = 0
+    events_applied: int = 0
+    documents_refetched: int = 0
+    lag_seconds: int | None = None
+    caught_up: bool = False
+
+
+class Progress:
+    """Holds the newest snapshot. Reading it never waits for anything but another reader's or writer's assignment."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the change of snapshot
+        self._snapshot = ProgressSnapshot()
+
+    @property
+    def snapshot(self) -> ProgressSnapshot:
+        return self._snapshot
+
+    def set(self, **values: int | bool | None) -> None:
+        with self._lock:
+            self._snapshot = replace(self._snapshot, **values)  # type: ignore[arg-type] # checked by replace
+
+    def copied(self, documents: int, size: int) -> None:
+        with self._lock:
+            now = self._snapshot
+            self._snapshot = replace(
+                now,
+                copied_documents=now.copied_documents + documents,
+                copied_bytes=now.copied_bytes + size,
+            )
+
+    def applied(self, events: int, refetched: int) -> None:
+        with self._lock:
+            now = self._snapshot
+            self._snapshot = replace(
+                now,
+                events_applied=now.events_applied + events,
+                documents_refetched=now.documents_refetched + refetched,
+            )

@@ -1,0 +1,73 @@
+"""The shape of the progress answer. Pure: a function of the saved record and the engine's snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from syncsvc.progress import ProgressSnapshot
+from syncsvc.state import Phase, State
+from syncsvc.store import RunRecord
+
+
+def progress_report(
+    record: RunRecord | None,
+    snapshot: ProgressSnapshot,
+    can_commit: bool,
+    addresses: Mapping[str, str],
+    instance: str,
+) -> dict[str, Any]:
+    """The `progress` document. In IDLE, everything but the state and the two permissions is null."""
+    if record is None:
+        return {
+            "state": State.IDLE.value,
+            "canCommit": False,
+            "canWrite": False,
+            "info": None,
+            "lagTimeSeconds": None,
+            "totalEventsApplied": None,
+            "collectionCopy": None,
+            "directionMapping": None,
+            "mongosyncID": instance,
+            "coordinatorID": instance,
+            "error": None,
+            "errorDescription": None,
+        }
+    failure = record.failure
+    return {
+        "state": record.state.value,
+        "canCommit": can_commit,
+        "canWrite": record.can_write,
+        "info": _info(record),
+        "lagTimeSeconds": snapshot.lag_seconds,
+        "totalEventsApplied": snapshot.events_applied,
+        "collectionCopy": {
+            "estimatedTotalBytes": _total(snapshot),
+            "estimatedCopiedBytes": snapshot.copied_bytes,
+        },
+        "directionMapping": {
+            "Source": _mapping(record.options.source, addresses),
+            "Destination": _mapping(record.options.destination, addresses),
+        },
+        "mongosyncID": instance,
+        "coordinatorID": instance,
+        "error": None if failure is None else failure.name,
+        "errorDescription": None if failure is None else failure.description,
+    }
+
+
+def _info(record: RunRecord) -> str:
+    """The phase; once a commit is asked for, that it goes on."""
+    if record.state is State.COMMITTING:
+        return Phase.CUTTING_OVER.value
+    return record.phase.value
+
+
+def _total(snapshot: ProgressSnapshot) -> int | None:
+    """The estimate, raised to what was copied where that is more already."""
+    total = snapshot.total_bytes
+    return None if total is None else max(total, snapshot.copied_bytes)
+
+
+def _mapping(name: str, addresses: Mapping[str, str]) -> str:
+    return f"{name}: {addresses[name]}"

@@ -1,0 +1,93 @@
+"""The rules of `POST /api/v1/start`: which options fit which clusters. Pure; each call gives all violations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from syncsvc import errors
+from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
+from verifier.cluster.facts import ClusterFacts, Topology
+from verifier.cluster.failures import NOT_AUTHORIZED
+from verifier.runtime.errors import ErrorKind, OperationError
+
+Violation = tuple[ErrorKind, str]
+
+OLDEST_VERSION = (6, 0)
+
+# What our own writes need on the destination while users are blocked there, with access control.
+BLOCKING_ACTIONS = ("setUserWriteBlockMode", "bypassWriteBlockingMode")
+
+
+def option_violations(options: StartOptions, clusters: Mapping[str, object]) -> Iterator[Violation]:
+    """What is wrong with the options whatever the clusters are; `clusters` are the known names."""
+    names = " and ".join(clusters)
+    for role, name in (("source", options.source), ("destination", options.destination)):
+        if name not in clusters:
+            yield errors.UNKNOWN_CLUSTER, f"{role} is {name}, the clusters are {names}."
+    if options.source == options.destination:
+        yield errors.SAME_CLUSTER, f"source and destination are both {options.source}."
+    for field in _unsupported(options):
+        yield errors.NOT_SUPPORTED_YET, field
+
+
+def _unsupported(options: StartOptions) -> Iterator[str]:
+    if options.build_indexes is not BuildIndexes.BEFORE_DATA_COPY:
+        yield f"buildIndexes {options.build_indexes.value} is not supported yet, only beforeDataCopy."
+    if options.write_blocking is WriteBlocking.SOURCE_AND_DESTINATION:
+        yield (
+            "enableUserWriteBlocking sourceAndDestination is not supported yet, "
+            "only destinationOnly and none."
+        )
+    if options.reversible:
+        yield "reversible true is not supported yet."
+    if options.include_namespaces:
+        yield "includeNamespaces is not supported yet."
+    if options.exclude_namespaces:
+        yield "excludeNamespaces is not supported yet."
+    if options.sharding is not None:
+        yield "sharding is not supported yet."
+
+
+def cluster_violations(
+    options: StartOptions, source: ClusterFacts, destination: ClusterFacts
+) -> Iterator[Violation]:
+    """What speaks against this sync between these two clusters."""
+    for role, facts in (("source", source), ("destination", destination)):
+        if facts.topology is not Topology.REPLICA_SET:
+            yield errors.UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
+        if facts.version[:2] < OLDEST_VERSION:
+            yield errors.UNSUPPORTED_VERSION, f"The {role} runs {_dotted(facts.version)}."
+    if destination.version[:2] < source.version[:2]:
+        versions = f"The source runs {_dotted(source.version)}, the destination {_dotted(destination.version)}"
+        yield errors.UNSUPPORTED_VERSION, f"{versions}, which is older."
+    if source.identity is not None and source.identity == destination.identity:
+        yield errors.SAME_CLUSTER, "Both connection strings lead to the same replica set."
+    elif destination.user_databases:
+        names = ", ".join(destination.user_databases)
+        yield errors.DESTINATION_NOT_EMPTY, f"The destination holds {names}."
+    if options.write_blocking is not WriteBlocking.NONE:
+        yield from _blocking_violations(destination)
+
+
+def _blocking_violations(destination: ClusterFacts) -> Iterator[Violation]:
+    missing = destination.lacks(*BLOCKING_ACTIONS)
+    if missing:
+        yield NOT_AUTHORIZED, (
+            f"missing privileges ([{', '.join(missing)}]) to enable user write blocking on the destination; "
+            "the built-in role restore has them."
+        )
+
+
+def raise_all(violations: Iterator[Violation]) -> None:
+    """Raise one OperationError with all violations, under the name of the first; none, none raised."""
+    found = list(violations)
+    if found:
+        kinds = dict.fromkeys(kind for kind, _ in found)
+        described = " ".join(text for _, text in found)
+        if len(kinds) > 1:
+            described = " ".join(f"{kind.name}: {text}" for kind, text in found)
+        raise OperationError(found[0][0], described)
+
+
+def _dotted(version: tuple[int, int, int]) -> str:
+    return ".".join(map(str, version))

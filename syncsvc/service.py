@@ -1,0 +1,257 @@
+"""The commands and queries of the API. Owns the state; hands the work to the coordinator.
+
+A command is checked, then saved, then visible, then answered, in this order: an answer never claims what a crash would
+forget. Queries read frozen values, and never touch a cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo.errors import PyMongoError
+
+from syncsvc import errors, rules
+from syncsvc.engine.coordinator import Coordinator
+from syncsvc.engine.listing import refuse_unsupported
+from syncsvc.engine.observe import Observer
+from syncsvc.options import StartOptions
+from syncsvc.progress import Progress
+from syncsvc.report import progress_report
+from syncsvc.settings import LoadLevel
+from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
+from syncsvc.store import Failure, RunRecord, RunStore, load_run
+from syncsvc.writer import ClusterWriter
+from verifier.cluster import failures
+from verifier.cluster.connect import Client
+from verifier.cluster.facts import ClusterFacts, gather
+from verifier.cluster.inventory import list_collections
+from verifier.runtime.errors import OperationError, describe
+from verifier.runtime.tasks import Cancelled, StopToken
+
+_log = logging.getLogger(__name__)
+
+# Failures that a restart may find gone: they are shown, not saved, and a restarted process goes on with the run.
+# (A superseded process must not save anything.)
+_PASSING = frozenset({errors.SUPERSEDED, failures.CLUSTER_UNREACHABLE, failures.NOT_AUTHORIZED})
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One of the two clusters of this process, with its facts when the process started."""
+
+    name: str
+    client: Client
+    facts: ClusterFacts
+
+    @property
+    def identity(self) -> str:
+        """The same for one cluster by whichever address it is reached, where the user may read it."""
+        return self.facts.identity or self.facts.address
+
+
+class Service:
+    """One sync at a time. `spawn` runs a function in a thread that the process owns."""
+
+    def __init__(
+        self,
+        clusters: dict[str, Cluster],
+        instance: str,
+        load: LoadLevel,
+        spawn: Callable[[str, Callable[[], None]], None],
+        observe: Observer,
+        stop: StopToken,
+    ) -> None:
+        self._clusters = clusters
+        self._instance = instance
+        self._load = load
+        self._spawn = spawn
+        self._observe = observe
+        self._stop = stop
+        self._command = threading.Lock()  # held by the command that is being carried out
+        self._progress = Progress()
+        self._run: RunStore | None = None
+        self._coordinator: Coordinator | None = None
+        # A run that this process found: the start that began it may be sent again.
+        self._recovered = False
+
+    @property
+    def state(self) -> State:
+        run = self._run
+        return State.IDLE if run is None else run.record.state
+
+    def start(self, options: StartOptions) -> None:
+        """Begin a sync. Raises OperationError."""
+        with self._one_command():
+            if self._is_answered_again(options):
+                return
+            state = next_state(self.state, Trigger.START)
+            rules.raise_all(rules.option_violations(options, self._clusters))
+            source, destination = self._pair(options)
+            self._check_clusters(options, source, destination)
+            record = RunRecord(
+                instance=self._instance,
+                epoch=1,
+                state=state,
+                phase=Phase.INITIALIZING,
+                options=options,
+                identities=(source.identity, destination.identity),
+            )
+            self._begin(RunStore.begin(self._writer(destination), record))
+
+    def commit(self) -> None:
+        """Ask for the cut-over of a sync. Raises OperationError."""
+        with self._one_command():
+            state = next_state(self.state, Trigger.COMMIT)
+            assert self._run is not None and self._coordinator is not None
+            if not self._can_commit():
+                raise OperationError(
+                    errors.CANNOT_COMMIT, "commit was refused, because canCommit is false."
+                )
+            self._run.update(state=state)
+            _log.info("Commit was asked for.", extra={"state": state.value})
+            self._coordinator.commit()
+
+    def recover(self) -> None:
+        """Go on with the run that is saved on one of the clusters, if there is one. Raises OperationError."""
+        found = list(self._saved_runs())
+        if not found:
+            return
+        fitting = [
+            (record, destination)
+            for record, destination in found
+            if self._fits(record, destination)
+        ]
+        if len(fitting) != 1:
+            saved = ", ".join(
+                f"{destination.name} holds one from {' to '.join(record.identities)}"
+                for record, destination in found
+            )
+            raise OperationError(errors.WRONG_CLUSTERS, f"Saved runs: {saved}.")
+        record, destination = fitting[0]
+        self._recovered = True
+        self._begin(RunStore.take_over(self._writer(destination), record))
+
+    def progress(self) -> dict[str, Any]:
+        """The body of `progress`, in the shape of the interface."""
+        run = self._run
+        addresses = {name: cluster.facts.address for name, cluster in self._clusters.items()}
+        return progress_report(
+            None if run is None else run.record,
+            self._progress.snapshot,
+            self._can_commit(),
+            addresses,
+            self._instance,
+        )
+
+    def _can_commit(self) -> bool:
+        run = self._run
+        if run is None or run.record.state is not State.RUNNING:
+            return False
+        return run.record.phase is Phase.APPLYING and self._progress.snapshot.caught_up
+
+    @contextmanager
+    def _one_command(self) -> Iterator[None]:
+        if not self._command.acquire(blocking=False):
+            raise OperationError(errors.COMMAND_IN_PROGRESS, "The command was not carried out.")
+        try:
+            yield
+        except PyMongoError as error:
+            kind = failures.named_kind(error)
+            if kind is None:
+                raise
+            raise OperationError(kind, f"{error}.") from error
+        finally:
+            self._command.release()
+
+    def _is_answered_again(self, options: StartOptions) -> bool:
+        """After a restart a script may send its start again: the run that it asked for is there already."""
+        run = self._run
+        return self._recovered and run is not None and run.record.options == options
+
+    def _pair(self, options: StartOptions) -> tuple[Cluster, Cluster]:
+        return self._clusters[options.source], self._clusters[options.destination]
+
+    def _check_clusters(self, options: StartOptions, source: Cluster, destination: Cluster) -> None:
+        """Ask both clusters anew: what was true when the process started need not be true now."""
+        rules.raise_all(
+            rules.cluster_violations(options, gather(source.client), gather(destination.client))
+        )
+        refuse_unsupported(list(list_collections(source.client)))
+
+    def _saved_runs(self) -> Iterator[tuple[RunRecord, Cluster]]:
+        for cluster in self._clusters.values():
+            record = load_run(cluster.client, self._instance)
+            if record is not None:
+                yield record, cluster
+
+    def _fits(self, record: RunRecord, destination: Cluster) -> bool:
+        names = (record.options.source, record.options.destination)
+        if names[1] != destination.name or names[0] not in self._clusters:
+            return False
+        identities = tuple(self._clusters[name].identity for name in names)
+        return identities == record.identities
+
+    def _writer(self, destination: Cluster) -> ClusterWriter:
+        return ClusterWriter(destination.client, destination.facts.access_control, self._stop)
+
+    def _begin(self, run: RunStore) -> None:
+        source, destination = self._pair(run.record.options)
+        _log.info(
+            "A run begins.", extra={"state": run.record.state.value, "epoch": run.record.epoch}
+        )
+        if run.record.state in ACTIVE:
+            self._coordinator = Coordinator(
+                source.client,
+                destination.client,
+                self._writer(destination),
+                run,
+                self._progress,
+                self._load,
+                self._observe,
+                self._stop,
+            )
+        self._run = run
+        if run.record.state in ACTIVE:
+            self._spawn("sync", self._carry_out)
+
+    def _carry_out(self) -> None:
+        """The outermost frame of the coordinator's thread: however a run ends, its record says so."""
+        assert self._run is not None and self._coordinator is not None
+        try:
+            self._coordinator.run()
+            self._run.update(state=next_state(self._run.record.state, Trigger.FINISH))
+            _log.info("The sync is committed.", extra={"state": self._run.record.state.value})
+        except Cancelled:
+            raise
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        assert self._run is not None
+        kind, description = describe(_named(error))
+        _log.error(
+            "The sync failed.",
+            exc_info=error,
+            extra={"error": kind.name, "errorDescription": description},
+        )
+        failed = {
+            "state": next_state(self._run.record.state, Trigger.FAIL),
+            "failure": Failure(kind.name, description),
+        }
+        # Seen first, for once: saving may take long, or be impossible, for the same reason that the run failed.
+        self._run.show(**failed)
+        if kind not in _PASSING:
+            self._run.update(**failed)
+
+
+def _named(error: BaseException) -> BaseException:
+    """The error itself, the first of a group of them, or the named one that a driver's error stands for."""
+    if isinstance(error, BaseExceptionGroup):
+        return _named(error.exceptions[0])
+    kind = failures.named_kind(error)
+    return error if kind is None else OperationError(kind, f"{error}.")

@@ -1,0 +1,97 @@
+"""The options of the process: one table, and the frozen settings that come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from syncsvc import __version__
+from verifier.runtime.logs import LEVELS
+from verifier.runtime.options import Option, parse
+
+PREFIX = "SYNCSVC"
+DEFAULT_ID = "coordinator"
+
+
+def _port(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= 65535:
+        raise ValueError(text)
+    return number
+
+
+_port.__name__ = "port"  # named in the message for a bad value
+
+TABLE = (
+    Option("cluster0", "connection string of the one cluster", required=True, value="URI"),
+    Option("cluster1", "connection string of the other cluster", required=True, value="URI"),
+    Option("port", "port of the HTTP API", parse=_port, default=27182, value="PORT"),
+    Option("bindAddress", "address of the HTTP API", default="127.0.0.1", value="ADDRESS"),
+    Option(
+        "logPath",
+        "directory of the log file; without it, the log goes to standard output",
+        value="DIR",
+    ),
+    Option(
+        "verbosity", "least level that is logged", str.upper, "INFO", choices=LEVELS, value="LEVEL"
+    ),
+    Option(
+        "loadLevel",
+        "from 1 to 4, how many readers, writers and lanes work at once",
+        parse=int,
+        default=3,
+        choices=(1, 2, 3, 4),
+        value="LEVEL",
+    ),
+    Option("id", "name of this instance in the metadata", default=DEFAULT_ID, value="ID"),
+)
+
+
+@dataclass(frozen=True)
+class LoadLevel:
+    """How many threads read collections, write batches, and apply change events."""
+
+    readers: int
+    writers: int
+    lanes: int
+
+
+LOAD_LEVELS = {
+    1: LoadLevel(readers=1, writers=1, lanes=1),
+    2: LoadLevel(readers=1, writers=2, lanes=2),
+    3: LoadLevel(readers=2, writers=4, lanes=4),
+    4: LoadLevel(readers=4, writers=8, lanes=8),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    clusters: dict[str, str]
+    port: int
+    address: str
+    log_path: Path | None
+    verbosity: str
+    load_level: LoadLevel
+    instance: str
+
+
+def read_settings(arguments: Sequence[str] | None = None) -> Settings:
+    """The settings from flags, environment and configuration file. Exits with status 2 where they are wrong."""
+    values = parse(
+        "syncsvc",
+        __version__,
+        "Syncs one MongoDB cluster to another, driven by an HTTP API.",
+        TABLE,
+        PREFIX,
+        arguments,
+    )
+    return Settings(
+        clusters={name: values[name] for name in ("cluster0", "cluster1")},
+        port=values["port"],
+        address=values["bindAddress"],
+        log_path=Path(values["logPath"]) if values["logPath"] else None,
+        verbosity=values["verbosity"],
+        load_level=LOAD_LEVELS[values["loadLevel"]],
+        instance=values["id"],
+    )

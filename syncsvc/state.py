@@ -1,0 +1,57 @@
+"""The states of a sync and what leads from one to another. Pure; the table is the whole of it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from syncsvc.errors import INVALID_STATE
+from verifier.runtime.errors import OperationError
+
+
+class State(Enum):
+    IDLE = "IDLE"
+    RUNNING = "RUNNING"
+    COMMITTING = "COMMITTING"
+    COMMITTED = "COMMITTED"
+    FAILED = "FAILED"
+
+
+class Trigger(Enum):
+    """What moves a sync: commands of the user, and two outcomes of the engine."""
+
+    START = "start"
+    COMMIT = "commit"
+    FINISH = "finish"
+    FAIL = "fail"
+
+
+_NEXT: dict[tuple[State, Trigger], State] = {
+    (State.IDLE, Trigger.START): State.RUNNING,
+    (State.RUNNING, Trigger.COMMIT): State.COMMITTING,
+    (State.RUNNING, Trigger.FAIL): State.FAILED,
+    (State.COMMITTING, Trigger.FINISH): State.COMMITTED,
+    (State.COMMITTING, Trigger.FAIL): State.FAILED,
+}
+
+ACTIVE = frozenset({State.RUNNING, State.COMMITTING})
+
+
+def next_state(state: State, trigger: Trigger) -> State:
+    """Where `trigger` leads from `state`. Raises OperationError InvalidState where it leads nowhere."""
+    following = _NEXT.get((state, trigger))
+    if following is None:
+        needed = " or ".join(start.value for start, each in _NEXT if each is trigger)
+        raise OperationError(
+            INVALID_STATE, f"{trigger.value} needs state {needed}; the state is {state.value}."
+        )
+    return following
+
+
+class Phase(Enum):
+    """How far a sync has come; the values are what `progress.info` shows."""
+
+    INITIALIZING = "initializing collections and indexes"
+    COPYING = "collection copy"
+    APPLYING = "change event application"
+    CUTTING_OVER = "waiting for commit to complete"
+    DONE = "commit completed"

@@ -1,0 +1,279 @@
+"""What is saved of a sync, in our own database on the destination, so that a killed process goes on where it was.
+
+One record of the run and one for each collection. Everything is saved with majority before it is visible or relied on.
+A process that takes a run over raises its epoch; a save that names an older epoch matches nothing, and the process that
+tried it stops at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from typing import Any
+
+from bson.binary import Binary
+from bson.timestamp import Timestamp
+
+from syncsvc import errors
+from syncsvc.options import StartOptions
+from syncsvc.schemas import StartSchema, load
+from syncsvc.state import Phase, State
+from syncsvc.writer import ClusterWriter
+from verifier.cluster import failures
+from verifier.cluster.connect import Client
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.scan import ResumePoint
+from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.cluster.times import Position
+from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
+
+METADATA_DATABASE = "mongosync_reserved_for_internal_use"
+_RUNS = "runs"
+_COLLECTIONS = "collections"
+
+# Raised whenever a record changes its meaning: another format is refused, never guessed at.
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run failed: a name of the error table and the full text."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One sync as it is saved. `steps` are the finished steps of the cut-over, in order."""
+
+    instance: str
+    epoch: int
+    state: State
+    phase: Phase
+    options: StartOptions
+    identities: tuple[str, str]
+    start: Position | None = None
+    position: Position | None = None
+    copy_end: Timestamp | None = None
+    commit_time: Timestamp | None = None
+    steps: tuple[str, ...] = ()
+    can_write: bool = False
+    failure: Failure | None = None
+
+
+def _run_document(record: RunRecord) -> dict[str, Any]:
+    return {
+        "_id": record.instance,
+        "format": FORMAT,
+        "epoch": record.epoch,
+        "state": record.state.value,
+        "phase": record.phase.value,
+        "options": record.options.as_document(),
+        "identities": list(record.identities),
+        "start": _position_document(record.start),
+        "position": _position_document(record.position),
+        "copyEnd": record.copy_end,
+        "commitTime": record.commit_time,
+        "steps": list(record.steps),
+        "canWrite": record.can_write,
+        "failure": None if record.failure is None else asdict(record.failure),
+    }
+
+
+def _position_document(position: Position | None) -> dict[str, Any] | None:
+    return None if position is None else asdict(position)
+
+
+def _position(document: dict[str, Any] | None) -> Position | None:
+    return None if document is None else Position(**document)
+
+
+def _run_record(document: dict[str, Any]) -> RunRecord:
+    if document.get("format") != FORMAT:
+        raise OperationError(
+            errors.INCOMPATIBLE_METADATA,
+            f"The run in {METADATA_DATABASE} has format {document.get('format')}, not {FORMAT}.",
+        )
+    source, destination = document["identities"]
+    return RunRecord(
+        instance=document["_id"],
+        epoch=document["epoch"],
+        state=State(document["state"]),
+        phase=Phase(document["phase"]),
+        options=load(StartSchema(), document["options"]),
+        identities=(source, destination),
+        start=_position(document["start"]),
+        position=_position(document["position"]),
+        copy_end=document["copyEnd"],
+        commit_time=document["commitTime"],
+        steps=tuple(document["steps"]),
+        can_write=document["canWrite"],
+        failure=None if document["failure"] is None else Failure(**document["failure"]),
+    )
+
+
+def load_run(client: Client, instance: str) -> RunRecord | None:
+    """The saved run of that instance. Raises OperationError IncompatibleMetadata, and the driver's errors."""
+    document = client[METADATA_DATABASE][_RUNS].find_one({"_id": instance})
+    return None if document is None else _run_record(document)
+
+
+class RunStore:
+    """The run record of this process: changes are saved first, then seen in `record`."""
+
+    def __init__(self, writer: ClusterWriter, record: RunRecord) -> None:
+        self._writer = writer
+        self._lock = threading.Lock()  # one save at a time; guards the change of record
+        self.record = record
+
+    @classmethod
+    def begin(cls, writer: ClusterWriter, record: RunRecord) -> RunStore:
+        """Save a new run. Raises OperationError Superseded when there is one already."""
+        store = cls(writer, record)
+        reply = writer.run(
+            METADATA_DATABASE, {"insert": _RUNS, "documents": [_run_document(record)]}
+        )
+        # An insert that was repeated after a lost answer finds its own record.
+        if reply.get("writeErrors"):
+            store.update()
+        return store
+
+    @classmethod
+    def take_over(cls, writer: ClusterWriter, record: RunRecord) -> RunStore:
+        """Go on with a saved run under a new epoch. Raises OperationError Superseded when another process did."""
+        store = cls(writer, record)
+        store._save(record, replace(record, epoch=record.epoch + 1))
+        return store
+
+    def update(self, **changes: Any) -> RunRecord:
+        """Save the record with these fields changed. Raises OperationError Superseded."""
+        with self._lock:
+            self._save(self.record, replace(self.record, **changes))
+            return self.record
+
+    def show(self, **changes: Any) -> None:
+        """Change what is seen without saving it: for a process that no longer owns the record."""
+        with self._lock:
+            self.record = replace(self.record, **changes)
+
+    def _save(self, old: RunRecord, new: RunRecord) -> None:
+        query = {"_id": old.instance, "epoch": {"$in": [old.epoch, new.epoch]}}
+        statement = {"q": query, "u": _run_document(new)}
+        reply = self._writer.run(METADATA_DATABASE, {"update": _RUNS, "updates": [statement]})
+        if reply.get("writeErrors") or reply["n"] != 1:
+            raise OperationError(
+                errors.SUPERSEDED,
+                f"The run record of {old.instance} is no longer of epoch {old.epoch}.",
+            )
+        self.record = new
+
+
+class CopyStatus(Enum):
+    WAITING = "waiting"
+    COPYING = "copying"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class CollectionRecord:
+    """One collection of the source, and how far its copy is. `total` and `copied` are in bytes."""
+
+    definition: CollectionSpec
+    status: CopyStatus
+    total: int = 0
+    copied: int = 0
+    documents: int = 0
+    resume: ResumePoint | None = None
+
+    @property
+    def uuid(self) -> bytes:
+        assert self.definition.uuid is not None
+        return self.definition.uuid
+
+    @property
+    def namespace(self) -> Namespace:
+        return self.definition.namespace
+
+
+def _collection_document(record: CollectionRecord) -> dict[str, Any]:
+    definition = record.definition
+    return {
+        "_id": Binary(record.uuid, 4),
+        "database": definition.namespace.database,
+        "collection": definition.namespace.collection,
+        "options": definition.options,
+        "indexes": list(definition.indexes.values()),
+        "status": record.status.value,
+        "total": record.total,
+        "copied": record.copied,
+        "documents": record.documents,
+        "resume": None if record.resume is None else asdict(record.resume),
+    }
+
+
+def _collection_record(document: dict[str, Any]) -> CollectionRecord:
+    return CollectionRecord(
+        definition=CollectionSpec(
+            namespace=Namespace(document["database"], document["collection"]),
+            kind=Kind.COLLECTION,
+            uuid=bytes(document["_id"]),
+            options=document["options"],
+            indexes={index["name"]: index for index in document["indexes"]},
+        ),
+        status=CopyStatus(document["status"]),
+        total=document["total"],
+        copied=document["copied"],
+        documents=document["documents"],
+        resume=None if document["resume"] is None else ResumePoint(**document["resume"]),
+    )
+
+
+class Registry:
+    """The collections of the source by UUID, which says to which namespace on the destination their events belong.
+
+    Changed by the listing, by the copy of a collection and by definition events; always saved first.
+    """
+
+    def __init__(self, client: Client, writer: ClusterWriter, stop: StopToken) -> None:
+        self._writer = writer
+        self._lock = threading.Lock()  # guards _records
+        collection = client[METADATA_DATABASE][_COLLECTIONS]
+        documents = retry(lambda: list(collection.find()), failures.is_transient, stop)
+        loaded = map(_collection_record, documents)
+        self._records: dict[bytes, CollectionRecord] = {record.uuid: record for record in loaded}
+
+    def get(self, uuid: bytes) -> CollectionRecord | None:
+        with self._lock:
+            return self._records.get(uuid)
+
+    def at(self, namespace: Namespace) -> CollectionRecord | None:
+        """The collection that has that name on the destination."""
+        return next((record for record in self if record.namespace == namespace), None)
+
+    def __iter__(self) -> Iterator[CollectionRecord]:
+        with self._lock:
+            return iter(list(self._records.values()))
+
+    def save(self, record: CollectionRecord) -> None:
+        """Add the record, or put it in the place of the one with its UUID."""
+        document = _collection_document(record)
+        statement = {"q": {"_id": document["_id"]}, "u": document, "upsert": True}
+        self._run({"update": _COLLECTIONS, "updates": [statement]})
+        with self._lock:
+            self._records[record.uuid] = record
+
+    def remove(self, record: CollectionRecord) -> None:
+        statement = {"q": {"_id": Binary(record.uuid, 4)}, "limit": 1}
+        self._run({"delete": _COLLECTIONS, "deletes": [statement]})
+        with self._lock:
+            del self._records[record.uuid]
+
+    def _run(self, command: dict[str, Any]) -> None:
+        reply = self._writer.run(METADATA_DATABASE, command)
+        if reply.get("writeErrors"):
+            raise RuntimeError(f"the metadata cannot be saved: {reply['writeErrors']}")

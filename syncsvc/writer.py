@@ -1,0 +1,54 @@
+"""One write command to a cluster: past a user write block, acknowledged by the majority, repeated while that helps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pymongo.errors import WriteConcernError
+
+from verifier.cluster import failures
+from verifier.cluster.connect import Client
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
+
+_MAJORITY = {"w": "majority"}
+
+
+class ClusterWriter:
+    """Runs commands that may be repeated without harm, as all of ours are.
+
+    With access control the user's privilege carries a write past a user write block; without it a field of the command
+    does (`mayBypassWriteBlocking`, with which routers speak for their users), which the driver's helpers cannot add.
+    """
+
+    def __init__(self, client: Client, access_control: bool, stop: StopToken) -> None:
+        self._client = client
+        self._extra = {} if access_control else {"mayBypassWriteBlocking": True}
+        self._stop = stop
+
+    def run(self, database: str, command: dict[str, Any]) -> dict[str, Any]:
+        """The server's reply, in which write errors of single documents are left to the caller.
+
+        Raises the driver's errors, the last one after transient ones have lasted too long.
+        """
+
+        # Our fields go last: the first names the command.
+        return self._repeat(database, {**command, "writeConcern": _MAJORITY, **self._extra})
+
+    def administer(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Run an administrative command that takes no write concern of its own. Raises the driver's errors."""
+        return self._repeat("admin", command)
+
+    def _repeat(self, database: str, command: dict[str, Any]) -> dict[str, Any]:
+        def call() -> dict[str, Any]:
+            self._stop.check()
+            return self._once(database, command)
+
+        return retry(call, failures.is_transient, self._stop)
+
+    def _once(self, database: str, command: dict[str, Any]) -> dict[str, Any]:
+        reply = self._client.get_database(database).command(command)
+        error = reply.get("writeConcernError")
+        if error is not None:
+            raise WriteConcernError(error.get("errmsg", ""), error.get("code"), error)
+        return reply

@@ -1,0 +1,68 @@
+"""Opens clients with fixed settings. The one place that looks into connection strings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pymongo import MongoClient
+from pymongo.errors import ConfigurationError, InvalidURI, PyMongoError
+from pymongo.read_preferences import ReadPreference
+from pymongo.uri_parser import parse_uri
+
+from verifier.runtime.errors import ErrorKind, OperationError
+
+Client = MongoClient[dict[str, Any]]
+
+INVALID_URI = ErrorKind(
+    "InvalidURI",
+    400,
+    "A connection string cannot be used.",
+    "Correct the connection string.",
+)
+
+# How long a call waits for a primary before it fails and the retry function takes over, in milliseconds.
+_SELECTION_MS = 10_000
+
+
+def _concern_violations(options: dict[str, Any]) -> list[str]:
+    violations = []
+    if options.get("readConcernLevel", "majority") != "majority":
+        violations.append("Invalid URI option, read concern must be majority")
+    if options.get("w", "majority") != "majority":
+        violations.append("Invalid URI option, write concern must be majority")
+    if str(options.get("readPreference", "primary")).lower() != "primary":
+        violations.append("Invalid URI option, read preference must be primary")
+    if "socketTimeoutMS" in options:
+        violations.append("Invalid URI option, socketTimeoutMS must not be set")
+    return violations
+
+
+def check_uri(uri: str) -> None:
+    """Raise OperationError InvalidURI, naming every violation, for a connection string that cannot be used."""
+    try:
+        parsed = parse_uri(uri, validate=True, warn=False, normalize=True)
+    except (InvalidURI, ConfigurationError, ValueError) as error:
+        raise OperationError(INVALID_URI, f"{error}.") from error
+    violations = _concern_violations({**parsed["options"]})
+    if violations:
+        raise OperationError(INVALID_URI, "; ".join(violations) + ".")
+
+
+def connect(uri: str, application: str) -> Client:
+    """A client of the cluster: reads from the primary, read and write concern majority.
+
+    Does not wait for a connection. Raises OperationError InvalidURI.
+    """
+    check_uri(uri)
+    try:
+        return MongoClient(
+            uri,
+            appname=application,
+            readConcernLevel="majority",
+            w="majority",
+            read_preference=ReadPreference.PRIMARY,
+            serverSelectionTimeoutMS=_SELECTION_MS,
+            uuidRepresentation="unspecified",
+        )
+    except PyMongoError as error:
+        raise OperationError(INVALID_URI, f"{error}.") from error

@@ -1,0 +1,94 @@
+"""What is known about a cluster, gathered once and frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from pymongo.errors import OperationFailure
+
+from verifier.cluster.connect import Client
+from verifier.cluster.namespace import is_user_database
+
+
+class Topology(Enum):
+    STANDALONE = "standalone"
+    REPLICA_SET = "replica set"
+    SHARDED = "sharded cluster"
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """One cluster as it was when asked.
+
+    `identity` is the replica set's own id, the same from whichever member or address; None where the user may not
+    read it. `privileges` are the actions that the user holds on the cluster resource; None without access control.
+    """
+
+    topology: Topology
+    address: str
+    version: tuple[int, int, int]
+    identity: str | None
+    access_control: bool
+    privileges: frozenset[str] | None
+    user_databases: tuple[str, ...]
+
+    def lacks(self, *actions: str) -> list[str]:
+        """Which of the cluster actions the user does not hold."""
+        held = self.privileges
+        return [] if held is None else [action for action in actions if action not in held]
+
+
+def _topology(hello: Mapping[str, Any]) -> Topology:
+    if hello.get("msg") == "isdbgrid":
+        return Topology.SHARDED
+    return Topology.REPLICA_SET if "setName" in hello else Topology.STANDALONE
+
+
+def _address(client: Client, hello: Mapping[str, Any]) -> str:
+    if "primary" in hello:
+        return str(hello["primary"])
+    host, port = client.address or ("unknown", 0)
+    return f"{host}:{port}"
+
+
+def _identity(client: Client, topology: Topology) -> str | None:
+    if topology is not Topology.REPLICA_SET:
+        return None
+    try:
+        config = client.admin.command("replSetGetConfig")["config"]
+    except OperationFailure:
+        return None
+    return str(config["settings"]["replicaSetId"])
+
+
+def _privileges(status: Mapping[str, Any]) -> frozenset[str] | None:
+    info = status["authInfo"]
+    if not info["authenticatedUsers"]:
+        return None
+    return frozenset(
+        action
+        for privilege in info.get("authenticatedUserPrivileges", ())
+        if privilege["resource"].get("cluster") or privilege["resource"].get("anyResource")
+        for action in privilege["actions"]
+    )
+
+
+def gather(client: Client) -> ClusterFacts:
+    """Ask a cluster for its facts. Raises the driver's errors."""
+    hello = client.admin.command("hello")
+    version = client.server_info()["versionArray"]
+    status = client.admin.command({"connectionStatus": 1, "showPrivileges": True})
+    privileges = _privileges(status)
+    topology = _topology(hello)
+    return ClusterFacts(
+        topology=topology,
+        address=_address(client, hello),
+        version=(version[0], version[1], version[2]),
+        identity=_identity(client, topology),
+        access_control=privileges is not None,
+        privileges=privileges,
+        user_databases=tuple(filter(is_user_database, client.list_database_names())),
+    )

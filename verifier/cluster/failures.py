@@ -1,0 +1,115 @@
+"""What the driver's errors mean: which are transient, which have a name. Decided by label and code, never by text."""
+
+from __future__ import annotations
+
+from pymongo.errors import (
+    ConnectionFailure,
+    OperationFailure,
+    PyMongoError,
+    WriteConcernError,
+)
+
+from verifier.runtime.errors import ErrorKind
+
+NAMESPACE_NOT_FOUND = 26
+INDEX_NOT_FOUND = 27
+NAMESPACE_EXISTS = 48
+UNAUTHORIZED = 13
+INDEX_OPTIONS_CONFLICT = 85
+INDEX_KEY_SPECS_CONFLICT = 86
+QUERY_PLAN_KILLED = 175
+KEY_NOT_FOUND = 211
+CHANGE_STREAM_HISTORY_LOST = 286
+CAPPED_POSITION_LOST = 136
+COLLECTION_UUID_MISMATCH = 361
+DUPLICATE_KEY = 11000
+CURSOR_NOT_FOUND = 43
+
+CLUSTER_UNREACHABLE = ErrorKind(
+    "ClusterUnreachable",
+    409,
+    "A cluster does not answer.",
+    "Check that its servers run, that the connection string is right, and that a primary is elected. "
+    "A run that stopped for this goes on when the process is started again.",
+)
+NOT_AUTHORIZED = ErrorKind(
+    "NotAuthorized",
+    409,
+    "The user of a connection string lacks a privilege, or its credentials are refused.",
+    "Grant the roles that the documentation lists to the user of the connection string. "
+    "A run that stopped for this goes on when the process is started again.",
+)
+OPLOG_WINDOW_EXCEEDED = ErrorKind(
+    "OplogWindowExceeded",
+    409,
+    "The source's oplog no longer holds the point from which change events must be read.",
+    "Enlarge the source's oplog (replSetResizeOplog), clean the destination and start the sync again.",
+)
+
+# Codes with which a server says "not now": elections, shutdowns, interrupted operations, network trouble between
+# members. From the driver specifications (retryable writes, retryable reads, change streams).
+_TRANSIENT_CODES = frozenset(
+    {
+        6,  # HostUnreachable
+        7,  # HostNotFound
+        63,  # StaleShardVersion
+        64,  # WriteConcernFailed
+        79,  # UnknownReplWriteConcern, while a set reconfigures
+        89,  # NetworkTimeout
+        91,  # ShutdownInProgress
+        112,  # WriteConflict
+        133,  # FailedToSatisfyReadPreference
+        134,  # ReadConcernMajorityNotAvailableYet
+        150,  # StaleEpoch
+        189,  # PrimarySteppedDown
+        234,  # RetryChangeStream
+        262,  # ExceededTimeLimit
+        9001,  # SocketException
+        10107,  # NotWritablePrimary
+        11600,  # InterruptedAtShutdown
+        11602,  # InterruptedDueToReplStateChange
+        13388,  # StaleConfig
+        13435,  # NotPrimaryNoSecondaryOk
+        13436,  # NotPrimaryOrSecondary
+    }
+)
+_TRANSIENT_LABELS = (
+    "RetryableWriteError",
+    "TransientTransactionError",
+    "ResumableChangeStreamError",
+)
+
+
+def code_of(error: BaseException) -> int | None:
+    """The server's code of an error that carries one."""
+    return error.code if isinstance(error, OperationFailure) else None
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same call may succeed later with nothing changed."""
+    if isinstance(error, ConnectionFailure | WriteConcernError):
+        return True
+    if not isinstance(error, PyMongoError):
+        return False
+    if any(error.has_error_label(label) for label in _TRANSIENT_LABELS):
+        return True
+    return code_of(error) in _TRANSIENT_CODES
+
+
+def is_history_lost(error: BaseException) -> bool:
+    """Whether the oplog no longer holds the point asked for."""
+    return code_of(error) in (CHANGE_STREAM_HISTORY_LOST, CAPPED_POSITION_LOST)
+
+
+def is_cursor_lost(error: BaseException) -> bool:
+    """Whether the server forgot the cursor: it must be opened again."""
+    return code_of(error) == CURSOR_NOT_FOUND
+
+
+def named_kind(error: BaseException) -> ErrorKind | None:
+    """The kind under which a driver's error is reported; None where it has no name of its own."""
+    if is_history_lost(error):
+        return OPLOG_WINDOW_EXCEEDED
+    if code_of(error) in (UNAUTHORIZED, 18):
+        return NOT_AUTHORIZED
+    return CLUSTER_UNREACHABLE if is_transient(error) else None

@@ -1,0 +1,84 @@
+"""Lists what a cluster holds: collections and views with options, indexes and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo.errors import OperationFailure
+
+from verifier.cluster.connect import Client
+from verifier.cluster.failures import NAMESPACE_NOT_FOUND
+from verifier.cluster.namespace import Namespace, is_user_database, is_user_namespace
+from verifier.cluster.specification import CollectionSpec, Document, Kind
+
+
+@dataclass(frozen=True)
+class CollectionSize:
+    """Estimates: bytes of the documents, their number, and the average size of one."""
+
+    bytes: int
+    documents: int
+
+    @property
+    def average(self) -> int:
+        return self.bytes // self.documents if self.documents else 0
+
+
+def _id_index(options: Document, indexes: list[Document]) -> Document:
+    """The options with the `_id` index as `create` takes it; clustered collections have none."""
+    for index in indexes:
+        if index["name"] == "_id_" and not index.get("clustered"):
+            return {**options, "idIndex": index}
+    return options
+
+
+def _indexes(client: Client, namespace: Namespace) -> list[Document]:
+    try:
+        cursor = client[namespace.database][namespace.collection].list_indexes()
+        return [dict(index) for index in cursor]
+    except OperationFailure as error:
+        if error.code == NAMESPACE_NOT_FOUND:
+            return []
+        raise
+
+
+def _specification(client: Client, database: str, listed: dict[str, Any]) -> CollectionSpec:
+    namespace = Namespace(database, listed["name"])
+    kind = Kind(listed["type"])
+    options = dict(listed["options"])
+    if kind is not Kind.COLLECTION:
+        return CollectionSpec(namespace, kind, None, options)
+    indexes = _indexes(client, namespace)
+    others = {
+        index["name"]: index
+        for index in indexes
+        if index["name"] != "_id_" and not index.get("clustered")
+    }
+    uuid = bytes(listed["info"]["uuid"])
+    return CollectionSpec(namespace, kind, uuid, _id_index(options, indexes), others)
+
+
+def list_collections(client: Client) -> Iterator[CollectionSpec]:
+    """Every collection and view of the users, in the order of their names."""
+    for database in sorted(filter(is_user_database, client.list_database_names())):
+        listed = sorted(client[database].list_collections(), key=lambda each: str(each["name"]))
+        for each in listed:
+            if is_user_namespace(Namespace(database, each["name"])):
+                yield _specification(client, database, dict(each))
+
+
+def size_of(client: Client, namespace: Namespace) -> CollectionSize:
+    """The size of a collection by its statistics; zero for one that is gone."""
+    pipeline = [{"$collStats": {"storageStats": {"scale": 1}}}]
+    try:
+        rows = list(client[namespace.database][namespace.collection].aggregate(pipeline))
+    except OperationFailure as error:
+        if error.code == NAMESPACE_NOT_FOUND:
+            return CollectionSize(0, 0)
+        raise
+    return CollectionSize(
+        sum(int(row["storageStats"]["size"]) for row in rows),
+        sum(int(row["storageStats"]["count"]) for row in rows),
+    )

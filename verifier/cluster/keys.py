@@ -1,0 +1,99 @@
+"""Document keys as the server tells them apart: which `_id` values are one key. Pure.
+
+The server compares numbers by value across their types, and strings with symbols; inside embedded documents and arrays
+too. Two events of one document must never look like events of two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from struct import Struct
+
+from bson.decimal128 import Decimal128
+
+from verifier.cluster import rawbson
+from verifier.cluster.rawbson import Element
+
+_DOUBLE = Struct("<d").unpack_from
+_INT64 = Struct("<q").unpack_from
+_NUMBERS = frozenset({rawbson.DOUBLE, rawbson.INT32, rawbson.INT64, rawbson.DECIMAL128})
+# Strings compare by collation; embedded values may hold strings.
+_COLLATABLE = frozenset({rawbson.STRING, rawbson.SYMBOL, rawbson.DOCUMENT, rawbson.ARRAY})
+
+
+class KeyWithoutId(ValueError):
+    """A document key or document has no `_id`."""
+
+
+def id_element(document: bytes) -> Element:
+    """The `_id` of a document or document key. Raises KeyWithoutId."""
+    # Nearly always the first field, of a name that needs no search.
+    if document[5:9] == b"_id\0":
+        kind = document[4]
+        return Element(kind, b"_id", 9, 9 + rawbson.value_size(document, kind, 9))
+    element = rawbson.find(document, b"_id")
+    if element is None:
+        raise KeyWithoutId("a document without _id")
+    return element
+
+
+def canonical(document: bytes, element: Element) -> Hashable:
+    """A value that is equal for two `_id`s exactly when the server takes them for one key (simple collation)."""
+    kind = element.kind
+    if kind in _NUMBERS:
+        return _number(document, kind, element.start)
+    if kind in (rawbson.DOCUMENT, rawbson.ARRAY):
+        return (kind, _embedded(document, element.start))
+    if kind == rawbson.SYMBOL:
+        kind = rawbson.STRING
+    return (kind, document[element.start : element.end])
+
+
+def depends_on_collation(element: Element) -> bool:
+    """Whether a collation other than the simple one can make two different values of this type one key."""
+    return element.kind in _COLLATABLE
+
+
+def key_filter(key: bytes) -> bytes:
+    """The query that finds exactly the document with this key.
+
+    A key is its own query, except that the server refuses to compare with undefined, and takes null for missing and
+    undefined as well.
+    """
+    element = id_element(key)
+    if element.kind not in (rawbson.UNDEFINED, rawbson.NULL):
+        return key
+    by_type = rawbson.single(rawbson.INT32, b"$type", rawbson.int32(element.kind))
+    return rawbson.single(rawbson.DOCUMENT, b"_id", by_type)
+
+
+def id_only(document: bytes) -> bytes:
+    """The document cut down to its `_id`."""
+    element = id_element(document)
+    return rawbson.single(element.kind, b"_id", document[element.start : element.end])
+
+
+def _number(document: bytes, kind: int, at: int) -> Hashable:
+    number: int | float
+    if kind == rawbson.INT32:
+        number = int(rawbson.int32_at(document, at)[0])
+    elif kind == rawbson.INT64:
+        number = int(_INT64(document, at)[0])
+    elif kind == rawbson.DOUBLE:
+        number = float(_DOUBLE(document, at)[0])
+    else:
+        return _decimal(document[at : at + 16])
+    return "NaN" if math.isnan(number) else number
+
+
+def _decimal(value: bytes) -> Hashable:
+    # Python's numbers are equal, and hash alike, across types when their values are equal, decimals included.
+    number = Decimal128.from_bid(value).to_decimal()
+    return "NaN" if number.is_nan() else number
+
+
+def _embedded(document: bytes, at: int) -> tuple[Hashable, ...]:
+    return tuple(
+        (element.name, canonical(document, element)) for element in rawbson.elements(document, at)
+    )

@@ -1,0 +1,79 @@
+"""Fetches single documents by `_id`, as raw bytes; every type of `_id` is found by its exact value."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+from bson.binary import Binary
+from bson.raw_bson import RawBSONDocument
+from bson.timestamp import Timestamp
+
+from verifier.cluster import failures, rawbson
+from verifier.cluster.connect import Client
+from verifier.cluster.keys import canonical, id_element, key_filter
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.rawcursor import RawCursor, resilient_pages
+from verifier.runtime.tasks import StopToken
+
+
+def _filter(keys: Iterable[bytes]) -> Mapping[str, Any]:
+    listed: list[bytes] = []
+    others: list[RawBSONDocument] = []
+    for key in keys:
+        query = key_filter(key)
+        if query is key:
+            element = id_element(key)
+            value = key[element.start : element.end]
+            listed.append(b"%c%d\0%b" % (element.kind, len(listed), value))
+        else:
+            others.append(RawBSONDocument(query))
+    array = b"".join(listed)
+    array = b"%b%b\0" % (rawbson.int32(len(array) + 5), array)
+    in_list = rawbson.single(rawbson.ARRAY, b"$in", array)
+    query = rawbson.single(rawbson.DOCUMENT, b"_id", in_list)
+    return {"$or": [RawBSONDocument(query), *others]} if others else RawBSONDocument(query)
+
+
+def _command(
+    namespace: Namespace, keys: list[bytes], uuid: bytes | None, not_before: Timestamp | None
+) -> dict[str, Any]:
+    command: dict[str, Any] = {"find": namespace.collection, "filter": _filter(keys)}
+    concern: dict[str, Any] = {"level": "majority"}
+    if not_before is not None:
+        concern["afterClusterTime"] = not_before
+    if uuid is not None:
+        command["collectionUUID"] = Binary(uuid, 4)
+    return {**command, "readConcern": concern}
+
+
+def fetch(
+    client: Client,
+    namespace: Namespace,
+    keys: list[bytes],
+    stop: StopToken,
+    uuid: bytes | None = None,
+    not_before: Timestamp | None = None,
+    only_ids: bool = False,
+) -> dict[Hashable, bytes]:
+    """The documents with these keys (each a document with `_id`), by the canonical form of their `_id`.
+
+    With `uuid`, the collection must be that one; `CollectionUUIDMismatch` is left to the caller. Reads with majority.
+    """
+    command = _command(namespace, keys, uuid, not_before)
+    if only_ids:
+        command["projection"] = {"_id": 1}
+
+    def open_cursor() -> RawCursor:
+        return RawCursor(client, namespace.database, command)
+
+    def recoverable(error: BaseException) -> bool:
+        found.clear()
+        return failures.is_transient(error) or failures.is_cursor_lost(error)
+
+    found: dict[Hashable, bytes] = {}
+    for page in resilient_pages(open_cursor, recoverable, stop):
+        for view in page.documents():
+            document = bytes(view)
+            found[canonical(document, id_element(document))] = document
+    return found

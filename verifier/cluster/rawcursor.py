@@ -1,0 +1,189 @@
+"""A server cursor whose replies stay bytes: find and aggregate through `db.command`, page by page.
+
+The driver's own cursors hide what is needed here: the resume token beside each page, the cluster time of each reply,
+and the documents as the bytes that came.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from struct import Struct
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from bson.timestamp import Timestamp
+from pymongo.client_session import ClientSession
+from pymongo.errors import PyMongoError
+
+from verifier.cluster import rawbson
+from verifier.cluster.connect import Client
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
+
+# A page of about this size is as fast as one of 16 MB and keeps memory small. In bytes.
+PAGE_BYTES = 3 << 20
+_INT64 = Struct("<q")
+_UNSIGNED_PAIR = Struct("<II")
+
+# The server takes at most 100,000 documents in one write command; a page goes into one.
+_MOST_DOCUMENTS = 50_000
+
+
+class Page(NamedTuple):
+    """One reply: `array` is where its array of documents begins in `raw`.
+
+    `resume` is the token after its last document where one was asked for; `time` the newest cluster time that the
+    server knew of.
+    """
+
+    raw: bytes
+    array: int
+    resume: dict[str, Any] | None
+    time: Timestamp | None
+
+    def documents(self) -> list[memoryview]:
+        return rawbson.array_documents(self.raw, self.array)
+
+    @property
+    def array_bytes(self) -> memoryview:
+        """The array of documents as it lies in the reply; equal bytes mean equal documents."""
+        end = self.array + rawbson.int32_at(self.raw, self.array)[0]
+        return memoryview(self.raw)[self.array : end]
+
+
+class RawCursor:
+    """Runs a find or aggregate command and then its getMores, in a session of its own. A context manager.
+
+    `batch_size` is in documents; without it the pages settle at about PAGE_BYTES. `await_ms` is how long a getMore of
+    a change stream waits for an event.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        database: str,
+        command: dict[str, Any],
+        batch_size: int | None = None,
+        await_ms: int | None = None,
+    ) -> None:
+        self._database = client.get_database(database)
+        self._client = client
+        self._command = command
+        self._adaptive = batch_size is None
+        self._size = batch_size or 1000
+        self._await_ms = await_ms
+        self._cursor_id = 0
+        self._collection = ""
+        self._session: ClientSession | None = None
+
+    def __enter__(self) -> Self:
+        # Without causal consistency: the commands name the read concern that they need themselves.
+        self._session = self._client.start_session(causal_consistency=False)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._session is not None
+        if self._cursor_id:
+            # Only saves the server memory: an unreachable server has nothing to save.
+            with contextlib.suppress(PyMongoError):
+                self._run({"killCursors": self._collection, "cursors": [self._cursor_id]})
+        self._session.end_session()
+
+    def pages(self) -> Iterator[Page]:
+        """Every page until the cursor is exhausted; endless for a change stream. Raises the driver's errors."""
+        cursor: dict[str, Any] = {}
+        if "aggregate" in self._command:
+            cursor = {"cursor": {"batchSize": self._size}}
+        else:
+            cursor = {"batchSize": self._size}
+        yield self._page(self._run({**self._command, **cursor}), b"firstBatch")
+        while self._cursor_id:
+            yield self._page(self._run(self._get_more()), b"nextBatch")
+
+    def _get_more(self) -> dict[str, Any]:
+        command: dict[str, Any] = {
+            "getMore": self._cursor_id,
+            "collection": self._collection,
+            "batchSize": self._size,
+        }
+        if self._await_ms is not None:
+            command["maxTimeMS"] = self._await_ms
+        return command
+
+    def _run(self, command: dict[str, Any]) -> bytes:
+        reply = self._database.command(
+            command, codec_options=rawbson.RAW_OPTIONS, session=self._session
+        )
+        return bytes(reply.raw)
+
+    def _page(self, raw: bytes, batch_name: bytes) -> Page:
+        array, resume, cluster_time = 0, None, None
+        for element in rawbson.elements(raw):
+            if element.name == b"cursor":
+                array, resume = self._take_cursor(raw, element.start, batch_name)
+            elif element.name == b"operationTime":
+                increment, seconds = _UNSIGNED_PAIR.unpack_from(raw, element.start)
+                cluster_time = Timestamp(seconds, increment)
+        return Page(raw, array, resume, cluster_time)
+
+    def _take_cursor(
+        self, raw: bytes, at: int, batch_name: bytes
+    ) -> tuple[int, dict[str, Any] | None]:
+        array, resume = 0, None
+        for element in rawbson.elements(raw, at):
+            if element.name == batch_name:
+                array = element.start
+            elif element.name == b"postBatchResumeToken":
+                resume = rawbson.decode(raw[element.start : element.end])
+            elif element.name == b"id":
+                self._cursor_id = _INT64.unpack_from(raw, element.start)[0]
+            elif element.name == b"ns":
+                name = raw[element.start + 4 : element.end - 1].decode()
+                self._collection = name.partition(".")[2]
+        if self._adaptive:
+            self._adapt(rawbson.int32_at(raw, array)[0])
+        return array, resume
+
+    def _adapt(self, size: int) -> None:
+        """Set the next page's number of documents from the size of this one.
+
+        A page that the server cut short, at 16 MB or at the end, makes the average look smaller than it is: the next
+        page is then too large once, within the server's own limit.
+        """
+        average = max(1, size // self._size)
+        self._size = max(1, min(_MOST_DOCUMENTS, PAGE_BYTES // average))
+
+
+def resilient_pages(
+    open_cursor: Callable[[], RawCursor],
+    recoverable: Callable[[BaseException], bool],
+    stop: StopToken,
+) -> Iterator[Page]:
+    """The pages of a cursor that is opened again, by `open_cursor`, after every failure that is `recoverable`.
+
+    Whoever calls moves the place at which `open_cursor` opens forward with each page. Raises the driver's last error,
+    and `Cancelled` when the token is stopped.
+    """
+    with contextlib.ExitStack() as opened:
+        pages: Iterator[Page] | None = None
+
+        def next_page() -> Page | None:
+            nonlocal pages
+            try:
+                if pages is None:
+                    pages = opened.enter_context(open_cursor()).pages()
+                return next(pages, None)
+            except PyMongoError:
+                pages = None
+                opened.close()
+                raise
+
+        while (page := retry(next_page, recoverable, stop)) is not None:
+            stop.check()
+            yield page

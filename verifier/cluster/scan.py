@@ -1,0 +1,114 @@
+"""Reads all documents of one collection in natural order, resumably.
+
+Natural order needs no sampling, keeps the order of capped collections, does not bracket by the type of `_id`, and reads
+the disk in sequence. A resume token is a record id (`$_requestResumeToken`, `$_resumeAfter` of `find`), and record ids
+differ between the members of a replica set: a token counts only on the copy of the data where it was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bson.binary import Binary
+from bson.timestamp import Timestamp
+from pymongo.errors import OperationFailure
+
+from verifier.cluster import failures
+from verifier.cluster.connect import Client
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.rawcursor import Page, RawCursor, resilient_pages
+from verifier.runtime.tasks import StopToken
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """After which record to go on, and on which copy of the data that record id means something."""
+
+    token: dict[str, Any]
+    origin: str
+
+
+class CollectionGone(Exception):
+    """The collection was dropped, or has another name now (`renamed_to`)."""
+
+    def __init__(self, renamed_to: str | None) -> None:
+        super().__init__(renamed_to)
+        self.renamed_to = renamed_to
+
+
+def scan_origin(client: Client) -> str:
+    """Names the primary's copy of the data: the id of its initial sync, else of its server process."""
+    try:
+        initial_sync = client.local["replset.initialSyncId"].find_one()
+    except OperationFailure:
+        initial_sync = None
+    if initial_sync is not None:
+        return str(bytes(initial_sync["_id"]).hex())
+    return str(client.admin.command("hello")["topologyVersion"]["processId"])
+
+
+class Scan:
+    """One pass over a collection, from its beginning or from a resume point.
+
+    Reads with majority at or after `not_before`, so that nothing older than the change stream's start is seen.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: Namespace,
+        uuid: bytes,
+        not_before: Timestamp,
+        resume: ResumePoint | None,
+        stop: StopToken,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._uuid = uuid
+        self._not_before = not_before
+        self._place = resume
+        self._stop = stop
+
+    def pages(self) -> Iterator[tuple[Page, ResumePoint]]:
+        """Each page with the point after it. Raises CollectionGone and the driver's errors.
+
+        After a resume point is lost (its record deleted, another primary), pages come from the beginning again.
+        """
+        try:
+            for page in resilient_pages(self._open, self._may_go_on, self._stop):
+                assert page.resume is not None and self._origin is not None
+                self._place = ResumePoint(page.resume, self._origin)
+                yield page, self._place
+        except OperationFailure as error:
+            if error.code != failures.COLLECTION_UUID_MISMATCH:
+                raise
+            raise CollectionGone((error.details or {}).get("actualCollection")) from error
+
+    def _open(self) -> RawCursor:
+        self._origin = scan_origin(self._client)
+        if self._place is not None and self._place.origin != self._origin:
+            self._place = None
+        command: dict[str, Any] = {
+            "find": self._namespace.collection,
+            "collectionUUID": Binary(self._uuid, 4),
+            "hint": {"$natural": 1},
+            "$_requestResumeToken": True,
+            "noCursorTimeout": True,
+            "readConcern": {"level": "majority", "afterClusterTime": self._not_before},
+        }
+        if self._place is not None and self._place.token["$recordId"] is not None:
+            command["$_resumeAfter"] = self._place.token
+        return RawCursor(self._client, self._namespace.database, command)
+
+    def _may_go_on(self, error: BaseException) -> bool:
+        if failures.code_of(error) == failures.KEY_NOT_FOUND and self._place is not None:
+            self._place = None
+            return True
+        return (
+            failures.is_transient(error)
+            or failures.is_cursor_lost(error)
+            # The collection was dropped or renamed under the cursor: opening it again by UUID tells which.
+            or failures.code_of(error) == failures.QUERY_PLAN_KILLED
+        )

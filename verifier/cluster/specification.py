@@ -1,0 +1,53 @@
+"""Definitions of collections, views and indexes as a server lists them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from verifier.cluster.namespace import Namespace
+
+Document = dict[str, Any]
+
+
+class Kind(Enum):
+    COLLECTION = "collection"
+    VIEW = "view"
+    TIME_SERIES = "timeseries"
+
+
+@dataclass(frozen=True)
+class CollectionSpec:
+    """One collection or view.
+
+    `uuid` is None for views. `options` are those of `listCollections`, with the `_id` index as `idIndex` where there
+    is one; `indexes` are the others, as `listIndexes` gives them, by name.
+    """
+
+    namespace: Namespace
+    kind: Kind
+    uuid: bytes | None = None
+    options: Document = field(default_factory=dict)
+    indexes: dict[str, Document] = field(default_factory=dict)
+
+    @property
+    def capped(self) -> bool:
+        return bool(self.options.get("capped"))
+
+    @property
+    def collated(self) -> bool:
+        """Whether strings compare other than by their bytes in this collection."""
+        collation: Document = self.options.get("collation", {})
+        return bool(collation.get("locale", "simple") != "simple")
+
+
+def same_document(left: Any, right: Any) -> bool:
+    """Equality with the order of fields and the types of values; as dicts alone, 1 and 1.0 would be equal."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return list(left) == list(right) and all(
+            same_document(left[key], right[key]) for key in left
+        )
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same_document, left, right))
+    return type(left) is type(right) and bool(left == right)

@@ -1,0 +1,34 @@
+"""Cluster times and resume tokens. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bson.timestamp import Timestamp
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in a change stream: the token to go on after, and the cluster time up to which all came before."""
+
+    token: dict[str, Any]
+    time: Timestamp
+
+
+def token_time(token: dict[str, Any]) -> Timestamp:
+    """The cluster time in a resume token: seconds and increment, the eight bytes after the leading 0x82.
+
+    The format is that of the server's `ResumeToken` (a KeyString whose first value is a timestamp).
+    """
+    data = token["_data"]
+    return Timestamp(int(data[2:10], 16), int(data[10:18], 16))
+
+
+def position_at(token: dict[str, Any]) -> Position:
+    return Position(token, token_time(token))
+
+
+def seconds_between(earlier: Timestamp, later: Timestamp) -> int:
+    """How far `later` is ahead, in seconds; never negative."""
+    return max(0, later.time - earlier.time)

@@ -1,0 +1,46 @@
+"""The base of every error that a user may see: a name for programs, a sentence for people, a remedy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ErrorKind:
+    """One row of a process's error table.
+
+    `status` is the HTTP status of an answer that carries it, `meaning` says what happened in general and
+    `remedy` what to try next; both are shown in the documentation, the remedy also in every answer.
+    """
+
+    name: str
+    status: int
+    meaning: str
+    remedy: str
+
+
+INTERNAL_ERROR = ErrorKind(
+    "InternalError",
+    500,
+    "The program broke one of its own rules.",
+    "This is a bug: report it with the log lines around it.",
+)
+
+
+class OperationError(Exception):
+    """Something named went wrong; `description` says what, with the values at hand."""
+
+    def __init__(self, kind: ErrorKind, description: str) -> None:
+        super().__init__(description)
+        self.kind = kind
+        self.description = description
+
+    def __str__(self) -> str:
+        return f"{self.description} {self.kind.remedy}".rstrip()
+
+
+def describe(error: BaseException) -> tuple[ErrorKind, str]:
+    """The kind and the full text under which an error is reported and stored."""
+    if isinstance(error, OperationError):
+        return error.kind, str(error)
+    return INTERNAL_ERROR, f"{type(error).__name__}: {error}. {INTERNAL_ERROR.remedy}"

@@ -1,0 +1,109 @@
+"""Serves a Flask app with waitress until a signal comes, and turns every error into the one error body."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+from types import FrameType
+from typing import Any
+
+from flask import Flask, Response, request
+from waitress.server import create_server
+from werkzeug.exceptions import HTTPException
+
+from verifier.runtime.errors import ErrorKind, OperationError, describe
+
+# A request body holds options and filters; more than this is a mistake. In bytes.
+MAX_BODY = 1 << 20
+REQUEST_THREADS = 4
+
+MALFORMED_BODY = ErrorKind(
+    "MalformedBody",
+    400,
+    "The request body is not a JSON object.",
+    "Send one JSON object, for example {}.",
+)
+
+_log = logging.getLogger(__name__)
+
+
+def json_body() -> dict[str, Any]:
+    """The request's body as a JSON object, whatever the content type says; an absent body counts as {}.
+
+    Raises OperationError MalformedBody.
+    """
+    data = request.get_data()
+    if not data.strip():
+        return {}
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise OperationError(
+            MALFORMED_BODY, f"The body cannot be read as JSON: {error}."
+        ) from error
+    if not isinstance(body, dict):
+        raise OperationError(
+            MALFORMED_BODY, f"The body is a JSON {type(body).__name__}, not an object."
+        )
+    return body
+
+
+def error_body(name: str, description: str) -> dict[str, Any]:
+    return {"success": False, "error": name, "errorDescription": description}
+
+
+def install_error_handlers(app: Flask) -> None:
+    """Every error of the app answers with `success`, `error` and `errorDescription`."""
+    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
+    app.register_error_handler(OperationError, _named_error)
+    app.register_error_handler(HTTPException, _http_error)
+    app.register_error_handler(Exception, _unexpected_error)
+
+
+def _named_error(error: OperationError) -> tuple[dict[str, Any], int]:
+    return error_body(error.kind.name, str(error)), error.kind.status
+
+
+def _http_error(error: HTTPException) -> tuple[dict[str, Any] | Response, int]:
+    name = error.name.title().replace(" ", "")
+    return (
+        error_body(name, f"{request.method} {request.path}: {error.description}"),
+        error.code or 500,
+    )
+
+
+def _unexpected_error(error: Exception) -> tuple[dict[str, Any], int]:
+    kind, _ = describe(error)
+    _log.error("A request failed by a fault of ours.", exc_info=error, extra={"uri": request.path})
+    return error_body(kind.name, f"{kind.meaning} {kind.remedy}"), kind.status
+
+
+class HttpServer:
+    """One Flask app on one address. Binds when made, so that an address in use is known before anything starts.
+
+    Raises OSError when the address cannot be bound.
+    """
+
+    def __init__(self, app: Flask, address: str, port: int) -> None:
+        self._server = create_server(
+            app, host=address, port=port, threads=REQUEST_THREADS, ident=None
+        )
+
+    def serve(self) -> None:
+        """Answer requests until SIGTERM or SIGINT; return after the requests in progress are answered.
+
+        Must run in the main thread, which is where Python delivers signals.
+        """
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _leave)
+        try:
+            self._server.run()
+        finally:
+            self._server.close()
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    # waitress ends its loop, and its request threads, on SystemExit. A second signal is the operator's way to insist.
+    signal.signal(number, signal.SIG_DFL)
+    raise SystemExit(0)

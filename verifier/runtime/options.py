@@ -1,0 +1,94 @@
+"""Process options as one table, from which flags, YAML keys, environment variables, help and documentation come."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import configargparse
+
+from verifier.runtime.logs import redact
+
+
+@dataclass(frozen=True)
+class Option:
+    """One process option; `name` is its flag without the dashes and its YAML key."""
+
+    name: str
+    meaning: str
+    parse: Callable[[str], Any] = str
+    default: Any = None
+    required: bool = False
+    choices: tuple[Any, ...] | None = None
+    value: str = "VALUE"
+
+    def variable(self, prefix: str) -> str:
+        """The environment variable: bindAddress is PREFIX_BIND_ADDRESS."""
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name)
+        return f"{prefix}_{words}".upper()
+
+
+class _Parser(configargparse.ArgumentParser):  # type: ignore[misc] # it comes without types
+    """Values of the configuration file and the environment pass through here too, hence the redaction."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {redact(message)}. See {self.prog} --help.", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def parse(
+    program: str,
+    version: str,
+    description: str,
+    table: Sequence[Option],
+    prefix: str,
+    arguments: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """The value of every option by name: flag, else environment variable, else configuration file, else default.
+
+    Exits with status 2 and a message on standard error when an option is unknown, missing or has a bad value.
+    """
+    parser = _Parser(
+        prog=program,
+        description=description,
+        allow_abbrev=False,
+        config_file_parser_class=configargparse.YAMLConfigFileParser,
+        add_env_var_help=True,
+    )
+    parser.add_argument("--version", "-v", action="version", version=f"{program} {version}")
+    parser.add_argument(
+        "--config",
+        is_config_file=True,
+        metavar="FILE",
+        help="YAML file with the same names as keys",
+    )
+    for option in table:
+        parser.add_argument(
+            f"--{option.name}",
+            env_var=option.variable(prefix),
+            type=option.parse,
+            default=option.default,
+            required=option.required,
+            choices=option.choices,
+            metavar=option.value,
+            help=_help(option),
+        )
+    values = vars(parser.parse_args(sys.argv[1:] if arguments is None else list(arguments)))
+    return {option.name: values[option.name] for option in table}
+
+
+def _help(option: Option) -> str:
+    default = "" if option.default is None else f" (default: {option.default})"
+    return f"{option.meaning}{default}"
+
+
+def as_rst(table: Sequence[Option], prefix: str) -> str:
+    """The table as the list that the documentation shows."""
+    rows = [
+        f"``--{option.name} {option.value}``, ``{option.variable(prefix)}``\n    {_help(option)}."
+        for option in table
+    ]
+    return "\n".join(rows) + "\n"

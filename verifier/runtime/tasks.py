@@ -1,0 +1,188 @@
+"""Threads with an owner: stop tokens, task groups and channels. The only module that starts threads.
+
+A thread lives inside a `with TaskGroup(...)` block. Leaving the block joins every thread of it; the first
+error stops the others and is raised from the block; a group that was stopped from outside raises `Cancelled`,
+so that the line after the block never runs as if the work had been finished.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+T = TypeVar("T")
+
+# How long a wait on a channel sleeps before it looks at its stop token again, in seconds.
+_GLANCE = 0.2
+
+
+class Cancelled(BaseException):
+    """The owner asked for a stop. Not an error, and outside `Exception` so that nobody swallows it by accident."""
+
+
+class StopToken:
+    """Carries the request to stop, with its cause, from an owner to everything below it."""
+
+    def __init__(self, parent: StopToken | None = None) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()  # guards _children and the first setting of cause
+        self._children: list[StopToken] = []
+        self.cause: str | BaseException | None = None
+        if parent is not None:
+            parent._adopt(self)
+
+    def _adopt(self, child: StopToken) -> None:
+        with self._lock:
+            self._children.append(child)
+        if self.stopped:
+            child.stop(self.cause)
+
+    def release(self, child: StopToken) -> None:
+        """Forget a child whose work has ended."""
+        with self._lock:
+            if child in self._children:
+                self._children.remove(child)
+
+    @property
+    def stopped(self) -> bool:
+        return self._event.is_set()
+
+    def stop(self, cause: str | BaseException | None) -> None:
+        """Ask for a stop; the first cause stays."""
+        with self._lock:
+            if self.cause is None:
+                self.cause = cause
+            children = list(self._children)
+            self._event.set()
+        for child in children:
+            child.stop(cause)
+
+    def check(self) -> None:
+        """Raise `Cancelled` when a stop was asked for."""
+        if self._event.is_set():
+            raise Cancelled(str(self.cause))
+
+    def sleep(self, seconds: float) -> None:
+        """Wait; raise `Cancelled` as soon as a stop is asked for."""
+        if self._event.wait(seconds):
+            raise Cancelled(str(self.cause))
+
+
+class TaskGroup:
+    """Owns threads for the length of a `with` block. `stop` is the token for them and for the block's body."""
+
+    def __init__(self, name: str, parent: StopToken) -> None:
+        self.name = name
+        self._parent = parent
+        self.stop = StopToken(parent)
+        self._threads: list[threading.Thread] = []
+        self._errors: list[BaseException] = []
+
+    def spawn(self, name: str, work: Callable[..., None], *arguments: Any) -> None:
+        """Run `work(*arguments)` in a thread of this group."""
+        thread = threading.Thread(
+            target=self._outermost, args=(work, arguments), name=f"{self.name}/{name}"
+        )
+        self._threads.append(thread)
+        thread.start()
+
+    def _outermost(self, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        try:
+            work(*arguments)
+        except Cancelled:
+            pass
+        except BaseException as error:  # noqa: B036 - raised again from the block by __exit__
+            self._errors.append(error)
+            self.stop.stop(error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self.stop.stop(error)
+        for thread in self._threads:
+            thread.join()
+        self._parent.release(self.stop)
+        errors = list(self._errors)
+        if error is not None and not isinstance(error, Cancelled):
+            errors.append(error)
+        self._raise(errors, error)
+        self._parent.check()
+
+    def _raise(self, errors: list[BaseException], body: BaseException | None) -> None:
+        if not errors:
+            return
+        if len(errors) > 1:
+            raise BaseExceptionGroup(f"{len(errors)} tasks of {self.name} failed", errors)
+        if errors[0] is not body:
+            raise errors[0]
+
+
+class Channel(Generic[T]):
+    """A queue between threads, bounded by the weight of what it holds (bytes, as a rule).
+
+    An item heavier than the whole capacity passes alone. Every wait ends when the token is stopped: a producer
+    in front of a full channel is freed by the failure of its consumer.
+    """
+
+    def __init__(self, capacity: int, stop: StopToken) -> None:
+        self._capacity = capacity
+        self._stop = stop
+        self._changed = threading.Condition()  # guards everything below
+        self._items: deque[tuple[T, int]] = deque()
+        self._weight = 0
+        self._closed = False
+
+    def put(self, item: T, weight: int) -> None:
+        """Add an item; wait while there is no room for it."""
+        with self._changed:
+            while self._weight and self._weight + weight > self._capacity:
+                self._wait()
+            self._stop.check()
+            self._items.append((item, weight))
+            self._weight += weight
+            self._changed.notify_all()
+
+    def take(self) -> T | None:
+        """The next item, waiting for it; None when the channel is closed and empty."""
+        with self._changed:
+            while not self._items:
+                if self._closed:
+                    return None
+                self._wait()
+            return self._pop()
+
+    def take_ready(self) -> T | None:
+        """The next item if there is one now."""
+        with self._changed:
+            return self._pop() if self._items else None
+
+    def close(self) -> None:
+        """No more items will come."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def __iter__(self) -> Iterator[T]:
+        while (item := self.take()) is not None:
+            yield item
+
+    def _pop(self) -> T:
+        item, weight = self._items.popleft()
+        self._weight -= weight
+        self._changed.notify_all()
+        return item
+
+    def _wait(self) -> None:
+        self._stop.check()
+        self._changed.wait(_GLANCE)
+        self._stop.check()
