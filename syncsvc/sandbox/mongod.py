@@ -1,0 +1,175 @@
+"""One mongod process on loopback: its port, its data folder and its log.
+
+It must not know about other members beyond the options it is given.
+"""
+
+import json
+import random
+import resource
+import socket
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from syncsvc.sandbox.errors import SandboxError
+from syncsvc.sandbox.reaper import keeper
+
+HOST = "127.0.0.1"
+# Below the ports the kernel gives to clients, so that no client's connection can sit on the port
+# of a member that is down; clear of 27017 and of the daemon's 27182.
+_PORTS = range(28100, 32700)
+_PORT_ATTEMPTS = 5
+_EXIT_ADDRESS_IN_USE = 48
+_LISTENING = b'"id":23016'
+_START_DEADLINE = 60.0
+_POLL_INTERVAL = 0.01
+# Fewer threads and files, test commands, and background work every second instead of rarely.
+_PARAMETERS = {
+    "diagnosticDataCollectionEnabled": "false",
+    "enableTestCommands": "1",
+    "periodicNoopIntervalSecs": "1",
+    "ttlMonitorSleepSecs": "1",
+    "reshardingMinimumOperationDurationMillis": "0",
+}
+
+
+@dataclass(frozen=True)
+class MongodOptions:
+    """How every member of a replica set is to run; `parameters` win over those set here."""
+
+    replica_set: str
+    cache_size_gb: float = 0.25
+    oplog_size_mb: int | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    key_file: Path | None = None
+
+    def arguments(self) -> list[str]:
+        arguments = ["--replSet", self.replica_set]
+        arguments += ["--wiredTigerCacheSizeGB", str(self.cache_size_gb)]
+        for name, value in {**_PARAMETERS, **self.parameters}.items():
+            arguments += ["--setParameter", f"{name}={value}"]
+        if self.oplog_size_mb is not None:
+            # The oplog is only cut back to the last checkpoint, which is 60 s old by default.
+            arguments += ["--oplogSize", str(self.oplog_size_mb), "--syncdelay", "1"]
+        if self.key_file is not None:
+            arguments += ["--keyFile", str(self.key_file)]
+        return arguments
+
+
+class Mongod:
+    """A server that can be killed and restarted; it keeps its port once it has listened on it."""
+
+    def __init__(self, binary: Path, folder: Path, options: MongodOptions) -> None:
+        self._binary = binary
+        self._folder = folder
+        self._options = options
+        self._log = folder / "mongod.log"
+        self._log_offset = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port_is_known = False
+        self.port = _free_port()
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it was neither killed nor found dead."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """Start the process and return at once, so that several can start side by side."""
+        self._folder.mkdir(exist_ok=True)
+        with self._log.open("ab") as log:
+            self._log_offset = log.tell()
+            self._process = keeper.spawn(self._command(), log)
+        # Each collection and index is an open file, and mongod aborts at the limit.
+        hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
+
+    def wait_until_listening(self) -> None:
+        """Wait for the start to succeed; a first start may move on to another port."""
+        for _ in range(_PORT_ATTEMPTS):
+            exit_code = self._wait_for_listening_or_exit()
+            if exit_code is None:
+                self._port_is_known = True
+                return
+            if exit_code != _EXIT_ADDRESS_IN_USE or self._port_is_known:
+                break
+            self.kill()
+            self.port = _free_port()
+            self.start()
+        raise self._failure(f"ended with exit code {exit_code} before it listened")
+
+    def kill(self) -> None:
+        """End the process now; harmless when it does not run."""
+        if self._process is not None:
+            keeper.kill(self._process)
+            self._process = None
+
+    def restart(self) -> None:
+        """Start it again, killed or not, on the same port and data."""
+        self.kill()
+        self.start()
+        self.wait_until_listening()
+
+    def _command(self) -> list[str]:
+        command = [str(self._binary), "--dbpath", str(self._folder), "--port", str(self.port)]
+        return command + ["--bind_ip", HOST, "--nounixsocket", *self._options.arguments()]
+
+    def _wait_for_listening_or_exit(self) -> int | None:
+        """None once it listens, else its exit code.
+
+        Its own log is asked: a connection could be answered by another process on that port.
+        """
+        assert self._process is not None, "start() comes first"
+        for _ in range(round(_START_DEADLINE / _POLL_INTERVAL)):
+            if _LISTENING in self._log_of_this_start():
+                return None
+            try:
+                return self._process.wait(_POLL_INTERVAL)
+            except subprocess.TimeoutExpired:
+                continue
+        raise self._failure(f"did not listen within {_START_DEADLINE:.0f} seconds")
+
+    def _log_of_this_start(self) -> bytes:
+        with self._log.open("rb") as log:
+            log.seek(self._log_offset)
+            return log.read()
+
+    def _failure(self, what: str) -> SandboxError:
+        lines = self._log_of_this_start().decode(errors="replace").splitlines()
+        # A failed start is followed by pages about the shutdown; the errors tell why.
+        telling = [line for line in lines if _is_telling(line)] or lines
+        tail = "\n  ".join(line[:500] for line in telling[-10:])
+        command = " ".join(self._command())
+        return SandboxError(
+            f"mongod on port {self.port} {what}. It was started as: {command}\n"
+            f"Correct what its log says, then try again:\n  {tail}"
+        )
+
+
+def _is_telling(line: str) -> bool:
+    """Whether a log line is an error, or not in the log's format at all."""
+    try:
+        return json.loads(line)["s"] in ("E", "F")
+    except (ValueError, TypeError, KeyError):
+        return bool(line.strip())
+
+
+def _free_port() -> int:
+    # Not the shared generator: where that is seeded, all programs would try the same ports.
+    for port in random.SystemRandom().sample(_PORTS, k=200):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise SandboxError(
+        f"No free port was found on {HOST} between {_PORTS.start} and {_PORTS.stop}. "
+        "Stop some of the programs that listen there, then try again."
+    )

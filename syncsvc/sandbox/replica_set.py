@@ -1,0 +1,246 @@
+"""A replica set of throw-away mongods on loopback, with or without access control.
+
+It must leave no process and no file behind, and must not be used for data anyone wants to keep.
+"""
+
+import secrets
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote_plus
+
+from pymongo import MongoClient
+from pymongo.errors import ConnectionFailure, OperationFailure
+
+from syncsvc.sandbox.binary import find_mongod
+from syncsvc.sandbox.errors import SandboxError
+from syncsvc.sandbox.mongod import Mongod, MongodOptions
+from syncsvc.sandbox.reaper import keeper
+
+T = TypeVar("T")
+Client = MongoClient[dict[str, Any]]
+
+SYNC_ROLES = (
+    "readWriteAnyDatabase",
+    "dbAdminAnyDatabase",
+    "clusterMonitor",
+    "clusterManager",
+    "backup",
+    "restore",
+)
+_SETTINGS_OF_THREE = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500}
+_DEADLINE = 60.0
+_POLL_INTERVAL = 0.02
+
+
+class ReplicaSet:
+    """One or three mongods; start it with `with` or start(), and it is writable.
+
+    `folder` is where its own data folder is made (default: the system's temporary folder), for
+    example one in memory; that data folder is removed by stop() in any case.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "sandbox",
+        members: int = 1,
+        access_control: bool = False,
+        oplog_size_mb: int | None = None,
+        cache_size_gb: float = 0.25,
+        parameters: Mapping[str, str] = MappingProxyType({}),
+        folder: Path | None = None,
+    ) -> None:
+        if members not in (1, 3):
+            raise SandboxError(f"A replica set of {members} was asked for; have 1 or 3 members.")
+        self.name = name
+        self.members: tuple[Mongod, ...] = ()
+        self._size = members
+        self._access_control = access_control
+        self._options = MongodOptions(name, cache_size_gb, oplog_size_mb, parameters)
+        self._parent_folder = folder or Path(tempfile.gettempdir())
+        self._folder: Path | None = None
+        self._root_user = ""
+        self._sync_user = ""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    @property
+    def uri(self) -> str:
+        """For the product: with access control, it has the credentials of the user `sync`."""
+        return self._uri(self._sync_user)
+
+    @property
+    def root_uri(self) -> str:
+        """For set-up and checks: with access control, it may do everything."""
+        return self._uri(self._root_user)
+
+    def start(self) -> None:
+        """Start all members, and wait until one is primary and the others follow it."""
+        if self.members:
+            raise SandboxError(f"The replica set {self.name} was started already; stop it first.")
+        binary = find_mongod()
+        with ExitStack() as undo:
+            undo.callback(self.stop)
+            self._start_members(binary)
+            self._initiate()
+            if self._access_control:
+                self._create_first_users()
+            undo.pop_all()
+
+    def stop(self) -> None:
+        """End all members and remove their data; harmless when it is not started."""
+        for member in self.members:
+            member.kill()
+        self.members = ()
+        self._root_user = self._sync_user = ""
+        if self._folder is not None:
+            keeper.remove_folder(self._folder)
+            self._folder = None
+
+    def client(self, **options: Any) -> Client:
+        """A new client that may do everything; the caller closes it."""
+        return MongoClient(self.root_uri, **options)
+
+    def primary(self) -> Mongod:
+        """The primary, waiting for one to be elected."""
+        return _wait_for(self._find_primary, f"the replica set {self.name} to have a primary")
+
+    def step_down(self) -> Mongod:
+        """Have the primary step down, and return the next one (itself when it is alone)."""
+        command: dict[str, Any] = {"replSetStepDown": 10, "secondaryCatchUpPeriodSecs": 5}
+        if self._size == 1:
+            command = {"replSetStepDown": 1, "secondaryCatchUpPeriodSecs": 0, "force": True}
+        with _direct_client(self.primary(), self._root_user) as client:
+            try:
+                client.admin.command(command)
+            except OperationFailure as error:
+                raise SandboxError(
+                    f"The primary of {self.name} did not step down: {error}. "
+                    "Check that the other members run and have caught up."
+                ) from error
+        return self.primary()
+
+    def kill_member(self, index: int) -> None:
+        """End a member with SIGKILL, as when its machine fails."""
+        self.members[index].kill()
+
+    def restart_member(self, index: int) -> None:
+        """Start a member again on its data, and wait until it is primary or follows one."""
+        self.members[index].restart()
+        _wait_until_in_service(self.members[index])
+
+    def create_user(self, name: str, roles: Sequence[str]) -> str:
+        """Create a user with a random password; returns the connection string for it."""
+        with self.client() as client:
+            return self._uri(_create_user(client, name, roles))
+
+    def _start_members(self, binary: Path) -> None:
+        try:
+            self._folder = keeper.make_folder(self._parent_folder)
+        except OSError as error:
+            raise SandboxError(
+                f"No data folder could be made in {self._parent_folder}: {error}. "
+                "Give a folder that exists and can be written to."
+            ) from error
+        options = self._options
+        if self._access_control:
+            options = replace(options, key_file=_write_key_file(self._folder))
+        folders = [self._folder / f"member{index}" for index in range(self._size)]
+        self.members = tuple(Mongod(binary, folder, options) for folder in folders)
+        for member in self.members:
+            member.start()
+        for member in self.members:
+            member.wait_until_listening()
+
+    def _initiate(self) -> None:
+        config: dict[str, Any] = {
+            "_id": self.name,
+            "members": [{"_id": i, "host": m.address} for i, m in enumerate(self.members)],
+        }
+        if self._size > 1:
+            config["settings"] = _SETTINGS_OF_THREE
+        with _direct_client(self.members[0]) as client:
+            client.admin.command("replSetInitiate", config)
+        self.primary()
+        for member in self.members:
+            _wait_until_in_service(member)
+
+    def _create_first_users(self) -> None:
+        # While there are no users, a client on this host may create the first, and nothing else.
+        with _direct_client(self.primary()) as client:
+            self._root_user = _create_user(client, "root", ["root"])
+        with self.client() as client:
+            self._sync_user = _create_user(client, "sync", SYNC_ROLES)
+
+    def _uri(self, user: str) -> str:
+        if not self.members:
+            raise SandboxError(f"The replica set {self.name} is not started; start it first.")
+        addresses = ",".join(member.address for member in self.members)
+        return f"mongodb://{user}{addresses}/?replicaSet={self.name}"
+
+    def _find_primary(self) -> Mongod | None:
+        running = (member for member in self.members if member.pid is not None)
+        return next((member for member in running if _role(member) == "primary"), None)
+
+
+def _wait_until_in_service(member: Mongod) -> None:
+    _wait_for(lambda: _role(member), f"the member {member.address} to be primary or secondary")
+
+
+def _role(member: Mongod) -> str:
+    """Either "primary", "secondary", or empty when it is neither at the moment."""
+    try:
+        with _direct_client(member) as client:
+            hello = client.admin.command("hello")
+    except ConnectionFailure:
+        return ""
+    if hello.get("isWritablePrimary"):
+        return "primary"
+    return "secondary" if hello.get("secondary") else ""
+
+
+def _direct_client(member: Mongod, user: str = "") -> Client:
+    uri = f"mongodb://{user}{member.address}/?directConnection=true"
+    return MongoClient(uri, serverSelectionTimeoutMS=5000)
+
+
+def _create_user(client: Client, name: str, roles: Sequence[str]) -> str:
+    """Create the user; returns its part of a connection string."""
+    password = secrets.token_hex(16)
+    try:
+        client.admin.command("createUser", name, pwd=password, roles=list(roles))
+    except OperationFailure as error:
+        raise SandboxError(
+            f"The user {name} could not be created: {error}. Check its name and roles."
+        ) from error
+    return f"{quote_plus(name)}:{password}@"
+
+
+def _write_key_file(folder: Path) -> Path:
+    key_file = folder / "key"
+    key_file.touch(mode=0o600)
+    key_file.write_text(secrets.token_hex(64))
+    return key_file
+
+
+def _wait_for(condition: Callable[[], T | None], what: str) -> T:
+    pause = threading.Event()
+    for _ in range(round(_DEADLINE / _POLL_INTERVAL)):
+        if result := condition():
+            return result
+        pause.wait(_POLL_INTERVAL)
+    raise SandboxError(
+        f"Waited {_DEADLINE:.0f} seconds for {what}, in vain. "
+        "Check that a majority of its members is running and that this machine is not overloaded."
+    )

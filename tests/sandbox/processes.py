@@ -1,0 +1,78 @@
+"""Looks at processes from outside, through /proc, to see what a sandbox started and left."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    pause = threading.Event()
+    for _ in range(round(seconds / 0.02)):
+        if condition():
+            return
+        pause.wait(0.02)
+    raise AssertionError(f"not so within {seconds} seconds")
+
+
+def is_running(pid: int) -> bool:
+    """A zombie does not run: it only waits for whoever inherited it to take note."""
+    return _state_and_parent(pid)[0] not in "ZX"
+
+
+def children(parent: int) -> set[int]:
+    return {pid for pid in _all() if _state_and_parent(pid)[1] == parent and is_running(pid)}
+
+
+def command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def wait_until_gone(pids: set[int], folder: Path) -> None:
+    """Wait for the processes to be gone, and for the folder to be empty and used by none."""
+    wait_until(lambda: not any(is_running(pid) for pid in pids))
+    wait_until(lambda: not any(folder.iterdir()))
+    wait_until(lambda: not any(str(folder) in command_of(pid) for pid in _all()))
+
+
+@contextmanager
+def python(arguments: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run Python with `folder` for its temporary files, in a process group of its own."""
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(folder)},
+        start_new_session=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGKILL)
+
+
+def read_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().rstrip("\n")
+
+
+def _all() -> set[int]:
+    return {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
+
+
+def _state_and_parent(pid: int) -> tuple[str, int]:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return "X", 0
+    state, parent = stat.rpartition(")")[2].split()[:2]
+    return state, int(parent)

@@ -1,0 +1,138 @@
+"""However a sandbox ends, no process runs on and no file is left."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from syncsvc.sandbox import ReplicaSet
+from syncsvc.sandbox.replica_set import Client
+from tests.sandbox.processes import (
+    children,
+    command_of,
+    is_running,
+    python,
+    read_line,
+    wait_until,
+    wait_until_gone,
+)
+
+START = "from syncsvc.sandbox import ReplicaSet; r = ReplicaSet(); r.start();"
+WAIT = "print('started', flush=True); input()"
+
+
+def test_importing_starts_nothing(tmp_path: Path) -> None:
+    with python(["-c", f"import syncsvc.sandbox; {WAIT}"], tmp_path) as owner:
+        assert read_line(owner) == "started"
+        assert not children(owner.pid)
+        assert not any(tmp_path.iterdir())
+
+
+def test_a_stop(tmp_path: Path) -> None:
+    before = children(os.getpid())
+    with ReplicaSet(folder=tmp_path):
+        mongod, reaper = sorted(children(os.getpid()) - before, key=command_of, reverse=True)
+        assert "mongod --dbpath" in command_of(mongod)
+        assert "reaper.py" in command_of(reaper)
+    assert children(os.getpid()) == before
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_exception(tmp_path: Path) -> None:
+    before = children(os.getpid())
+    with pytest.raises(ZeroDivisionError), ReplicaSet(folder=tmp_path):
+        1 / 0
+    assert children(os.getpid()) == before
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_stop_after_the_reaper_was_killed(tmp_path: Path) -> None:
+    before = children(os.getpid())
+    with ReplicaSet(folder=tmp_path):
+        started = children(os.getpid()) - before
+        (reaper,) = (pid for pid in started if "reaper.py" in command_of(pid))
+        os.kill(reaper, signal.SIGKILL)
+    assert children(os.getpid()) == before
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_end_of_the_program_without_a_stop(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", f"{START} print(r.members[0].pid)"],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert run.stderr == ""
+    wait_until_gone({int(run.stdout)}, tmp_path)
+
+
+def test_sigkill_of_the_owner(tmp_path: Path) -> None:
+    with python(["-c", f"{START} {WAIT}"], tmp_path) as owner:
+        assert read_line(owner) == "started"
+        started = children(owner.pid)
+        assert len(started) == 2
+        owner.kill()
+        wait_until_gone(started, tmp_path)
+
+
+def test_sigkill_of_the_owner_while_it_starts(tmp_path: Path) -> None:
+    with python(["-c", START], tmp_path) as owner:
+        wait_until(lambda: any(tmp_path.iterdir()))
+        started = children(owner.pid)
+        owner.kill()
+        wait_until_gone(started, tmp_path)
+
+
+def test_sigkill_of_an_owner_with_a_forked_child(tmp_path: Path) -> None:
+    """The child holds a copy of all that the owner had open, and lives on."""
+    forked = f"{START} import os; child = os.fork() or input(); print(child, flush=True); input()"
+    with python(["-c", forked], tmp_path) as owner:
+        child = int(read_line(owner))
+        started = children(owner.pid) - {child}
+        owner.kill()
+        wait_until_gone(started, tmp_path)
+        assert is_running(child)
+
+
+def test_a_forked_child_does_not_stop_what_it_does_not_own(tmp_path: Path) -> None:
+    with ReplicaSet(folder=tmp_path) as replica_set:
+        child = os.fork()
+        if not child:
+            replica_set.stop()
+            os._exit(0)
+        assert os.waitpid(child, 0) == (child, 0)
+        with replica_set.client() as client:
+            client.test.items.insert_one({})
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_of_the_command(tmp_path: Path, sent: signal.Signals) -> None:
+    with python(["-m", "syncsvc.sandbox", "--accessControl"], tmp_path) as command:
+        uris = [read_line(command).partition(": ")[2] for _ in range(2)]
+        for uri in uris:
+            with Client(uri) as client:
+                client.test.items.insert_one({})
+        started = children(command.pid)
+        assert len(started) == 3
+        # As the terminal does: to all of the process group.
+        os.killpg(command.pid, sent)
+        assert command.wait(20) == 0
+        wait_until_gone(started, tmp_path)
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "syncsvc.sandbox"],
+        env=os.environ | {"SYNCSVC_MONGOD": str(tmp_path / "missing")},
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert run.returncode == 1
+    assert run.stdout == ""
+    assert run.stderr.startswith("SYNCSVC_MONGOD is set to")
