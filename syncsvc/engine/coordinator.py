@@ -117,7 +117,8 @@ class Coordinator:
             self._load,
             self._observe,
         )
-        copier.run(self._start.time, self._stop)
+        # Whatever was written before the change stream's start is older than now, and no copy may miss it.
+        copier.run(append_note(self._source, self._stop), self._stop)
         self._run.update(copy_end=append_note(self._source, self._stop))
         return Phase.APPLYING
 
@@ -145,12 +146,6 @@ class Coordinator:
         ).run()
         self._progress.set(lag_seconds=0)
         return Phase.DONE
-
-    @property
-    def _start(self) -> Position:
-        start = self._run.record.start
-        assert start is not None
-        return start
 
     def _show_copied(self) -> None:
         copied = sum(record.copied for record in self._registry)

@@ -12,6 +12,8 @@ from collections.abc import Hashable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from bson.timestamp import Timestamp
+
 from syncsvc.engine.destination import Destination, Refused
 from syncsvc.engine.frontier import Entry, Frontier
 from syncsvc.engine.observe import Observer, Point
@@ -41,10 +43,14 @@ Item = tuple[CollectionRecord, Hashable, DataEvent]
 
 
 class Portion(NamedTuple):
-    """The part of a page of events that is for one lane. `size` is in bytes."""
+    """The part of a page of events that is for one lane.
+
+    `source_time` is the source's time when the page came, which none of the events is after; `size` is in bytes.
+    """
 
     events: list[Item]
     entry: Entry[Position]
+    source_time: Timestamp
     size: int
 
 
@@ -114,14 +120,14 @@ class Lane:
         for portion in portions:
             for record, group, event in portion.events:
                 batch.add(record, group, event)
-        newest = portions[-1].entry.point
+        newest = portions[-1].source_time
         refetched = 0
         for record, outcomes in batch.collections():
             refetched += self._write(record, outcomes, newest)
         self._progress.applied(sum(len(each.events) for each in portions), refetched)
-        self._observe(Point.EVENTS_APPLIED, str(newest.time))
+        self._observe(Point.EVENTS_APPLIED, str(newest))
 
-    def _write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Position) -> int:
+    def _write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp) -> int:
         """Write outcomes, in their order where the collection needs it; the number that was read again."""
         again: list[bytes] = [each.key for each in outcomes if each.refetch]
         in_order = record.definition.capped or record.definition.collated
@@ -172,8 +178,8 @@ class Lane:
         except Refused as refused:
             raise _not_applicable(namespace, refused.errors[0]) from refused
 
-    def _write_again(self, record: CollectionRecord, keys: list[bytes], newest: Position) -> None:
-        outcomes = self._refetch.outcomes(record, keys, newest.time)
+    def _write_again(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
+        outcomes = self._refetch.outcomes(record, keys, newest)
         self._delete(record.namespace, [each for each in outcomes if each.deleted], False)
         statements = [update_statement(each) for each in outcomes if not each.deleted]
         if statements:

@@ -90,21 +90,25 @@ class Tail:
             if isinstance(event, DataEvent):
                 events.append(event)
             else:
-                self._barrier(events, event)
+                self._barrier(events, event, page.source_time)
                 events = []
-        self._dispatch(events, page.position)
+        self._dispatch(events, page.position, page.source_time)
 
-    def _barrier(self, before: list[DataEvent], event: DefinitionEvent) -> None:
+    def _barrier(
+        self, before: list[DataEvent], event: DefinitionEvent, source_time: Timestamp
+    ) -> None:
         """Apply a definition event when all before it is applied, and let nothing pass it meanwhile."""
         position = position_at(event.token)
         # The place before the whole page: where exactly these events end in the stream need not be known.
-        self._dispatch(before, self._entered)
+        self._dispatch(before, self._entered, source_time)
         self._frontier.wait_drained(self._stop)
         self._definitions.apply(event)
         self._observe(Point.DEFINITION_APPLIED, str(event.namespace))
         self._enter(position, 0)
 
-    def _dispatch(self, events: list[DataEvent], position: Position) -> None:
+    def _dispatch(
+        self, events: list[DataEvent], position: Position, source_time: Timestamp
+    ) -> None:
         portions: dict[int, list[Item]] = {}
         sizes: dict[int, int] = {}
         count = len(self._lanes)
@@ -119,7 +123,7 @@ class Tail:
             sizes[lane] = sizes.get(lane, 0) + len(event.body) + _EVENT_OVERHEAD
         entry = self._enter(position, len(portions))
         for lane, portion in portions.items():
-            self._lanes[lane].put(Portion(portion, entry, sizes[lane]))
+            self._lanes[lane].put(Portion(portion, entry, source_time, sizes[lane]))
 
     def _enter(self, position: Position, parts: int) -> Entry[Position]:
         self._entered = position

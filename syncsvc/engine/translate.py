@@ -18,7 +18,6 @@ from itertools import accumulate
 
 from verifier.cluster import rawbson
 from verifier.cluster.events import DataEvent, DataKind
-from verifier.cluster.keys import key_filter
 from verifier.cluster.rawbson import DOCUMENT, STRING, Buffer, int32, single
 
 # A pipeline may have 1,000 stages; a statement must stay well below 16 MB.
@@ -124,7 +123,7 @@ def literal_stage(document: bytes) -> bytes:
 
 def update_statement(outcome: Outcome) -> bytes:
     """The statement of an update command for an outcome that is not a delete."""
-    query = b"\x03q\0" + key_filter(outcome.key)
+    query = b"\x03q\0" + outcome.key
     if outcome.document is None:
         return _document(query + _pipeline(outcome.stages))
     if outcome.stages or holds_zero_timestamp(outcome.document):
@@ -135,7 +134,7 @@ def update_statement(outcome: Outcome) -> bytes:
 
 def delete_statement(outcome: Outcome) -> bytes:
     """The statement of a delete command."""
-    return _document(b"\x03q\0" + key_filter(outcome.key) + b"\x10limit\0" + int32(1))
+    return _document(b"\x03q\0" + outcome.key + b"\x10limit\0" + int32(1))
 
 
 def holds_zero_timestamp(document: bytes) -> bool:

@@ -16,7 +16,7 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
 # How long the server holds a getMore open on an idle stream; bounds how late a stop is seen. In milliseconds.
-_AWAIT_MS = 500
+_AWAIT_MS = 200
 _EVENTS_A_PAGE = 5_000
 
 

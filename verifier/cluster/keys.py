@@ -55,19 +55,6 @@ def depends_on_collation(element: Element) -> bool:
     return element.kind in _COLLATABLE
 
 
-def key_filter(key: bytes) -> bytes:
-    """The query that finds exactly the document with this key.
-
-    A key is its own query, except that the server refuses to compare with undefined, and takes null for missing and
-    undefined as well.
-    """
-    element = id_element(key)
-    if element.kind not in (rawbson.UNDEFINED, rawbson.NULL):
-        return key
-    by_type = rawbson.single(rawbson.INT32, b"$type", rawbson.int32(element.kind))
-    return rawbson.single(rawbson.DOCUMENT, b"_id", by_type)
-
-
 def id_only(document: bytes) -> bytes:
     """The document cut down to its `_id`."""
     element = id_element(document)

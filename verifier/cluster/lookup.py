@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from bson.binary import Binary
@@ -11,28 +11,22 @@ from bson.timestamp import Timestamp
 
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
-from verifier.cluster.keys import canonical, id_element, key_filter
+from verifier.cluster.keys import canonical, id_element
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import RawCursor, resilient_pages
 from verifier.runtime.tasks import StopToken
 
 
-def _filter(keys: Iterable[bytes]) -> Mapping[str, Any]:
-    listed: list[bytes] = []
-    others: list[RawBSONDocument] = []
-    for key in keys:
-        query = key_filter(key)
-        if query is key:
-            element = id_element(key)
-            value = key[element.start : element.end]
-            listed.append(b"%c%d\0%b" % (element.kind, len(listed), value))
-        else:
-            others.append(RawBSONDocument(query))
-    array = b"".join(listed)
-    array = b"%b%b\0" % (rawbson.int32(len(array) + 5), array)
+def _filter(keys: Iterable[bytes]) -> RawBSONDocument:
+    """`_id` among the keys', each value as the bytes that it is."""
+    listed = []
+    for number, key in enumerate(keys):
+        element = id_element(key)
+        listed.append(b"%c%d\0%b" % (element.kind, number, key[element.start : element.end]))
+    values = b"".join(listed)
+    array = b"%b%b\0" % (rawbson.int32(len(values) + 5), values)
     in_list = rawbson.single(rawbson.ARRAY, b"$in", array)
-    query = rawbson.single(rawbson.DOCUMENT, b"_id", in_list)
-    return {"$or": [RawBSONDocument(query), *others]} if others else RawBSONDocument(query)
+    return RawBSONDocument(rawbson.single(rawbson.DOCUMENT, b"_id", in_list))
 
 
 def _command(

@@ -1,0 +1,189 @@
+"""Finds every document in which two collections differ, byte for byte and in bounded memory.
+
+Both sides are read in the order of their `_id` index and walked side by side. Which of two
+different `_id`s comes first is asked of the server, so types and collations need no rules here.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from struct import Struct
+from typing import Any
+
+import bson
+from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.json_util import RELAXED_JSON_OPTIONS, dumps
+from bson.raw_bson import RawBSONDocument
+from pymongo.collection import Collection
+
+# Nothing that a server stores may make decoding fail: dates far away, strings cut in a character.
+LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="replace"
+)
+RAW = CodecOptions(
+    RawBSONDocument,
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO,
+    unicode_decode_error_handler="replace",
+)
+
+DOCUMENTS_A_BATCH = 10_000
+IDS_A_QUESTION = 100
+_LENGTH = Struct("<i")  # every BSON document begins with its own length
+
+AnyCollection = Collection[Any]
+
+
+@dataclass
+class DocumentStream:
+    """The documents of one side, and how much was read of it so far."""
+
+    batches: Iterator[bytes]
+    waiting: deque[bytes] = field(default_factory=deque)
+    documents: int = 0
+    size: int = 0
+
+    def fill(self) -> deque[bytes]:
+        """The documents read and not yet taken; empty only at the end."""
+        while not self.waiting and (batch := next(self.batches, None)) is not None:
+            self.waiting.extend(_split(batch))
+            self.documents += len(self.waiting)
+            self.size += len(batch)
+        return self.waiting
+
+
+def by_id(collection: AnyCollection) -> DocumentStream:
+    """All documents in the order of `_id`."""
+    return DocumentStream(
+        collection.find_raw_batches(
+            sort=[("_id", 1)], hint="_id_", batch_size=DOCUMENTS_A_BATCH
+        )
+    )
+
+
+def natural(collection: AnyCollection) -> DocumentStream:
+    """All documents in the order in which they are stored."""
+    return DocumentStream(
+        collection.find_raw_batches(hint=[("$natural", 1)], batch_size=DOCUMENTS_A_BATCH)
+    )
+
+
+def document_differences(
+    collection: AnyCollection, source: DocumentStream, destination: DocumentStream
+) -> Iterator[str]:
+    """A sentence for each document that is not the same on both sides."""
+    for left, right in _unequal(collection, source, destination):
+        if right is None:
+            yield f"_id {_id_text(left)} missing on destination"
+        elif left is None:
+            yield f"_id {_id_text(right)} extra on destination"
+        else:
+            yield f"_id {_id_text(left)} content differs: {_what_differs(left, right)}"
+
+
+def order_difference(source: DocumentStream, destination: DocumentStream) -> Iterator[str]:
+    """One sentence about the first place where two orders of the same documents part."""
+    position = 0
+    while (left := source.fill()) and (right := destination.fill()):
+        position += _skip_equal(left, right)
+        if left and right:
+            yield (
+                f"natural order differs at document {position}: "
+                f"_id {_id_text(left[0])} on source, {_id_text(right[0])} on destination"
+            )
+            return
+
+
+def elements(document: Mapping[str, Any]) -> dict[str, bytes]:
+    """The top-level fields with their values as bytes, which tell 1 from 1.0 and from true."""
+    return {name: bson.encode({"": value}) for name, value in document.items()}
+
+
+def different_names(left: Mapping[str, bytes], right: Mapping[str, bytes]) -> list[str]:
+    """The names that one side lacks or has with another value."""
+    names = [*left, *(name for name in right if name not in left)]
+    return [name for name in names if left.get(name) != right.get(name)]
+
+
+def _split(batch: bytes) -> Iterator[bytes]:
+    position = 0
+    while position < len(batch):
+        end = position + _LENGTH.unpack_from(batch, position)[0]
+        yield batch[position:end]
+        position = end
+
+
+def _unequal(
+    collection: AnyCollection, source: DocumentStream, destination: DocumentStream
+) -> Iterator[tuple[Any, Any]]:
+    """Pairs of documents of one `_id` that differ, with None where a side has none."""
+    while True:
+        left, right = source.fill(), destination.fill()
+        if left and right:
+            _skip_equal(left, right)
+            yield from _unequal_heads(collection, left, right)
+        elif left:
+            yield left.popleft(), None
+        elif right:
+            yield None, right.popleft()
+        else:
+            return
+
+
+def _skip_equal(left: deque[bytes], right: deque[bytes]) -> int:
+    skipped = 0
+    while left and right and left[0] == right[0]:
+        left.popleft()
+        right.popleft()
+        skipped += 1
+    return skipped
+
+
+def _unequal_heads(
+    collection: AnyCollection, left: deque[bytes], right: deque[bytes]
+) -> Iterator[tuple[Any, Any]]:
+    if not left or not right:
+        return
+    only_left, only_right = _run_lengths(collection, left, right)
+    yield from ((left.popleft(), None) for _ in range(only_left))
+    yield from ((None, right.popleft()) for _ in range(only_right))
+    if not only_left and not only_right:
+        yield left.popleft(), right.popleft()
+
+
+def _run_lengths(
+    collection: AnyCollection, left: deque[bytes], right: deque[bytes]
+) -> tuple[int, int]:
+    """How many documents of each side come before the other side's next one.
+
+    A `_id` may be equal and have other bytes, as 1 and 1.0: then both numbers are 0.
+    """
+    if bson.encode({"": _id(left[0])}) == bson.encode({"": _id(right[0])}):
+        return 0, 0
+    counts = {"left": _count_before(left, right[0]), "right": _count_before(right, left[0])}
+    answer = collection.find_one({}, {"_id": 0, **counts})
+    if answer is None:
+        raise RuntimeError(f"{collection.full_name} was emptied while it was compared")
+    return answer["left"], answer["right"]
+
+
+def _count_before(documents: deque[bytes], bound: bytes) -> dict[str, Any]:
+    ids = [_id(document) for document in islice(documents, IDS_A_QUESTION)]
+    before = {"$lt": ["$$this", {"$literal": _id(bound)}]}
+    return {"$size": {"$filter": {"input": {"$literal": ids}, "cond": before}}}
+
+
+def _id(document: bytes) -> Any:
+    return RawBSONDocument(document, RAW)["_id"]
+
+
+def _id_text(document: bytes) -> str:
+    return dumps(bson.decode(document, LENIENT)["_id"], json_options=RELAXED_JSON_OPTIONS)
+
+
+def _what_differs(left: bytes, right: bytes) -> str:
+    ours, theirs = (elements(RawBSONDocument(document, RAW)) for document in (left, right))
+    if names := different_names(ours, theirs):
+        return ", ".join(names)
+    # Left are repeated names and types that decode to the same value.
+    return "order of fields" if list(ours) != list(theirs) else "bytes only"

@@ -1,0 +1,164 @@
+"""Compares two clusters completely, to be asked when nothing writes to either of them.
+
+It is the judge of the demo and of the tests, so it shares no code with what it judges.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+
+from pymongo import MongoClient
+
+from syncsvc.sandbox.document_merge import (
+    LENIENT,
+    AnyCollection,
+    by_id,
+    different_names,
+    document_differences,
+    elements,
+    natural,
+    order_difference,
+)
+
+NOT_COMPARED = frozenset({"admin", "config", "local", "mongosync_reserved_for_internal_use"})
+LISTED_DIFFERENCES = 50
+
+T = TypeVar("T")
+Client = MongoClient[Any]
+Specification = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Equality:
+    """What was compared, counted on the source, and in which points the clusters differ."""
+
+    namespaces: int
+    documents: int
+    bytes: int
+    indexes: int
+    views: int
+    differences: tuple[str, ...]
+
+    @property
+    def equal(self) -> bool:
+        return not self.differences
+
+
+@dataclass(frozen=True, order=True)
+class _Namespace:
+    database: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.name}"
+
+    def of(self, client: Client) -> AnyCollection:
+        return client.get_database(self.database, LENIENT)[self.name]
+
+
+def compare_clusters(source: Client, destination: Client) -> Equality:
+    """Compares all user databases; nothing may write to them meanwhile."""
+    comparison = _Comparison(source, destination)
+    differences = _listed(comparison.differences())
+    counted = comparison.counted
+    return Equality(
+        namespaces=counted["namespaces"],
+        documents=counted["documents"],
+        bytes=counted["bytes"],
+        indexes=counted["indexes"],
+        views=counted["views"],
+        differences=differences,
+    )
+
+
+class _Comparison:
+    """One pass over both clusters, which yields sentences and counts what it has seen."""
+
+    def __init__(self, source: Client, destination: Client) -> None:
+        self.counted: Counter[str] = Counter()
+        self._source = source
+        self._destination = destination
+
+    def differences(self) -> Iterator[str]:
+        source, destination = _namespaces(self._source), _namespaces(self._destination)
+        self.counted["namespaces"] = len(source)
+        self.counted["views"] = sum(info["type"] == "view" for info in source.values())
+        for namespace in sorted(source.keys() | destination.keys()):
+            infos = source.get(namespace, {}), destination.get(namespace, {})
+            for sentence in self._namespace(namespace, *infos):
+                yield f"{namespace}: {sentence}"
+
+    def _namespace(
+        self, namespace: _Namespace, left: Specification, right: Specification
+    ) -> Iterator[str]:
+        if not right:
+            yield f"{left['type']} missing on destination"
+        elif not left:
+            yield f"{right['type']} extra on destination"
+        elif left["type"] != right["type"]:
+            yield f"{left['type']} on source, {right['type']} on destination"
+        else:
+            yield from _differing_options(left["options"], right["options"])
+            yield from self._content(namespace, left)
+
+    def _content(self, namespace: _Namespace, info: Specification) -> Iterator[str]:
+        if info["type"] == "view":
+            return
+        yield from self._indexes(namespace)
+        if info["type"] == "timeseries":
+            # Measurements have no order of their own; the buckets that hold them do.
+            namespace = _Namespace(namespace.database, f"system.buckets.{namespace.name}")
+        yield from self._documents(namespace, capped=info["options"].get("capped", False))
+
+    def _indexes(self, namespace: _Namespace) -> Iterator[str]:
+        left, right = self._both(namespace, _indexes)
+        self.counted["indexes"] += len(left)
+        for name in sorted(left.keys() | right.keys()):
+            if name not in right:
+                yield f"index {name} missing on destination"
+            elif name not in left:
+                yield f"index {name} extra on destination"
+            elif fields := different_names(elements(left[name]), elements(right[name])):
+                yield f"index {name} differs: {', '.join(fields)}"
+
+    def _documents(self, namespace: _Namespace, capped: bool) -> Iterator[str]:
+        left, right = self._both(namespace, by_id)
+        same = True
+        for sentence in document_differences(namespace.of(self._source), left, right):
+            same = False
+            yield sentence
+        self.counted["documents"] += left.documents
+        self.counted["bytes"] += left.size
+        if capped and same:
+            yield from order_difference(*self._both(namespace, natural))
+
+    def _both(self, namespace: _Namespace, read: Callable[[AnyCollection], T]) -> tuple[T, T]:
+        return read(namespace.of(self._source)), read(namespace.of(self._destination))
+
+
+def _namespaces(client: Client) -> dict[_Namespace, Specification]:
+    return {
+        _Namespace(database, info["name"]): info
+        for database in client.list_database_names()
+        if database not in NOT_COMPARED
+        for info in client.get_database(database, LENIENT).list_collections()
+        if not info["name"].startswith("system.")
+    }
+
+
+def _indexes(collection: AnyCollection) -> dict[str, Specification]:
+    return {index["name"]: index for index in collection.list_indexes()}
+
+
+def _differing_options(left: Specification, right: Specification) -> Iterator[str]:
+    if names := different_names(elements(left), elements(right)):
+        yield f"options differ: {', '.join(names)}"
+
+
+def _listed(differences: Iterable[str]) -> tuple[str, ...]:
+    remaining = iter(differences)
+    listed = tuple(islice(remaining, LISTED_DIFFERENCES))
+    more = sum(1 for _ in remaining)
+    return (*listed, f"and {more} more differences") if more else listed

@@ -1,0 +1,74 @@
+"""Clusters that tests share, emptied between them, and the daemon between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from syncsvc.sandbox import ReplicaSet
+from syncsvc.sandbox.equality import compare_clusters
+from syncsvc.sandbox.replica_set import Client
+from tests.support.daemon import Daemon
+
+_KEPT = {"admin", "config", "local"}
+
+
+@dataclass(frozen=True)
+class Side:
+    """One cluster of a test."""
+
+    uri: str
+    client: Client
+
+    def empty(self) -> None:
+        self.client.admin.command({"setUserWriteBlockMode": 1, "global": False})
+        for name in self.client.list_database_names():
+            if name not in _KEPT:
+                self.client.drop_database(name)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Source and destination."""
+
+    source: Side
+    destination: Side
+
+    def assert_equal(self) -> None:
+        """Compare by the judge that shares nothing with the product."""
+        result = compare_clusters(self.source.client, self.destination.client)
+        assert result.differences == ()
+        assert result.namespaces > 0
+
+    def empty(self) -> None:
+        self.source.empty()
+        self.destination.empty()
+
+
+@pytest.fixture(scope="session")
+def replica_sets() -> Iterator[Pair]:
+    """Two single-node replica sets without access control, for the whole session."""
+    with ReplicaSet(name="source") as source, ReplicaSet(name="destination") as destination:
+        with source.client() as first, destination.client() as second:
+            yield Pair(Side(source.uri, first), Side(destination.uri, second))
+
+
+@pytest.fixture
+def pair(replica_sets: Pair) -> Pair:
+    """The shared clusters, empty."""
+    replica_sets.empty()
+    return replica_sets
+
+
+@pytest.fixture
+def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
+    """A running daemon between the shared clusters."""
+    process = Daemon(pair.source.uri, pair.destination.uri, tmp_path)
+    try:
+        process.run()
+        yield process
+    finally:
+        process.close()

@@ -1,0 +1,58 @@
+"""The main job: copy, change events, commit, on real clusters and through the API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from syncsvc.sandbox.workload import Workload
+from tests.conftest import Pair
+from tests.support import writes
+from tests.support.daemon import Daemon
+from tests.support.phases import When, writes_in
+
+
+def test_an_empty_source_is_committed(pair: Pair, daemon: Daemon) -> None:
+    daemon.start()
+    daemon.commit()
+    assert pair.destination.client.list_database_names() == [
+        *("admin", "config", "local", "mongosync_reserved_for_internal_use")
+    ]
+
+
+@pytest.mark.parametrize("when", When, ids=lambda when: when.name)
+@pytest.mark.parametrize("write", writes.ALL, ids=lambda write: write.__name__)
+def test_writes_arrive(
+    pair: Pair, daemon: Daemon, write: Callable[[writes.AnyClient], None], when: When
+) -> None:
+    writes.fill(pair.source.client)
+    with writes_in(when, daemon):
+        write(pair.source.client)
+    daemon.commit()
+    pair.assert_equal()
+
+
+@pytest.mark.parametrize("when", [When.COPY, When.APPLY], ids=lambda when: when.name)
+@pytest.mark.parametrize("write", writes.UPDATES, ids=lambda write: write.__name__)
+def test_writes_arrive_without_raw_diffs(
+    pair: Pair, daemon: Daemon, write: Callable[[writes.AnyClient], None], when: When
+) -> None:
+    daemon.force_classic_updates()
+    writes.fill(pair.source.client)
+    with writes_in(when, daemon):
+        write(pair.source.client)
+    daemon.commit()
+    pair.assert_equal()
+    assert "top-level fields and documents read again" in daemon.log
+
+
+def test_a_writer_may_go_on_until_commit(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client, 2000)
+    with Workload([pair.source.client.d.c, pair.source.client.d.other], seed=1) as workload:
+        daemon.start()
+        daemon.wait_until_committable()
+        written = workload.stop()
+    assert written.inserted and written.updated and written.deleted
+    daemon.commit()
+    pair.assert_equal()

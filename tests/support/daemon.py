@@ -1,0 +1,149 @@
+"""The daemon as its own process, driven through its HTTP API as a user would."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from syncsvc.engine.observe import Point
+from tests.support.observed import slug
+from tests.support.waiting import wait_for
+
+ROOT = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Daemon:
+    """One daemon process and its successors after a restart, with one set of options."""
+
+    def __init__(self, source: str, destination: str, folder: Path, *options: str) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self._options = (
+            *("--cluster0", source, "--cluster1", destination, "--port", str(self.port)),
+            *("--logPath", str(folder / "log"), "--verbosity", "DEBUG", *options),
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log" / "syncsvc.log").read_text()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def run(self) -> None:
+        """Start the process and wait until it answers."""
+        command = [sys.executable, "-m", "tests.support.observed", str(self.folder), *self._options]
+        with (self.folder / "output").open("ab") as output:
+            self._process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
+        wait_for(self._answers, "the daemon answers")
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise AssertionError(f"the daemon ended: {(self.folder / 'output').read_text()}")
+        with contextlib.suppress(requests.ConnectionError):
+            return bool(requests.get(self.url("progress"), timeout=10).ok)
+        return False
+
+    def url(self, command: str) -> str:
+        return f"http://127.0.0.1:{self.port}/api/v1/{command}"
+
+    def post(self, command: str, body: Any = None, **options: Any) -> requests.Response:
+        data = body if isinstance(body, bytes) else json.dumps({} if body is None else body)
+        return requests.post(self.url(command), data=data, timeout=60, **options)
+
+    def progress(self) -> dict[str, Any]:
+        answer = requests.get(self.url("progress"), timeout=10).json()
+        assert answer["success"] is True
+        progress: dict[str, Any] = answer["progress"]
+        return progress
+
+    def start(self, **options: Any) -> None:
+        body = {"source": "cluster0", "destination": "cluster1", **options}
+        answer = self.post("start", body)
+        assert (answer.status_code, answer.json()) == (200, {"success": True}), answer.text
+
+    def commit(self) -> None:
+        """Commit as soon as it is possible, and wait for the end."""
+        self.wait_until_committable()
+        answer = self.post("commit")
+        assert (answer.status_code, answer.json()) == (200, {"success": True}), answer.text
+        self.wait_for_state("COMMITTED")
+
+    def wait_until_committable(self) -> dict[str, Any]:
+        return self._wait(lambda progress: bool(progress["canCommit"]), "canCommit")
+
+    def wait_for_state(self, state: str) -> dict[str, Any]:
+        return self._wait(lambda progress: progress["state"] == state, state)
+
+    def _wait(self, holds: Any, what: str) -> dict[str, Any]:
+        def look() -> dict[str, Any] | None:
+            progress = self.progress()
+            if what != "FAILED":
+                assert progress["state"] != "FAILED", progress
+            return progress if holds(progress) else None
+
+        return wait_for(look, what, 90)
+
+    def force_classic_updates(self) -> None:
+        """Start again, as with a source that does not offer the oplog's own diffs."""
+        (self.folder / "classic-updates").touch()
+        self.kill()
+        self.run()
+
+    def kill_at(self, point: Point, subject: str = "", number: int = 1) -> None:
+        (self.folder / f"kill-{slug(point, subject)}-{number}").touch()
+
+    @contextlib.contextmanager
+    def held_at(self, point: Point, subject: str = "", number: int = 1) -> Iterator[None]:
+        """Within the block, the daemon waits at the point that it reaches there."""
+        name = f"{slug(point, subject)}-{number}"
+        (self.folder / f"hold-{name}").touch()
+        try:
+            yield
+        finally:
+            (self.folder / f"hold-{name}").unlink()
+
+    def wait_until_reached(self, point: Point, subject: str = "", number: int = 1) -> None:
+        reached = self.folder / f"reached-{slug(point, subject)}-{number}"
+        wait_for(reached.exists, f"{point.value} is reached")
+
+    def wait_until_killed(self) -> None:
+        """Wait for the end of the process by the SIGKILL of `kill_at`, and forget that order."""
+        assert self._process is not None
+        assert self._process.wait(60) == -signal.SIGKILL
+        for order in self.folder.glob("kill-*"):
+            order.unlink()
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(30)
+
+    def terminate(self) -> int:
+        """Ask the process to end, and return its exit status."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(30)
+
+    def close(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.kill()

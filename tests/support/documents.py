@@ -1,0 +1,113 @@
+"""Documents of every BSON type and with every odd name that servers accept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import bson
+from bson import Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
+from bson.raw_bson import RawBSONDocument
+from pymongo.collection import Collection
+
+_NAN = float("nan")
+
+
+def _raw(kind: int, name: bytes, value: bytes) -> bytes:
+    return bytes([kind]) + name + b"\0" + value
+
+
+def _document(*fields: bytes) -> RawBSONDocument:
+    body = b"".join(fields)
+    return RawBSONDocument((len(body) + 5).to_bytes(4, "little") + body + b"\0")
+
+
+VALUES: dict[str, Any] = {
+    "double": 1.5,
+    "negative zero": -0.0,
+    "nan": _NAN,
+    "infinity": float("inf"),
+    "string": "text \x00 with zero, ünïcödé \U0001f600",
+    "empty string": "",
+    "document": {"b": 1, "a": {"": []}},
+    "array": [1, [2, [3, {"x": None}]]],
+    "binary": Binary(b"\x00\x11\x00" * 20, 0),
+    "uuid": Binary.from_uuid(UUID(int=7)),
+    "object id": ObjectId("0123456789abcdef01234567"),
+    "true": True,
+    "false": False,
+    "date": datetime(2020, 2, 29, 12, 30, tzinfo=UTC),
+    "null": None,
+    "regex": Regex("^a.*b", "imsx"),
+    "code": Code("function() { return 1; }"),
+    "code with scope": Code("x", {"x": 1}),
+    "int": 7,
+    "timestamp": Timestamp(1700000000, 3),
+    "zero timestamp": Timestamp(0, 0),
+    "nested zero timestamp": {"t": Timestamp(0, 0), "l": [Timestamp(0, 0)]},
+    "long": Int64(7),
+    "large long": Int64(2**62),
+    "decimal": Decimal128("1.10"),
+    "decimal nan": Decimal128("NaN"),
+    "min key": MinKey(),
+    "max key": MaxKey(),
+    "reference": DBRef("other", 1),
+}
+
+# Types that the driver no longer writes, as bytes; and dates outside of what Python knows.
+RAW_FIELDS: dict[str, bytes] = {
+    "undefined": _raw(0x06, b"v", b""),
+    "symbol": _raw(0x0E, b"v", b"\x04\0\0\0abc\0"),
+    "database pointer": _raw(0x0C, b"v", b"\x04\0\0\0a.b\0" + bytes(range(12))),
+    "early date": _raw(0x09, b"v", (-(2**62)).to_bytes(8, "little", signed=True)),
+    "late date": _raw(0x09, b"v", (2**62).to_bytes(8, "little", signed=True)),
+    "nan with a payload": _raw(0x01, b"v", b"\x01\0\0\0\0\0\xf8\x7f"),
+    "old binary": _raw(0x05, b"v", b"\x07\0\0\0\x02\x03\0\0\0abc"),
+    "zero timestamp at top": _raw(0x11, b"v", bytes(8)),
+    "duplicate names": _raw(0x10, b"v", b"\x01\0\0\0") + _raw(0x10, b"v", b"\x02\0\0\0"),
+    "empty name": _raw(0x10, b"", b"\x01\0\0\0"),
+    "dotted name": _raw(0x10, b"a.b", b"\x01\0\0\0"),
+    "dollar name": _raw(0x10, b"$x", b"\x01\0\0\0"),
+}
+
+IDS: tuple[Any, ...] = (
+    1.5,
+    _NAN,
+    "text",
+    {"b": 1, "a": 2},
+    Binary(b"\x00\x01", 0),
+    ObjectId("0123456789abcdef01234567"),
+    True,
+    False,
+    datetime(2021, 1, 1, tzinfo=UTC),
+    None,
+    Code("x"),
+    7,
+    Timestamp(5, 6),
+    Timestamp(0, 0),
+    Int64(2**60),
+    Decimal128("2.50"),
+    MinKey(),
+    MaxKey(),
+)
+
+
+def odd_documents() -> Iterator[RawBSONDocument]:
+    """One document for every value, raw field and kind of `_id`."""
+    for number, (name, value) in enumerate(VALUES.items()):
+        yield RawBSONDocument(bson.encode({"_id": f"value {number}", "name": name, "v": value}))
+    for number, (name, field) in enumerate(RAW_FIELDS.items()):
+        head = bson.encode({"_id": f"raw {number}", "name": name})[4:-1]
+        yield _document(head, field)
+    for number, key in enumerate(IDS):
+        yield RawBSONDocument(bson.encode({"_id": key, "number": number}))
+    yield _document(_raw(0x0E, b"_id", b"\x04\0\0\0sym\0"))
+
+
+def insert_odd_documents(collection: Collection[Any]) -> None:
+    """Insert them all; a plain insert puts the server's time in the place of a zero timestamp."""
+    collection.insert_many(odd_documents())
+    for name in ("zero timestamp", "zero timestamp at top"):
+        collection.update_one({"name": name}, [{"$set": {"v": Timestamp(0, 0)}}])

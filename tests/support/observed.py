@@ -1,0 +1,58 @@
+"""The real daemon with an observer: `python -m tests.support.observed FOLDER ...daemon options`.
+
+The observer obeys files in FOLDER, named after points: at the n-th passing of a point, `kill-<point>-<n>` ends the
+process by SIGKILL, and `hold-<point>-<n>` makes it wait, after writing `reached-<point>-<n>`, until that file is gone. With a file `classic-updates`, the daemon
+believes that the source does not offer the oplog's own diffs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+from syncsvc.cli import main
+from syncsvc.engine import coordinator
+from syncsvc.engine.observe import Observer, Point
+from verifier.cluster.connect import Client
+
+
+def slug(point: Point, subject: str = "") -> str:
+    """The file name of a point; steps of the cut-over are told apart by their names."""
+    name = f"{point.value} {subject}" if point is Point.STEP_DONE else point.value
+    return name.replace(" ", "_")
+
+
+def observer(folder: Path) -> Observer:
+    lock = threading.Lock()
+    passed: Counter[str] = Counter()
+    pause = threading.Event()
+
+    def observe(point: Point, subject: str) -> None:
+        name = slug(point, subject)
+        with lock:
+            passed[name] += 1
+            number = passed[name]
+        if (folder / f"kill-{name}-{number}").exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        hold = folder / f"hold-{name}-{number}"
+        if hold.exists():
+            (folder / f"reached-{name}-{number}").touch()
+            while hold.exists():
+                pause.wait(0.01)
+
+    return observe
+
+
+def without_raw_diffs(client: Client) -> bool:
+    """Stands in for the probe of a source that does not offer the oplog's own diffs."""
+    return False
+
+
+if __name__ == "__main__":
+    if (Path(sys.argv[1]) / "classic-updates").exists():
+        coordinator.offers_raw_updates = without_raw_diffs
+    raise SystemExit(main(sys.argv[2:], observer(Path(sys.argv[1]))))
