@@ -181,7 +181,8 @@ class Lane:
     def _write_again(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
         outcomes = self._refetch.outcomes(record, keys, newest)
         self._delete(record.namespace, [each for each in outcomes if each.deleted], False)
-        statements = [update_statement(each) for each in outcomes if not each.deleted]
+        written = [each for each in outcomes if not each.deleted]
+        statements = [update_statement(each, literal=True) for each in written]
         if statements:
             _, errors = self._destination.update(record.namespace, statements, ordered=False)
             if errors:
@@ -215,5 +216,5 @@ class _Batch:
 def _not_applicable(namespace: Namespace, error: dict[str, object]) -> OperationError:
     return OperationError(
         EVENT_NOT_APPLICABLE,
-        f"A write to {namespace} was refused with code {error['code']}: {error['errmsg']}.",
+        f"A write to {namespace} was refused with code {error['code']}: {error['errmsg']}",
     )

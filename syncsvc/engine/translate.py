@@ -121,12 +121,16 @@ def literal_stage(document: bytes) -> bytes:
     return single(DOCUMENT, b"$replaceWith", single(DOCUMENT, b"$literal", document))
 
 
-def update_statement(outcome: Outcome) -> bytes:
-    """The statement of an update command for an outcome that is not a delete."""
+def update_statement(outcome: Outcome, literal: bool = False) -> bytes:
+    """The statement of an update command for an outcome that is not a delete.
+
+    A replacement is cheaper than a pipeline, but the server refuses some documents as one (names with a leading dollar)
+    and alters others (zero timestamps). With `literal` the form that every document passes is used.
+    """
     query = b"\x03q\0" + outcome.key
     if outcome.document is None:
         return _document(query + _pipeline(outcome.stages))
-    if outcome.stages or holds_zero_timestamp(outcome.document):
+    if literal or outcome.stages or holds_zero_timestamp(outcome.document):
         pipeline = _pipeline([literal_stage(outcome.document), *outcome.stages])
         return _document(query + pipeline + _UPSERT)
     return _document(query + b"\x03u\0" + outcome.document + _UPSERT)

@@ -70,6 +70,11 @@ class Daemon:
         data = body if isinstance(body, bytes) else json.dumps({} if body is None else body)
         return requests.post(self.url(command), data=data, timeout=60, **options)
 
+    def post_unanswered(self, command: str, body: Any) -> None:
+        """Send a command to a daemon that may be killed before it answers."""
+        with contextlib.suppress(requests.ConnectionError):
+            self.post(command, body)
+
     def progress(self) -> dict[str, Any]:
         answer = requests.get(self.url("progress"), timeout=10).json()
         assert answer["success"] is True
@@ -91,6 +96,9 @@ class Daemon:
     def wait_until_committable(self) -> dict[str, Any]:
         return self._wait(lambda progress: bool(progress["canCommit"]), "canCommit")
 
+    def wait_until_applying(self) -> dict[str, Any]:
+        return self._wait(lambda p: p["info"] == "change event application", "applying")
+
     def wait_for_state(self, state: str) -> dict[str, Any]:
         return self._wait(lambda progress: progress["state"] == state, state)
 
@@ -108,6 +116,10 @@ class Daemon:
         (self.folder / "classic-updates").touch()
         self.kill()
         self.run()
+
+    def save_every_page(self) -> None:
+        """From the next start on, the copy saves its resume point after every page."""
+        (self.folder / "save-every-page").touch()
 
     def kill_at(self, point: Point, subject: str = "", number: int = 1) -> None:
         (self.folder / f"kill-{slug(point, subject)}-{number}").touch()

@@ -2,7 +2,7 @@
 
 The observer obeys files in FOLDER, named after points: at the n-th passing of a point, `kill-<point>-<n>` ends the
 process by SIGKILL, and `hold-<point>-<n>` makes it wait, after writing `reached-<point>-<n>`, until that file is gone. With a file `classic-updates`, the daemon
-believes that the source does not offer the oplog's own diffs.
+believes that the source does not offer the oplog's own diffs; with `save-every-page` it saves without waiting.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from syncsvc.cli import main
-from syncsvc.engine import coordinator
+from syncsvc.engine import coordinator, copy
 from syncsvc.engine.observe import Observer, Point
 from verifier.cluster.connect import Client
 
@@ -55,4 +55,6 @@ def without_raw_diffs(client: Client) -> bool:
 if __name__ == "__main__":
     if (Path(sys.argv[1]) / "classic-updates").exists():
         coordinator.offers_raw_updates = without_raw_diffs
+    if (Path(sys.argv[1]) / "save-every-page").exists():
+        copy._SAVE_INTERVAL = 0.0
     raise SystemExit(main(sys.argv[2:], observer(Path(sys.argv[1]))))

@@ -1,0 +1,166 @@
+"""The real daemon is killed at every named point, started again, and must end the same, copying nothing twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.observe import Point
+from syncsvc.sandbox.workload import Workload
+from tests.conftest import Pair
+from tests.support import writes
+from tests.support.daemon import Daemon
+from tests.support.waiting import wait_for
+
+METADATA = "mongosync_reserved_for_internal_use"
+
+KILLS = [
+    (Point.STARTED, "", 1),
+    (Point.COLLECTION_CREATED, "", 1),
+    (Point.LISTED, "", 1),
+    (Point.BATCH_WRITTEN, "", 1),
+    (Point.BATCH_WRITTEN, "", 3),
+    (Point.COPY_SAVED, "", 1),
+    (Point.COLLECTION_COPIED, "", 1),
+    (Point.EVENTS_APPLIED, "", 1),
+    (Point.DEFINITION_APPLIED, "", 1),
+    (Point.POSITION_SAVED, "", 1),
+    (Point.STEP_DONE, "definitions prepared", 1),
+    (Point.STEP_DONE, "destination unblocked", 1),
+    (Point.STEP_DONE, "destination writable", 1),
+    (Point.STEP_DONE, "indexes unique", 1),
+]
+
+
+def _name(kill: tuple[Point, str, int]) -> str:
+    point, subject, number = kill
+    return f"{subject or point.value} {number}"
+
+
+def _fill(client: writes.AnyClient) -> None:
+    """More than a page in one collection, so that its copy can be cut in the middle."""
+    writes.fill(client)
+    pad = "p" * 5000
+    client.d.big.insert_many({"_id": n, "pad": pad} for n in range(3000))
+    writes.new_collections(client)
+    writes.indexes(client)
+
+
+def _meanwhile(client: writes.AnyClient) -> None:
+    writes.single_document_writes(client)
+    writes.drop_and_create_again(client)
+    writes.views(client)
+
+
+@pytest.mark.parametrize("kill", KILLS, ids=_name)
+def test_a_killed_daemon_goes_on(pair: Pair, daemon: Daemon, kill: tuple[Point, str, int]) -> None:
+    point, subject, number = kill
+    _fill(pair.source.client)
+    daemon.kill_at(point, subject, number)
+    if point is Point.COPY_SAVED:
+        daemon.kill()
+        daemon.save_every_page()
+        daemon.run()
+    body = {"source": "cluster0", "destination": "cluster1"}
+    daemon.post_unanswered("start", body)
+    if point in (Point.EVENTS_APPLIED, Point.DEFINITION_APPLIED, Point.POSITION_SAVED):
+        daemon.wait_until_applying()
+        _meanwhile(pair.source.client)
+    elif point is Point.STEP_DONE:
+        daemon.wait_until_committable()
+        daemon.post_unanswered("commit", {})
+    daemon.wait_until_killed()
+    copied = _copied_collections(pair.destination.client)
+    if point is not Point.STEP_DONE:
+        writes.hot_document(pair.source.client)
+        writes.many_collections(pair.source.client)
+    daemon.run()
+    assert daemon.post("start", body).json() == {"success": True}
+    if point is Point.STEP_DONE:
+        daemon.wait_for_state("COMMITTED")
+    else:
+        daemon.commit()
+    pair.assert_equal()
+    _assert_not_copied_again(pair.destination.client, copied)
+
+
+def _copied_collections(client: writes.AnyClient) -> dict[Any, int]:
+    found = client[METADATA].collections.find({"status": "done"})
+    return {each["_id"]: each["documents"] for each in found}
+
+
+def _assert_not_copied_again(client: writes.AnyClient, before: dict[Any, int]) -> None:
+    """What was done before the kill has the same count: another copy would have added to it."""
+    after = _copied_collections(client)
+    assert {key: after[key] for key in before if key in after} == {
+        key: count for key, count in before.items() if key in after
+    }
+
+
+def test_a_copy_goes_on_from_its_resume_point(pair: Pair, daemon: Daemon) -> None:
+    documents = 12_000
+    pad = "p" * 5000
+    pair.source.client.d.big.insert_many({"_id": n, "pad": pad} for n in range(documents))
+    daemon.kill()
+    daemon.save_every_page()
+    daemon.run()
+    daemon.kill_at(Point.COPY_SAVED, number=12)
+    daemon.post_unanswered("start", {"source": "cluster0", "destination": "cluster1"})
+    daemon.wait_until_killed()
+    saved = pair.destination.client[METADATA].collections.find_one({})
+    assert saved is not None and saved["resume"] is not None and saved["documents"] > 2000
+    before = _inserts(pair.destination.client)
+    daemon.run()
+    daemon.commit()
+    pair.assert_equal()
+    # What was saved is not written again; what was on its way at the kill may be.
+    assert _inserts(pair.destination.client) - before <= documents - saved["documents"] + 100
+
+
+def _inserts(client: writes.AnyClient) -> int:
+    return int(client.admin.command("serverStatus")["opcounters"]["insert"])
+
+
+def test_random_kills_under_load(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client, 3000)
+    with Workload([pair.source.client.d.c, pair.source.client.d.other], seed=2) as workload:
+        daemon.start()
+        for number in (1, 4, 9):
+            daemon.kill_at(Point.EVENTS_APPLIED, number=number)
+            daemon.wait_until_killed()
+            daemon.run()
+        workload.stop()
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_sigterm_saves_the_position(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    writes.single_document_writes(pair.source.client)
+    applied = daemon.progress()["totalEventsApplied"]
+    wait_for(lambda: daemon.progress()["totalEventsApplied"] >= applied, "events are applied")
+    assert daemon.terminate() == 0
+    daemon.run()
+    assert daemon.progress()["info"] == "change event application"
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_second_process_takes_over(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    successor = Daemon(pair.source.uri, pair.destination.uri, daemon.folder / "successor")
+    successor.folder.mkdir()
+    try:
+        successor.run()
+        writes.single_document_writes(pair.source.client)
+        failed = daemon.wait_for_state("FAILED")
+        assert failed["error"] == "Superseded"
+        successor.commit()
+        pair.assert_equal()
+    finally:
+        successor.close()
