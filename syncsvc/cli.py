@@ -38,7 +38,8 @@ def main(arguments: Sequence[str] | None = None, observe: Observer = ignore) -> 
         )
         _serve(settings, observe)
     except (OperationError, OSError) as error:
-        text = logs.redact(str(error))
+        name = f"{error.kind.name}: " if isinstance(error, OperationError) else ""
+        text = logs.redact(f"{name}{error}")
         _log.critical("The process cannot run.", extra={"error": text})
         print(f"syncsvc: {text}", file=sys.stderr)
         return 1

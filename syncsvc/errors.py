@@ -5,7 +5,7 @@ from __future__ import annotations
 from verifier.cluster.connect import INVALID_URI
 from verifier.cluster.failures import CLUSTER_UNREACHABLE, NOT_AUTHORIZED, OPLOG_WINDOW_EXCEEDED
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
-from verifier.runtime.httpd import MALFORMED_BODY
+from verifier.runtime.httpd import ADDRESS_NOT_AVAILABLE, MALFORMED_BODY
 
 INVALID_REQUEST = ErrorKind(
     "InvalidRequest",
@@ -148,6 +148,7 @@ ALL = (
     SUPERSEDED,
     WRONG_CLUSTERS,
     INCOMPATIBLE_METADATA,
+    ADDRESS_NOT_AVAILABLE,
     INTERNAL_ERROR,
 )
 

@@ -36,16 +36,19 @@ _PARAMETERS = {
 
 @dataclass(frozen=True)
 class MongodOptions:
-    """How every member of a replica set is to run; `parameters` win over those set here."""
+    """How a server is to run: a member of a replica set, or standalone when that is None.
 
-    replica_set: str
+    `parameters` win over those set here.
+    """
+
+    replica_set: str | None
     cache_size_gb: float = 0.25
     oplog_size_mb: int | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     key_file: Path | None = None
 
     def arguments(self) -> list[str]:
-        arguments = ["--replSet", self.replica_set]
+        arguments = [] if self.replica_set is None else ["--replSet", self.replica_set]
         arguments += ["--wiredTigerCacheSizeGB", str(self.cache_size_gb)]
         for name, value in {**_PARAMETERS, **self.parameters}.items():
             arguments += ["--setParameter", f"{name}={value}"]

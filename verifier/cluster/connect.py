@@ -37,15 +37,20 @@ def _concern_violations(options: dict[str, Any]) -> list[str]:
     return violations
 
 
-def check_uri(uri: str) -> None:
-    """Raise OperationError InvalidURI, naming every violation, for a connection string that cannot be used."""
+def check_uri(uri: str) -> dict[str, Any]:
+    """The options of a connection string.
+
+    Raises OperationError InvalidURI, naming every violation, for one that cannot be used.
+    """
     try:
         parsed = parse_uri(uri, validate=True, warn=False, normalize=True)
     except (InvalidURI, ConfigurationError, ValueError) as error:
         raise OperationError(INVALID_URI, f"{error}.") from error
-    violations = _concern_violations({**parsed["options"]})
+    options = {**parsed["options"]}
+    violations = _concern_violations(options)
     if violations:
         raise OperationError(INVALID_URI, "; ".join(violations) + ".")
+    return options
 
 
 def connect(uri: str, application: str) -> Client:
@@ -53,7 +58,7 @@ def connect(uri: str, application: str) -> Client:
 
     Does not wait for a connection. Raises OperationError InvalidURI.
     """
-    check_uri(uri)
+    options = check_uri(uri)
     try:
         return MongoClient(
             uri,
@@ -61,7 +66,7 @@ def connect(uri: str, application: str) -> Client:
             readConcernLevel="majority",
             w="majority",
             read_preference=ReadPreference.PRIMARY,
-            serverSelectionTimeoutMS=_SELECTION_MS,
+            serverSelectionTimeoutMS=options.get("serverSelectionTimeoutMS", _SELECTION_MS),
             uuidRepresentation="unspecified",
         )
     except PyMongoError as error:

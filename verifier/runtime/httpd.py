@@ -25,6 +25,13 @@ MALFORMED_BODY = ErrorKind(
     "Send one JSON object, for example {}.",
 )
 
+ADDRESS_NOT_AVAILABLE = ErrorKind(
+    "AddressNotAvailable",
+    500,
+    "The HTTP API cannot listen on its address.",
+    "Stop the program that listens there, or choose another port or address.",
+)
+
 _log = logging.getLogger(__name__)
 
 
@@ -82,13 +89,17 @@ def _unexpected_error(error: Exception) -> tuple[dict[str, Any], int]:
 class HttpServer:
     """One Flask app on one address. Binds when made, so that an address in use is known before anything starts.
 
-    Raises OSError when the address cannot be bound.
+    Raises OperationError AddressNotAvailable.
     """
 
     def __init__(self, app: Flask, address: str, port: int) -> None:
-        self._server = create_server(
-            app, host=address, port=port, threads=REQUEST_THREADS, ident=None
-        )
+        try:
+            self._server = create_server(
+                app, host=address, port=port, threads=REQUEST_THREADS, ident=None
+            )
+        except (OSError, ValueError) as error:
+            description = f"The API cannot listen on {address}, port {port}: {error}."
+            raise OperationError(ADDRESS_NOT_AVAILABLE, description) from error
 
     def serve(self) -> None:
         """Answer requests until SIGTERM or SIGINT; return after the requests in progress are answered.

@@ -1,0 +1,162 @@
+"""Bad requests: each has a named error, and changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import requests
+
+from tests.conftest import Pair
+from tests.support.daemon import Daemon
+
+GOOD = {"source": "cluster0", "destination": "cluster1"}
+
+BAD_STARTS: list[tuple[str, Any, str, tuple[str, ...]]] = [
+    ("malformed JSON", b'{"source": ', "MalformedBody", ("JSON",)),
+    ("not UTF-8", b"\xff\xfe{}", "MalformedBody", ("JSON",)),
+    ("nested without end", b"[" * 100_000, "MalformedBody", ()),
+    ("an array", b"[]", "MalformedBody", ("list",)),
+    ("nothing", b"", "InvalidRequest", ("source", "destination")),
+    ("missing fields", {"source": "cluster0"}, "InvalidRequest", ("destination",)),
+    ("wrong types", {"source": 1, "destination": []}, "InvalidRequest", ("source", "destination")),
+    ("unknown field", {**GOOD, "Reversible": True}, "InvalidRequest", ("Reversible",)),
+    ("a number for a boolean", {**GOOD, "reversible": 1}, "InvalidRequest", ("reversible",)),
+    (
+        "several at once",
+        {"destination": "cluster1", "buildIndexes": "soon", "verification": {"enabled": "yes"}, "x": 1},
+        "InvalidRequest",
+        ("source", "buildIndexes", "verification.enabled", "x"),
+    ),
+    ("write blocking", {**GOOD, "enableUserWriteBlocking": "all"}, "InvalidRequest", ("enableUserWriteBlocking",)),
+    (
+        "a filter without database",
+        {**GOOD, "includeNamespaces": [{"database": "a"}, {"collections": ["c"]}]},
+        "InvalidRequest",
+        ("includeNamespaces[1].database",),
+    ),
+    (
+        "a shard key",
+        {**GOOD, "sharding": {"shardingEntries": [{"database": "d", "collection": "c", "shardCollection": {"key": [{"a": 2}]}}]}},
+        "InvalidRequest",
+        ("sharding.shardingEntries[0].shardCollection.key[0]",),
+    ),
+    ("same cluster twice", {"source": "cluster1", "destination": "cluster1"}, "SameCluster", ("cluster1",)),
+    ("unknown cluster", {"source": "cluster0", "destination": "cluster2"}, "UnknownCluster", ("cluster2",)),
+    ("buildIndexes never", {**GOOD, "buildIndexes": "never"}, "NotSupportedYet", ("buildIndexes",)),
+    ("reversible", {**GOOD, "reversible": True}, "NotSupportedYet", ("reversible",)),
+    ("include filter", {**GOOD, "includeNamespaces": [{"database": "a"}]}, "NotSupportedYet", ("includeNamespaces",)),
+    ("exclude filter", {**GOOD, "excludeNamespaces": [{"database": "a"}]}, "NotSupportedYet", ("excludeNamespaces",)),
+    ("source blocking", {**GOOD, "enableUserWriteBlocking": True}, "NotSupportedYet", ("enableUserWriteBlocking",)),
+    ("sharding", {**GOOD, "sharding": {"shardingEntries": []}}, "NotSupportedYet", ("sharding",)),
+]  # fmt: skip
+
+
+def assert_refused(
+    answer: requests.Response, status: int, name: str, named: tuple[str, ...] = ()
+) -> None:
+    body = answer.json()
+    assert answer.status_code == status, body
+    assert set(body) == {"success", "error", "errorDescription"}
+    assert body["success"] is False
+    assert body["error"] == name
+    for each in named:
+        assert each in body["errorDescription"], body
+
+
+@pytest.fixture(scope="module")
+def idle(replica_sets: Pair, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A daemon that no test of this module starts a sync with."""
+    replica_sets.empty()
+    daemon = Daemon(
+        replica_sets.source.uri, replica_sets.destination.uri, tmp_path_factory.mktemp("idle")
+    )
+    daemon.run()
+    yield daemon
+    daemon.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "named"), [row[1:] for row in BAD_STARTS], ids=[row[0] for row in BAD_STARTS]
+)
+def test_a_bad_start_is_refused(
+    idle: Daemon, replica_sets: Pair, body: Any, error: str, named: tuple[str, ...]
+) -> None:
+    before = replica_sets.destination.client.list_database_names()
+    assert_refused(idle.post("start", body), 400, error, named)
+    assert idle.progress()["state"] == "IDLE"
+    assert replica_sets.destination.client.list_database_names() == before
+
+
+def test_commit_in_idle_is_refused(idle: Daemon) -> None:
+    assert_refused(idle.post("commit"), 409, "InvalidState", ("RUNNING", "IDLE"))
+    assert idle.progress()["state"] == "IDLE"
+
+
+def test_a_commit_with_options_is_refused(idle: Daemon) -> None:
+    assert_refused(idle.post("commit", {"now": True}), 400, "InvalidRequest", ("now",))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "start", 405), ("POST", "progress", 405), ("GET", "nothing", 404)],
+)
+def test_other_paths_and_methods_have_the_error_body(
+    idle: Daemon, method: str, path: str, status: int
+) -> None:
+    answer = requests.request(method, idle.url(path), timeout=10)
+    assert_refused(answer, status, answer.json()["error"])
+
+
+def test_a_body_that_is_too_large_is_refused(idle: Daemon) -> None:
+    assert_refused(idle.post("start", b" " * (2 << 20)), 413, "RequestEntityTooLarge")
+
+
+def test_idle_progress_knows_nothing(idle: Daemon) -> None:
+    progress = idle.progress()
+    known = {name: value for name, value in progress.items() if value is not None}
+    assert known == {
+        "state": "IDLE",
+        "canCommit": False,
+        "canWrite": False,
+        "mongosyncID": "coordinator",
+        "coordinatorID": "coordinator",
+    }
+
+
+def test_a_destination_that_holds_data_is_refused(pair: Pair, daemon: Daemon) -> None:
+    pair.source.client.d.c.insert_one({"_id": 1})
+    pair.destination.client.mine.c.insert_one({"_id": 2})
+    assert_refused(daemon.post("start", GOOD), 409, "DestinationNotEmpty", ("mine",))
+    assert daemon.progress()["state"] == "IDLE"
+    assert pair.destination.client.mine.c.find_one() == {"_id": 2}
+    pair.destination.client.mine.c.insert_one({"_id": 3})
+    pair.destination.client.drop_database("mine")
+    daemon.start()
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_time_series_collections_are_refused_by_name(pair: Pair, daemon: Daemon) -> None:
+    pair.source.client.d.create_collection("ts", timeseries={"timeField": "t"})
+    assert_refused(daemon.post("start", GOOD), 409, "UnsupportedCollection", ("d.ts",))
+    assert daemon.progress()["state"] == "IDLE"
+
+
+def test_a_second_start_and_an_early_commit_are_refused(pair: Pair, daemon: Daemon) -> None:
+    pair.source.client.d.c.insert_one({"_id": 1})
+    daemon.start()
+    assert_refused(daemon.post("start", GOOD), 409, "InvalidState", ("IDLE", "RUNNING"))
+    daemon.commit()
+    for command, body in (("start", GOOD), ("commit", {})):
+        assert_refused(daemon.post(command, body), 409, "InvalidState", ("COMMITTED",))
+    pair.assert_equal()
+
+
+def test_content_type_does_not_matter(pair: Pair, daemon: Daemon) -> None:
+    pair.source.client.d.c.insert_one({"_id": 1})
+    answer = daemon.post(
+        "start", GOOD, headers={"Content-Type": "application/x-www-form-urlencoded"}
+    )
+    assert answer.json() == {"success": True}
+    daemon.commit()

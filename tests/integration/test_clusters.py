@@ -1,0 +1,163 @@
+"""Clusters as they are in the field: access control, members that fail, either cluster as the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from syncsvc.engine.observe import Point
+from syncsvc.sandbox import ReplicaSet
+from syncsvc.sandbox.workload import Workload
+from tests.conftest import Pair, Side
+from tests.integration.test_bad_input import GOOD, assert_refused
+from tests.support import writes
+from tests.support.daemon import Daemon
+from tests.support.phases import When, writes_in
+from tests.support.waiting import wait_for
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[tuple[ReplicaSet, ReplicaSet]]:
+    """Two clusters with access control."""
+    with ReplicaSet(name="s", access_control=True) as source:
+        with ReplicaSet(name="d", access_control=True) as destination:
+            yield source, destination
+
+
+@pytest.fixture
+def guarded_pair(guarded: tuple[ReplicaSet, ReplicaSet]) -> Iterator[Pair]:
+    source, destination = guarded
+    with source.client() as first, destination.client() as second:
+        pair = Pair(Side(source.uri, first), Side(destination.uri, second))
+        pair.empty()
+        yield pair
+
+
+@pytest.mark.parametrize("when", When, ids=lambda when: when.name)
+def test_access_control(guarded_pair: Pair, tmp_path: Path, when: When) -> None:
+    daemon = Daemon(guarded_pair.source.uri, guarded_pair.destination.uri, tmp_path)
+    try:
+        daemon.run()
+        writes.fill(guarded_pair.source.client)
+        with writes_in(when, daemon):
+            writes.single_document_writes(guarded_pair.source.client)
+            writes.new_collections(guarded_pair.source.client)
+        daemon.commit()
+        guarded_pair.assert_equal()
+        for uri in (guarded_pair.source.uri, guarded_pair.destination.uri):
+            password = uri.partition("@")[0].rpartition(":")[2]
+            assert password not in daemon.log
+    finally:
+        daemon.close()
+
+
+def test_a_missing_privilege_is_refused_by_name(
+    guarded: tuple[ReplicaSet, ReplicaSet], guarded_pair: Pair, tmp_path: Path
+) -> None:
+    roles = ["readWriteAnyDatabase", "dbAdminAnyDatabase", "clusterMonitor"]
+    poor = guarded[1].create_user("poor", roles)
+    daemon = Daemon(guarded_pair.source.uri, poor, tmp_path)
+    try:
+        daemon.run()
+        answer = daemon.post("start", GOOD)
+        assert_refused(answer, 409, "NotAuthorized", ("bypassWriteBlockingMode", "restore"))
+        assert daemon.progress()["state"] == "IDLE"
+    finally:
+        daemon.close()
+
+
+def test_the_other_cluster_may_be_the_source(pair: Pair, tmp_path: Path) -> None:
+    daemon = Daemon(pair.destination.uri, pair.source.uri, tmp_path)
+    try:
+        daemon.run()
+        writes.fill(pair.source.client)
+        daemon.start(source="cluster1", destination="cluster0")
+        daemon.wait_until_committable()
+        daemon.kill()
+        daemon.run()
+        daemon.commit()
+        pair.assert_equal()
+        assert daemon.progress()["directionMapping"]["Source"].startswith("cluster1: ")
+    finally:
+        daemon.close()
+
+
+@pytest.fixture(scope="module")
+def three_members() -> Iterator[tuple[ReplicaSet, ReplicaSet]]:
+    with ReplicaSet(name="s3", members=3) as source, ReplicaSet(
+        name="d3", members=3
+    ) as destination:
+        yield source, destination
+
+
+@pytest.mark.parametrize("side", [0, 1], ids=["source", "destination"])
+@pytest.mark.parametrize("when", [When.COPY, When.APPLY], ids=lambda when: when.name)
+def test_a_primary_steps_down(
+    three_members: tuple[ReplicaSet, ReplicaSet], tmp_path: Path, side: int, when: When
+) -> None:
+    source, destination = three_members
+    with source.client() as first, destination.client() as second:
+        pair = Pair(Side(source.uri, first), Side(destination.uri, second))
+        pair.empty()
+        daemon = Daemon(source.uri, destination.uri, tmp_path)
+        try:
+            daemon.run()
+            writes.fill(first, 2000)
+            with Workload([first.d.other], seed=3) as workload:
+                with writes_in(when, daemon):
+                    if side == 1:
+                        three_members[side].step_down()
+                if side == 0:
+                    workload.stop()
+                    three_members[side].step_down()
+            writes.single_document_writes(first)
+            daemon.commit()
+            pair.assert_equal()
+        finally:
+            daemon.close()
+
+
+def test_record_ids_of_another_member_are_not_trusted(pair: Pair, daemon: Daemon) -> None:
+    """A resume point counts only on the copy of the data where it was made."""
+    pad = "p" * 5000
+    pair.source.client.d.big.insert_many({"_id": n, "pad": pad} for n in range(4000))
+    daemon.kill()
+    daemon.save_every_page()
+    daemon.run()
+    daemon.kill_at(Point.COPY_SAVED, number=3)
+    daemon.post_unanswered("start", GOOD)
+    daemon.wait_until_killed()
+    collections = pair.destination.client["mongosync_reserved_for_internal_use"].collections
+    saved = collections.find_one({})
+    assert saved is not None and saved["resume"]["token"]["$recordId"] > 0
+    # As if the other member had given these documents other, larger record ids.
+    collections.database.command(
+        {
+            "update": "collections",
+            "updates": [
+                {"q": {}, "u": {"$set": {"resume.origin": "other", "resume.token.$recordId": 3999}}}
+            ],
+            "mayBypassWriteBlocking": True,
+        }
+    )
+    daemon.run()
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_deleted_resume_record_starts_the_collection_again(pair: Pair, daemon: Daemon) -> None:
+    pad = "p" * 5000
+    pair.source.client.d.big.insert_many({"_id": n, "pad": pad} for n in range(4000))
+    daemon.kill()
+    daemon.save_every_page()
+    daemon.run()
+    daemon.kill_at(Point.COPY_SAVED, number=3)
+    daemon.post_unanswered("start", GOOD)
+    daemon.wait_until_killed()
+    pair.source.client.d.big.delete_many({"_id": {"$lt": 3900}})
+    daemon.run()
+    daemon.commit()
+    pair.assert_equal()
+    assert wait_for(lambda: daemon.progress()["canWrite"], "canWrite")

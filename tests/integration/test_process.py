@@ -1,0 +1,125 @@
+"""The process as an operator meets it: options, messages, exit statuses, log lines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from syncsvc import __version__
+from syncsvc.sandbox import find_mongod
+from syncsvc.sandbox.mongod import Mongod, MongodOptions
+from tests.conftest import Pair
+from tests.support.daemon import ROOT, Daemon, free_port
+
+DEAD = "mongodb://user:secret@127.0.0.1:1/?serverSelectionTimeoutMS=200"
+
+
+@pytest.fixture
+def standalone(tmp_path: Path) -> Iterator[Mongod]:
+    server = Mongod(find_mongod(), tmp_path / "standalone", MongodOptions(None))
+    server.start()
+    try:
+        server.wait_until_listening()
+        yield server
+    finally:
+        server.kill()
+
+
+def run(*options: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "syncsvc", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, env=env)
+
+
+def test_version() -> None:
+    done = run("--version")
+    assert (done.returncode, done.stdout) == (0, f"syncsvc {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "--cluster0"),
+        (["--cluster0", DEAD], "--cluster1"),
+        (["--cluster0", DEAD, "--cluster1", DEAD, "--port", "many"], "port"),
+        (["--cluster0", DEAD, "--cluster1", DEAD, "--loadLevel", "5"], "loadLevel"),
+        (["--cluster0", DEAD, "--cluster1", DEAD, "--unknown", DEAD], "--unknown"),
+        (["--cluster0", DEAD, "--cluster1", DEAD, "--config", "/nowhere.yaml"], "/nowhere.yaml"),
+    ],
+)
+def test_bad_options_are_named(options: list[str], said: str) -> None:
+    done = run(*options)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "secret" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        (DEAD, "ClusterUnreachable"),
+        ("mongodb://127.0.0.1/?w=1", "write concern must be majority"),
+        ("mongodb://127.0.0.1/?readConcernLevel=local", "read concern must be majority"),
+        ("mongodb://127.0.0.1/?readPreference=secondary", "read preference must be primary"),
+        ("nonsense", "mongodb://"),
+    ],
+)
+def test_bad_clusters_end_the_process(replica_sets: Pair, uri: str, said: str) -> None:
+    done = run("--cluster0", uri, "--cluster1", replica_sets.destination.uri)
+    assert done.returncode == 1
+    assert said in done.stderr and "cluster0" in done.stderr
+    assert "secret" not in done.stderr + done.stdout
+
+
+def test_a_standalone_server_is_refused(replica_sets: Pair, standalone: Mongod) -> None:
+    uri = f"mongodb://{standalone.address}/"
+    done = run("--cluster0", uri, "--cluster1", replica_sets.destination.uri)
+    assert done.returncode == 1
+    assert "standalone" in done.stderr
+
+
+def test_a_port_in_use_is_named(pair: Pair, daemon: Daemon) -> None:
+    port = str(daemon.port)
+    done = run("--cluster0", pair.source.uri, "--cluster1", pair.destination.uri, "--port", port)
+    assert done.returncode == 1
+    assert port in done.stderr
+
+
+def test_options_come_from_a_file_and_the_environment(pair: Pair, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(f"cluster0: {pair.source.uri}\ncluster1: nonsense\nport: {free_port()}\n")
+    done = run("--config", str(file), env={"SYNCSVC_CLUSTER1": DEAD, "PATH": ""})
+    assert done.returncode == 1
+    assert "cluster1" in done.stderr and "127.0.0.1:1" in done.stderr
+
+
+def test_a_key_that_is_no_option_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(f"cluster0: {DEAD}\ncluster1: {DEAD}\nclustr2: {DEAD}\n")
+    done = run("--config", str(file))
+    assert done.returncode == 2
+    assert "clustr2" in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_the_api_listens_on_localhost_only(daemon: Daemon) -> None:
+    listening = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    addresses = {line.split()[1] for line in listening if line.split()[3] == "0A"}
+    port = f"{daemon.port:04X}"
+    assert {each for each in addresses if each.endswith(f":{port}")} == {f"0100007F:{port}"}
+
+
+def test_log_lines_are_json_objects(pair: Pair, daemon: Daemon) -> None:
+    pair.source.client.d.c.insert_one({"_id": 1})
+    daemon.start()
+    daemon.commit()
+    assert daemon.terminate() == 0
+    lines = [json.loads(line) for line in daemon.log.splitlines()]
+    assert all({"time", "level", "message"} <= set(line) for line in lines)
+    assert {"Version info", "A run begins.", "The sync is committed.", "Stopped."} <= {
+        line["message"] for line in lines
+    }
