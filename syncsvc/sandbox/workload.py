@@ -25,6 +25,7 @@ Update = Document | list[Document]
 IDS_KNOWN_AT_START = 500
 OPERATIONS_A_BURST = 20
 PAUSE_SECONDS = 0.02
+KINDS, WEIGHTS = ("insert", "update", "delete"), (4, 5, 1)
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Workload:
     def _burst(self) -> None:
         for _ in range(OPERATIONS_A_BURST):
             target = self._random.choice(self._targets)
-            [kind] = self._random.choices(("insert", "update", "delete"), (4, 5, 1))
+            kind = target.choose(self._random)
             self._counts[kind] += target.write(kind, self._random)
 
 
@@ -118,9 +119,13 @@ class _Target:
         ids = self._collection.aggregate([sample, {"$project": {"_id": True}}])
         self._ids += [document["_id"] for document in ids]
 
+    def choose(self, random: Random) -> str:
+        """The kind of the next write; only an insert needs no document that is there."""
+        return random.choices(KINDS, WEIGHTS)[0] if self._ids else "insert"
+
     def write(self, kind: str, random: Random) -> int:
-        """Returns the number of documents written, 0 if somebody else has deleted it."""
-        if kind == "insert" or not self._ids:
+        """Returns the number of documents changed, 0 where it is gone or is so already."""
+        if kind == "insert":
             document = random_document(random)
             self._collection.insert_one(document)
             self._ids.append(document["_id"])

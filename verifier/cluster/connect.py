@@ -22,6 +22,7 @@ INVALID_URI = ErrorKind(
 
 # How long a call waits for a primary before it fails and the retry function takes over, in milliseconds.
 _SELECTION_MS = 10_000
+_SELECTION = "serverSelectionTimeoutMS"
 
 
 def _concern_violations(options: dict[str, Any]) -> list[str]:
@@ -58,7 +59,8 @@ def connect(uri: str, application: str) -> Client:
 
     Does not wait for a connection. Raises OperationError InvalidURI.
     """
-    options = check_uri(uri)
+    # What the connection string says of the wait for a primary holds; the driver's own 30 seconds are too long.
+    given: dict[str, Any] = {} if _SELECTION in check_uri(uri) else {_SELECTION: _SELECTION_MS}
     try:
         return MongoClient(
             uri,
@@ -66,8 +68,8 @@ def connect(uri: str, application: str) -> Client:
             readConcernLevel="majority",
             w="majority",
             read_preference=ReadPreference.PRIMARY,
-            serverSelectionTimeoutMS=options.get("serverSelectionTimeoutMS", _SELECTION_MS),
             uuidRepresentation="unspecified",
+            **given,
         )
     except PyMongoError as error:
         raise OperationError(INVALID_URI, f"{error}.") from error
