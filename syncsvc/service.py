@@ -24,7 +24,7 @@ from syncsvc.progress import Progress
 from syncsvc.report import progress_report
 from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
-from syncsvc.store import Failure, RunRecord, RunStore, load_run
+from syncsvc.store import Failure, RunRecord, RunStore, load_run, new_owner
 from syncsvc.writer import ClusterWriter
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
@@ -95,7 +95,7 @@ class Service:
             self._check_clusters(options, source, destination)
             record = RunRecord(
                 instance=self._instance,
-                epoch=1,
+                owner=new_owner(),
                 state=state,
                 phase=Phase.INITIALIZING,
                 options=options,
@@ -201,20 +201,17 @@ class Service:
 
     def _begin(self, run: RunStore) -> None:
         source, destination = self._pair(run.record.options)
-        _log.info(
-            "A run begins.", extra={"state": run.record.state.value, "epoch": run.record.epoch}
+        _log.info("A run begins.", extra={"state": run.record.state.value})
+        self._coordinator = Coordinator(
+            source.client,
+            destination.client,
+            self._writer(destination),
+            run,
+            self._progress,
+            self._load,
+            self._observe,
+            self._stop,
         )
-        if run.record.state in ACTIVE:
-            self._coordinator = Coordinator(
-                source.client,
-                destination.client,
-                self._writer(destination),
-                run,
-                self._progress,
-                self._load,
-                self._observe,
-                self._stop,
-            )
         self._run = run
         if run.record.state in ACTIVE:
             self._spawn("sync", self._carry_out)

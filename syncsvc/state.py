@@ -55,3 +55,8 @@ class Phase(Enum):
     APPLYING = "change event application"
     CUTTING_OVER = "waiting for commit to complete"
     DONE = "commit completed"
+
+    @property
+    def copied(self) -> bool:
+        """Whether the copy of all collections is done."""
+        return self not in (Phase.INITIALIZING, Phase.COPYING)

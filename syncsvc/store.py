@@ -1,8 +1,9 @@
 """What is saved of a sync, in our own database on the destination, so that a killed process goes on where it was.
 
 One record of the run and one for each collection. Everything is saved with majority before it is visible or relied on.
-A process that takes a run over raises its epoch; a save that names an older epoch matches nothing, and the process that
-tried it stops at once.
+A process that takes a run over puts its own random name into the record; a save that names another owner matches none,
+and the process that tried it stops at once. (A name, not a counter: two processes may count to the same number, and a
+take-over that is repeated after a lost answer must find itself.)
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
+from uuid import uuid4
 
 from bson.binary import Binary
 from bson.timestamp import Timestamp
@@ -49,10 +51,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One sync as it is saved. `steps` are the finished steps of the cut-over, in order."""
+    """One sync as it is saved.
+
+    `owner` is the process that may save it, `identities` are of source and destination, `steps` are the finished steps
+    of the cut-over, in order.
+    """
 
     instance: str
-    epoch: int
+    owner: str
     state: State
     phase: Phase
     options: StartOptions
@@ -70,7 +76,7 @@ def _run_document(record: RunRecord) -> dict[str, Any]:
     return {
         "_id": record.instance,
         "format": FORMAT,
-        "epoch": record.epoch,
+        "owner": record.owner,
         "state": record.state.value,
         "phase": record.phase.value,
         "options": record.options.as_document(),
@@ -102,7 +108,7 @@ def _run_record(document: dict[str, Any]) -> RunRecord:
     source, destination = document["identities"]
     return RunRecord(
         instance=document["_id"],
-        epoch=document["epoch"],
+        owner=document["owner"],
         state=State(document["state"]),
         phase=Phase(document["phase"]),
         options=load(StartSchema(), document["options"]),
@@ -123,6 +129,11 @@ def load_run(client: Client, instance: str) -> RunRecord | None:
     return None if document is None else _run_record(document)
 
 
+def new_owner() -> str:
+    """A name that no other process has."""
+    return uuid4().hex
+
+
 class RunStore:
     """The run record of this process: changes are saved first, then seen in `record`."""
 
@@ -133,21 +144,21 @@ class RunStore:
 
     @classmethod
     def begin(cls, writer: ClusterWriter, record: RunRecord) -> RunStore:
-        """Save a new run. Raises OperationError Superseded when there is one already."""
+        """Save a new run. Raises OperationError Superseded when there is one of another process."""
         store = cls(writer, record)
         reply = writer.run(
             METADATA_DATABASE, {"insert": _RUNS, "documents": [_run_document(record)]}
         )
-        # An insert that was repeated after a lost answer finds its own record.
         if reply.get("writeErrors"):
+            # An insert that was repeated after a lost answer finds its own record, which may be saved again.
             store.update()
         return store
 
     @classmethod
     def take_over(cls, writer: ClusterWriter, record: RunRecord) -> RunStore:
-        """Go on with a saved run under a new epoch. Raises OperationError Superseded when another process did."""
+        """Go on with a saved run. Raises OperationError Superseded when another process did so first."""
         store = cls(writer, record)
-        store._save(record, replace(record, epoch=record.epoch + 1))
+        store.update(owner=new_owner())
         return store
 
     def update(self, **changes: Any) -> RunRecord:
@@ -162,13 +173,12 @@ class RunStore:
             self.record = replace(self.record, **changes)
 
     def _save(self, old: RunRecord, new: RunRecord) -> None:
-        query = {"_id": old.instance, "epoch": {"$in": [old.epoch, new.epoch]}}
+        query = {"_id": old.instance, "owner": {"$in": [old.owner, new.owner]}}
         statement = {"q": query, "u": _run_document(new)}
         reply = self._writer.run(METADATA_DATABASE, {"update": _RUNS, "updates": [statement]})
         if reply.get("writeErrors") or reply["n"] != 1:
             raise OperationError(
-                errors.SUPERSEDED,
-                f"The run record of {old.instance} is no longer of epoch {old.epoch}.",
+                errors.SUPERSEDED, f"The run of {old.instance} belongs to another process now."
             )
         self.record = new
 

@@ -69,6 +69,7 @@ class Coordinator:
         self._catalog = Catalog(destination, writer)
         self._registry = Registry(destination, writer, stop)
         self._commit_asked = threading.Event()
+        self._show_copied()
 
     def commit(self) -> None:
         """Let the run, which is saved as committing, go on to the cut-over."""
@@ -103,12 +104,7 @@ class Coordinator:
         return Phase.COPYING
 
     def _copy(self) -> Phase:
-        records = list(self._registry)
-        self._progress.set(
-            total_bytes=sum(record.total for record in records),
-            copied_bytes=sum(record.copied for record in records),
-            copied_documents=sum(record.documents for record in records),
-        )
+        self._show_copied()
         copier = Copier(
             self._source,
             self._destination,
@@ -148,8 +144,17 @@ class Coordinator:
         return Phase.DONE
 
     def _show_copied(self) -> None:
-        copied = sum(record.copied for record in self._registry)
-        self._progress.set(total_bytes=copied, copied_bytes=copied)
+        """Show what is saved of the copy: before it goes on, and when it is done."""
+        records = list(self._registry)
+        phase = self._run.record.phase
+        copied = sum(record.copied for record in records)
+        total = copied if phase.copied else sum(record.total for record in records)
+        self._progress.set(
+            total_bytes=None if phase is Phase.INITIALIZING else total,
+            copied_bytes=copied,
+            copied_documents=sum(record.documents for record in records),
+            lag_seconds=0 if phase is Phase.DONE else None,
+        )
 
     def _spawn_appliers(self, group: TaskGroup, frontier: Frontier[Position]) -> None:
         raw_updates = self._raw_updates()
@@ -179,7 +184,7 @@ class Coordinator:
             group.spawn(f"lane-{number}", lane.run)
         group.spawn("tail", tail.run)
         group.spawn("position", keep_position, frontier, self._run, self._observe, group.stop)
-        group.spawn("notes", keep_moving, self._source, group.stop)
+        group.spawn("notes", keep_moving, self._source, frontier, self._progress, group.stop)
 
     def _raw_updates(self) -> bool:
         offered = retry(

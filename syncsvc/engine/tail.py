@@ -80,8 +80,7 @@ class Tail:
         """Read until stopped. Raises what makes the run fail."""
         for page in self._reader.pages():
             self._hand_on(page)
-            lag = seconds_between(self._frontier.passed.time, page.source_time)
-            self._progress.set(lag_seconds=lag)
+            show_lag(self._frontier, page.source_time, self._progress)
 
     def _hand_on(self, page: StreamPage) -> None:
         events: list[DataEvent] = []
@@ -147,8 +146,17 @@ def save_position(frontier: Frontier[Position], run: RunStore, observe: Observer
         observe(Point.POSITION_SAVED, str(position.time))
 
 
-def keep_moving(source: Client, stop: StopToken) -> None:
-    """Write a note to the source's oplog every few seconds, until stopped."""
+def show_lag(frontier: Frontier[Position], source_time: Timestamp, progress: Progress) -> None:
+    progress.set(lag_seconds=seconds_between(frontier.passed.time, source_time))
+
+
+def keep_moving(
+    source: Client, frontier: Frontier[Position], progress: Progress, stop: StopToken
+) -> None:
+    """Write a note to the source's oplog every few seconds, until stopped.
+
+    Its time tells the lag, also while the tail waits in front of full lanes and reads nothing.
+    """
     while True:
         stop.sleep(_NOTE_INTERVAL)
-        append_note(source, stop)
+        show_lag(frontier, append_note(source, stop), progress)
