@@ -75,7 +75,7 @@ def _open(name: str, uri: str) -> Cluster:
         facts = gather(client)
     except PyMongoError as error:
         kind = failures.named_kind(error) or failures.CLUSTER_UNREACHABLE
-        raise OperationError(kind, f"{name}: {error}.") from error
+        raise OperationError(kind, f"{name}: {failures.text_of(error)}.") from error
     except OperationError as error:
         raise OperationError(error.kind, f"{name}: {error.description}") from error
     if facts.topology is Topology.STANDALONE:

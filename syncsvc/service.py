@@ -164,7 +164,7 @@ class Service:
             kind = failures.named_kind(error)
             if kind is None:
                 raise
-            raise OperationError(kind, f"{error}.") from error
+            raise OperationError(kind, f"{failures.text_of(error)}.") from error
         finally:
             self._command.release()
 
@@ -251,4 +251,4 @@ def _named(error: BaseException) -> BaseException:
     if isinstance(error, BaseExceptionGroup):
         return _named(error.exceptions[0])
     kind = failures.named_kind(error)
-    return error if kind is None else OperationError(kind, f"{error}.")
+    return error if kind is None else OperationError(kind, f"{failures.text_of(error)}.")

@@ -105,5 +105,5 @@ class Catalog:
             action = next(iter(command))
             raise OperationError(
                 DEFINITION_NOT_APPLICABLE,
-                f"{action} on {namespace} was refused with code {error.code}: {error}.",
+                f"{action} on {namespace} was refused: {failures.text_of(error)}.",
             ) from error

@@ -8,8 +8,7 @@ grouped, not the language, decides the speed: bulks cut wherever update and dele
 from __future__ import annotations
 
 import zlib
-from collections.abc import Hashable, Sequence
-from itertools import groupby
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from bson.timestamp import Timestamp
@@ -76,6 +75,32 @@ def lane_of(record: CollectionRecord, group: Hashable, lanes: int) -> int:
     return hash((record.uuid, group)) % lanes
 
 
+def runs(
+    outcomes: Sequence[Outcome], in_order: bool, collated: bool
+) -> Iterator[tuple[list[Outcome], list[Outcome]]]:
+    """Outcomes as pairs of writes and then deletes, to be carried out one pair after the other.
+
+    One pair does where every document occurs once. Of outcomes in order, a delete may wait until the writes after it
+    are done, as long as none of them is of the same document; with a collation nobody knows which keys are the same.
+    """
+    written: list[Outcome] = []
+    deleted: list[Outcome] = []
+    gone: set[Hashable] = set()
+    for outcome in outcomes:
+        if outcome.refetch:
+            continue
+        key = canonical(outcome.key, id_element(outcome.key)) if in_order else None
+        if outcome.deleted:
+            deleted.append(outcome)
+            gone.add(key)
+            continue
+        if in_order and (key in gone or (collated and gone)):
+            yield written, deleted
+            written, deleted, gone = [], [], set()
+        written.append(outcome)
+    yield written, deleted
+
+
 class Lane:
     """One thread that applies portions."""
 
@@ -129,22 +154,11 @@ class Lane:
 
     def _write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp) -> int:
         """Write outcomes, in their order where the collection needs it; the number that was read again."""
-        again: list[bytes] = [each.key for each in outcomes if each.refetch]
+        again = [each.key for each in outcomes if each.refetch]
         in_order = record.definition.capped or record.definition.collated
-        runs = (
-            [(each, list(run)) for each, run in groupby(outcomes, lambda each: each.deleted)]
-            if in_order
-            else [
-                (deleted, [e for e in outcomes if e.deleted is deleted])
-                for deleted in (False, True)
-            ]
-        )
-        for deleted, run in runs:
-            if deleted:
-                self._delete(record.namespace, run, in_order)
-            else:
-                writable = [each for each in run if not each.refetch]
-                again.extend(self._update(record.namespace, writable, in_order))
+        for written, deleted in runs(outcomes, in_order, record.definition.collated):
+            again.extend(self._update(record.namespace, written, in_order))
+            self._delete(record.namespace, deleted, in_order)
         if again:
             self._write_again(record, list(dict.fromkeys(again)), newest)
         return len(again)
@@ -179,14 +193,14 @@ class Lane:
             raise _not_applicable(namespace, refused.errors[0]) from refused
 
     def _write_again(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
-        outcomes = self._refetch.outcomes(record, keys, newest)
-        self._delete(record.namespace, [each for each in outcomes if each.deleted], False)
-        written = [each for each in outcomes if not each.deleted]
-        statements = [update_statement(each, literal=True) for each in written]
-        if statements:
-            _, errors = self._destination.update(record.namespace, statements, ordered=False)
-            if errors:
-                raise _not_applicable(record.namespace, errors[0])
+        for outcomes in self._refetch.outcomes(record, keys, newest):
+            self._delete(record.namespace, [each for each in outcomes if each.deleted], False)
+            written = [each for each in outcomes if not each.deleted]
+            if written:
+                statements = [update_statement(each, literal=True) for each in written]
+                _, errors = self._destination.update(record.namespace, statements, ordered=False)
+                if errors:
+                    raise _not_applicable(record.namespace, errors[0])
 
 
 class _Batch:

@@ -5,7 +5,7 @@ Always safe, since later events of the document replay over what was read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 
 from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure
@@ -15,7 +15,7 @@ from syncsvc.store import CollectionRecord
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.keys import canonical, id_element, id_only
-from verifier.cluster.lookup import fetch
+from verifier.cluster.lookup import fetch_pages
 from verifier.runtime.tasks import StopToken
 
 _KEYS_A_QUERY = 1_000
@@ -29,31 +29,26 @@ class Refetch:
         self._stop = stop
 
     def outcomes(
-        self, record: CollectionRecord, keys: Iterable[bytes], not_before: Timestamp
-    ) -> list[Outcome]:
-        """For each key, the document as the source holds it, or its deletion."""
-        left = list(keys)
-        outcomes = []
-        while left:
-            some, left = left[:_KEYS_A_QUERY], left[_KEYS_A_QUERY:]
-            outcomes.extend(self._read(record, some, not_before))
-        return outcomes
+        self, record: CollectionRecord, keys: Sequence[bytes], not_before: Timestamp
+    ) -> Iterator[list[Outcome]]:
+        """For each key, the document as the source holds it, or its deletion; a few megabytes at a time."""
+        for start in range(0, len(keys), _KEYS_A_QUERY):
+            yield from self._read(record, keys[start : start + _KEYS_A_QUERY], not_before)
 
     def _read(
-        self, record: CollectionRecord, keys: list[bytes], not_before: Timestamp
-    ) -> list[Outcome]:
+        self, record: CollectionRecord, keys: Sequence[bytes], not_before: Timestamp
+    ) -> Iterator[list[Outcome]]:
+        missing = {canonical(key, id_element(key)): key for key in keys}
+        pages = fetch_pages(
+            self._source, record.namespace, list(keys), self._stop, record.uuid, not_before
+        )
         try:
-            found = fetch(self._source, record.namespace, keys, self._stop, record.uuid, not_before)
+            for page in pages:
+                for found in page:
+                    missing.pop(found, None)
+                yield [Outcome(id_only(each), document=each) for each in page.values()]
         except OperationFailure as error:
             if error.code != failures.COLLECTION_UUID_MISMATCH:
                 raise
             # The collection is gone: its drop comes later, and takes these documents with it.
-            found = {}
-        outcomes = []
-        for key in keys:
-            document = found.get(canonical(key, id_element(key)))
-            if document is None:
-                outcomes.append(Outcome(key, deleted=True))
-            else:
-                outcomes.append(Outcome(id_only(document), document=document))
-        return outcomes
+        yield [Outcome(key, deleted=True) for key in missing.values()]

@@ -85,6 +85,13 @@ def code_of(error: BaseException) -> int | None:
     return error.code if isinstance(error, OperationFailure) else None
 
 
+def text_of(error: BaseException) -> str:
+    """What a driver's error says to people: without the whole reply, and without the topology."""
+    if isinstance(error, OperationFailure) and error.details:
+        return f"{error.details.get('errmsg', error)} (code {error.code})"
+    return str(error).partition(" (configured timeouts")[0].partition(", Timeout:")[0]
+
+
 def is_transient(error: BaseException) -> bool:
     """Whether the same call may succeed later with nothing changed."""
     if isinstance(error, ConnectionFailure | WriteConcernError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 from bson.binary import Binary
@@ -41,7 +41,7 @@ def _command(
     return {**command, "readConcern": concern}
 
 
-def fetch(
+def fetch_pages(
     client: Client,
     namespace: Namespace,
     keys: list[bytes],
@@ -49,10 +49,11 @@ def fetch(
     uuid: bytes | None = None,
     not_before: Timestamp | None = None,
     only_ids: bool = False,
-) -> dict[Hashable, bytes]:
+) -> Iterator[dict[Hashable, bytes]]:
     """The documents with these keys (each a document with `_id`), by the canonical form of their `_id`.
 
-    With `uuid`, the collection must be that one; `CollectionUUIDMismatch` is left to the caller. Reads with majority.
+    Comes in pages of a few megabytes. A document may come twice, when a failure made the query run again. With `uuid`,
+    the collection must be that one; `CollectionUUIDMismatch` is left to the caller. Reads with majority.
     """
     command = _command(namespace, keys, uuid, not_before)
     if only_ids:
@@ -62,12 +63,18 @@ def fetch(
         return RawCursor(client, namespace.database, command)
 
     def recoverable(error: BaseException) -> bool:
-        found.clear()
         return failures.is_transient(error) or failures.is_cursor_lost(error)
 
-    found: dict[Hashable, bytes] = {}
     for page in resilient_pages(open_cursor, recoverable, stop):
-        for view in page.documents():
-            document = bytes(view)
-            found[canonical(document, id_element(document))] = document
+        documents = map(bytes, page.documents())
+        yield {canonical(each, id_element(each)): each for each in documents}
+
+
+def fetch(
+    client: Client, namespace: Namespace, keys: list[bytes], stop: StopToken, only_ids: bool = False
+) -> dict[Hashable, bytes]:
+    """All pages of `fetch_pages` at once."""
+    found: dict[Hashable, bytes] = {}
+    for page in fetch_pages(client, namespace, keys, stop, only_ids=only_ids):
+        found.update(page)
     return found

@@ -1,0 +1,222 @@
+"""Shows a whole sync from its start to its commit while an application writes to the source.
+
+Run it as `python -m syncsvc.sandbox.demo`. It leaves no process and no file behind.
+"""
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from threading import Event
+from time import monotonic
+from typing import Any
+
+from pymongo import MongoClient
+from pymongo.database import Database
+from pymongo.errors import PyMongoError
+from rich.console import Console
+from rich.table import Table
+
+from syncsvc.sandbox import ReplicaSet, SandboxError
+from syncsvc.sandbox.demo_daemon import DaemonError, DaemonProcess, Progress
+from syncsvc.sandbox.demo_display import Display
+from syncsvc.sandbox.equality import Equality, compare_clusters
+from syncsvc.sandbox.flights import DATABASE, load_flights, sessions_about_to_expire
+from syncsvc.sandbox.interrupts import Interrupts
+from syncsvc.sandbox.workload import Workload
+
+APPLYING = "change event application"
+SECONDS_OF_WRITING = 6.0
+DEADLINE_SECONDS = 150.0
+POLL_SECONDS = 0.25
+INTERRUPTED = 130
+
+Client = MongoClient[dict[str, Any]]
+
+
+class Story:
+    """The console, and how long each part of the story took."""
+
+    def __init__(self) -> None:
+        self.console = Console(highlight=False)
+        self.seconds: dict[str, float] = {}
+        self._part = ""
+        self._began = monotonic()
+
+    def begin(self, part: str) -> None:
+        self.end()
+        self._part, self._began = part, monotonic()
+        self.console.rule(f"[bold]{part}", align="left")
+
+    def end(self) -> None:
+        if self._part:
+            self.seconds[self._part] = monotonic() - self._began
+
+    def say(self, text: str) -> None:
+        self.console.print(text, markup=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """All that takes part in the sync."""
+
+    story: Story
+    source: Client
+    destination: Client
+    daemon: DaemonProcess
+    workload: Workload
+    display: Display
+
+    @property
+    def database(self) -> Database[dict[str, Any]]:
+        return self.source[DATABASE]
+
+    def watch(self, reached: Callable[[Progress], bool], what: str) -> None:
+        """Shows the progress until it is what is waited for."""
+        deadline = monotonic() + DEADLINE_SECONDS
+        pause = Event()
+        while not reached(self._look()):
+            if monotonic() > deadline:
+                raise self.daemon.error(f"Waited {DEADLINE_SECONDS:.0f} s in vain for {what}.")
+            pause.wait(POLL_SECONDS)
+
+    def _look(self) -> Progress:
+        self.workload.check()
+        progress = self.daemon.progress()
+        self.display.show(progress, self.workload.written)
+        return progress
+
+
+def main() -> int:
+    interrupts = Interrupts()
+    story = Story()
+    try:
+        equality = run(story, interrupts)
+        show_result(story, equality)
+    except KeyboardInterrupt:
+        story.say("Interrupted; every process is ended and every file removed.")
+        return INTERRUPTED
+    except (DaemonError, SandboxError, PyMongoError) as error:
+        story.say(f"{error}\nFAILED")
+        return 1
+    return 0 if equality.equal else 1
+
+
+def run(story: Story, interrupts: Interrupts) -> Equality:
+    stack = ExitStack()
+    try:
+        stage = set_up(story, stack, interrupts)
+        sync(stage)
+        return compare(stage)
+    finally:
+        with interrupts.held():
+            stack.close()
+
+
+def set_up(story: Story, stack: ExitStack, interrupts: Interrupts) -> Stage:
+    story.begin("Starting two replica sets")
+    servers = ReplicaSet(name="source"), ReplicaSet(name="destination")
+    with interrupts.held():
+        for server in servers:
+            stack.enter_context(server)
+    source, destination = (stack.enter_context(server.client()) for server in servers)
+
+    story.begin("Loading the flights that left New York in 2013")
+    story.say(f"{load_flights(source):,} documents in the source, 0 in the destination.")
+
+    story.begin("Starting the daemon")
+    with interrupts.held():
+        uris = [server.uri for server in servers]
+        daemon = stack.enter_context(DaemonProcess(uris[0], uris[1], story.say))
+    daemon.wait_until_ready()
+    written = [source[DATABASE][name] for name in ("flights", "weather", "bookings")]
+    return Stage(story, source, destination, daemon, Workload(written), Display(story.console))
+
+
+def sync(stage: Stage) -> None:
+    with stage.display:
+        with stage.workload:
+            copy(stage)
+            apply_change_events(stage)
+        commit(stage)
+
+
+def copy(stage: Stage) -> None:
+    stage.story.begin("Copying while an application writes to the source")
+    stage.daemon.post("start", {"source": "cluster0", "destination": "cluster1"})
+    change_schema(stage.database)
+    stage.watch(lambda progress: progress.info == APPLYING, APPLYING)
+
+
+def apply_change_events(stage: Stage) -> None:
+    stage.story.begin("Applying change events while it goes on writing")
+    change_schema_again(stage.database)
+    until = monotonic() + SECONDS_OF_WRITING
+    stage.watch(lambda _: monotonic() > until, "the time to pass")
+
+
+def commit(stage: Stage) -> None:
+    stage.story.begin("Committing")
+    stage.story.say(f"The application is switched off; documents: {stage.workload.written}.")
+    # One that expires after the commit would go from the two clusters at different moments.
+    stage.watch(lambda _: not sessions_about_to_expire(stage.database), "sessions to expire")
+    stage.watch(lambda progress: progress.can_commit, "canCommit")
+    stage.daemon.post("commit", {})
+    stage.watch(lambda progress: progress.state == "COMMITTED", "COMMITTED")
+
+
+def compare(stage: Stage) -> Equality:
+    stage.story.begin("Comparing both clusters, document by document")
+    equality = compare_clusters(stage.source, stage.destination)
+    stage.story.end()
+    return equality
+
+
+def change_schema(database: Database[dict[str, Any]]) -> None:
+    """New indexes and collections, made while the copy runs."""
+    database.flights.create_index("tailnum")
+    database.weather.create_index([("origin", 1), ("temp", -1)])
+    database.notes.insert_many([{"number": number} for number in range(1_000)])
+    database.reviews.insert_many([{"stars": number % 5} for number in range(1_000)])
+
+
+def change_schema_again(database: Database[dict[str, Any]]) -> None:
+    """Some of them are dropped again, and others made, while change events are applied."""
+    database.flights.drop_index("tailnum_1")
+    database.drop_collection("notes")
+    database.reviews.create_index("stars")
+    database.create_collection("crews").insert_one({"pilot": "Amelia"})
+
+
+def show_result(story: Story, equality: Equality) -> None:
+    for difference in equality.differences:
+        story.say(difference)
+    story.console.print(_totals(equality), _times(story))
+    verdict = "[bold green]PASSED" if equality.equal else "[bold red]FAILED"
+    story.console.print(verdict)
+
+
+def _totals(equality: Equality) -> Table:
+    table = Table("Compared", "Number")
+    table.columns[1].justify = "right"
+    table.add_row("collections and views", f"{equality.namespaces:,}")
+    table.add_row("views", f"{equality.views:,}")
+    table.add_row("indexes", f"{equality.indexes:,}")
+    table.add_row("documents", f"{equality.documents:,}")
+    table.add_row("bytes", f"{equality.bytes:,}")
+    table.add_row("differences", "none" if equality.equal else "see above")
+    return table
+
+
+def _times(story: Story) -> Table:
+    table = Table("Part", "Seconds")
+    table.columns[1].justify = "right"
+    for part, seconds in story.seconds.items():
+        table.add_row(part, f"{seconds:.1f}")
+    table.add_section()
+    table.add_row("All", f"{sum(story.seconds.values()):.1f}")
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

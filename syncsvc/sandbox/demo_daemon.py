@@ -1,0 +1,166 @@
+"""Runs the sync service as a process of its own and speaks to it over HTTP.
+
+Of the service it knows only its command line and its API, as any user does.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from socket import socket
+from tempfile import gettempdir
+from threading import Event
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+
+import requests
+
+from syncsvc.sandbox.reaper import keeper
+
+START_SECONDS = 30.0
+STOP_SECONDS = 10.0
+REQUEST_SECONDS = 30.0
+POLL_SECONDS = 0.1
+DEATH_SECONDS = 0.5  # a connection ends a little before its process
+LINES_SHOWN = 15
+
+Document = Mapping[str, Any]
+
+
+class DaemonError(RuntimeError):
+    """The service is gone, does not answer, or has refused or failed what was asked of it."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the service last said of itself; None where it does not know."""
+
+    state: str
+    info: str
+    can_commit: bool
+    lag_seconds: int | None
+    events_applied: int | None
+    total_bytes: int
+    copied_bytes: int
+    error: str
+
+    @classmethod
+    def from_answer(cls, answer: Document) -> Self:
+        progress = answer["progress"]
+        copied = progress.get("collectionCopy") or {}
+        errors = progress.get("error"), progress.get("errorDescription")
+        return cls(
+            state=progress["state"],
+            info=progress.get("info") or "",
+            can_commit=progress.get("canCommit", False),
+            lag_seconds=progress.get("lagTimeSeconds"),
+            events_applied=progress.get("totalEventsApplied"),
+            total_bytes=copied.get("estimatedTotalBytes") or 0,
+            copied_bytes=copied.get("estimatedCopiedBytes") or 0,
+            error=": ".join(text for text in errors if text),
+        )
+
+
+class DaemonProcess:
+    """The running service: started at once, ready after `wait_until_ready`, ended by `with`."""
+
+    def __init__(self, cluster0: str, cluster1: str, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._port = _free_port()
+        self._session = requests.Session()
+        self._session.trust_env = False  # no proxy between us and the loopback
+        self._logs = keeper.make_folder(Path(gettempdir()))
+        command = ["-m", "syncsvc", "--cluster0", cluster0, "--cluster1", cluster1]
+        command += ["--port", str(self._port), "--logPath", str(self._logs)]
+        say(f"$ python {' '.join(command)}")
+        with Path(self._logs, "output").open("wb") as output:
+            self._process = keeper.spawn([sys.executable, *command], output)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._session.close()
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_SECONDS)
+        keeper.kill(self._process)
+        keeper.remove_folder(self._logs)
+
+    def wait_until_ready(self) -> None:
+        """Waits until the service answers its first request."""
+        self._say(self._curl("progress"))
+        deadline = monotonic() + START_SECONDS
+        pause = Event()
+        while not self._answers():
+            if self._process.poll() is not None:
+                raise self.error(self._ending(0))
+            if monotonic() > deadline:
+                raise self.error(f"The daemon does not answer within {START_SECONDS:.0f} s.")
+            pause.wait(POLL_SECONDS)
+
+    def progress(self) -> Progress:
+        """Asks for the progress; raises if the service has failed."""
+        progress = Progress.from_answer(self._ask("GET", "progress"))
+        if progress.state == "FAILED":
+            raise self.error(f"The sync has failed. {progress.error}")
+        return progress
+
+    def post(self, action: str, body: Document) -> None:
+        """Sends a command; raises if it is refused."""
+        self._say(f"{self._curl(action)} -X POST --data '{json.dumps(body)}'")
+        answer = self._ask("POST", action, body)
+        self._say(f"  {json.dumps(answer)}")
+        if not answer["success"]:
+            raise self.error(f"The daemon refuses to {action}.")
+
+    def error(self, message: str) -> DaemonError:
+        """An error to raise, with the end of the service's log."""
+        return DaemonError("\n".join([message, "The end of its log:", *self._log_end()]))
+
+    def _ask(self, method: str, action: str, body: Document | None = None) -> Document:
+        url, seconds = self._url(action), REQUEST_SECONDS
+        try:
+            answer: Document = self._session.request(method, url, json=body, timeout=seconds).json()
+        except requests.RequestException as error:
+            with suppress(subprocess.TimeoutExpired):
+                raise self.error(self._ending(DEATH_SECONDS)) from error
+            raise self.error(f"The daemon does not answer: {error}") from error
+        return answer
+
+    def _answers(self) -> bool:
+        try:
+            self._session.get(self._url("progress"), timeout=REQUEST_SECONDS)
+        except requests.ConnectionError:
+            return False
+        return True
+
+    def _url(self, action: str) -> str:
+        return f"http://127.0.0.1:{self._port}/api/v1/{action}"
+
+    def _curl(self, action: str) -> str:
+        return f"$ curl -s localhost:{self._port}/api/v1/{action}"
+
+    def _ending(self, seconds: float) -> str:
+        return f"The daemon has ended with exit status {self._process.wait(seconds)}."
+
+    def _log_end(self) -> list[str]:
+        files = sorted(self._logs.iterdir(), key=lambda path: path.stat().st_mtime)
+        lines = [line for path in files for line in path.read_text(errors="replace").splitlines()]
+        return lines[-LINES_SHOWN:]
+
+
+def _free_port() -> int:
+    with socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

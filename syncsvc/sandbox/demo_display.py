@@ -1,0 +1,97 @@
+"""Shows how a sync gets on: live where there is a terminal, else as a line now and then."""
+
+from dataclasses import dataclass, replace
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from syncsvc.sandbox.demo_daemon import Progress
+from syncsvc.sandbox.workload import Written
+
+SECONDS_BETWEEN_LINES = 2.0
+BAR_WIDTH = 30
+MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Rate:
+    """The average speed of the copy, from the first look until it moved last."""
+
+    began: float
+    moved: float
+    copied: int = 0
+
+    def after(self, copied: int, now: float) -> "Rate":
+        return replace(self, moved=now, copied=copied) if copied > self.copied else self
+
+    @property
+    def megabytes_a_second(self) -> float:
+        seconds = self.moved - self.began
+        return self.copied / MEGABYTE / seconds if seconds else 0.0
+
+
+class Display:
+    """What happens now, kept below everything that is printed while the `with` block runs."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False)
+        self._rate = Rate(monotonic(), monotonic())
+        self._last_line = ("", 0.0)
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def show(self, progress: Progress, written: Written) -> None:
+        self._rate = self._rate.after(progress.copied_bytes, monotonic())
+        facts = {
+            "state": f"{progress.state}, {progress.info}" if progress.info else progress.state,
+            "copied": self._copied(progress),
+            "writer": str(written),
+            "lag": _lag(progress),
+        }
+        if self._console.is_terminal:
+            self._live.update(_table(facts, progress), refresh=True)
+        else:
+            self._show_line(facts)
+
+    def _copied(self, progress: Progress) -> str:
+        copied, total = progress.copied_bytes / MEGABYTE, progress.total_bytes / MEGABYTE
+        return f"{copied:.1f} of {total:.1f} MB, {self._rate.megabytes_a_second:.1f} MB/s"
+
+    def _show_line(self, facts: dict[str, str]) -> None:
+        state, printed = self._last_line
+        if facts["state"] == state and monotonic() - printed < SECONDS_BETWEEN_LINES:
+            return
+        self._last_line = facts["state"], monotonic()
+        line = "; ".join(f"{name}: {text}" for name, text in facts.items())
+        self._console.print(f"  {line}", markup=False, soft_wrap=True)
+
+
+def _table(facts: dict[str, str], progress: Progress) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    bar = ProgressBar(max(progress.total_bytes, 1), progress.copied_bytes, width=BAR_WIDTH)
+    for name, text in facts.items():
+        table.add_row(Text(name, "bold"), Text(text), bar if name == "copied" else "")
+    return table
+
+
+def _lag(progress: Progress) -> str:
+    lag = "unknown" if progress.lag_seconds is None else f"{progress.lag_seconds} s"
+    return lag if progress.events_applied is None else f"{lag}, {progress.events_applied} events"
