@@ -40,11 +40,8 @@ class ClusterWriter:
         return self._repeat("admin", command)
 
     def _repeat(self, database: str, command: dict[str, Any]) -> dict[str, Any]:
-        def call() -> dict[str, Any]:
-            self._stop.check()
-            return self._once(database, command)
-
-        return retry(call, failures.is_transient, self._stop)
+        # Tried once even when stopped: what a process saves on its way out is worth one call.
+        return retry(lambda: self._once(database, command), failures.is_transient, self._stop)
 
     def _once(self, database: str, command: dict[str, Any]) -> dict[str, Any]:
         reply = self._client.get_database(database).command(command)

@@ -6,6 +6,7 @@ position stay true there.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from bson.timestamp import Timestamp
@@ -23,7 +24,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.events import DataEvent, DefinitionEvent, parse_event
 from verifier.cluster.times import Position, position_at, seconds_between
 from verifier.runtime.retry import retry
-from verifier.runtime.tasks import StopToken
+from verifier.runtime.tasks import Cancelled, StopToken
 
 # How often the applied position is saved, and an idle source is moved on, in seconds.
 _SAVE_INTERVAL = 1.0
@@ -132,10 +133,12 @@ class Tail:
 def keep_position(
     frontier: Frontier[Position], run: RunStore, observe: Observer, stop: StopToken
 ) -> None:
-    """Save the applied position every second, until stopped."""
-    while True:
-        stop.sleep(_SAVE_INTERVAL)
+    """Save the applied position every second until stopped, and then once more."""
+    while not stop.stopped:
+        with contextlib.suppress(Cancelled):
+            stop.sleep(_SAVE_INTERVAL)
         save_position(frontier, run, observe)
+    stop.check()
 
 
 def save_position(frontier: Frontier[Position], run: RunStore, observe: Observer) -> None:

@@ -139,13 +139,46 @@ def test_sigterm_saves_the_position(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
-    writes.single_document_writes(pair.source.client)
-    applied = daemon.progress()["totalEventsApplied"]
-    wait_for(lambda: daemon.progress()["totalEventsApplied"] >= applied, "events are applied")
+    runs = pair.destination.client[METADATA].runs
+    before = daemon.progress()["totalEventsApplied"]
+    marked = pair.source.client.d.command({"insert": "c", "documents": [{"_id": "mark"}]})
+    wait_for(lambda: daemon.progress()["totalEventsApplied"] > before, "the mark is applied")
     assert daemon.terminate() == 0
+    assert runs.find_one({})["position"]["time"] >= marked["operationTime"]
     daemon.run()
     assert daemon.progress()["info"] == "change event application"
     daemon.commit()
+    pair.assert_equal()
+
+
+@pytest.mark.parametrize(
+    ("point", "subject"),
+    [
+        (Point.COLLECTION_CREATED, ""),
+        (Point.BATCH_WRITTEN, ""),
+        (Point.EVENTS_APPLIED, ""),
+        (Point.STEP_DONE, "destination unblocked"),
+    ],
+)
+def test_sigterm_ends_within_seconds(
+    pair: Pair, daemon: Daemon, point: Point, subject: str
+) -> None:
+    _fill(pair.source.client)
+    with daemon.held_at(point, subject):
+        daemon.start()
+        if point in (Point.EVENTS_APPLIED, Point.STEP_DONE):
+            daemon.wait_until_committable()
+            writes.single_document_writes(pair.source.client)
+        if point is Point.STEP_DONE:
+            daemon.post("commit")
+        daemon.wait_until_reached(point, subject)
+        daemon.ask_to_end()
+    assert daemon.wait_until_ended(10) == 0
+    daemon.run()
+    if point is Point.STEP_DONE:
+        daemon.wait_for_state("COMMITTED")
+    else:
+        daemon.commit()
     pair.assert_equal()
 
 

@@ -67,9 +67,7 @@ def test_a_lost_executable_bit_in_the_wheel_is_set_again(in_wheel: Path) -> None
     assert os.access(in_wheel, os.X_OK)
 
 
-def test_a_relative_path_is_made_absolute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = program(tmp_path / "here")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SYNCSVC_MONGOD", "here")

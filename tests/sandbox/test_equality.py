@@ -134,9 +134,7 @@ def test_missing_and_extra_index(pair: Pair) -> None:
         ),
     ],
 )
-def test_index_fields(
-    pair: Pair, left: dict[str, Any], right: dict[str, Any], fields: str
-) -> None:
+def test_index_fields(pair: Pair, left: dict[str, Any], right: dict[str, Any], fields: str) -> None:
     pair.source.command({"createIndexes": "c", "indexes": [{**left, "name": "i"}]})
     pair.destination.command({"createIndexes": "c", "indexes": [{**right, "name": "i"}]})
     assert pair.differences() == [f"db.c: index i differs: {fields}"]

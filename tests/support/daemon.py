@@ -152,9 +152,16 @@ class Daemon:
 
     def terminate(self) -> int:
         """Ask the process to end, and return its exit status."""
+        self.ask_to_end()
+        return self.wait_until_ended(30)
+
+    def ask_to_end(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(30)
+
+    def wait_until_ended(self, seconds: float) -> int:
+        assert self._process is not None
+        return self._process.wait(seconds)
 
     def close(self) -> None:
         if self._process is not None and self._process.poll() is None:
