@@ -34,20 +34,9 @@ class Progress:
         with self._lock:
             self._snapshot = replace(self._snapshot, **values)  # type: ignore[arg-type] # checked by replace
 
-    def copied(self, documents: int, size: int) -> None:
+    def add(self, **amounts: int) -> None:
+        """Raise counters."""
         with self._lock:
             now = self._snapshot
-            self._snapshot = replace(
-                now,
-                copied_documents=now.copied_documents + documents,
-                copied_bytes=now.copied_bytes + size,
-            )
-
-    def applied(self, events: int, refetched: int) -> None:
-        with self._lock:
-            now = self._snapshot
-            self._snapshot = replace(
-                now,
-                events_applied=now.events_applied + events,
-                documents_refetched=now.documents_refetched + refetched,
-            )
+            sums = {name: getattr(now, name) + amount for name, amount in amounts.items()}
+            self._snapshot = replace(now, **sums)

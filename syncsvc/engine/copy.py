@@ -173,7 +173,7 @@ class Copier:
             self._insert(batch)
         self._observe(Point.BATCH_WRITTEN, str(batch.copy.record.namespace))
         batch.copy.written(batch.entry, len(batch.documents), batch.size)
-        self._progress.copied(len(batch.documents), batch.size)
+        self._progress.add(copied_documents=len(batch.documents), copied_bytes=batch.size)
 
     def _insert(self, batch: Batch) -> None:
         namespace = batch.copy.record.namespace

@@ -149,7 +149,8 @@ class Lane:
         refetched = 0
         for record, outcomes in batch.collections():
             refetched += self._write(record, outcomes, newest)
-        self._progress.applied(sum(len(each.events) for each in portions), refetched)
+        events = sum(len(each.events) for each in portions)
+        self._progress.add(events_applied=events, documents_refetched=refetched)
         self._observe(Point.EVENTS_APPLIED, str(newest))
 
     def _write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp) -> int:

@@ -11,6 +11,7 @@ from tests.conftest import Pair
 from tests.support.daemon import Daemon
 
 GOOD = {"source": "cluster0", "destination": "cluster1"}
+SHARD_KEY = {"shardCollection": {"key": [{"a": 2}]}}
 
 BAD_STARTS: list[tuple[str, Any, str, tuple[str, ...]]] = [
     ("malformed JSON", b'{"source": ', "MalformedBody", ("JSON",)),
@@ -37,7 +38,7 @@ BAD_STARTS: list[tuple[str, Any, str, tuple[str, ...]]] = [
     ),
     (
         "a shard key",
-        {**GOOD, "sharding": {"shardingEntries": [{"database": "d", "collection": "c", "shardCollection": {"key": [{"a": 2}]}}]}},
+        {**GOOD, "sharding": {"shardingEntries": [{"database": "d", "collection": "c", **SHARD_KEY}]}},
         "InvalidRequest",
         ("sharding.shardingEntries[0].shardCollection.key[0]",),
     ),

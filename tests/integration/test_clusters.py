@@ -15,7 +15,8 @@ from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.phases import When, writes_in
-from tests.support.waiting import wait_for
+
+METADATA = "mongosync_reserved_for_internal_use"
 
 
 @pytest.fixture(scope="module")
@@ -119,8 +120,8 @@ def test_a_primary_steps_down(
             daemon.close()
 
 
-def test_record_ids_of_another_member_are_not_trusted(pair: Pair, daemon: Daemon) -> None:
-    """A resume point counts only on the copy of the data where it was made."""
+def _cut_a_copy(pair: Pair, daemon: Daemon) -> None:
+    """Kill the daemon in the middle of the copy of one collection, after a resume point was saved."""
     pad = "p" * 5000
     pair.source.client.d.big.insert_many({"_id": n, "pad": pad} for n in range(4000))
     daemon.kill()
@@ -129,35 +130,25 @@ def test_record_ids_of_another_member_are_not_trusted(pair: Pair, daemon: Daemon
     daemon.kill_at(Point.COPY_SAVED, number=3)
     daemon.post_unanswered("start", GOOD)
     daemon.wait_until_killed()
-    collections = pair.destination.client["mongosync_reserved_for_internal_use"].collections
-    saved = collections.find_one({})
+    saved = pair.destination.client[METADATA].collections.find_one({})
     assert saved is not None and saved["resume"]["token"]["$recordId"] > 0
+
+
+def test_record_ids_of_another_member_are_not_trusted(pair: Pair, daemon: Daemon) -> None:
+    """A resume point counts only on the copy of the data where it was made."""
+    _cut_a_copy(pair, daemon)
     # As if the other member had given these documents other, larger record ids.
-    collections.database.command(
-        {
-            "update": "collections",
-            "updates": [
-                {"q": {}, "u": {"$set": {"resume.origin": "other", "resume.token.$recordId": 3999}}}
-            ],
-            "mayBypassWriteBlocking": True,
-        }
-    )
+    elsewhere = {"$set": {"resume.origin": "other", "resume.token.$recordId": 3999}}
+    command = {"update": "collections", "updates": [{"q": {}, "u": elsewhere}]}
+    pair.destination.client[METADATA].command({**command, "mayBypassWriteBlocking": True})
     daemon.run()
     daemon.commit()
     pair.assert_equal()
 
 
 def test_a_deleted_resume_record_starts_the_collection_again(pair: Pair, daemon: Daemon) -> None:
-    pad = "p" * 5000
-    pair.source.client.d.big.insert_many({"_id": n, "pad": pad} for n in range(4000))
-    daemon.kill()
-    daemon.save_every_page()
-    daemon.run()
-    daemon.kill_at(Point.COPY_SAVED, number=3)
-    daemon.post_unanswered("start", GOOD)
-    daemon.wait_until_killed()
+    _cut_a_copy(pair, daemon)
     pair.source.client.d.big.delete_many({"_id": {"$lt": 3900}})
     daemon.run()
     daemon.commit()
     pair.assert_equal()
-    assert wait_for(lambda: daemon.progress()["canWrite"], "canWrite")

@@ -70,12 +70,13 @@ def _change_behind_the_back(pair: Pair, command: dict[str, Any]) -> None:
     assert reply["ok"] == 1 and not reply.get("writeErrors")
 
 
+SUB_FIRST = {"$replaceWith": {"$mergeObjects": [{"_id": 9, "sub": 1}, "$$ROOT"]}}
 CORRUPTIONS: list[tuple[str, dict[str, Any], str]] = [
     ("missing", {"delete": "c", "deletes": [{"q": {"_id": 5}, "limit": 1}]}, "missing on destination"),
     ("extra", {"insert": "c", "documents": [{"_id": "extra"}]}, "extra on destination"),
     ("changed", {"update": "c", "updates": [{"q": {"_id": 9}, "u": {"$set": {"sub.a": 1000}}}]}, "fields sub"),
     ("type", {"update": "c", "updates": [{"q": {"_id": 9}, "u": [{"$set": {"n": {"$toLong": "$n"}}}]}]}, "fields n"),
-    ("order", {"update": "c", "updates": [{"q": {"_id": 9}, "u": [{"$replaceWith": {"$mergeObjects": [{"_id": 9, "sub": 1}, "$$ROOT"]}}]}]}, "order of fields"),
+    ("order", {"update": "c", "updates": [{"q": {"_id": 9}, "u": [SUB_FIRST]}]}, "order of fields"),
     ("index", {"dropIndexes": "c", "index": "n_1"}, "index n_1 is missing"),
     ("other index", {"createIndexes": "c", "indexes": [{"name": "mine", "key": {"q": 1}}]}, "index mine is extra"),
     ("collection", {"drop": "other"}, "missing on destination"),

@@ -1,8 +1,9 @@
 """The real daemon with an observer: `python -m tests.support.observed FOLDER ...daemon options`.
 
 The observer obeys files in FOLDER, named after points: at the n-th passing of a point, `kill-<point>-<n>` ends the
-process by SIGKILL, and `hold-<point>-<n>` makes it wait, after writing `reached-<point>-<n>`, until that file is gone. With a file `classic-updates`, the daemon
-believes that the source does not offer the oplog's own diffs; with `save-every-page` it saves without waiting.
+process by SIGKILL, and `hold-<point>-<n>` makes it wait, after writing `reached-<point>-<n>`, until that file is gone.
+With a file `classic-updates`, the daemon believes that the source does not offer the oplog's own diffs; with
+`save-every-page`, the copy saves its resume point after every page.
 """
 
 from __future__ import annotations
