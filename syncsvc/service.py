@@ -17,14 +17,16 @@ from pymongo.errors import PyMongoError
 
 from syncsvc import errors, rules
 from syncsvc.engine.coordinator import Coordinator
+from syncsvc.engine.destination import Destination
 from syncsvc.engine.listing import refuse_unsupported
 from syncsvc.engine.observe import Observer
+from syncsvc.engine.parts import Parts
 from syncsvc.options import StartOptions
 from syncsvc.progress import Progress
 from syncsvc.report import progress_report
 from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
-from syncsvc.store import Failure, RunRecord, RunStore, load_run, new_owner
+from syncsvc.store import Failure, Registry, RunRecord, RunStore, load_run, new_owner
 from syncsvc.writer import ClusterWriter
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
@@ -202,19 +204,24 @@ class Service:
     def _begin(self, run: RunStore) -> None:
         source, destination = self._pair(run.record.options)
         _log.info("A run begins.", extra={"state": run.record.state.value})
-        self._coordinator = Coordinator(
-            source.client,
-            destination.client,
-            self._writer(destination),
-            run,
-            self._progress,
-            self._load,
-            self._observe,
-            self._stop,
-        )
+        self._coordinator = Coordinator(self._parts(source, destination, run), self._stop)
         self._run = run
         if run.record.state in ACTIVE:
             self._spawn("sync", self._carry_out)
+
+    def _parts(self, source: Cluster, destination: Cluster, run: RunStore) -> Parts:
+        writer = self._writer(destination)
+        return Parts(
+            source=source.client,
+            client=destination.client,
+            writer=writer,
+            destination=Destination(writer),
+            run=run,
+            registry=Registry(destination.client, writer, self._stop),
+            progress=self._progress,
+            load=self._load,
+            observe=self._observe,
+        )
 
     def _carry_out(self) -> None:
         """The outermost frame of the coordinator's thread: however a run ends, its record says so."""

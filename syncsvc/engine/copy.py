@@ -15,15 +15,13 @@ from typing import NamedTuple
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.destination import Destination, Refused
+from syncsvc.engine.destination import Refused
 from syncsvc.engine.frontier import Entry, Frontier
 from syncsvc.engine.observe import Observer, Point
+from syncsvc.engine.parts import Parts
 from syncsvc.engine.translate import Outcome, update_statement, zero_timestamp_documents
 from syncsvc.errors import DOCUMENT_NOT_COPIED
-from syncsvc.progress import Progress
-from syncsvc.settings import LoadLevel
 from syncsvc.store import CollectionRecord, CopyStatus, Registry
-from verifier.cluster.connect import Client
 from verifier.cluster.keys import id_only
 from verifier.cluster.scan import CollectionGone, ResumePoint, Scan
 from verifier.runtime.errors import OperationError
@@ -100,21 +98,8 @@ class Batch(NamedTuple):
 class Copier:
     """Copies what the registry says is not copied yet."""
 
-    def __init__(
-        self,
-        source: Client,
-        destination: Destination,
-        registry: Registry,
-        progress: Progress,
-        load: LoadLevel,
-        observe: Observer,
-    ) -> None:
-        self._source = source
-        self._destination = destination
-        self._registry = registry
-        self._progress = progress
-        self._load = load
-        self._observe = observe
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     def run(self, not_before: Timestamp, stop: StopToken) -> None:
         """Return when every collection is copied. Reads what the source held at `not_before` or later."""
@@ -124,10 +109,10 @@ class Copier:
             for record in self._unfinished():
                 waiting.put(record, 1)
             waiting.close()
-            for number in range(self._load.writers):
+            for number in range(self._parts.load.writers):
                 group.spawn(f"write-{number}", self._write_all, batches)
             with TaskGroup("copy", group.stop) as readers:
-                for number in range(self._load.readers):
+                for number in range(self._parts.load.readers):
                     readers.spawn(
                         f"read-{number}", self._read_all, waiting, batches, not_before, readers.stop
                     )
@@ -135,7 +120,9 @@ class Copier:
 
     def _unfinished(self) -> list[CollectionRecord]:
         """Large collections first, so that none of them is left alone at the end."""
-        records = [record for record in self._registry if record.status is not CopyStatus.DONE]
+        records = [
+            record for record in self._parts.registry if record.status is not CopyStatus.DONE
+        ]
         return sorted(records, key=lambda record: record.total, reverse=True)
 
     def _read_all(
@@ -146,9 +133,9 @@ class Copier:
         stop: StopToken,
     ) -> None:
         for record in waiting:
-            copy = CollectionCopy(record, self._registry, self._observe)
+            copy = CollectionCopy(record, self._parts.registry, self._parts.observe)
             scan = Scan(
-                self._source, record.namespace, record.uuid, not_before, record.resume, stop
+                self._parts.source, record.namespace, record.uuid, not_before, record.resume, stop
             )
             try:
                 for page, point in scan.pages():
@@ -171,9 +158,9 @@ class Copier:
     def _write(self, batch: Batch) -> None:
         if batch.documents:
             self._insert(batch)
-        self._observe(Point.BATCH_WRITTEN, str(batch.copy.record.namespace))
+        self._parts.observe(Point.BATCH_WRITTEN, str(batch.copy.record.namespace))
         batch.copy.written(batch.entry, len(batch.documents), batch.size)
-        self._progress.add(copied_documents=len(batch.documents), copied_bytes=batch.size)
+        self._parts.progress.add(copied_documents=len(batch.documents), copied_bytes=batch.size)
 
     def _insert(self, batch: Batch) -> None:
         namespace = batch.copy.record.namespace
@@ -183,7 +170,7 @@ class Copier:
             if special:
                 self._insert_with_special(batch, special)
             else:
-                self._destination.insert(namespace, block)
+                self._parts.destination.insert(namespace, block)
         except Refused as refused:
             first = refused.errors[0]
             raise OperationError(
@@ -198,9 +185,9 @@ class Copier:
             view for number, view in enumerate(batch.documents) if number not in special
         )
         if plain:
-            self._destination.insert(namespace, plain)
+            self._parts.destination.insert(namespace, plain)
         documents = [bytes(batch.documents[number]) for number in sorted(special)]
         statements = [update_statement(Outcome(id_only(each), each)) for each in documents]
-        _, errors = self._destination.update(namespace, statements, ordered=False)
+        _, errors = self._parts.destination.update(namespace, statements, ordered=False)
         if errors:
             raise Refused(errors)

@@ -10,11 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from syncsvc.engine.catalog import Catalog
-from syncsvc.engine.observe import Observer, Point
+from syncsvc.engine.observe import Point
+from syncsvc.engine.parts import Parts
 from syncsvc.engine.writeblock import set_write_block
 from syncsvc.options import WriteBlocking
-from syncsvc.store import Registry, RunStore
-from syncsvc.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
 
 Step = tuple[str, Callable[[], None]]
@@ -24,11 +23,8 @@ Step = tuple[str, Callable[[], None]]
 class Cutover:
     """The steps after the verdict. Nothing of the source is read any more."""
 
+    parts: Parts
     catalog: Catalog
-    registry: Registry
-    run_store: RunStore
-    writer: ClusterWriter
-    observe: Observer
     stop: StopToken
 
     def run(self) -> None:
@@ -38,26 +34,27 @@ class Cutover:
             ("destination writable", self._allow_writes),
             ("indexes unique", self._convert),
         ]
+        run = self.parts.run
         for name, step in steps:
             self.stop.check()
-            if name not in self.run_store.record.steps:
+            if name not in run.record.steps:
                 step()
-                self.run_store.update(steps=(*self.run_store.record.steps, name))
-                self.observe(Point.STEP_DONE, name)
+                run.update(steps=(*run.record.steps, name))
+                self.parts.observe(Point.STEP_DONE, name)
 
     def _prepare(self) -> None:
-        for record in self.registry:
+        for record in self.parts.registry:
             self.stop.check()
             self.catalog.prepare(record.definition)
 
     def _unblock(self) -> None:
-        if self.run_store.record.options.write_blocking is not WriteBlocking.NONE:
-            set_write_block(self.writer, blocked=False)
+        if self.parts.run.record.options.write_blocking is not WriteBlocking.NONE:
+            set_write_block(self.parts.writer, blocked=False)
 
     def _allow_writes(self) -> None:
-        self.run_store.update(can_write=True)
+        self.parts.run.update(can_write=True)
 
     def _convert(self) -> None:
-        for record in self.registry:
+        for record in self.parts.registry:
             self.stop.check()
             self.catalog.convert(record.definition)

@@ -13,15 +13,14 @@ from typing import NamedTuple
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.destination import Destination, Refused
+from syncsvc.engine.destination import Refused
 from syncsvc.engine.frontier import Entry, Frontier
-from syncsvc.engine.observe import Observer, Point
+from syncsvc.engine.observe import Point
+from syncsvc.engine.parts import Parts
 from syncsvc.engine.refetch import Refetch
 from syncsvc.engine.translate import Outcome, delete_statement, fold, update_statement
 from syncsvc.errors import EVENT_NOT_APPLICABLE
-from syncsvc.progress import Progress
 from syncsvc.store import CollectionRecord
-from verifier.cluster.connect import Client
 from verifier.cluster.events import DataEvent
 from verifier.cluster.keys import canonical, depends_on_collation, id_element
 from verifier.cluster.lookup import fetch
@@ -104,22 +103,10 @@ def runs(
 class Lane:
     """One thread that applies portions."""
 
-    def __init__(
-        self,
-        source: Client,
-        destination_client: Client,
-        destination: Destination,
-        frontier: Frontier[Position],
-        progress: Progress,
-        observe: Observer,
-        stop: StopToken,
-    ) -> None:
-        self._destination_client = destination_client
-        self._destination = destination
-        self._refetch = Refetch(source, stop)
+    def __init__(self, parts: Parts, frontier: Frontier[Position], stop: StopToken) -> None:
+        self._parts = parts
+        self._refetch = Refetch(parts.source, stop)
         self._frontier = frontier
-        self._progress = progress
-        self._observe = observe
         self._stop = stop
         self._portions: Channel[Portion] = Channel(_WAITING_BYTES, stop)
 
@@ -150,8 +137,8 @@ class Lane:
         for record, outcomes in batch.collections():
             refetched += self._write(record, outcomes, newest)
         events = sum(len(each.events) for each in portions)
-        self._progress.add(events_applied=events, documents_refetched=refetched)
-        self._observe(Point.EVENTS_APPLIED, str(newest))
+        self._parts.progress.add(events_applied=events, documents_refetched=refetched)
+        self._parts.observe(Point.EVENTS_APPLIED, str(newest))
 
     def _write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp) -> int:
         """Write outcomes, in their order where the collection needs it; the number that was read again."""
@@ -169,7 +156,7 @@ class Lane:
         if not outcomes:
             return []
         statements = [update_statement(each) for each in outcomes]
-        found, errors = self._destination.update(namespace, statements, ordered)
+        found, errors = self._parts.destination.update(namespace, statements, ordered)
         refused = {error["index"] for error in errors}
         if ordered and refused:
             # An ordered command ends at its first error.
@@ -182,14 +169,16 @@ class Lane:
     def _missing(self, namespace: Namespace, outcomes: list[Outcome]) -> list[bytes]:
         """The keys of updates whose document is not there."""
         keys = [each.key for each in outcomes if each.document is None]
-        there = fetch(self._destination_client, namespace, keys, self._stop, only_ids=True)
+        there = fetch(self._parts.client, namespace, keys, self._stop, only_ids=True)
         return [key for key in keys if canonical(key, id_element(key)) not in there]
 
     def _delete(self, namespace: Namespace, outcomes: list[Outcome], ordered: bool) -> None:
         if not outcomes:
             return
         try:
-            self._destination.delete(namespace, [delete_statement(e) for e in outcomes], ordered)
+            self._parts.destination.delete(
+                namespace, [delete_statement(e) for e in outcomes], ordered
+            )
         except Refused as refused:
             raise _not_applicable(namespace, refused.errors[0]) from refused
 
@@ -199,7 +188,9 @@ class Lane:
             written = [each for each in outcomes if not each.deleted]
             if written:
                 statements = [update_statement(each, literal=True) for each in written]
-                _, errors = self._destination.update(record.namespace, statements, ordered=False)
+                _, errors = self._parts.destination.update(
+                    record.namespace, statements, ordered=False
+                )
                 if errors:
                     raise _not_applicable(record.namespace, errors[0])
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from syncsvc.engine.catalog import Catalog
-from syncsvc.engine.observe import Observer, Point
+from syncsvc.engine.observe import Point
+from syncsvc.engine.parts import Parts
 from syncsvc.errors import UNSUPPORTED_COLLECTION
-from syncsvc.store import CollectionRecord, CopyStatus, Registry
+from syncsvc.store import CollectionRecord, CopyStatus
 from verifier.cluster import failures
-from verifier.cluster.connect import Client
 from verifier.cluster.inventory import list_collections, size_of
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import OperationError
@@ -18,18 +18,11 @@ from verifier.runtime.tasks import StopToken
 class Listing:
     """Runs after the change stream's start is saved: what changes while it lists comes as an event later."""
 
-    def __init__(
-        self,
-        source: Client,
-        catalog: Catalog,
-        registry: Registry,
-        observe: Observer,
-        stop: StopToken,
-    ) -> None:
-        self._source = source
-        self._catalog = catalog
-        self._registry = registry
-        self._observe = observe
+    def __init__(self, parts: Parts, stop: StopToken) -> None:
+        self._source = parts.source
+        self._catalog = Catalog(parts.client, parts.writer)
+        self._registry = parts.registry
+        self._observe = parts.observe
         self._stop = stop
 
     def run(self) -> None:

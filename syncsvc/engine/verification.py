@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from syncsvc.engine.parts import Parts
 from syncsvc.engine.standin import stand_in
 from syncsvc.errors import VERIFICATION_FAILED
 from verifier.cluster import failures
@@ -33,14 +34,12 @@ _SHOWN = 20
 class Verification:
     """`drain` returns when all that the source has written by now is applied."""
 
-    def __init__(
-        self, source: Client, destination: Client, drain: Callable[[], None], stop: StopToken
-    ) -> None:
-        self._source = source
-        self._destination = destination
+    def __init__(self, parts: Parts, drain: Callable[[], None], stop: StopToken) -> None:
+        self._source = parts.source
+        self._destination = parts.client
         self._drain = drain
         self._stop = stop
-        self._comparison = Comparison(source, destination, _WORKERS, stop)
+        self._comparison = Comparison(parts.source, parts.client, _WORKERS, stop)
 
     def verify(self) -> None:
         """Return when source and destination hold the same. Raises OperationError VerificationFailed."""

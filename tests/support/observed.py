@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 from syncsvc.cli import main
-from syncsvc.engine import coordinator, copy
+from syncsvc.engine import application, copy
 from syncsvc.engine.observe import Observer, Point
 from verifier.cluster.connect import Client
 
@@ -55,7 +55,7 @@ def without_raw_diffs(client: Client) -> bool:
 
 if __name__ == "__main__":
     if (Path(sys.argv[1]) / "classic-updates").exists():
-        coordinator.offers_raw_updates = without_raw_diffs
+        application.offers_raw_updates = without_raw_diffs
     if (Path(sys.argv[1]) / "save-every-page").exists():
         copy._SAVE_INTERVAL = 0.0
     raise SystemExit(main(sys.argv[2:], observer(Path(sys.argv[1]))))

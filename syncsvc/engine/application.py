@@ -1,0 +1,103 @@
+"""Change event application: the tail, the lanes, and what keeps position and lag true beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+
+from bson.timestamp import Timestamp
+
+from syncsvc.engine.frontier import Frontier
+from syncsvc.engine.lanes import Lane
+from syncsvc.engine.note import append_note
+from syncsvc.engine.observe import Point
+from syncsvc.engine.parts import Parts
+from syncsvc.engine.tail import Tail
+from syncsvc.store import METADATA_DATABASE
+from verifier.cluster import failures
+from verifier.cluster.changes import ChangeReader, offers_raw_updates
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.times import Position, seconds_between
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
+
+_log = logging.getLogger(__name__)
+
+_SCRATCH = Namespace(METADATA_DATABASE, "scratch")
+# How often the applied position is saved, and an idle source is moved on, in seconds.
+_SAVE_INTERVAL = 1.0
+_NOTE_INTERVAL = 5.0
+# How often a wait looks whether what it waits for has come, in seconds.
+_GLANCE = 0.05
+
+
+class Application:
+    """Applies change events from the saved position on, in threads of the group that it is given."""
+
+    def __init__(self, parts: Parts, group: TaskGroup) -> None:
+        position = parts.run.record.position
+        assert position is not None
+        self._parts = parts
+        self._stop: StopToken = group.stop
+        self._frontier: Frontier[Position] = Frontier(position)
+        lanes = [Lane(parts, self._frontier, group.stop) for _ in range(parts.load.lanes)]
+        reader = ChangeReader(parts.source, position, self._raw_updates(), group.stop)
+        tail = Tail(parts, reader, lanes, self._frontier, group.stop)
+        for number, lane in enumerate(lanes):
+            group.spawn(f"lane-{number}", lane.run)
+        group.spawn("tail", tail.run)
+        group.spawn("position", self._keep_position)
+        group.spawn("notes", self._keep_moving)
+
+    def is_past(self, time: Timestamp) -> bool:
+        """Whether everything up to that time of the source is applied.
+
+        Past it, not at it: all events of a transaction share one time, and a page may end among them.
+        """
+        return self._frontier.passed.time > time
+
+    def wait_until_past(self, time: Timestamp) -> None:
+        # Something after that time must come, or an idle source's stream would stay at it.
+        append_note(self._parts.source, self._stop)
+        while not self.is_past(time):
+            self._stop.sleep(_GLANCE)
+
+    def drain(self) -> None:
+        """Return when everything is applied that the source has written by now."""
+        self.wait_until_past(append_note(self._parts.source, self._stop))
+
+    def save_position(self) -> None:
+        """Save what is applied by now, where it moved."""
+        position = self._frontier.passed
+        if position != self._parts.run.record.position:
+            self._parts.run.update(position=position)
+            self._parts.observe(Point.POSITION_SAVED, str(position.time))
+
+    def _keep_position(self) -> None:
+        """Save the applied position every second until stopped, and then once more."""
+        while not self._stop.stopped:
+            with contextlib.suppress(Cancelled):
+                self._stop.sleep(_SAVE_INTERVAL)
+            self.save_position()
+        self._stop.check()
+
+    def _keep_moving(self) -> None:
+        """Write a note to the source's oplog every few seconds, so that position and lag of an idle source stay true.
+
+        Its time tells the lag also while the tail waits in front of full lanes and reads nothing.
+        """
+        while True:
+            self._stop.sleep(_NOTE_INTERVAL)
+            now = append_note(self._parts.source, self._stop)
+            lag = seconds_between(self._frontier.passed.time, now)
+            self._parts.progress.set(lag_seconds=lag)
+
+    def _raw_updates(self) -> bool:
+        def offered() -> bool:
+            source, destination = self._parts.source, self._parts.destination
+            return offers_raw_updates(source) and destination.offers_raw_diffs(_SCRATCH)
+
+        raw = retry(offered, failures.is_transient, self._stop)
+        how = "the oplog's own diffs" if raw else "top-level fields and documents read again"
+        _log.info("Updates are replayed.", extra={"by": how})
+        return raw
