@@ -20,6 +20,8 @@ from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
 from verifier.runtime.errors import OperationError
 
 _REGEX_OPTIONS = "imxs"
+# What the library says of a field that is not in the schema.
+_UNKNOWN = ["Unknown field."]
 
 
 class _Strict(Schema):
@@ -78,9 +80,9 @@ class _NamespaceFilterSchema(_Strict):
     collections = fields.List(_text(), validate=validate.Length(min=1))
     collectionsRegex = fields.Nested(_PatternSchema)
 
-    @validates_schema
-    def _one_database(self, data: Mapping[str, Any], **kwargs: Any) -> None:
-        if ("database" in data) == ("databaseRegex" in data):
+    @validates_schema(pass_original=True, skip_on_field_errors=False)
+    def _one_database(self, data: Any, original: Any, **kwargs: Any) -> None:
+        if isinstance(original, dict) and ("database" in original) == ("databaseRegex" in original):
             raise ValidationError("Give either database or databaseRegex.", "database")
 
 
@@ -149,8 +151,11 @@ def load(schema: Schema, body: Mapping[str, Any]) -> Any:
 def _flatten(messages: Any, path: str) -> Iterator[str]:
     if isinstance(messages, dict):
         for name, below in messages.items():
-            step = f"[{name}]" if isinstance(name, int) else f".{name}" if path else str(name)
-            yield from _flatten(below, path if name == "_schema" else path + step)
+            # The library's own name for the whole of a body; an unknown field may have that name, too.
+            whole = name == "_schema" and below != _UNKNOWN
+            shown = name or '""'
+            step = f"[{name}]" if isinstance(name, int) else f".{shown}" if path else str(shown)
+            yield from _flatten(below, path if whole else path + step)
     else:
         for message in messages if isinstance(messages, list) else [messages]:
             yield f"{path or 'the body'}: {str(message).rstrip('.')}"

@@ -59,8 +59,9 @@ def deferred_names(definition: CollectionSpec) -> frozenset[str]:
         signature = [
             list(index["key"].items()),
             index.get("collation"),
-            index.get("sparse"),
+            bool(index.get("sparse")),
             index.get("partialFilterExpression"),
+            index.get("wildcardProjection"),
         ]
         if signature in seen:
             deferred.add(index["name"])

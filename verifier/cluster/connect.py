@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pymongo import MongoClient
-from pymongo.errors import ConfigurationError, InvalidURI, PyMongoError
+from pymongo.errors import InvalidURI, PyMongoError
 from pymongo.read_preferences import ReadPreference
 from pymongo.uri_parser import parse_uri
 
@@ -22,6 +22,8 @@ INVALID_URI = ErrorKind(
 
 # How long a call waits for a primary before it fails and the retry function takes over, in milliseconds.
 _SELECTION_MS = 10_000
+# What the driver raises for options that it refuses, or trips over.
+_DRIVER_ERRORS = (PyMongoError, ValueError, TypeError, KeyError, OSError)
 _SELECTION = "serverSelectionTimeoutMS"
 
 
@@ -45,8 +47,11 @@ def check_uri(uri: str) -> dict[str, Any]:
     """
     try:
         parsed = parse_uri(uri, validate=True, warn=False, normalize=True)
-    except (InvalidURI, ConfigurationError, ValueError) as error:
-        raise OperationError(INVALID_URI, f"{error}.") from error
+    except _DRIVER_ERRORS as error:
+        raise _refusal(uri, error) from error
+    if "@" in (parsed["database"] or ""):
+        # The driver takes a slash in a password for the end of the host.
+        raise _refusal(uri, InvalidURI())
     options = {**parsed["options"]}
     violations = _concern_violations(options)
     if violations:
@@ -71,5 +76,13 @@ def connect(uri: str, application: str) -> Client:
             uuidRepresentation="unspecified",
             **given,
         )
-    except PyMongoError as error:
-        raise OperationError(INVALID_URI, f"{error}.") from error
+    except _DRIVER_ERRORS as error:
+        raise _refusal(uri, error) from error
+
+
+def _refusal(uri: str, error: Exception) -> OperationError:
+    text = str(error)
+    if isinstance(error, InvalidURI) and "@" in uri:
+        # The driver shows what it took for a host or database, which can be a part of the password.
+        text = "it cannot be parsed; are user name and password percent-encoded (RFC 3986)?"
+    return OperationError(INVALID_URI, f"The connection string is refused: {text.rstrip('.')}.")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from bson.son import SON
 from pymongo.errors import OperationFailure
 
 from verifier.cluster.connect import Client
@@ -37,7 +38,8 @@ def _id_index(options: Document, indexes: list[Document]) -> Document:
 def _indexes(client: Client, namespace: Namespace) -> list[Document]:
     try:
         cursor = client[namespace.database][namespace.collection].list_indexes()
-        return [dict(index) for index in cursor]
+        # The driver's own kind of dict compares the order of fields, where that must mean nothing.
+        return [SON(index).to_dict() for index in cursor]
     except OperationFailure as error:
         if error.code == NAMESPACE_NOT_FOUND:
             return []

@@ -45,6 +45,9 @@ def canonical(document: bytes, element: Element) -> Hashable:
         return _number(document, kind, element.start)
     if kind in (rawbson.DOCUMENT, rawbson.ARRAY):
         return (kind, _embedded(document, element.start))
+    if kind == rawbson.CODE_WITH_SCOPE:
+        scope = element.start + 8 + rawbson.int32_at(document, element.start + 4)[0]
+        return (kind, document[element.start + 8 : scope], _embedded(document, scope))
     if kind == rawbson.SYMBOL:
         kind = rawbson.STRING
     return (kind, document[element.start : element.end])

@@ -54,6 +54,19 @@ _FIXED_SIZES = {
 }
 
 
+# What comes on top of the length that a value begins with.
+_HEADS = {
+    STRING: 4,
+    CODE: 4,
+    SYMBOL: 4,
+    DOCUMENT: 0,
+    ARRAY: 0,
+    CODE_WITH_SCOPE: 0,
+    BINARY: 5,
+    DB_POINTER: 16,
+}
+
+
 class Element(NamedTuple):
     """One field of a document: its type byte, its name, and where its value lies in the buffer."""
 
@@ -72,17 +85,15 @@ def value_size(raw: bytes, kind: int, at: int) -> int:
     size = _FIXED_SIZES.get(kind)
     if size is not None:
         return size
-    if kind in (STRING, CODE, SYMBOL):
-        return 4 + int(int32_at(raw, at)[0])
-    if kind in (DOCUMENT, ARRAY, CODE_WITH_SCOPE):
-        return int(int32_at(raw, at)[0])
-    if kind == BINARY:
-        return 5 + int(int32_at(raw, at)[0])
     if kind == REGEX:
         return raw.index(0, raw.index(0, at) + 1) + 1 - at
-    if kind == DB_POINTER:
-        return 16 + int(int32_at(raw, at)[0])
-    raise MalformedBson(f"unknown BSON type 0x{kind:02x} at byte {at}")
+    head = _HEADS.get(kind)
+    if head is None:
+        raise MalformedBson(f"unknown BSON type 0x{kind:02x} at byte {at}")
+    length = int(int32_at(raw, at)[0])
+    if length < 0:
+        raise MalformedBson(f"a length of {length} at byte {at}")
+    return head + length
 
 
 def elements(raw: bytes, at: int = 0) -> Iterator[Element]:
@@ -93,6 +104,8 @@ def elements(raw: bytes, at: int = 0) -> Iterator[Element]:
         name_end = raw.index(0, at + 1)
         start = name_end + 1
         stop = start + value_size(raw, raw[at], start)
+        if stop > end:
+            raise MalformedBson(f"the value at byte {start} is longer than its document")
         yield Element(raw[at], raw[at + 1 : name_end], start, stop)
         at = stop
 
@@ -116,7 +129,10 @@ def array_documents(raw: bytes, at: int) -> list[memoryview]:
     at += 4
     while at < end:
         start = at + header
-        at = start + int32_at(raw, start)[0]
+        size = int32_at(raw, start)[0]
+        if size < 5:
+            raise MalformedBson(f"a document of {size} bytes at byte {start}")
+        at = start + size
         add(view[start:at])
         left -= 1
         if not left:

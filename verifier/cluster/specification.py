@@ -50,4 +50,5 @@ def same_document(left: Any, right: Any) -> bool:
         )
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(same_document, left, right))
-    return type(left) is type(right) and bool(left == right)
+    # What is not equal to itself is NaN.
+    return type(left) is type(right) and bool(left == right or (left != left and right != right))

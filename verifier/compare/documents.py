@@ -6,6 +6,7 @@ of `_id`. What stays unmatched, or differs, is only a suspect: whoever calls loo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import zip_longest
 
@@ -95,7 +96,8 @@ def _differing_fields(source: bytes, destination: bytes) -> str:
             (destination, rawbson.elements(destination)),
         )
     ]
-    names = {name for name, *_ in set(values[0]) ^ set(values[1])}
+    counts = [Counter(each) for each in values]
+    names = {name for name, *_ in (counts[0] - counts[1]) + (counts[1] - counts[0])}
     if not names:
         return "order of fields"
     return "fields " + ", ".join(sorted(name.decode(errors="replace") for name in names))

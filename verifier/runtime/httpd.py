@@ -8,7 +8,7 @@ import signal
 from types import FrameType
 from typing import Any
 
-from flask import Flask, Response, request
+from flask import Flask, request
 from waitress.server import create_server
 from werkzeug.exceptions import HTTPException
 
@@ -72,12 +72,12 @@ def _named_error(error: OperationError) -> tuple[dict[str, Any], int]:
     return error_body(error.kind.name, str(error)), error.kind.status
 
 
-def _http_error(error: HTTPException) -> tuple[dict[str, Any] | Response, int]:
+def _http_error(error: HTTPException) -> tuple[dict[str, Any], int, dict[str, str]]:
     name = error.name.title().replace(" ", "")
-    return (
-        error_body(name, f"{request.method} {request.path}: {error.description}"),
-        error.code or 500,
-    )
+    body = error_body(name, f"{request.method} {request.path}: {error.description}")
+    # Such as which methods are allowed; the type of the content is that of our body.
+    headers = {key: value for key, value in error.get_headers() if key != "Content-Type"}
+    return body, error.code or 500, headers
 
 
 def _unexpected_error(error: Exception) -> tuple[dict[str, Any], int]:

@@ -7,16 +7,19 @@ import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
 
 LEVELS = ("DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
-# A user part is everything up to the last "@" of an unbroken word, so that a password with a stray "@" or "/" in it
-# goes as well. The named options are the ones that may hold a secret.
-_CREDENTIALS = re.compile(r"(mongodb(?:\+srv)?://)[^\s\"'\\]*@", re.IGNORECASE)
+# Everything up to the last "@" before the next connection string: a password that is not percent-encoded may hold any
+# character, and it is better to hide too much of a text than too little. The named options may hold a secret.
+_CREDENTIALS = re.compile(
+    r"(mongodb(?:\+srv)?://)(?:(?!mongodb(?:\+srv)?://).)*@", re.IGNORECASE | re.DOTALL
+)
 _SECRET_OPTIONS = re.compile(
-    r"((?:tlsCertificateKeyFilePassword|authMechanismProperties|proxyPassword)=)[^&\s\"'\\]*",
+    r"((?:tlsCertificateKeyFilePassword|authMechanismProperties|proxyPassword)=)[^&\s\"']*",
     re.IGNORECASE,
 )
 
@@ -26,11 +29,21 @@ def redact(text: str) -> str:
     return _SECRET_OPTIONS.sub(r"\1<redacted>", _CREDENTIALS.sub(r"\1<redacted>@", text))
 
 
-class RedactingJsonFormatter(JsonFormatter):
-    """Redacts the finished line, so that no field, message or traceback can pass by it."""
+def _redact_within(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, dict):
+        return {redact(str(name)): _redact_within(below) for name, below in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_redact_within(below) for below in value]
+    return redact(str(value))
 
-    def format(self, record: logging.LogRecord) -> str:
-        return redact(super().format(record))
+
+class RedactingJsonFormatter(JsonFormatter):
+    """Redacts every text of a line, wherever in it, before it is quoted as JSON."""
+
+    def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
+        return {name: _redact_within(value) for name, value in log_data.items()}
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")

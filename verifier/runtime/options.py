@@ -6,9 +6,10 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import configargparse
+import yaml
 
 from verifier.runtime.logs import redact
 
@@ -29,6 +30,27 @@ class Option:
         """The environment variable: bindAddress is PREFIX_BIND_ADDRESS."""
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name)
         return f"{prefix}_{words}".upper()
+
+
+class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it comes without types
+    """Refuses what would otherwise become the text that Python has for it."""
+
+    def parse(self, stream: TextIO) -> dict[str, str]:
+        try:
+            values = yaml.safe_load(stream)
+            _check_mapping(values)
+        except (yaml.YAMLError, ValueError) as error:
+            text = f"the config file {stream.name} cannot be used: {error}"
+            raise configargparse.ConfigFileParserException(text) from error
+        return {name: str(value) for name, value in values.items() if value is not None}
+
+
+def _check_mapping(values: Any) -> None:
+    if not isinstance(values, dict):
+        raise ValueError("it is not a mapping of options to values")
+    for name, value in values.items():
+        if not isinstance(name, str) or isinstance(value, dict | list):
+            raise ValueError(f"{name!r} is not the name of an option with one value")
 
 
 class _Parser(configargparse.ArgumentParser):  # type: ignore[misc] # it comes without types
@@ -55,7 +77,7 @@ def parse(
         prog=program,
         description=description,
         allow_abbrev=False,
-        config_file_parser_class=configargparse.YAMLConfigFileParser,
+        config_file_parser_class=_YamlFile,
         add_env_var_help=True,
     )
     parser.add_argument("--version", "-v", action="version", version=f"{program} {version}")

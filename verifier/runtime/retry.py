@@ -31,7 +31,7 @@ def retry(
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(transient),
         stop=tenacity.stop_after_delay(limit),
-        wait=tenacity.wait_exponential_jitter(initial=0.1, max=10.0),
+        wait=tenacity.wait_exponential_jitter(multiplier=0.1, max=10.0),
         sleep=stop.sleep,
         before_sleep=_report,
         reraise=True,

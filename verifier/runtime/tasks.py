@@ -115,12 +115,12 @@ class TaskGroup:
         errors = list(self._errors)
         if error is not None and not isinstance(error, Cancelled):
             errors.append(error)
-        self._raise(errors, error)
-        self._parent.check()
+        if errors:
+            self._raise(errors, error)
+        else:
+            self._parent.check()
 
     def _raise(self, errors: list[BaseException], body: BaseException | None) -> None:
-        if not errors:
-            return
         if len(errors) > 1:
             raise BaseExceptionGroup(f"{len(errors)} tasks of {self.name} failed", errors)
         if errors[0] is not body:

@@ -1,0 +1,292 @@
+"""The rules on the shape of the code, each a function from parsed modules to the violations found in them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+PACKAGES = ("syncsvc", "verifier")
+
+# Which parts of the code a part may import; the longest name that fits a module is its part.
+DIRECTIONS = {
+    "verifier.runtime": {"verifier.runtime"},
+    "verifier.cluster": {"verifier.runtime", "verifier.cluster"},
+    "verifier.compare": {"verifier.runtime", "verifier.cluster", "verifier.compare"},
+    "verifier": {"verifier.runtime", "verifier.cluster", "verifier.compare", "verifier"},
+    "syncsvc": {"verifier.runtime", "verifier.cluster", "verifier.compare", "syncsvc"},
+    "syncsvc.sandbox": {"syncsvc.sandbox"},
+}
+SANDBOX = "syncsvc.sandbox"
+DRIVER = ("pymongo", "bson", "gridfs")
+
+PURE = {
+    "syncsvc.state",
+    "syncsvc.options",
+    "syncsvc.rules",
+    "syncsvc.report",
+    "syncsvc.engine.standin",
+    "syncsvc.engine.translate",
+    "syncsvc.engine.frontier",
+    "verifier.cluster.keys",
+    "verifier.cluster.events",
+    "verifier.cluster.rawbson",
+    "verifier.cluster.namespace",
+    "verifier.cluster.specification",
+    "verifier.cluster.times",
+    "verifier.compare.definitions",
+    "verifier.compare.mismatch",
+}
+IMPURE_IMPORTS = ("pymongo", "flask", "threading")
+LOCK_HOLDERS = {"syncsvc.engine.frontier"}
+
+THREAD_STARTERS = {"verifier.runtime.tasks"}
+STARTS_THREADS = {
+    "threading.Thread",
+    "threading.Timer",
+    "_thread.start_new_thread",
+    "concurrent.futures.ThreadPoolExecutor",
+    "concurrent.futures.thread.ThreadPoolExecutor",
+    "multiprocessing.pool.ThreadPool",
+}
+MAY_PRINT = {"__main__", "cli", "options", "demo"}
+VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
+BROAD_EXCEPTS_ALLOWED = {
+    ("verifier.runtime.tasks", "_outermost"),
+    ("syncsvc.service", "_carry_out"),
+}
+LONGEST_FUNCTION = 50
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Module:
+    """One parsed module; `package` tells whether it is the `__init__` of a package."""
+
+    name: str
+    tree: ast.Module
+    package: bool = False
+
+    def at(self, node: ast.stmt | ast.expr | ast.excepthandler) -> str:
+        return f"{self.name}:{node.lineno}"
+
+    @cached_property
+    def imports(self) -> list[tuple[str, ast.stmt]]:
+        """Every dotted name that is imported, wherever the import stands; of `from a import b`, both a and a.b."""
+        found: list[tuple[str, ast.stmt]] = []
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                found.extend((each.name, node) for each in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                origin = self._origin(node)
+                found.append((origin, node))
+                found.extend((f"{origin}.{each.name}", node) for each in node.names)
+        return found
+
+    @cached_property
+    def local_names(self) -> dict[str, str]:
+        """What the imported names of the module stand for."""
+        names: dict[str, str] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                for each in node.names:
+                    first = each.name.partition(".")[0]
+                    names[each.asname or first] = each.name if each.asname else first
+            elif isinstance(node, ast.ImportFrom):
+                for each in node.names:
+                    names[each.asname or each.name] = f"{self._origin(node)}.{each.name}"
+        return names
+
+    def dotted(self, node: ast.AST) -> str | None:
+        """The full name that an expression like `a.b.c` stands for; None for any other expression."""
+        if isinstance(node, ast.Name):
+            return self.local_names.get(node.id, node.id)
+        if isinstance(node, ast.Attribute):
+            before = self.dotted(node.value)
+            return None if before is None else f"{before}.{node.attr}"
+        return None
+
+    def _origin(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        parts = self.name.split(".")
+        above = parts[: len(parts) - node.level + self.package]
+        return ".".join([*above, *([node.module] if node.module else [])])
+
+
+def parse(name: str, source: str, package: bool = False) -> Module:
+    return Module(name, ast.parse(source), package)
+
+
+def load(root: Path) -> list[Module]:
+    """All modules of the product."""
+    modules = []
+    for path in sorted(each for package in PACKAGES for each in (root / package).rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        package = parts[-1] == "__init__"
+        name = ".".join(parts[:-1] if package else parts)
+        modules.append(parse(name, path.read_text(), package))
+    return modules
+
+
+def part_of(name: str) -> str | None:
+    """The longest part of DIRECTIONS that the name lies in."""
+    fitting = [part for part in DIRECTIONS if within(name, part)]
+    return max(fitting, key=len, default=None)
+
+
+def within(name: str, *parts: str) -> bool:
+    return any(name == part or name.startswith(f"{part}.") for part in parts)
+
+
+def imported_modules(module: Module, known: set[str]) -> dict[str, ast.stmt]:
+    """The modules of ours that a module imports; of `from a import b`, a.b where that is a module, otherwise a."""
+    found: dict[str, ast.stmt] = {}
+    for name, node in module.imports:
+        is_container = isinstance(node, ast.ImportFrom) and all(
+            f"{name}.{each.name}" in known for each in node.names
+        )
+        if name in known and not is_container:
+            found.setdefault(name, node)
+    return found
+
+
+def wrong_directions(modules: Iterable[Module]) -> Iterator[str]:
+    """Imports against the direction of the packages, and of the driver below the cluster package."""
+    for module in modules:
+        part = part_of(module.name)
+        assert part is not None, f"{module.name} lies in no part"
+        for name, node in module.imports:
+            target = part_of(name)
+            wrong = target is not None and target not in DIRECTIONS[part]
+            driver = part == "verifier.runtime" and within(name, *DRIVER)
+            if driver or wrong and not _only_leads_to_parts(node, name):
+                yield f"{module.at(node)} imports {name}"
+
+
+def _only_leads_to_parts(node: ast.stmt, name: str) -> bool:
+    """Whether `name` is nothing but the way to parts below it, as in `from verifier import runtime`."""
+    return isinstance(node, ast.ImportFrom) and all(
+        f"{name}.{each.name}" in DIRECTIONS for each in node.names
+    )
+
+
+def cycles(modules: Iterable[Module]) -> Iterator[str]:
+    """Modules that import each other, lazily or for types only also."""
+    listed = list(modules)
+    known = {module.name for module in listed}
+    graph = {module.name: set(imported_modules(module, known)) for module in listed}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        yield " -> ".join(error.args[1])
+
+
+def hidden_imports(modules: Iterable[Module]) -> Iterator[str]:
+    """Imports that a walk over the statements cannot see."""
+    for module, call in _calls(modules):
+        if module.dotted(call.func) in ("importlib.import_module", "__import__"):
+            yield f"{module.at(call)} imports by a string"
+
+
+def threads(modules: Iterable[Module]) -> Iterator[str]:
+    """Threads that are started anywhere but in a task group."""
+    for module in modules:
+        if module.name in THREAD_STARTERS or within(module.name, SANDBOX):
+            continue
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Name | ast.Attribute) and module.dotted(node) in STARTS_THREADS:
+                yield f"{module.at(node)} uses {module.dotted(node)}"
+
+
+def sleeps(modules: Iterable[Module]) -> Iterator[str]:
+    """Waits that no stop token can end."""
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Name | ast.Attribute) and module.dotted(node) == "time.sleep":
+                yield f"{module.at(node)} sleeps"
+
+
+def prints(modules: Iterable[Module]) -> Iterator[str]:
+    for module, call in _calls(modules):
+        prints_it = isinstance(call.func, ast.Name) and call.func.id == "print"
+        if prints_it and not MAY_PRINT & set(module.name.split(".")):
+            yield f"{module.at(call)} prints"
+
+
+def vague_names(modules: Iterable[Module]) -> Iterator[str]:
+    for module in modules:
+        if VAGUE_NAMES & set(module.name.split(".")):
+            yield f"{module.name} says nothing"
+
+
+def impure_modules(modules: Iterable[Module]) -> Iterator[str]:
+    """Decisions that touch the driver, the web or threads."""
+    for module in modules:
+        if module.name not in PURE:
+            continue
+        for name, node in module.imports:
+            lock = within(name, "threading") and module.name in LOCK_HOLDERS
+            if within(name, *IMPURE_IMPORTS) and not lock:
+                yield f"{module.at(node)} imports {name}"
+
+
+def broad_excepts(modules: Iterable[Module]) -> Iterator[str]:
+    """Handlers for every exception, but for those at the outermost frame of a thread."""
+    for module in modules:
+        for function, node in _with_function(module.tree, ""):
+            if _is_broad(module, node) and (module.name, function) not in BROAD_EXCEPTS_ALLOWED:
+                assert isinstance(node, ast.ExceptHandler | ast.Call)
+                yield f"{module.at(node)} in {function or 'the module'} catches everything"
+
+
+def _is_broad(module: Module, node: ast.AST) -> bool:
+    caught: list[ast.expr | None] = []
+    if isinstance(node, ast.ExceptHandler):
+        caught = list(node.type.elts) if isinstance(node.type, ast.Tuple) else [node.type]
+    elif isinstance(node, ast.Call) and module.dotted(node.func) == "contextlib.suppress":
+        caught = list(node.args)
+    names = {"bare" if each is None else module.dotted(each) for each in caught}
+    return bool(names & {"bare", "Exception", "BaseException", "builtins.Exception"})
+
+
+def long_functions(modules: Iterable[Module]) -> Iterator[str]:
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, Function):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                if lines > LONGEST_FUNCTION:
+                    yield f"{module.at(node)} {node.name} has {lines} lines"
+
+
+def _calls(modules: Iterable[Module]) -> Iterator[tuple[Module, ast.Call]]:
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Call):
+                yield module, node
+
+
+def _with_function(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST]]:
+    """Every node below, with the name of the function that it stands in."""
+    for child in ast.iter_child_nodes(node):
+        inner = child.name if isinstance(child, Function) else function
+        yield inner, child
+        yield from _with_function(child, inner)
+
+
+RULES = (
+    wrong_directions,
+    cycles,
+    hidden_imports,
+    threads,
+    sleeps,
+    prints,
+    vague_names,
+    impure_modules,
+    broad_excepts,
+    long_functions,
+)

@@ -1,0 +1,145 @@
+"""Change events are taken apart to the byte."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import bson
+import pytest
+from bson import Binary, Int64, Timestamp
+from bson.raw_bson import RawBSONDocument
+from hypothesis import given
+
+from tests.unit import documents
+from tests.unit.documents import Field, document
+from verifier.cluster.events import DataEvent, DataKind, DefinitionEvent, parse_event
+from verifier.cluster.namespace import Namespace
+
+COLLECTION = UUID(int=0x0123456789ABCDEF0123456789ABCDEF)
+TOKEN = {"_data": "826555F2C1000000022B022C0100296E5A1004"}
+HEAD: dict[str, Any] = {
+    "_id": TOKEN,
+    "clusterTime": Timestamp(1700000000, 2),
+    "wallTime": bson.DatetimeMS(1700000000000),
+    "ns": {"db": "shop", "coll": "orders"},
+}
+TAIL: dict[str, Any] = {"txnNumber": Int64(3), "lsid": {"id": Binary(bytes(16), 4)}}
+
+
+def raw_event(operation: str, **fields: Any) -> bytes:
+    """An event as the server sends it: in its order of fields, with a collection's UUID."""
+    uuid = {"collectionUUID": Binary.from_uuid(COLLECTION)}
+    return bson.encode({"_id": TOKEN, "operationType": operation, **HEAD, **uuid, **fields, **TAIL})
+
+
+def raw(**fields: Any) -> bytes:
+    return bson.encode(fields)
+
+
+@pytest.mark.parametrize("operation", ["insert", "replace"])
+def test_an_insert_or_replace_carries_its_document(operation: str) -> None:
+    body = {"_id": 7, "t": Timestamp(0, 0)}
+    event = parse_event(raw_event(operation, documentKey={"_id": 7}, fullDocument=body))
+    kind = DataKind(operation)
+    assert event == DataEvent(kind, COLLECTION.bytes, raw(_id=7), bson.encode(body), False)
+
+
+def test_a_delete_has_no_body() -> None:
+    event = parse_event(raw_event("delete", documentKey={"_id": "x"}))
+    assert event == DataEvent(DataKind.DELETE, COLLECTION.bytes, raw(_id="x"), b"")
+
+
+def test_an_update_carries_its_description() -> None:
+    description = {"updatedFields": {"a": 1}, "removedFields": ["b"], "truncatedArrays": []}
+    event = parse_event(raw_event("update", documentKey={"_id": 7}, updateDescription=description))
+    assert event == DataEvent(
+        DataKind.UPDATE, COLLECTION.bytes, raw(_id=7), bson.encode(description), False
+    )
+
+
+def test_the_oplogs_own_diff_is_preferred() -> None:
+    diff = {"$v": 2, "diff": {"u": {"a": 1}}}
+    event = parse_event(
+        raw_event("update", documentKey={"_id": 7}, updateDescription={}, rawUpdateDescription=diff)
+    )
+    expected = bson.encode(diff)
+    assert event == DataEvent(DataKind.UPDATE, COLLECTION.bytes, raw(_id=7), expected, True)
+
+
+@given(documents.stored_field_lists)
+def test_documents_and_keys_are_copied_to_the_byte(fields: list[Field]) -> None:
+    body, key = document(*fields), document(fields[0])
+    event = parse_event(
+        raw_event("insert", fullDocument=RawBSONDocument(body), documentKey=RawBSONDocument(key))
+    )
+    assert isinstance(event, DataEvent)
+    assert (event.key, event.body) == (key, body)
+
+
+DEFINITIONS: dict[str, dict[str, Any]] = {
+    "create": {"operationDescription": {"idIndex": {"v": 2, "key": {"_id": 1}, "name": "_id_"}}},
+    "createIndexes": {"operationDescription": {"indexes": [{"key": {"a": 1}, "name": "a_1"}]}},
+    "dropIndexes": {"operationDescription": {"indexes": [{"key": {"a": 1}, "name": "a_1"}]}},
+    "modify": {"operationDescription": {"index": {"name": "a_1"}}, "stateBeforeChange": {}},
+    "rename": {
+        "operationDescription": {"to": {"db": "d", "coll": "c"}},
+        "to": {"db": "d", "coll": "c"},
+    },
+    "drop": {},
+    "shardCollection": {"operationDescription": {"shardKey": {"a": "hashed"}, "unique": False}},
+    "refineCollectionShardKey": {},
+}
+
+
+@pytest.mark.parametrize("operation", DEFINITIONS)
+def test_a_definition_event_is_decoded(operation: str) -> None:
+    fields = DEFINITIONS[operation]
+    assert parse_event(raw_event(operation, **fields)) == DefinitionEvent(
+        operation,
+        Namespace("shop", "orders"),
+        COLLECTION.bytes,
+        fields.get("operationDescription", {}),
+        TOKEN,
+    )
+
+
+@pytest.mark.parametrize(
+    "namespace, expected",
+    [
+        ({"ns": {"db": "shop"}}, Namespace("shop", "")),
+        ({"ns": {"db": "shop", "coll": "view"}}, Namespace("shop", "view")),
+        ({}, Namespace("", "")),
+    ],
+)
+def test_views_and_databases_have_no_uuid(namespace: dict[str, Any], expected: Namespace) -> None:
+    event = parse_event(raw(_id=TOKEN, operationType="dropDatabase", **namespace))
+    assert event == DefinitionEvent("dropDatabase", expected, None, {}, TOKEN)
+
+
+@pytest.mark.parametrize("operation", ["insert", "delete"])
+def test_a_data_event_without_uuid_is_no_data_event(operation: str) -> None:
+    event = parse_event(raw(_id=TOKEN, operationType=operation, **{"documentKey": {"_id": 1}}))
+    assert isinstance(event, DefinitionEvent) and event.operation == operation
+
+
+@pytest.mark.parametrize(
+    "operation, missing",
+    [
+        ("insert", "fullDocument"),
+        ("insert", "documentKey"),
+        ("replace", "fullDocument"),
+        ("update", "updateDescription"),
+        ("delete", "documentKey"),
+    ],
+)
+def test_a_missing_field_is_a_key_error(operation: str, missing: str) -> None:
+    fields = {"documentKey": {"_id": 1}, "fullDocument": {}, "updateDescription": {}}
+    del fields[missing]
+    with pytest.raises(KeyError, match=missing):
+        parse_event(raw_event(operation, **fields))
+
+
+def test_a_missing_operation_is_a_key_error() -> None:
+    with pytest.raises(KeyError, match="operationType"):
+        parse_event(raw(_id=TOKEN))

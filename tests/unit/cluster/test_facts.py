@@ -1,0 +1,59 @@
+"""Facts are read from a server's answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from verifier.cluster.facts import ClusterFacts, Topology, _address, _privileges, _topology
+
+
+@pytest.mark.parametrize(
+    "hello, topology",
+    [
+        ({"msg": "isdbgrid"}, Topology.SHARDED),
+        ({"setName": "rs0", "primary": "h:1"}, Topology.REPLICA_SET),
+        ({"isWritablePrimary": True}, Topology.STANDALONE),
+    ],
+)
+def test_the_topology_shows_in_hello(hello: dict[str, Any], topology: Topology) -> None:
+    assert _topology(hello) is topology
+
+
+def test_the_address_is_that_of_the_primary() -> None:
+    with MongoClient[dict[str, Any]]("mongodb://h:1", connect=False) as client:
+        assert _address(client, {"primary": "p:27017"}) == "p:27017"
+
+
+def status(users: list[str], privileges: list[dict[str, Any]]) -> dict[str, Any]:
+    info = {"authenticatedUsers": users, "authenticatedUserPrivileges": privileges}
+    return {"authInfo": info}
+
+
+def test_without_users_there_is_no_access_control() -> None:
+    assert _privileges(status([], [])) is None
+
+
+def test_privileges_are_the_actions_on_the_cluster() -> None:
+    granted = [
+        {"resource": {"cluster": True}, "actions": ["a", "b"]},
+        {"resource": {"anyResource": True}, "actions": ["c"]},
+        {"resource": {"db": "", "collection": ""}, "actions": ["d"]},
+        {"resource": {"cluster": False}, "actions": ["e"]},
+    ]
+    assert _privileges(status(["u"], granted)) == frozenset("abc")
+
+
+def test_a_user_may_have_no_privileges() -> None:
+    assert _privileges({"authInfo": {"authenticatedUsers": ["u"]}}) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "held, lacked",
+    [(None, []), (frozenset("abc"), []), (frozenset("b"), ["a", "c"]), (frozenset(), list("abc"))],
+)
+def test_lacked_actions_are_named_in_order(held: frozenset[str] | None, lacked: list[str]) -> None:
+    facts = ClusterFacts(Topology.REPLICA_SET, "h:1", (6, 0, 5), "id", held is not None, held, ())
+    assert facts.lacks("a", "b", "c") == lacked

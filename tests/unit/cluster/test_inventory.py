@@ -1,0 +1,32 @@
+"""Definitions are put together from what a server lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from verifier.cluster.inventory import CollectionSize, _id_index
+
+
+@pytest.mark.parametrize("size, documents, average", [(0, 0, 0), (10, 0, 0), (100, 3, 33)])
+def test_the_average_of_nothing_is_nothing(size: int, documents: int, average: int) -> None:
+    assert CollectionSize(size, documents).average == average
+
+
+ID_INDEX = {"v": 2, "key": {"_id": 1}, "name": "_id_"}
+OTHER = {"v": 2, "key": {"a": 1}, "name": "a_1"}
+
+
+@pytest.mark.parametrize(
+    "indexes, added",
+    [
+        ([ID_INDEX, OTHER], {"idIndex": ID_INDEX}),
+        ([OTHER, ID_INDEX], {"idIndex": ID_INDEX}),
+        ([OTHER], {}),
+        ([{**ID_INDEX, "clustered": True}], {}),
+        ([], {}),
+    ],
+)
+def test_the_id_index_is_an_option(indexes: list[dict[str, Any]], added: dict[str, Any]) -> None:
+    assert _id_index({"capped": True}, indexes) == {"capped": True, **added}

@@ -1,0 +1,52 @@
+"""Documents are asked for by the bytes of their keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bson
+import pytest
+from bson import Binary, Timestamp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit import documents
+from verifier.cluster.lookup import _command, _filter
+from verifier.cluster.namespace import Namespace
+
+NAMESPACE = Namespace("shop", "orders")
+
+
+def key(value: Any) -> bytes:
+    return bson.encode({"_id": value})
+
+
+@pytest.mark.parametrize("count", [0, 1, 11, 1000])
+def test_keys_become_one_list(count: int) -> None:
+    query = bson.decode(_filter([key(number) for number in range(count)]).raw)
+    assert query == {"_id": {"$in": list(range(count))}}
+
+
+@given(st.lists(documents.values, max_size=12))
+def test_values_are_asked_for_by_their_bytes(values: list[tuple[int, bytes]]) -> None:
+    query = _filter([documents.key(*value) for value in values])
+    listed = documents.document(documents.Field(0x04, b"$in", documents.array(*values)))
+    assert bytes(query.raw) == documents.key(0x03, listed)
+
+
+def test_only_the_id_of_a_key_is_asked_for() -> None:
+    query = _filter([bson.encode({"shard": 1, "_id": 7})])
+    assert bson.decode(query.raw) == {"_id": {"$in": [7]}}
+
+
+def test_a_lookup_reads_with_majority() -> None:
+    command = _command(NAMESPACE, [key(1)], None, None)
+    assert command["find"] == "orders" and next(iter(command)) == "find"
+    assert command["readConcern"] == {"level": "majority"}
+    assert "collectionUUID" not in command
+
+
+def test_a_lookup_may_be_of_one_collection_and_not_before_a_time() -> None:
+    command = _command(NAMESPACE, [key(1)], bytes(16), Timestamp(9, 1))
+    assert command["collectionUUID"] == Binary(bytes(16), 4)
+    assert command["readConcern"] == {"level": "majority", "afterClusterTime": Timestamp(9, 1)}

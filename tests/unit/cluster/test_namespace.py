@@ -1,0 +1,52 @@
+"""Which databases and collections are a user's."""
+
+from __future__ import annotations
+
+import pytest
+
+from verifier.cluster.namespace import Namespace, is_user_database, is_user_namespace
+
+
+@pytest.mark.parametrize(
+    "name, is_users",
+    [
+        ("shop", True),
+        ("Admin", True),
+        ("admins", True),
+        ("my_mongosync_reserved_", True),
+        ("mongosync", True),
+        ("admin", False),
+        ("config", False),
+        ("local", False),
+        ("mongosync_reserved_for_internal_use", False),
+        ("mongosync_reserved_", False),
+        ("mongosync_internal_x", False),
+        ("__mdb_internal_x", False),
+    ],
+)
+def test_system_and_reserved_databases_are_not_a_users(name: str, is_users: bool) -> None:
+    assert is_user_database(name) is is_users
+    assert is_user_namespace(Namespace(name, "c")) is is_users
+
+
+@pytest.mark.parametrize(
+    "name, is_users",
+    [
+        ("system", True),
+        ("systems.x", True),
+        ("my.system.x", True),
+        ("system.js", False),
+        ("system.views", False),
+        ("system.buckets.ts", False),
+    ],
+)
+def test_system_collections_are_not_a_users(name: str, is_users: bool) -> None:
+    assert is_user_namespace(Namespace("shop", name)) is is_users
+
+
+def test_a_namespace_is_shown_with_its_dots() -> None:
+    assert str(Namespace("shop", "orders.2024")) == "shop.orders.2024"
+
+
+def test_namespaces_are_ordered_by_database_first() -> None:
+    assert Namespace("a", "z") < Namespace("b", "a") < Namespace("b", "b")

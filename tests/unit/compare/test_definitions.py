@@ -1,0 +1,119 @@
+"""Every difference between definitions is found, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.compare.definitions import compare_definitions
+
+INDEX = {"v": 2, "key": {"a": 1, "b": -1}, "name": "ab", "sparse": True}
+OPTIONS = {"validator": {"a": {"$gt": 1}}, "collation": {"locale": "de", "strength": 2}}
+
+
+def spec(
+    name: str = "c",
+    kind: Kind = Kind.COLLECTION,
+    options: dict[str, Any] | None = None,
+    *indexes: dict[str, Any],
+    uuid: bytes | None = None,
+) -> CollectionSpec:
+    by_name = {index["name"]: index for index in indexes}
+    return CollectionSpec(Namespace("d", name), kind, uuid, options or {}, by_name)
+
+
+def differences(wanted: list[CollectionSpec], found: list[CollectionSpec]) -> list[str]:
+    return [str(mismatch) for mismatch in compare_definitions(wanted, found)]
+
+
+def test_equal_definitions_have_no_difference() -> None:
+    one = [spec("a", Kind.COLLECTION, OPTIONS, INDEX), spec("v", Kind.VIEW, {"viewOn": "a"})]
+    assert differences(one, one[::-1]) == []
+
+
+def test_the_uuid_does_not_count() -> None:
+    assert differences([spec(uuid=b"a" * 16)], [spec(uuid=b"b" * 16)]) == []
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_what_is_missing_or_extra_is_named(kind: Kind) -> None:
+    there = [spec("x", kind)]
+    assert differences(there, []) == [f"d.x: the {kind.value} is missing on destination"]
+    assert differences([], there) == [f"d.x: the {kind.value} is extra on destination"]
+
+
+def test_another_kind_is_one_difference() -> None:
+    found = differences([spec(options={"a": 1})], [spec(kind=Kind.VIEW, options={"b": 1})])
+    assert found == [
+        "d.c: its kind is different (a collection on the source, a view on the destination)"
+    ]
+
+
+@pytest.mark.parametrize(
+    "wanted, found, difference",
+    [
+        ({"max": 1}, {}, "option max is missing on destination"),
+        ({}, {"max": 1}, "option max is extra on destination"),
+        ({"max": 1}, {"max": 2}, "option max is different (1 expected, 2 found)"),
+        ({"max": 1}, {"max": 1.0}, "option max is different (1 expected, 1.0 found)"),
+    ],
+)
+def test_options_are_compared(
+    wanted: dict[str, Any], found: dict[str, Any], difference: str
+) -> None:
+    assert differences([spec(options=wanted)], [spec(options=found)]) == [f"d.c: {difference}"]
+
+
+def test_the_order_of_options_does_not_count_but_that_within_one_does() -> None:
+    turned = dict(reversed(OPTIONS.items()))
+    assert differences([spec(options=OPTIONS)], [spec(options=turned)]) == []
+    within = {**OPTIONS, "collation": {"strength": 2, "locale": "de"}}
+    assert len(differences([spec(options=OPTIONS)], [spec(options=within)])) == 1
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        {**INDEX, "key": {"b": -1, "a": 1}},
+        {**INDEX, "key": {"a": 1.0, "b": -1}},
+        {**INDEX, "unique": True},
+        {**INDEX, "sparse": False},
+        {**INDEX, "v": 1},
+        {name: value for name, value in INDEX.items() if name != "sparse"},
+    ],
+)
+def test_another_index_of_the_name_is_a_difference(index: dict[str, Any]) -> None:
+    (found,) = differences(
+        [spec("c", Kind.COLLECTION, {}, INDEX)], [spec("c", Kind.COLLECTION, {}, index)]
+    )
+    assert found.startswith("d.c: index ab is different (")
+
+
+def test_the_order_of_an_indexs_options_does_not_count() -> None:
+    turned = dict(reversed(INDEX.items()))
+    assert (
+        differences(
+            [spec("c", Kind.COLLECTION, {}, INDEX)], [spec("c", Kind.COLLECTION, {}, turned)]
+        )
+        == []
+    )
+
+
+def test_a_missing_and_an_extra_index_are_named() -> None:
+    other = {**INDEX, "name": "other"}
+    assert differences(
+        [spec("c", Kind.COLLECTION, {}, INDEX)], [spec("c", Kind.COLLECTION, {}, other)]
+    ) == ["d.c: index ab is missing on destination", "d.c: index other is extra on destination"]
+
+
+def test_all_differences_come_in_the_order_of_names() -> None:
+    wanted = [spec("b"), spec("a", options={"z": 1, "y": 1})]
+    assert [text.partition(" is ")[0] for text in differences(wanted, [spec("a"), spec("c")])] == [
+        "d.a: option y",
+        "d.a: option z",
+        "d.b: the collection",
+        "d.c: the collection",
+    ]

@@ -1,0 +1,35 @@
+"""An insert may find its document there already; any other refusal counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.destination import Refused, _is_there_already
+
+
+@pytest.mark.parametrize(
+    "error, there",
+    [
+        ({"code": 11000, "keyPattern": {"_id": 1}}, True),
+        ({"code": 11000}, True),
+        ({"code": 11000, "keyPattern": {"a": 1}}, False),
+        ({"code": 11000, "keyPattern": {"_id": 1, "a": 1}}, False),
+        ({"code": 121}, False),
+        ({"code": 371, "keyPattern": {"_id": 1}}, False),
+    ],
+)
+def test_only_a_second_document_of_the_id_is_there_already(
+    error: dict[str, Any], there: bool
+) -> None:
+    assert _is_there_already(error) is there
+
+
+def test_a_refusal_says_the_first_reason_and_holds_all() -> None:
+    errors: list[dict[str, Any]] = [
+        {"index": 3, "code": 2, "errmsg": "first"},
+        {"index": 5, "code": 2},
+    ]
+    refused = Refused(errors)
+    assert (str(refused), refused.errors) == ("first", errors)

@@ -1,0 +1,196 @@
+"""Events of one document meet in one group and one lane, and outcomes keep the order that matters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bson
+import pytest
+from bson import Decimal128, Int64
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncsvc.engine.lanes import IN_ORDER, _Batch, group_of, lane_of, runs
+from syncsvc.engine.translate import Outcome
+from syncsvc.store import CollectionRecord
+from tests.unit import documents
+from tests.unit.syncsvc.records import collection_record
+from verifier.cluster.events import DataEvent, DataKind
+
+PLAIN = collection_record()
+CAPPED = collection_record({"capped": True, "size": 4096})
+COLLATED = collection_record({"collation": {"locale": "de", "strength": 1}})
+SIMPLE = collection_record({"collation": {"locale": "simple"}})
+
+
+def event(identity: Any, kind: DataKind = DataKind.DELETE, body: bytes = b"") -> DataEvent:
+    return DataEvent(kind, PLAIN.uuid, bson.encode({"_id": identity}), body)
+
+
+ONE_KEY = [
+    [1, 1.0, Int64(1), Decimal128("1.0")],
+    [0, -0.0, Decimal128("-0")],
+    [float("nan"), Decimal128("NaN")],
+    [{"a": 1}, {"a": 1.0}],
+    ["x", "x"],
+]
+
+
+@pytest.mark.parametrize("identities", ONE_KEY)
+def test_all_forms_of_one_key_are_one_group_in_one_lane(identities: list[Any]) -> None:
+    groups = {group_of(PLAIN, event(each)) for each in identities}
+    assert len(groups) == 1
+    for lanes in (1, 3, 8):
+        assert (
+            len({lane_of(PLAIN, group_of(PLAIN, event(each)), lanes) for each in identities}) == 1
+        )
+
+
+@pytest.mark.parametrize("one, other", [(1, 2), (1, True), ("a", "A"), ({"a": 1}, {"a": 2})])
+def test_other_keys_are_other_groups(one: Any, other: Any) -> None:
+    assert group_of(PLAIN, event(one)) != group_of(PLAIN, event(other))
+
+
+@pytest.mark.parametrize(
+    "record, identity, in_order",
+    [
+        (PLAIN, "a", False),
+        (SIMPLE, "a", False),
+        (CAPPED, 1, True),
+        (CAPPED, "a", True),
+        (COLLATED, "a", True),
+        (COLLATED, {"a": 1}, True),
+        (COLLATED, 1, False),
+        (COLLATED, bson.ObjectId(b"0" * 12), False),
+    ],
+)
+def test_order_counts_where_keys_or_inserts_depend_on_it(
+    record: CollectionRecord, identity: Any, in_order: bool
+) -> None:
+    assert (group_of(record, event(identity)) is IN_ORDER) is in_order
+
+
+@given(documents.values, st.integers(1, 16))
+def test_every_key_has_a_lane(value: tuple[int, bytes], lanes: int) -> None:
+    deleted = DataEvent(DataKind.DELETE, PLAIN.uuid, documents.key(*value), b"")
+    for record in (PLAIN, CAPPED, COLLATED):
+        assert 0 <= lane_of(record, group_of(record, deleted), lanes) < lanes
+
+
+def test_documents_are_spread_over_all_lanes() -> None:
+    used = {lane_of(PLAIN, group_of(PLAIN, event(number)), 4) for number in range(100)}
+    assert used == {0, 1, 2, 3}
+
+
+def test_a_collection_in_order_has_one_lane() -> None:
+    used = {lane_of(CAPPED, group_of(CAPPED, event(number)), 4) for number in range(100)}
+    assert len(used) == 1
+
+
+def insert(identity: Any, n: int) -> DataEvent:
+    return event(identity, DataKind.INSERT, bson.encode({"_id": identity, "n": n}))
+
+
+def batched(record: CollectionRecord, *events: DataEvent) -> list[Outcome]:
+    batch = _Batch()
+    for each in events:
+        batch.add(record, group_of(record, each), each)
+    ((_, outcomes),) = batch.collections()
+    return outcomes
+
+
+class TestBatch:
+    def test_events_of_one_document_are_folded(self) -> None:
+        outcomes = batched(PLAIN, insert(1, 1), insert(2, 2), insert(1.0, 3), event(2))
+        assert [each.deleted for each in outcomes] == [False, True]
+        assert bson.decode(outcomes[0].document or b"")["n"] == 3
+
+    @pytest.mark.parametrize("record", [CAPPED, COLLATED])
+    def test_events_in_order_are_not_folded(self, record: CollectionRecord) -> None:
+        outcomes = batched(record, insert("a", 1), event("a"), insert("A", 2))
+        assert [each.deleted for each in outcomes] == [False, True, False]
+
+    def test_collections_are_kept_apart(self) -> None:
+        other = collection_record(uuid=b"o" * 16)
+        batch = _Batch()
+        batch.add(PLAIN, 1, insert(1, 1))
+        batch.add(other, 1, insert(1, 2)._replace(collection=other.uuid))
+        assert [(record.uuid, len(found)) for record, found in batch.collections()] == [
+            (PLAIN.uuid, 1),
+            (other.uuid, 1),
+        ]
+
+
+def write(identity: Any) -> Outcome:
+    return Outcome(bson.encode({"_id": identity}), document=b"x")
+
+
+def delete(identity: Any) -> Outcome:
+    return Outcome(bson.encode({"_id": identity}), deleted=True)
+
+
+def again(identity: Any) -> Outcome:
+    return Outcome(bson.encode({"_id": identity}), refetch=True)
+
+
+def shown(outcomes: list[Outcome], in_order: bool, collated: bool) -> list[str]:
+    """The pairs as text: what is written, a bar, what is deleted."""
+    pairs = runs(outcomes, in_order, collated)
+    return ["|".join("".join(_id(each) for each in half) for half in pair) for pair in pairs]
+
+
+def _id(outcome: Outcome) -> str:
+    return str(bson.decode(outcome.key)["_id"])
+
+
+A, B, NO_A, NO_B = write("a"), write("b"), delete("a"), delete("b")
+
+
+@pytest.mark.parametrize(
+    "outcomes, capped, collated",
+    [
+        ([], ["|"], ["|"]),
+        ([A, B], ["ab|"], ["ab|"]),
+        ([A, NO_A], ["a|a"], ["a|a"]),
+        ([NO_A, B], ["b|a"], ["|a", "b|"]),
+        ([NO_A, A], ["|a", "a|"], ["|a", "a|"]),
+        ([A, NO_A, B, NO_B], ["ab|ab"], ["a|a", "b|b"]),
+        ([A, NO_A, A, NO_A], ["a|a", "a|a"], ["a|a", "a|a"]),
+        ([A, again("x"), NO_A], ["a|a"], ["a|a"]),
+        ([delete(1), write(1.0)], ["|1", "1.0|"], ["|1", "1.0|"]),
+    ],
+)
+def test_outcomes_in_order_are_cut_where_a_document_comes_back(
+    outcomes: list[Outcome], capped: list[str], collated: list[str]
+) -> None:
+    assert shown(outcomes, in_order=True, collated=False) == capped
+    assert shown(outcomes, in_order=True, collated=True) == collated
+
+
+def test_outcomes_without_order_are_one_pair() -> None:
+    assert shown([NO_A, B, delete("c"), write("d")], False, False) == ["bd|ac"]
+
+
+steps = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12)
+
+
+def effect(present: list[str], identity: str, deleted: bool) -> list[str]:
+    """The documents of a capped collection, in the order of their inserts."""
+    if deleted:
+        return [each for each in present if each != identity]
+    return present if identity in present else [*present, identity]
+
+
+@given(steps, st.booleans())
+def test_pairs_do_what_the_outcomes_do_one_by_one(
+    outcomes: list[tuple[str, bool]], collated: bool
+) -> None:
+    one_by_one: list[str] = []
+    for identity, deleted in outcomes:
+        one_by_one = effect(one_by_one, identity, deleted)
+    in_pairs: list[str] = []
+    made = [delete(identity) if deleted else write(identity) for identity, deleted in outcomes]
+    for written, gone in runs(made, True, collated):
+        for each in [*written, *gone]:
+            in_pairs = effect(in_pairs, _id(each), each.deleted)
+    assert in_pairs == one_by_one

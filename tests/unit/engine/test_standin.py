@@ -1,0 +1,293 @@
+"""Stand-ins refuse nothing that the source did, and everything is put back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from bson import SON
+
+from syncsvc.engine.standin import (
+    CAPPED_ROOM,
+    NEVER_SECONDS,
+    conversions,
+    creatable,
+    deferred_names,
+    preparations,
+    stand_in,
+)
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.specification import CollectionSpec, Kind
+
+Document = dict[str, Any]
+
+
+def index(name: str = "i", **fields: Any) -> Document:
+    return {"v": 2, "key": {"a": 1}, "name": name, **fields}
+
+
+def spec(
+    *indexes: Document, options: Document | None = None, kind: Kind = Kind.COLLECTION
+) -> CollectionSpec:
+    by_name = {each["name"]: each for each in indexes}
+    return CollectionSpec(Namespace("shop", "orders"), kind, bytes(16), options or {}, by_name)
+
+
+def modify(name: str, **change: Any) -> Document:
+    return {"collMod": "orders", "index": {"name": name, **change}}
+
+
+KEPT: Document = {
+    "key": {"b": -1, "a": "hashed"},
+    "sparse": True,
+    "partialFilterExpression": {"a": 1},
+    "collation": {"locale": "de"},
+    "wildcardProjection": {"a": 1},
+    "weights": {"a": 2},
+    "bits": 20,
+}
+
+
+class TestStandIn:
+    @pytest.mark.parametrize(
+        "change, plain",
+        [
+            ({"unique": True}, {}),
+            ({"unique": False}, {}),
+            ({"prepareUnique": True}, {}),
+            ({"hidden": True}, {}),
+            ({"expireAfterSeconds": 0}, {"expireAfterSeconds": NEVER_SECONDS}),
+            ({"expireAfterSeconds": 3600.5}, {"expireAfterSeconds": NEVER_SECONDS}),
+            (
+                {"unique": True, "hidden": True, "expireAfterSeconds": 1},
+                {"expireAfterSeconds": NEVER_SECONDS},
+            ),
+            (KEPT, KEPT),
+        ],
+    )
+    def test_an_index_refuses_and_deletes_nothing(self, change: Document, plain: Document) -> None:
+        assert stand_in(spec(index(**change))).indexes == {"i": index(**plain)}
+
+    @pytest.mark.parametrize(
+        "options, plain",
+        [
+            ({}, {}),
+            ({"capped": True, "size": 4096}, {"capped": True, "size": CAPPED_ROOM}),
+            ({"capped": True, "size": 1, "max": 3}, {"capped": True, "size": CAPPED_ROOM}),
+            (
+                {"clusteredIndex": {"key": {"_id": 1}}, "expireAfterSeconds": 5},
+                {"clusteredIndex": {"key": {"_id": 1}}},
+            ),
+            ({"temp": True}, {}),
+            (
+                {"validator": {"a": 1}, "collation": {"locale": "de"}},
+                {"validator": {"a": 1}, "collation": {"locale": "de"}},
+            ),
+        ],
+    )
+    def test_a_collection_keeps_every_document(self, options: Document, plain: Document) -> None:
+        made = stand_in(spec(options=options)).options
+        assert (made, list(made)) == (plain, list(plain))
+
+    @pytest.mark.parametrize("kind", [Kind.VIEW, Kind.TIME_SERIES])
+    def test_anything_else_is_as_it_is(self, kind: Kind) -> None:
+        definition = spec(options={"viewOn": "c", "max": 1, "expireAfterSeconds": 1}, kind=kind)
+        assert stand_in(definition) is definition
+
+    def test_the_definition_stays_as_it_was(self) -> None:
+        unique = index(unique=True, expireAfterSeconds=1)
+        definition = spec(unique, options={"capped": True, "size": 1, "max": 2})
+        stand_in(definition)
+        assert unique == index(unique=True, expireAfterSeconds=1)
+        assert definition.options == {"capped": True, "size": 1, "max": 2}
+
+    def test_a_stand_in_stands_in_for_itself(self) -> None:
+        definition = spec(
+            index("a", unique=True, expireAfterSeconds=5),
+            index("b"),
+            options={"capped": True, "size": 1, "max": 2},
+        )
+        assert stand_in(stand_in(definition)) == stand_in(definition)
+
+    def test_name_and_uuid_stay(self) -> None:
+        made = stand_in(spec(index(unique=True)))
+        assert (made.namespace, made.uuid) == (Namespace("shop", "orders"), bytes(16))
+
+
+UNIQUE, PLAIN = index("unique", unique=True), index("plain")
+# Pairs that servers allow side by side, and which of them cannot be built beside the other's stand-in.
+TWINS: list[tuple[Document, Document, set[str]]] = [
+    (UNIQUE, PLAIN, {"plain"}),
+    (PLAIN, UNIQUE, {"plain"}),
+    (UNIQUE, index("plain", hidden=True), {"plain"}),
+    (UNIQUE, index("ttl", expireAfterSeconds=5), {"ttl"}),
+    (UNIQUE, index("plain", key=SON(a=1)), {"plain"}),
+    (UNIQUE, index("plain", key={"a": 1.0}), {"plain"}),
+    (index("u", unique=True, sparse=True), index("p", sparse=True), {"p"}),
+    (UNIQUE, index("sparse", sparse=True), set()),
+    (UNIQUE, index("down", key={"a": -1}), set()),
+    (UNIQUE, index("two", key={"a": 1, "b": 1}), set()),
+    (index("ab", key={"a": 1, "b": 1}, unique=True), index("ba", key={"b": 1, "a": 1}), set()),
+    (UNIQUE, index("collated", collation={"locale": "de"}), set()),
+    (UNIQUE, index("partial", partialFilterExpression={"a": 1}), set()),
+    (UNIQUE, index("hashed", key={"a": "hashed"}), set()),
+]
+
+
+class TestTwins:
+    @pytest.mark.parametrize("one, other, deferred", TWINS)
+    def test_what_equals_another_without_unique_waits(
+        self, one: Document, other: Document, deferred: set[str]
+    ) -> None:
+        definition = spec(one, other)
+        assert deferred_names(definition) == deferred
+        assert set(stand_in(definition).indexes) == {one["name"], other["name"]} - deferred
+
+    @pytest.mark.parametrize("sparse", [False, 0])
+    def test_an_index_that_is_not_sparse_equals_one_that_says_so(self, sparse: object) -> None:
+        definition = spec(index("unique", unique=True, sparse=sparse), PLAIN)
+        assert deferred_names(definition) == {"plain"}
+
+    def test_an_equal_filter_may_have_another_order_of_fields(self) -> None:
+        filters = [{"a": 1, "b": 1}, {"b": 1, "a": 1}]
+        unique = index("unique", unique=True, partialFilterExpression=filters[0])
+        plain = index("plain", partialFilterExpression=filters[1])
+        assert deferred_names(spec(unique, plain)) == {"plain"}
+
+    def test_wildcard_indexes_of_other_fields_need_not_wait(self) -> None:
+        one, other = (
+            index(name, key={"$**": 1}, wildcardProjection={name: 1}) for name in ("x", "y")
+        )
+        assert deferred_names(spec(one, other)) == set()
+
+    def test_one_of_several_is_built(self) -> None:
+        definition = spec(PLAIN, UNIQUE, index("sparse", sparse=True), index("b", key={"b": 1}))
+        assert deferred_names(definition) == {"plain"}
+
+    def test_without_indexes_none_waits(self) -> None:
+        assert deferred_names(spec()) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "given, collated, added",
+    [
+        ({}, False, {}),
+        ({}, True, {"collation": {"locale": "simple"}}),
+        ({"collation": {"locale": "de"}}, True, {}),
+        ({"collation": {"locale": "de"}}, False, {}),
+    ],
+)
+def test_an_index_of_simple_collation_says_so_where_it_would_inherit(
+    given: Document, collated: bool, added: Document
+) -> None:
+    assert creatable(index(**given), collated) == index(**given, **added)
+
+
+class TestPreparations:
+    @pytest.mark.parametrize(
+        "options, commands",
+        [
+            ({}, []),
+            ({"validator": {"a": 1}}, []),
+            ({"capped": True, "size": 4096}, [{"collMod": "orders", "cappedSize": 4096}]),
+            (
+                {"capped": True, "size": 4096, "max": 3},
+                [
+                    {"collMod": "orders", "cappedSize": 4096},
+                    {"collMod": "orders", "cappedMax": 3},
+                ],
+            ),
+            ({"expireAfterSeconds": 0}, [{"collMod": "orders", "expireAfterSeconds": 0}]),
+        ],
+    )
+    def test_options_are_put_back(self, options: Document, commands: list[Document]) -> None:
+        assert list(preparations(spec(options=options))) == commands
+
+    @pytest.mark.parametrize(
+        "fields, commands",
+        [
+            ({}, []),
+            ({"unique": False}, []),
+            ({"unique": True}, [modify("i", prepareUnique=True)]),
+            ({"prepareUnique": True}, [modify("i", prepareUnique=True)]),
+            ({"expireAfterSeconds": 0}, [modify("i", expireAfterSeconds=0)]),
+            ({"hidden": True}, [modify("i", hidden=True)]),
+            ({"hidden": False}, []),
+            (
+                {"unique": True, "expireAfterSeconds": 5, "hidden": True},
+                [
+                    modify("i", prepareUnique=True),
+                    modify("i", expireAfterSeconds=5),
+                    modify("i", hidden=True),
+                ],
+            ),
+        ],
+    )
+    def test_an_index_is_put_back(self, fields: Document, commands: list[Document]) -> None:
+        assert list(preparations(spec(index(**fields)))) == commands
+
+    def test_an_index_that_waits_is_left_alone(self) -> None:
+        definition = spec(UNIQUE, index("ttl", expireAfterSeconds=5, hidden=True))
+        assert list(preparations(definition)) == [modify("unique", prepareUnique=True)]
+
+
+class TestConversions:
+    @pytest.mark.parametrize(
+        "indexes, commands",
+        [
+            ([], []),
+            ([PLAIN], []),
+            ([index(prepareUnique=True)], []),
+            ([UNIQUE], [modify("unique", unique=True)]),
+            (
+                [UNIQUE, index("b", key={"b": 1}, unique=True)],
+                [modify("unique", unique=True), modify("b", unique=True)],
+            ),
+        ],
+    )
+    def test_unique_indexes_are_made_unique(
+        self, indexes: list[Document], commands: list[Document]
+    ) -> None:
+        assert list(conversions(spec(*indexes))) == commands
+
+    def test_what_waited_is_built_as_it_is_after_what_it_waited_for(self) -> None:
+        waiting = index("ttl", expireAfterSeconds=5, hidden=True)
+        assert list(conversions(spec(waiting, UNIQUE))) == [
+            modify("unique", unique=True),
+            {"createIndexes": "orders", "indexes": [waiting]},
+        ]
+
+    def test_what_waited_says_its_collation(self) -> None:
+        definition = spec(UNIQUE, PLAIN, options={"collation": {"locale": "de"}})
+        *_, command = conversions(definition)
+        assert command["indexes"] == [{**PLAIN, "collation": {"locale": "simple"}}]
+
+
+PROPERTIES = [
+    {"unique": True},
+    {"prepareUnique": True},
+    {"hidden": True},
+    {"expireAfterSeconds": 5},
+    {"unique": True, "hidden": True, "expireAfterSeconds": 5},
+]
+
+
+def after(built: dict[str, Document], command: Document) -> dict[str, Document]:
+    """The indexes as the server has them after a command."""
+    if "createIndexes" in command:
+        return built | {each["name"]: each for each in command["indexes"]}
+    name, changes = (command["index"]["name"], {**command["index"]})
+    changed = built[name] | changes
+    if changes.get("unique"):
+        assert changed.pop("prepareUnique"), "72: it must be prepared first"
+    return built | {name: changed}
+
+
+@pytest.mark.parametrize("fields", PROPERTIES)
+@pytest.mark.parametrize("twin", [None, index("twin"), index("other", key={"b": 1}, unique=True)])
+def test_in_the_end_every_index_is_as_it_was(fields: Document, twin: Document | None) -> None:
+    definition = spec(*([index(**fields)] if twin is None else [index(**fields), twin]))
+    built = dict(stand_in(definition).indexes)
+    for command in [*preparations(definition), *conversions(definition)]:
+        built = after(built, command)
+    assert built == definition.indexes

@@ -1,0 +1,335 @@
+"""Events become statements that do exactly what the events did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import bson
+import pytest
+from bson import Decimal128, Int64, Regex, Timestamp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncsvc.engine import translate
+from syncsvc.engine.translate import (
+    Outcome,
+    delete_statement,
+    fold,
+    holds_zero_timestamp,
+    update_stages,
+    update_statement,
+    zero_timestamp_documents,
+)
+from tests.unit import documents
+from tests.unit.documents import Field, document, int32
+from verifier.cluster.events import DataEvent, DataKind
+
+KEY = bson.encode({"_id": 7})
+ZERO = Timestamp(0, 0)
+
+
+def event(kind: DataKind, body: dict[str, Any] | None = None, raw_diff: bool = False) -> DataEvent:
+    return DataEvent(kind, b"u" * 16, KEY, bson.encode(body) if body else b"", raw_diff)
+
+
+def insert(n: int) -> DataEvent:
+    return event(DataKind.INSERT, {"_id": 7, "n": n})
+
+
+def replace(n: int) -> DataEvent:
+    return event(DataKind.REPLACE, {"_id": 7, "n": n})
+
+
+def diff(n: int) -> DataEvent:
+    return event(DataKind.UPDATE, {"$v": 2, "diff": {"u": {"n": n}}}, raw_diff=True)
+
+
+def described(
+    updated: dict[str, Any] | None = None,
+    removed: list[str] | None = None,
+    truncated: list[Any] | None = None,
+) -> DataEvent:
+    parts = {
+        "updatedFields": updated or {},
+        "removedFields": removed or [],
+        "truncatedArrays": truncated or [],
+    }
+    return event(DataKind.UPDATE, parts)
+
+
+DELETE = event(DataKind.DELETE)
+DEEP = described({"a.b": 1})
+
+
+def folded(*events: DataEvent) -> Outcome:
+    outcome = fold(None, events[0])
+    return reduce(fold, events[1:], outcome)
+
+
+def shape(outcome: Outcome) -> tuple[Any, ...]:
+    """What an outcome is: its document's number, the numbers its stages set, or what is to be done."""
+    assert outcome.key == KEY
+    if outcome.refetch or outcome.deleted:
+        assert outcome.document is None and not outcome.stages
+        assert not (outcome.refetch and outcome.deleted)
+        return ("again",) if outcome.refetch else ("deleted",)
+    stages = [bson.decode(stage) for stage in outcome.stages]
+    numbers = [
+        each["$_internalApplyOplogUpdate"]["oplogUpdate"]["diff"]["u"]["n"] for each in stages
+    ]
+    return (outcome.document and bson.decode(outcome.document)["n"], *numbers)
+
+
+FOLDS: list[tuple[list[DataEvent], tuple[Any, ...]]] = [
+    ([insert(1)], (1,)),
+    ([replace(1)], (1,)),
+    ([DELETE], ("deleted",)),
+    ([diff(1)], (None, 1)),
+    ([DEEP], ("again",)),
+    ([insert(1), insert(2)], (2,)),
+    ([insert(1), replace(2)], (2,)),
+    ([insert(1), diff(2)], (1, 2)),
+    ([insert(1), diff(2), diff(3)], (1, 2, 3)),
+    ([insert(1), diff(2), replace(3)], (3,)),
+    ([insert(1), diff(2), replace(3), diff(4)], (3, 4)),
+    ([insert(1), DELETE], ("deleted",)),
+    ([insert(1), DEEP], ("again",)),
+    ([diff(1), diff(2)], (None, 1, 2)),
+    ([diff(1), replace(2)], (2,)),
+    ([diff(1), DELETE], ("deleted",)),
+    ([diff(1), DEEP], ("again",)),
+    ([DELETE, insert(1)], (1,)),
+    ([DELETE, DELETE], ("deleted",)),
+    ([DELETE, diff(1)], ("again",)),
+    ([DELETE, insert(1), diff(2)], (1, 2)),
+    ([DEEP, diff(1)], ("again",)),
+    ([DEEP, replace(1)], (1,)),
+    ([DEEP, DELETE], ("deleted",)),
+    ([DEEP, DELETE, insert(1)], (1,)),
+    ([insert(1), DELETE, diff(2), replace(3), diff(4)], (3, 4)),
+]
+
+
+@pytest.mark.parametrize("events, expected", FOLDS)
+def test_events_of_one_document_become_one_outcome(
+    events: list[DataEvent], expected: tuple[Any, ...]
+) -> None:
+    assert shape(folded(*events)) == expected
+
+
+@given(st.lists(st.sampled_from([insert(1), replace(2), diff(3), DELETE, DEEP]), min_size=1))
+def test_only_what_follows_the_last_whole_document_counts(events: list[DataEvent]) -> None:
+    whole = {DataKind.INSERT, DataKind.REPLACE, DataKind.DELETE}
+    last = max((n for n, each in enumerate(events) if each.kind in whole), default=0)
+    assert shape(folded(*events)) == shape(folded(*events[last:]))
+
+
+def test_too_many_updates_are_read_again() -> None:
+    most = translate._MOST_STAGES
+    assert shape(folded(*[diff(n) for n in range(most)])) == (None, *range(most))
+    assert shape(folded(*[diff(n) for n in range(most + 1)])) == ("again",)
+    assert shape(folded(insert(0), *[diff(n) for n in range(most + 1)])) == ("again",)
+
+
+def test_too_large_updates_are_read_again() -> None:
+    large = event(DataKind.UPDATE, {"diff": {"u": {"n": 1, "x": "x" * (1 << 20)}}}, raw_diff=True)
+    assert shape(folded(*[large] * 3)) == (None, 1, 1, 1)
+    assert shape(folded(*[large] * 4)) == ("again",)
+
+
+def statement(outcome: Outcome, **how: Any) -> dict[str, Any]:
+    decoded: dict[str, Any] = bson.decode(update_statement(outcome, **how))
+    return decoded
+
+
+class TestStatements:
+    def test_a_document_replaces_or_is_inserted(self) -> None:
+        assert statement(folded(insert(1))) == {
+            "q": {"_id": 7},
+            "u": {"_id": 7, "n": 1},
+            "upsert": True,
+        }
+
+    def test_an_update_is_a_pipeline_and_makes_no_document(self) -> None:
+        stage = {"$_internalApplyOplogUpdate": {"oplogUpdate": {"$v": 2, "diff": {"u": {"n": 1}}}}}
+        assert statement(folded(diff(1))) == {"q": {"_id": 7}, "u": [stage]}
+
+    def test_a_document_and_its_updates_are_one_pipeline(self) -> None:
+        made = statement(folded(insert(1), diff(2), diff(3)))
+        assert made["upsert"] is True
+        assert made["u"][0] == {"$replaceWith": {"$literal": {"_id": 7, "n": 1}}}
+        assert [*made["u"][1]] == [*made["u"][2]] == ["$_internalApplyOplogUpdate"]
+
+    @pytest.mark.parametrize("body", [{"_id": 7, "t": ZERO}, {"_id": 7, "a": 1, "": ZERO}])
+    def test_a_zero_timestamp_is_written_literally(self, body: dict[str, Any]) -> None:
+        assert statement(folded(event(DataKind.INSERT, body))) == {
+            "q": {"_id": 7},
+            "u": [{"$replaceWith": {"$literal": body}}],
+            "upsert": True,
+        }
+
+    def test_any_document_may_be_written_literally(self) -> None:
+        assert statement(folded(insert(1)), literal=True)["u"] == [
+            {"$replaceWith": {"$literal": {"_id": 7, "n": 1}}}
+        ]
+
+    @pytest.mark.parametrize("identity", [7, None, "x", {"a": 1}, ZERO, Decimal128("1"), ""])
+    def test_a_delete_is_of_one_document(self, identity: object) -> None:
+        made = bson.decode(delete_statement(Outcome(bson.encode({"_id": identity}), deleted=True)))
+        assert made == {"q": {"_id": identity}, "limit": 1}
+
+    @given(documents.stored_field_lists)
+    def test_documents_go_into_statements_to_the_byte(self, fields: list[Field]) -> None:
+        raw, key = document(*fields), document(fields[0])
+        for literal in (False, True):
+            made = update_statement(Outcome(key, raw), literal)
+            assert made.startswith(b"\x03q\0" + key, 4) and raw in made[7 + len(key) :]
+            assert len(made) == int.from_bytes(made[:4], "little")
+
+    @pytest.mark.parametrize("count", [1, 9, 10, 11, 100])
+    def test_a_pipeline_has_its_stages_in_order(self, count: int) -> None:
+        stages = [bson.encode({"$set": {"n": number}}) for number in range(count)]
+        made = statement(Outcome(KEY, stages=stages))
+        assert made["u"] == [{"$set": {"n": number}} for number in range(count)]
+
+
+def set_stage(name: str, value: object) -> dict[str, Any]:
+    arguments = {"field": {"$literal": name}, "input": "$$ROOT", "value": {"$literal": value}}
+    return {"$replaceWith": {"$setField": arguments}}
+
+
+def unset_stage(name: str) -> dict[str, Any]:
+    return {"$replaceWith": {"$unsetField": {"field": {"$literal": name}, "input": "$$ROOT"}}}
+
+
+def stages_of(update: DataEvent) -> list[dict[str, Any]] | None:
+    stages = update_stages(update)
+    return None if stages is None else [bson.decode(stage) for stage in stages]
+
+
+class TestClassicUpdates:
+    @pytest.mark.parametrize("name", ["a", "", "$x", "0", "ä", "_id ", "$$ROOT"])
+    @pytest.mark.parametrize("value", [1, {"a.b": 1, "$c": 2}, [1], ZERO, Regex("x"), None, "$y"])
+    def test_a_field_at_the_top_is_set(self, name: str, value: object) -> None:
+        assert stages_of(described({name: value})) == [set_stage(name, value)]
+
+    @pytest.mark.parametrize("name", ["a", "", "$x", "0"])
+    def test_a_field_at_the_top_is_removed(self, name: str) -> None:
+        assert stages_of(described(removed=[name])) == [unset_stage(name)]
+
+    def test_fields_are_removed_first_and_set_in_order(self) -> None:
+        update = described({"b": 1, "a": Int64(2)}, ["d", "c"])
+        assert stages_of(update) == [
+            unset_stage("d"),
+            unset_stage("c"),
+            set_stage("b", 1),
+            set_stage("a", 2),
+        ]
+
+    def test_types_of_values_are_kept(self) -> None:
+        (stage,) = stages_of(described({"a": Int64(2)})) or [{}]
+        assert type(stage["$replaceWith"]["$setField"]["value"]["$literal"]) is Int64
+
+    @pytest.mark.parametrize(
+        "update",
+        [
+            described({"a.b": 1}),
+            described({"a": 1, "b.0": 1}),
+            described({".": 1}),
+            described(removed=["a.b"]),
+            described(removed=["a", "b."]),
+            described(truncated=[{"field": "a", "newSize": 1}]),
+            described({"a": 1}, truncated=[{"field": "a", "newSize": 1}]),
+            described({f"f{number}": number for number in range(101)}),
+            described(removed=[f"f{number}" for number in range(101)]),
+        ],
+    )
+    def test_what_only_the_document_can_tell_is_read_again(self, update: DataEvent) -> None:
+        assert stages_of(update) is None
+        assert shape(folded(insert(1), update)) == ("again",)
+
+    def test_as_many_stages_as_may_be(self) -> None:
+        stages = stages_of(described({f"f{number}": number for number in range(100)}))
+        assert stages is not None and len(stages) == 100
+
+    @pytest.mark.parametrize(
+        "description", [{}, {"updatedFields": {}}, {"removedFields": []}, {"truncatedArrays": []}]
+    )
+    def test_parts_may_be_missing_or_empty(self, description: dict[str, Any]) -> None:
+        body = bson.encode(description)
+        assert update_stages(DataEvent(DataKind.UPDATE, b"u" * 16, KEY, body)) == []
+
+
+def is_zero_at_top(field: Field) -> bool:
+    return field.kind == 0x11 and field.value == bytes(8) and field.name != b"_id"
+
+
+# What looks like the end of a name and a zero timestamp, and is none.
+DECOYS = [
+    Field(0x12, b"a", bytes(8)),
+    Field(0x12, b"\x11", bytes(8)),
+    Field(0x12, b"", bytes(8)),
+    Field(0x10, b"\x11a", bytes(4)),
+    Field(0x05, b"b", int32(40) + b"\0" + b"\x11t" + bytes(38)),
+    Field(0x05, b"b", int32(1000) + b"\0" + bytes(1000)),
+    Field(0x02, b"s", documents.string(b"\x11x" + bytes(20))),
+    Field(0x03, b"d", document(Field(0x11, b"t", bytes(8)))),
+    Field(0x04, b"l", documents.array((0x11, bytes(8)))),
+    Field(0x11, b"t", bytes(7) + b"\x01"),
+    Field(0x11, b"t", b"\x01" + bytes(7)),
+    Field(0x11, b"t", bytes([0x11]) * 8),
+]
+REAL = [Field(0x11, name, bytes(8)) for name in (b"t", b"", b"\x11", b"long name", b"_id2")]
+tricky = st.lists(documents.fields | st.sampled_from([*DECOYS, *REAL]), max_size=6)
+identities = st.sampled_from(
+    [Field(0x11, b"_id", bytes(8)), Field(0x10, b"_id", bytes(4)), Field(0x0A, b"_id", b"")]
+)
+
+
+class TestZeroTimestamps:
+    @pytest.mark.parametrize("field", REAL, ids=lambda field: repr(field.name))
+    @pytest.mark.parametrize("decoy", DECOYS, ids=range(len(DECOYS)))
+    def test_one_is_found_among_what_looks_like_it(self, field: Field, decoy: Field) -> None:
+        alone = document(decoy)
+        assert not holds_zero_timestamp(alone)
+        for raw in (document(field, decoy), document(decoy, field), document(decoy, field, decoy)):
+            assert holds_zero_timestamp(raw)
+            assert zero_timestamp_documents(alone + raw + alone, [alone, raw, alone]) == {1}
+
+    def test_that_of_the_id_does_not_count(self) -> None:
+        assert not holds_zero_timestamp(bson.encode({"_id": ZERO}))
+
+    @given(st.lists(st.tuples(identities, tricky), max_size=8))
+    def test_they_are_found_where_a_decoder_finds_them(
+        self, contents: list[tuple[Field, list[Field]]]
+    ) -> None:
+        raws = [document(identity, *fields) for identity, fields in contents]
+        expected = {n for n, (_, fields) in enumerate(contents) if any(map(is_zero_at_top, fields))}
+        block = b"".join(raws)
+        assert zero_timestamp_documents(block, [memoryview(raw) for raw in raws]) == expected
+        assert {n for n, raw in enumerate(raws) if holds_zero_timestamp(raw)} == expected
+
+    @pytest.mark.parametrize("every", [1, 2, 7, 1000])
+    def test_they_are_found_in_many_documents(self, every: int) -> None:
+        raws = [
+            bson.encode({"_id": n, "n": Int64(0), **({} if n % every else {"t": ZERO})})
+            for n in range(3000)
+        ]
+        assert zero_timestamp_documents(b"".join(raws), raws) == set(range(0, 3000, every))
+
+    @pytest.mark.parametrize("zeros", [8, 9, 10, 1000, 3 << 20])
+    @pytest.mark.parametrize("where", ["first", "last", "alone"])
+    def test_long_runs_of_zeros_do_not_hide_them(self, zeros: int, where: str) -> None:
+        fields: dict[str, Callable[[], dict[str, Any]]] = {
+            "first": lambda: {"t": ZERO, "z": bytes(zeros)},
+            "last": lambda: {"z": bytes(zeros), "t": ZERO},
+            "alone": lambda: {"z": bytes(zeros)},
+        }
+        raw = bson.encode({"_id": 1, **fields[where]()})
+        found = zero_timestamp_documents(raw * 2, [raw, raw])
+        assert found == (set() if where == "alone" else {0, 1})
+
+    def test_no_documents_hold_none(self) -> None:
+        assert zero_timestamp_documents(b"", []) == set()

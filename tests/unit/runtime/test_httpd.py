@@ -1,0 +1,208 @@
+"""Whatever is sent, the answer has the one shape; the server ends on SIGTERM."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from hypothesis import example, given
+from hypothesis import strategies as st
+from werkzeug.test import TestResponse
+
+from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
+from verifier.runtime.httpd import (
+    ADDRESS_NOT_AVAILABLE,
+    MAX_BODY,
+    HttpServer,
+    install_error_handlers,
+    json_body,
+)
+
+ROOT = Path(__file__).parents[3]
+TEAPOT = ErrorKind("Teapot", 418, "It is a teapot.", "Do not.")
+
+
+def make_app() -> Flask:
+    app = Flask("test")
+    install_error_handlers(app)
+
+    @app.post("/body")
+    def body() -> dict[str, Any]:
+        return {"body": json_body()}
+
+    @app.get("/named")
+    def named() -> dict[str, Any]:
+        raise OperationError(TEAPOT, "Short and stout.")
+
+    @app.get("/broken")
+    def broken() -> dict[str, Any]:
+        raise KeyError("S3cr3t")
+
+    return app
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[FlaskClient]:
+    with make_app().test_client() as client:
+        yield client
+
+
+def assert_error(answer: TestResponse, status: int, name: str) -> str:
+    """The answer has the one shape of errors; its description."""
+    assert answer.status_code == status
+    body = answer.get_json()
+    assert list(body) == ["error", "errorDescription", "success"]
+    assert (body["success"], body["error"]) == (False, name)
+    assert isinstance(body["errorDescription"], str) and body["errorDescription"]
+    return str(body["errorDescription"])
+
+
+@pytest.mark.parametrize(
+    "data, body",
+    [
+        (b"", {}),
+        (b" \r\n\t", {}),
+        (b"{}", {}),
+        (b'{"a": [1, null, {"b": 0.5}]}', {"a": [1, None, {"b": 0.5}]}),
+        ('{"ä": "漢"}'.encode(), {"ä": "漢"}),
+        ('{"a": 1}'.encode("utf-16"), {"a": 1}),
+    ],
+)
+def test_an_object_is_read(client: FlaskClient, data: bytes, body: dict[str, Any]) -> None:
+    assert client.post("/body", data=data).get_json() == {"body": body}
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", "x", ""])
+def test_the_content_type_means_nothing(client: FlaskClient, kind: str) -> None:
+    assert client.post("/body", data=b'{"a": 1}', content_type=kind).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[]",
+        b"null",
+        b"1",
+        b'"text"',
+        b"true",
+        b"{",
+        b"{'a': 1}",
+        b'{"a": 1} x',
+        b"\xff\xfe\xfd",
+        b"\0",
+        b'{"a": ' + b"1" * 5000 + b"}",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"a": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+    ],
+    ids=range(14),
+)
+def test_anything_else_is_a_malformed_body(client: FlaskClient, data: bytes) -> None:
+    assert_error(client.post("/body", data=data), 400, "MalformedBody")
+
+
+@given(data=st.binary() | st.text().map(str.encode))
+@example(b"NaN")
+@example(b'{"\\ud800": "\\udfff"}')
+@example(b'{"a": NaN, "b": 1e999}')
+def test_any_bytes_are_an_object_or_a_malformed_body(client: FlaskClient, data: bytes) -> None:
+    answer = client.post("/body", data=data)
+    if answer.status_code == 200:
+        assert isinstance(json.loads(answer.data)["body"], dict)
+    else:
+        assert_error(answer, 400, "MalformedBody")
+
+
+@pytest.mark.parametrize(
+    "method, path, status, name",
+    [
+        ("GET", "/nowhere", 404, "NotFound"),
+        ("POST", "/", 404, "NotFound"),
+        ("GET", "/body", 405, "MethodNotAllowed"),
+        ("DELETE", "/named", 405, "MethodNotAllowed"),
+        ("GET", "/named", 418, "Teapot"),
+        ("GET", "/broken", 500, "InternalError"),
+    ],
+)
+def test_errors_have_one_shape(
+    client: FlaskClient, method: str, path: str, status: int, name: str
+) -> None:
+    assert_error(client.open(path, method=method), status, name)
+
+
+def test_a_body_that_is_too_large_is_refused(client: FlaskClient) -> None:
+    answer = client.post("/body", data=b"{" + b" " * MAX_BODY + b"}")
+    assert_error(answer, 413, "RequestEntityTooLarge")
+
+
+def test_the_largest_body_is_read(client: FlaskClient) -> None:
+    assert client.post("/body", data=b"{" + b" " * (MAX_BODY - 2) + b"}").status_code == 200
+
+
+def test_a_named_error_says_what_happened_and_what_to_do(client: FlaskClient) -> None:
+    assert assert_error(client.get("/named"), 418, "Teapot") == "Short and stout. Do not."
+
+
+def test_a_fault_of_ours_is_logged_and_not_shown(
+    client: FlaskClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    description = assert_error(client.get("/broken"), 500, "InternalError")
+    assert description == f"{INTERNAL_ERROR.meaning} {INTERNAL_ERROR.remedy}"
+    (record,) = caplog.records
+    assert record.exc_info is not None and isinstance(record.exc_info[1], KeyError)
+
+
+def test_a_wrong_path_is_named(client: FlaskClient) -> None:
+    assert "GET /nowhere" in assert_error(client.get("/nowhere"), 404, "NotFound")
+
+
+def test_a_wrong_method_is_told_the_right_ones(client: FlaskClient) -> None:
+    assert "POST" in client.get("/body").headers["Allow"]
+
+
+def test_an_address_in_use_is_a_named_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OperationError, match=f"127.0.0.1, port {port}") as raised:
+            HttpServer(make_app(), "127.0.0.1", port)
+    assert raised.value.kind is ADDRESS_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("address", ["", "not an address"])
+def test_an_address_of_somebody_else_is_a_named_error(address: str) -> None:
+    with pytest.raises(OperationError, match="AddressNotAvailable|cannot listen"):
+        HttpServer(make_app(), address, 0)
+
+
+SERVER = """
+import socket, sys
+from tests.unit.runtime.test_httpd import HttpServer, make_app
+with socket.create_server(("127.0.0.1", 0)) as probe:
+    port = probe.getsockname()[1]
+server = HttpServer(make_app(), "127.0.0.1", port)
+print(port, flush=True)
+server.serve()
+print("served", flush=True)
+"""
+
+
+def test_serving_ends_on_sigterm() -> None:
+    command = [sys.executable, "-c", SERVER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        request = b'{"a": 1}'
+        answer = urlopen(f"http://127.0.0.1:{port}/body", data=request, timeout=20).read()
+        process.terminate()
+        assert process.stdout.read() == b"served\n"
+    assert process.returncode == 0
+    assert json.loads(answer) == {"body": {"a": 1}}

@@ -1,0 +1,242 @@
+"""Log lines are JSON objects, and hold no credentials, wherever these stood."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from verifier.runtime import logs
+from verifier.runtime.logs import redact
+
+SECRET = "S3cr3t"
+log = logging.getLogger("test.logs")
+
+
+@pytest.fixture(scope="module")
+def own_handlers() -> Iterator[None]:
+    """Setting up logs takes the place of all handlers: put back the ones of the test run."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    for handler in root.handlers:
+        handler.close()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.fixture(scope="module")
+def log_file(own_handlers: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("logs") / "made" / "here"
+    logs.set_up(directory, "test.log", "INFO")
+    return directory / "test.log"
+
+
+@pytest.fixture(scope="module")
+def formatter(log_file: Path) -> logging.Formatter:
+    found = logging.getLogger().handlers[0].formatter
+    assert found is not None
+    return found
+
+
+def last_line(path: Path) -> dict[str, Any]:
+    line: dict[str, Any] = json.loads(path.read_text().splitlines()[-1])
+    return line
+
+
+class TestLines:
+    def test_a_line_holds_time_level_and_message(self, log_file: Path) -> None:
+        log.warning("It happened.")
+        line = last_line(log_file)
+        assert (line["level"], line["message"], line["thread"]) == (
+            "WARNING",
+            "It happened.",
+            "MainThread",
+        )
+        assert datetime.fromisoformat(line["time"]).utcoffset() == timedelta(0)
+
+    def test_extra_fields_stand_beside_the_message(self, log_file: Path) -> None:
+        log.info("It happened.", extra={"count": 3, "names": ["a"]})
+        line = last_line(log_file)
+        assert (line["count"], line["names"]) == (3, ["a"])
+
+    def test_arguments_are_put_into_the_message(self, log_file: Path) -> None:
+        log.info("%s of %d", "one", 2)
+        assert last_line(log_file)["message"] == "one of 2"
+
+    def test_a_traceback_is_a_field(self, log_file: Path) -> None:
+        try:
+            raise ValueError("broken")
+        except ValueError as error:
+            log.error("It failed.", exc_info=error)
+        trace = last_line(log_file)["trace"]
+        assert trace.startswith("Traceback") and trace.endswith("ValueError: broken")
+
+    def test_values_that_json_does_not_know_are_shown_as_text(self, log_file: Path) -> None:
+        log.info("It happened.", extra={"path": Path("/x"), "data": b"\xff", "set": {1}})
+        assert "path" in last_line(log_file)
+
+    def test_a_line_break_stays_within_the_line(self, log_file: Path) -> None:
+        before = len(log_file.read_text().splitlines())
+        log.info("one\ntwo\r\u2028three")
+        assert len(log_file.read_text().splitlines()) == before + 1
+
+    def test_lower_levels_are_left_out(self, log_file: Path) -> None:
+        before = log_file.read_text()
+        log.debug("unseen")
+        assert log_file.read_text() == before
+
+    @pytest.mark.parametrize("name", ["pymongo.command", "waitress", "urllib3"])
+    def test_libraries_tell_only_warnings(self, log_file: Path, name: str) -> None:
+        assert not logging.getLogger(name).isEnabledFor(logging.INFO)
+        assert logging.getLogger(name).isEnabledFor(logging.WARNING)
+
+
+@pytest.mark.usefixtures("own_handlers")
+class TestSetUp:
+    @pytest.mark.parametrize("level", logs.LEVELS)
+    def test_every_level_of_the_options_is_known(self, tmp_path: Path, level: str) -> None:
+        logs.set_up(tmp_path, "test.log", level)
+        assert logging.getLogger().level == getattr(logging, level)
+
+    def test_without_a_directory_lines_go_to_standard_output(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        logs.set_up(None, "test.log", "INFO")
+        log.info("shown")
+        assert json.loads(capsys.readouterr().out)["message"] == "shown"
+
+    def test_a_directory_that_cannot_be_made_is_an_os_error(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(OSError):
+            logs.set_up(tmp_path / "file", "test.log", "INFO")
+
+
+def line_with(formatter: logging.Formatter, text: str, place: str) -> str:
+    """The line for a record that holds the text in one place."""
+    message, error = "message", None
+    extra: dict[str, Any] = {}
+    if place == "message":
+        message = text
+    elif place == "extra":
+        extra = {"uri": text}
+    elif place == "nested extra":
+        extra = {"clusters": {"cluster0": [text]}}
+    else:
+        error = ValueError(text)
+    record = log.makeRecord(log.name, logging.INFO, "file", 1, message, (), None, extra=extra)
+    if error is not None:
+        record.exc_info = (ValueError, error, None)
+    return formatter.format(record)
+
+
+PLACES = ["message", "extra", "nested extra", "error"]
+
+# What a connection string may hold between ":" and "@" without escapes, for some parser at least.
+ODD = "%!$&()*+,;=[]{}<>|^`~#?/.@:-_"
+passwords = st.text(st.sampled_from("aZ0" + ODD), max_size=8)
+# The driver takes these in a password, too.
+ODDER = "\"'\\ \täß漢\U0001f600"
+odder_passwords = st.text(st.sampled_from("aZ0" + ODDER), max_size=6)
+
+# Of these, texts are made that look like several connection strings.
+PIECES = [
+    "mongodb://",
+    "MONGODB+srv://",
+    "u:p",
+    "@",
+    "/",
+    "?",
+    " ",
+    "proxyPassword=",
+    "&",
+    "<",
+    "'",
+]
+
+
+def uri(before: str, after: str) -> str:
+    return f"mongodb://user:{before}{SECRET}{after}@host:27017/db?appName=x"
+
+
+class TestRedaction:
+    @pytest.mark.parametrize("place", PLACES)
+    @given(before=passwords, after=passwords)
+    def test_a_password_is_in_no_line(
+        self, formatter: logging.Formatter, place: str, before: str, after: str
+    ) -> None:
+        line = line_with(formatter, f"failed: {uri(before, after)}", place)
+        assert SECRET not in line
+        assert json.loads(line)["thread"] == "MainThread"
+
+    @pytest.mark.parametrize("place", PLACES)
+    @settings(phases=[Phase.generate])
+    @given(before=odder_passwords, after=odder_passwords)
+    def test_an_odd_password_is_in_no_line(
+        self, formatter: logging.Formatter, place: str, before: str, after: str
+    ) -> None:
+        line = line_with(formatter, uri(before, after), place)
+        assert SECRET not in line
+        assert json.loads(line)["thread"] == "MainThread"
+
+    @settings(phases=[Phase.generate])
+    @given(before=odder_passwords, after=odder_passwords)
+    def test_an_odd_password_is_in_no_text(self, before: str, after: str) -> None:
+        assert SECRET not in redact(f"unrecognized arguments: --x={uri(before, after)}")
+
+    @pytest.mark.parametrize(
+        "text, redacted",
+        [
+            ("mongodb://u:p@h/db", "mongodb://<redacted>@h/db"),
+            ("mongodb+srv://u:p@h/db", "mongodb+srv://<redacted>@h/db"),
+            ("MongoDB://u:p@h", "MongoDB://<redacted>@h"),
+            ("mongodb://u@h", "mongodb://<redacted>@h"),
+            ("mongodb://u:p@q@h", "mongodb://<redacted>@h"),
+            ("a mongodb://u:p@h, b mongodb://v:q@i", None),
+            ("mongodb://h/db?w=1", "mongodb://h/db?w=1"),
+            ("nothing to hide: a@b", "nothing to hide: a@b"),
+            ("", ""),
+        ],
+    )
+    def test_only_the_credentials_go(self, text: str, redacted: str | None) -> None:
+        expected = re.sub(r"\w:\w@", "<redacted>@", text) if redacted is None else redacted
+        assert redact(text) == expected
+
+    @pytest.mark.parametrize(
+        "option", ["tlsCertificateKeyFilePassword", "AUTHMECHANISMPROPERTIES", "proxyPassword"]
+    )
+    def test_options_that_hold_secrets_are_redacted(self, option: str) -> None:
+        text = f"mongodb://h/?w=majority&{option}={SECRET}&tls=true"
+        assert redact(text) == f"mongodb://h/?w=majority&{option}=<redacted>&tls=true"
+
+    @given(st.lists(st.sampled_from(PIECES)).map("".join))
+    def test_redaction_is_done_at_once(self, text: str) -> None:
+        assert redact(redact(text)) == redact(text)
+
+    @pytest.mark.parametrize("place", PLACES)
+    @given(text=st.text())
+    def test_a_line_is_json_whatever_was_redacted(
+        self, formatter: logging.Formatter, place: str, text: str
+    ) -> None:
+        line = line_with(formatter, f"mongodb://{text}@host {text}", place)
+        assert "\n" not in line
+        json.loads(line)
+
+    def test_a_traceback_through_a_connection_string_is_redacted(
+        self, formatter: logging.Formatter
+    ) -> None:
+        try:
+            raise ValueError(f"cannot use {uri('', '')}") from OSError(uri("", ""))
+        except ValueError:
+            record = log.makeRecord(log.name, 20, "file", 1, "m", (), sys.exc_info())
+        line = formatter.format(record)
+        assert SECRET not in line and line.count("<redacted>") == 2

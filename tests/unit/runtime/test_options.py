@@ -1,0 +1,219 @@
+"""Options come from flags, environment, file and table, in this order; what is wrong with them is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verifier.runtime.options import Option, as_rst, parse
+
+TABLE = (
+    Option("uri", "connection string", required=True, value="URI"),
+    Option("bindAddress", "address", default="127.0.0.1", value="ADDRESS"),
+    Option("port", "port", parse=int, default=1, value="PORT"),
+    Option("level", "level", parse=str.upper, default="INFO", choices=("INFO", "DEBUG")),
+    Option("logPath", "directory"),
+)
+URI = ["--uri", "mongodb://host"]
+SECRET = "mongodb://user:S3cr3t@host"
+
+
+def values(*arguments: str) -> dict[str, Any]:
+    return parse("prog", "1.2", "A program.", TABLE, "PROG", arguments)
+
+
+def config(directory: Path, text: str) -> list[str]:
+    path = directory / "config.yaml"
+    path.write_text(text)
+    return ["--config", str(path)]
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The message with which the arguments are refused."""
+    with pytest.raises(SystemExit) as raised:
+        values(*arguments)
+    assert raised.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return captured.err
+
+
+def test_defaults_fill_what_is_not_given() -> None:
+    assert values(*URI) == {
+        "uri": "mongodb://host",
+        "bindAddress": "127.0.0.1",
+        "port": 1,
+        "level": "INFO",
+        "logPath": None,
+    }
+
+
+def test_flag_goes_before_environment_before_file_before_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = [*URI]
+    assert values(*arguments)["port"] == 1
+    arguments += config(tmp_path, "port: 2")
+    assert values(*arguments)["port"] == 2
+    monkeypatch.setenv("PROG_PORT", "3")
+    assert values(*arguments)["port"] == 3
+    assert values(*arguments, "--port", "4")["port"] == 4
+
+
+@pytest.mark.parametrize(
+    "name, variable",
+    [("port", "PROG_PORT"), ("bindAddress", "PROG_BIND_ADDRESS"), ("cluster0", "PROG_CLUSTER0")],
+)
+def test_environment_variables_are_named_after_options(name: str, variable: str) -> None:
+    assert Option(name, "").variable("PROG") == variable
+
+
+def test_a_required_option_may_come_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert values(*config(tmp_path, "uri: mongodb://file"))["uri"] == "mongodb://file"
+    monkeypatch.setenv("PROG_URI", "mongodb://environment")
+    assert values()["uri"] == "mongodb://environment"
+
+
+@pytest.mark.parametrize(
+    "text, name, value",
+    [
+        ("port: 7", "port", 7),
+        ("port: '7'", "port", 7),
+        ("level: debug", "level", "DEBUG"),
+        ("logPath: /tmp/x", "logPath", "/tmp/x"),
+        ("logPath: null", "logPath", None),
+        ("bindAddress: null", "bindAddress", "127.0.0.1"),
+        ("# nothing but this\nport: 7", "port", 7),
+    ],
+)
+def test_a_file_holds_the_same_names(tmp_path: Path, text: str, name: str, value: Any) -> None:
+    assert values(*URI, *config(tmp_path, text))[name] == value
+
+
+@pytest.mark.parametrize(
+    "arguments, named",
+    [
+        ([], "--uri"),
+        ([*URI, "--port", "x"], "--port"),
+        ([*URI, "--port"], "--port"),
+        ([*URI, "--level", "loud"], "--level"),
+        ([*URI, "--nope", "x"], "--nope"),
+        ([*URI, "--por", "7"], "--por"),
+        ([*URI, "stray"], "stray"),
+        ([*URI, "--config", "/nowhere/x.yaml"], "/nowhere/x.yaml"),
+        ([*URI, "--config", "/"], "/"),
+    ],
+)
+def test_a_bad_flag_is_refused_by_name(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], named: str
+) -> None:
+    message = refusal(capsys, *arguments)
+    assert named in message
+    assert message.startswith("prog: ") and message.endswith("See prog --help.\n")
+
+
+@pytest.mark.parametrize(
+    "text, named",
+    [
+        ("nope: 1", "nope"),
+        ("port: x", "port"),
+        ("port: [1, 2]", "port"),
+        ("port: {a: 1}", "port"),
+        ("level: loud", "level"),
+        ("uri: null", "uri"),
+        ("a: b: c", "config.yaml"),
+        ("just text", "config.yaml"),
+        ("- a list", "config.yaml"),
+        ("\0", "config.yaml"),
+    ],
+)
+def test_a_bad_file_is_refused_by_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, named: str
+) -> None:
+    given = [] if named == "uri" else URI
+    assert named in refusal(capsys, *given, *config(tmp_path, text))
+
+
+@pytest.mark.parametrize("text", ["1: x", "true: x", "null: x"])
+def test_a_key_that_is_no_text_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
+) -> None:
+    refusal(capsys, *URI, *config(tmp_path, text))
+
+
+def test_a_mapping_is_no_value(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "logPath" in refusal(capsys, *URI, *config(tmp_path, "logPath: {a: b}"))
+
+
+def test_a_file_that_is_no_text_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "config.yaml").write_bytes(b"port: \xff\xfe")
+    assert "config file" in refusal(capsys, *URI, "--config", str(tmp_path / "config.yaml"))
+
+
+@pytest.mark.parametrize("name, value", [("PROG_PORT", "x"), ("PROG_LEVEL", "loud")])
+def test_a_bad_variable_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    message = refusal(capsys, *URI)
+    assert value.casefold() in message.casefold() and name.split("_")[1].lower() in message
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--nope", SECRET], [f"--nope={SECRET}"], [SECRET], ["--port", SECRET]]
+)
+def test_a_refused_flag_shows_no_credentials(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert "S3cr3t" not in refusal(capsys, *URI, *arguments)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"nope: {SECRET}",
+        f"port: {SECRET}",
+        f"uri: [{SECRET}]",
+        f"uri: {SECRET}: x",
+        f'uri: "{SECRET}',
+    ],
+)
+def test_a_refused_file_shows_no_credentials(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
+) -> None:
+    assert "S3cr3t" not in refusal(capsys, *config(tmp_path, text))
+
+
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        values("--version")
+    assert raised.value.code == 0
+    assert capsys.readouterr().out == "prog 1.2\n"
+
+
+def test_help_names_every_option_with_variable_and_default(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        values("--help")
+    assert raised.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for option in TABLE:
+        assert f"--{option.name} {option.value}" in shown
+        assert f"env var: {option.variable('PROG')}" in shown
+    assert "(default: 127.0.0.1)" in shown
+
+
+def test_the_table_is_documented() -> None:
+    assert as_rst(TABLE[:2], "PROG") == (
+        "``--uri URI``, ``PROG_URI``\n"
+        "    connection string.\n"
+        "``--bindAddress ADDRESS``, ``PROG_BIND_ADDRESS``\n"
+        "    address (default: 127.0.0.1).\n"
+    )

@@ -1,0 +1,89 @@
+"""The API of a process whose clusters are never asked: what is refused before anything is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from pymongo import MongoClient
+
+from syncsvc.app import create_app
+from syncsvc.engine.observe import ignore
+from syncsvc.service import Cluster, Service
+from syncsvc.settings import LOAD_LEVELS
+from verifier.cluster.connect import Client
+from verifier.cluster.facts import ClusterFacts, Topology
+from verifier.runtime.tasks import StopToken
+
+NAMES = {"source": "cluster0", "destination": "cluster1"}
+
+
+def refuse_to_spawn(name: str, work: object) -> None:
+    raise AssertionError(f"nothing is started, but {name}")
+
+
+def cluster(name: str, client: Client) -> Cluster:
+    facts = ClusterFacts(
+        Topology.REPLICA_SET, f"{name}.example:27017", (6, 0, 5), name, False, None, ()
+    )
+    return Cluster(name, client, facts)
+
+
+@pytest.fixture
+def api() -> Iterator[FlaskClient]:
+    with MongoClient[dict[str, Any]]("mongodb://nowhere", connect=False) as client:
+        clusters = {name: cluster(name, client) for name in NAMES.values()}
+        service = Service(clusters, "me", LOAD_LEVELS[1], refuse_to_spawn, ignore, StopToken())
+        yield create_app(service).test_client()
+
+
+def test_progress_is_idle(api: FlaskClient) -> None:
+    answer = api.get("/api/v1/progress")
+    assert answer.status_code == 200
+    body = answer.get_json()
+    assert body["success"] is True
+    assert (body["progress"]["state"], body["progress"]["canCommit"]) == ("IDLE", False)
+
+
+@pytest.mark.parametrize(
+    "path, body, status, error",
+    [
+        ("start", b"{", 400, "MalformedBody"),
+        ("start", b"[]", 400, "MalformedBody"),
+        ("start", b"", 400, "InvalidRequest"),
+        ("start", b"{}", 400, "InvalidRequest"),
+        ("start", b'{"source": "cluster0", "destination": "x"}', 400, "UnknownCluster"),
+        ("start", b'{"source": "cluster0", "destination": "cluster0"}', 400, "SameCluster"),
+        (
+            "start",
+            b'{"source": "cluster0", "destination": "cluster1", "reversible": true}',
+            400,
+            "NotSupportedYet",
+        ),
+        ("commit", b"x", 400, "MalformedBody"),
+        ("commit", b'{"now": true}', 400, "InvalidRequest"),
+        ("commit", b"{}", 409, "InvalidState"),
+        ("commit", b"", 409, "InvalidState"),
+        ("pause", b"{}", 404, "NotFound"),
+        ("progress", b"{}", 405, "MethodNotAllowed"),
+    ],
+)
+def test_a_refusal_has_a_name(
+    api: FlaskClient, path: str, body: bytes, status: int, error: str
+) -> None:
+    answer = api.post(f"/api/v1/{path}", data=body)
+    assert (answer.status_code, answer.get_json()["error"]) == (status, error)
+    assert answer.get_json()["success"] is False
+    assert api.get("/api/v1/progress").get_json()["progress"]["state"] == "IDLE"
+
+
+@pytest.mark.parametrize("path", ["start", "commit"])
+def test_commands_are_posted(api: FlaskClient, path: str) -> None:
+    assert api.get(f"/api/v1/{path}").status_code == 405
+
+
+def test_a_refused_command_does_not_stand_in_the_way_of_the_next(api: FlaskClient) -> None:
+    for _ in range(2):
+        assert api.post("/api/v1/commit").get_json()["error"] == "InvalidState"

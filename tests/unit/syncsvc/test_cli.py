@@ -1,0 +1,74 @@
+"""A process that cannot run says why, without credentials, and ends with a status."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from syncsvc.cli import LOG_FILE, main
+
+SECRET = "S3cr3t"
+GOOD = f"mongodb://user:{SECRET}@host"
+
+
+@pytest.fixture(autouse=True)
+def own_handlers() -> Iterator[None]:
+    """The process sets up logging anew: put back the handlers of the test run."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.parametrize(
+    "uris, named",
+    [
+        ((f"{GOOD}/?w=1", GOOD), "cluster0: Invalid URI option, write concern must be majority"),
+        (("host:1", GOOD), "cluster0: The connection string is refused: Invalid URI scheme"),
+        ((f"{GOOD}/?readPreference=nearest&socketTimeoutMS=1", GOOD), "must not be set"),
+    ],
+)
+def test_a_connection_string_that_cannot_be_used_ends_the_process(
+    capsys: pytest.CaptureFixture[str], uris: tuple[str, str], named: str
+) -> None:
+    assert main(["--cluster0", uris[0], "--cluster1", uris[1]]) == 1
+    captured = capsys.readouterr()
+    assert named in captured.err and captured.err.startswith("syncsvc: ")
+    assert SECRET not in captured.err + captured.out
+
+
+def test_the_log_tells_the_same(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    arguments = ["--cluster0", "x", "--cluster1", GOOD, "--logPath", str(tmp_path)]
+    assert main(arguments) == 1
+    lines = [json.loads(line) for line in (tmp_path / LOG_FILE).read_text().splitlines()]
+    assert lines[0]["message"] == "Version info"
+    assert lines[-1]["level"] == "CRITICAL" and "InvalidURI" in lines[-1]["error"]
+    assert "InvalidURI" in capsys.readouterr().err
+
+
+def test_a_log_that_cannot_be_written_ends_the_process(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    arguments = ["--cluster0", GOOD, "--cluster1", GOOD, "--logPath", str(tmp_path / "file")]
+    assert main(arguments) == 1
+    assert str(tmp_path / "file") in capsys.readouterr().err
+
+
+def test_a_file_of_a_connection_string_that_is_not_there_ends_the_process(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--cluster0", f"{GOOD}/?tlsCAFile=/no/such", "--cluster1", GOOD]) == 1
+    assert "cluster0" in capsys.readouterr().err
+
+
+def test_bad_options_end_the_process_with_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["--cluster0", GOOD])
+    assert raised.value.code == 2
+    assert "--cluster1" in capsys.readouterr().err

@@ -1,0 +1,78 @@
+"""Counters move, snapshots stay."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from syncsvc.progress import Progress, ProgressSnapshot
+from verifier.runtime.tasks import StopToken, TaskGroup
+
+
+def test_nothing_is_known_at_first() -> None:
+    snapshot = Progress().snapshot
+    assert (snapshot.total_bytes, snapshot.lag_seconds, snapshot.caught_up) == (None, None, False)
+
+
+def test_counters_add_up() -> None:
+    progress = Progress()
+    progress.add(copied_documents=2, copied_bytes=100)
+    progress.add(copied_documents=1, copied_bytes=50)
+    progress.add(events_applied=8, documents_refetched=1)
+    assert progress.snapshot == ProgressSnapshot(
+        copied_documents=3, copied_bytes=150, events_applied=8, documents_refetched=1
+    )
+
+
+def test_values_are_set_and_the_others_stay() -> None:
+    progress = Progress()
+    progress.add(copied_documents=2, copied_bytes=100)
+    progress.set(total_bytes=500, lag_seconds=3, caught_up=True)
+    assert progress.snapshot == ProgressSnapshot(
+        total_bytes=500, copied_bytes=100, copied_documents=2, lag_seconds=3, caught_up=True
+    )
+
+
+def test_an_unknown_value_is_refused() -> None:
+    with pytest.raises(TypeError):
+        Progress().set(speed=1)
+    with pytest.raises(AttributeError):
+        Progress().add(speed=1)
+
+
+def test_a_snapshot_stays_as_it_was() -> None:
+    progress = Progress()
+    before = progress.snapshot
+    progress.add(events_applied=1)
+    assert before.events_applied == 0
+    with pytest.raises(FrozenInstanceError):
+        before.events_applied = 1  # type: ignore[misc]
+
+
+@pytest.fixture
+def eager_threads() -> Iterator[None]:
+    """Switch threads at nearly every step, so that a step which is not guarded shows."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("eager_threads")
+def test_nothing_is_lost_between_threads() -> None:
+    progress = Progress()
+
+    def count() -> None:
+        for _ in range(500):
+            progress.add(copied_documents=1, copied_bytes=2)
+            progress.add(events_applied=1)
+
+    with TaskGroup("test", StopToken()) as group:
+        for number in range(4):
+            group.spawn(str(number), count)
+    snapshot = progress.snapshot
+    assert (snapshot.copied_documents, snapshot.copied_bytes) == (2000, 4000)
+    assert snapshot.events_applied == 2000

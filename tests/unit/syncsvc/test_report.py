@@ -1,0 +1,109 @@
+"""The progress answer has its documented shape in every state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from syncsvc.options import StartOptions
+from syncsvc.progress import ProgressSnapshot
+from syncsvc.report import progress_report
+from syncsvc.state import Phase, State
+from syncsvc.store import Failure, RunRecord
+from tests.unit.syncsvc.records import run_record
+
+ADDRESSES = {"cluster0": "a:27017", "cluster1": "b:27018"}
+SNAPSHOT = ProgressSnapshot(
+    total_bytes=100, copied_bytes=40, copied_documents=4, events_applied=7, lag_seconds=2
+)
+
+
+def report(
+    record: RunRecord | None, snapshot: ProgressSnapshot = SNAPSHOT, can_commit: bool = False
+) -> dict[str, Any]:
+    return progress_report(record, snapshot, can_commit, ADDRESSES, "me")
+
+
+def test_idle_shows_nothing_but_the_state() -> None:
+    shown = report(None, can_commit=True)
+    known = {"state": "IDLE", "canCommit": False, "canWrite": False}
+    known |= {"mongosyncID": "me", "coordinatorID": "me"}
+    assert {name: value for name, value in shown.items() if value is not None} == known
+
+
+@pytest.mark.parametrize("state", list(State)[1:])
+def test_the_fields_are_the_same_in_every_state(state: State) -> None:
+    assert list(report(run_record(state=state))) == list(report(None))
+
+
+def test_running_shows_everything() -> None:
+    assert report(run_record(phase=Phase.APPLYING), can_commit=True) == {
+        "state": "RUNNING",
+        "canCommit": True,
+        "canWrite": False,
+        "info": "change event application",
+        "lagTimeSeconds": 2,
+        "totalEventsApplied": 7,
+        "collectionCopy": {"estimatedTotalBytes": 100, "estimatedCopiedBytes": 40},
+        "directionMapping": {
+            "Source": "cluster0: a:27017",
+            "Destination": "cluster1: b:27018",
+        },
+        "mongosyncID": "me",
+        "coordinatorID": "me",
+        "error": None,
+        "errorDescription": None,
+    }
+
+
+def test_the_direction_is_that_of_the_options() -> None:
+    record = run_record(options=StartOptions("cluster1", "cluster0"))
+    assert report(record)["directionMapping"] == {
+        "Source": "cluster1: b:27018",
+        "Destination": "cluster0: a:27017",
+    }
+
+
+@pytest.mark.parametrize(
+    "state, phase, info",
+    [
+        (State.RUNNING, Phase.INITIALIZING, "initializing collections and indexes"),
+        (State.RUNNING, Phase.COPYING, "collection copy"),
+        (State.RUNNING, Phase.APPLYING, "change event application"),
+        (State.COMMITTING, Phase.APPLYING, "waiting for commit to complete"),
+        (State.COMMITTING, Phase.CUTTING_OVER, "waiting for commit to complete"),
+        (State.COMMITTED, Phase.DONE, "commit completed"),
+        (State.FAILED, Phase.COPYING, "collection copy"),
+    ],
+)
+def test_the_phase_is_told(state: State, phase: Phase, info: str) -> None:
+    assert report(run_record(state=state, phase=phase))["info"] == info
+
+
+@pytest.mark.parametrize("can_write", [True, False])
+def test_writes_are_allowed_as_saved(can_write: bool) -> None:
+    shown = report(run_record(state=State.COMMITTING, can_write=can_write))
+    assert shown["canWrite"] is can_write
+
+
+def test_a_failure_is_told() -> None:
+    record = run_record(state=State.FAILED, failure=Failure("SomeError", "Why, and what to do."))
+    shown = report(record)
+    assert (shown["state"], shown["error"]) == ("FAILED", "SomeError")
+    assert shown["errorDescription"] == "Why, and what to do."
+
+
+@pytest.mark.parametrize(
+    "total, copied, shown", [(None, 0, None), (100, 40, 100), (100, 140, 140), (0, 0, 0)]
+)
+def test_the_total_is_never_less_than_what_was_copied(
+    total: int | None, copied: int, shown: int | None
+) -> None:
+    snapshot = ProgressSnapshot(total_bytes=total, copied_bytes=copied)
+    copy = report(run_record(), snapshot)["collectionCopy"]
+    assert copy == {"estimatedTotalBytes": shown, "estimatedCopiedBytes": copied}
+
+
+def test_an_unknown_lag_is_null() -> None:
+    assert report(run_record(), ProgressSnapshot())["lagTimeSeconds"] is None

@@ -1,0 +1,93 @@
+"""The settings of the process, with their documented defaults."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from syncsvc.settings import LOAD_LEVELS, TABLE, LoadLevel, Settings, read_settings
+from verifier.runtime.options import as_rst
+
+URIS = ["--cluster0", "mongodb://a", "--cluster1", "mongodb://b"]
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("SYNCSVC_")]:
+        monkeypatch.delenv(name)
+
+
+def test_the_defaults_are_the_documented_ones() -> None:
+    assert read_settings(URIS) == Settings(
+        clusters={"cluster0": "mongodb://a", "cluster1": "mongodb://b"},
+        port=27182,
+        address="127.0.0.1",
+        log_path=None,
+        verbosity="INFO",
+        load_level=LoadLevel(readers=2, writers=4, lanes=4),
+        instance="coordinator",
+    )
+
+
+def test_every_flag_is_read() -> None:
+    flags = "--port 0 --bindAddress ::1 --logPath /x/y --verbosity debug --loadLevel 1 --id me"
+    settings = read_settings([*URIS, *flags.split()])
+    assert (settings.port, settings.address, settings.instance) == (0, "::1", "me")
+    assert (settings.log_path, settings.verbosity) == (Path("/x/y"), "DEBUG")
+    assert settings.load_level == LoadLevel(1, 1, 1)
+
+
+def test_a_higher_load_level_is_never_less() -> None:
+    levels = [LOAD_LEVELS[number] for number in sorted(LOAD_LEVELS)]
+    assert list(LOAD_LEVELS) == [1, 2, 3, 4]
+    for name in ("readers", "writers", "lanes"):
+        numbers = [getattr(level, name) for level in levels]
+        assert numbers == sorted(numbers) and numbers[0] >= 1 and numbers[-1] > numbers[0]
+
+
+@pytest.mark.parametrize(
+    "flag, value, shown",
+    [
+        ("--port", "65536", "invalid port value: '65536'"),
+        ("--port", "-1", "--port"),
+        ("--port", "http", "invalid port value: 'http'"),
+        ("--loadLevel", "0", "invalid choice: 0"),
+        ("--loadLevel", "5", "invalid choice: 5"),
+        ("--loadLevel", "2.5", "--loadLevel"),
+        ("--verbosity", "TRACE", "invalid choice: 'TRACE'"),
+    ],
+)
+def test_a_bad_value_is_refused(
+    capsys: pytest.CaptureFixture[str], flag: str, value: str, shown: str
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        read_settings([*URIS, f"{flag}={value}"])
+    assert raised.value.code == 2
+    message = capsys.readouterr().err
+    assert flag in message and shown in message
+
+
+@pytest.mark.parametrize("missing", ["cluster0", "cluster1"])
+def test_both_clusters_are_needed(capsys: pytest.CaptureFixture[str], missing: str) -> None:
+    given = [each for each in ("cluster0", "cluster1") if each != missing]
+    with pytest.raises(SystemExit) as raised:
+        read_settings([f"--{given[0]}", "mongodb://user:S3cr3t@host"])
+    assert raised.value.code == 2
+    message = capsys.readouterr().err
+    assert f"--{missing}" in message and "S3cr3t" not in message
+
+
+def test_the_environment_has_the_names_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SYNCSVC_CLUSTER0", "mongodb://x")
+    monkeypatch.setenv("SYNCSVC_LOAD_LEVEL", "4")
+    settings = read_settings(["--cluster1", "mongodb://y"])
+    assert settings.clusters == {"cluster0": "mongodb://x", "cluster1": "mongodb://y"}
+    assert settings.load_level is LOAD_LEVELS[4]
+
+
+def test_every_option_is_documented() -> None:
+    text = as_rst(TABLE, "SYNCSVC")
+    assert all(f"``--{option.name} {option.value}``" in text for option in TABLE)
+    assert "``SYNCSVC_BIND_ADDRESS``" in text

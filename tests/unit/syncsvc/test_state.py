@@ -1,0 +1,71 @@
+"""The table of states, written a second time."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from syncsvc.errors import INVALID_STATE
+from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
+from verifier.runtime.errors import OperationError
+
+TABLE = {
+    ("IDLE", "start"): "RUNNING",
+    ("RUNNING", "commit"): "COMMITTING",
+    ("RUNNING", "fail"): "FAILED",
+    ("COMMITTING", "finish"): "COMMITTED",
+    ("COMMITTING", "fail"): "FAILED",
+}
+EVERYTHING = [(state.value, trigger.value) for state, trigger in product(State, Trigger)]
+
+
+@pytest.mark.parametrize("state, trigger", TABLE)
+def test_a_trigger_leads_to_the_next_state(state: str, trigger: str) -> None:
+    assert next_state(State(state), Trigger(trigger)).value == TABLE[state, trigger]
+
+
+@pytest.mark.parametrize("state, trigger", [each for each in EVERYTHING if each not in TABLE])
+def test_any_other_trigger_is_refused(state: str, trigger: str) -> None:
+    with pytest.raises(OperationError) as raised:
+        next_state(State(state), Trigger(trigger))
+    assert raised.value.kind is INVALID_STATE
+
+
+@pytest.mark.parametrize(
+    "state, trigger, description",
+    [
+        (State.RUNNING, Trigger.START, "start needs state IDLE; the state is RUNNING."),
+        (State.IDLE, Trigger.COMMIT, "commit needs state RUNNING; the state is IDLE."),
+        (
+            State.IDLE,
+            Trigger.FAIL,
+            "fail needs state RUNNING or COMMITTING; the state is IDLE.",
+        ),
+    ],
+)
+def test_a_refusal_names_the_states_that_would_do(
+    state: State, trigger: Trigger, description: str
+) -> None:
+    with pytest.raises(OperationError) as raised:
+        next_state(state, trigger)
+    assert raised.value.description == description
+
+
+def test_a_run_is_active_until_it_ends() -> None:
+    ends = {State.IDLE, State.COMMITTED, State.FAILED}
+    assert ACTIVE == set(State) - ends
+    assert not any(following in ends - {State.IDLE} for following, _ in _starts())
+
+
+def _starts() -> list[tuple[State, Trigger]]:
+    return [(State(state), Trigger(trigger)) for state, trigger in TABLE]
+
+
+def test_the_phase_of_applying_is_named_as_documented() -> None:
+    assert Phase.APPLYING.value == "change event application"
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_everything_is_copied_when_events_are_applied(phase: Phase) -> None:
+    assert phase.copied is (phase.name in ("APPLYING", "CUTTING_OVER", "DONE"))

@@ -1,0 +1,138 @@
+"""What is saved is read back as it was, and what another version saved is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bson
+import pytest
+from bson import Int64, Timestamp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncsvc.errors import INCOMPATIBLE_METADATA
+from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
+from syncsvc.state import Phase, State
+from syncsvc.store import (
+    METADATA_DATABASE,
+    CollectionRecord,
+    CopyStatus,
+    Failure,
+    RunRecord,
+    _collection_document,
+    _collection_record,
+    _run_document,
+    _run_record,
+)
+from tests.unit.syncsvc.records import START, collection_record, run_record
+from verifier.cluster.namespace import is_user_database
+from verifier.cluster.scan import ResumePoint
+from verifier.cluster.times import Position
+from verifier.runtime.errors import OperationError
+
+
+def saved(document: dict[str, Any]) -> dict[str, Any]:
+    """The document as the server gives it back."""
+    return bson.decode(bson.encode(document))
+
+
+def run_again(record: RunRecord) -> RunRecord:
+    return _run_record(saved(_run_document(record)))
+
+
+def collection_again(record: CollectionRecord) -> CollectionRecord:
+    return _collection_record(saved(_collection_document(record)))
+
+
+RUNS = [
+    run_record(),
+    *(run_record(state=state) for state in State if state is not State.IDLE),
+    *(run_record(phase=phase) for phase in Phase),
+    run_record(start=START, position=Position({"_data": "83"}, Timestamp(2, 3))),
+    run_record(copy_end=Timestamp(5, 1), commit_time=Timestamp(6, 2)),
+    run_record(steps=("definitions prepared", "destination unblocked"), can_write=True),
+    run_record(failure=Failure("SomeError", "Why.")),
+    run_record(
+        options=StartOptions(
+            "a",
+            "b",
+            BuildIndexes.NEVER,
+            WriteBlocking.SOURCE_AND_DESTINATION,
+            reversible=True,
+            verification=False,
+            include_namespaces=({"database": "d", "collectionsRegex": {"pattern": "^x"}},),
+            sharding={"createSupportingIndexes": True, "shardingEntries": []},
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("record", RUNS, ids=range(len(RUNS)))
+def test_a_run_is_read_back_as_it_was(record: RunRecord) -> None:
+    assert run_again(record) == record
+
+
+timestamps = st.builds(Timestamp, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
+positions = st.builds(Position, st.fixed_dictionaries({"_data": st.text()}), timestamps)
+
+
+@given(
+    owner=st.text(),
+    start=st.none() | positions,
+    position=st.none() | positions,
+    copy_end=st.none() | timestamps,
+    steps=st.lists(st.text()).map(tuple),
+    failure=st.none() | st.builds(Failure, st.text(), st.text()),
+)
+def test_any_run_is_read_back_as_it_was(**fields: Any) -> None:
+    record = run_record(**fields)
+    assert run_again(record) == record
+
+
+@pytest.mark.parametrize("version", [None, 0, 2, "1"])
+def test_a_run_of_another_format_is_refused(version: object) -> None:
+    with pytest.raises(OperationError, match=f"has format {version}, not 1") as raised:
+        _run_record({**_run_document(run_record()), "format": version})
+    assert raised.value.kind is INCOMPATIBLE_METADATA
+
+
+def test_a_run_without_a_format_is_refused_before_anything_is_read() -> None:
+    with pytest.raises(OperationError):
+        _run_record({"_id": "coordinator"})
+
+
+INDEX = {"v": 2, "key": {"b": -1, "a.c": 1, "$**": "text"}, "name": "odd"}
+PARTIAL = {**INDEX, "name": "partial", "partialFilterExpression": {"x": {"$gt": Int64(1)}}}
+OPTIONS = {"validator": {"$jsonSchema": {"required": ["a"]}}, "idIndex": {"key": {"_id": 1}}}
+COLLECTIONS = [
+    collection_record(),
+    *(collection_record(status=status) for status in CopyStatus),
+    collection_record(OPTIONS, PARTIAL, INDEX),
+    collection_record(total=2**40, copied=2**33, documents=2**35),
+    collection_record(resume=ResumePoint({"$recordId": Int64(9)}, "65aa")),
+    collection_record(resume=ResumePoint({"$recordId": b"\0\1clustered"}, "65aa")),
+    collection_record(resume=ResumePoint({"$recordId": None}, "65aa")),
+]
+
+
+@pytest.mark.parametrize("record", COLLECTIONS, ids=range(len(COLLECTIONS)))
+def test_a_collection_is_read_back_as_it_was(record: CollectionRecord) -> None:
+    again = collection_again(record)
+    assert again == record
+    assert repr(again) == repr(record)  # with the order of everything
+
+
+def test_the_order_of_indexes_and_keys_is_kept() -> None:
+    again = collection_again(collection_record(OPTIONS, PARTIAL, INDEX))
+    assert list(again.definition.indexes) == ["partial", "odd"]
+    assert list(again.definition.indexes["odd"]["key"]) == ["b", "a.c", "$**"]
+
+
+def test_a_collection_is_known_by_its_uuid() -> None:
+    document = _collection_document(collection_record(uuid=b"x" * 16))
+    assert (bytes(document["_id"]), document["_id"].subtype) == (b"x" * 16, 4)
+    assert collection_record(uuid=b"x" * 16).uuid == b"x" * 16
+
+
+def test_the_metadata_is_not_a_users() -> None:
+    assert not is_user_database(METADATA_DATABASE)

@@ -1,0 +1,200 @@
+"""The product keeps the rules on its shape, and each rule finds what breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+import syncsvc
+from tests.unit import architecture
+from tests.unit.architecture import Module, parse
+
+Rule = Callable[[Iterable[Module]], Iterator[str]]
+
+ROOT = Path(syncsvc.__file__).parents[1]
+
+
+def name_of(rule: Rule) -> str:
+    return rule.__name__
+
+
+@pytest.fixture(scope="module")
+def modules() -> list[Module]:
+    return architecture.load(ROOT)
+
+
+@pytest.mark.parametrize("rule", architecture.RULES, ids=name_of)
+def test_the_product_keeps_the_rule(modules: list[Module], rule: Rule) -> None:
+    assert list(rule(modules)) == []
+
+
+def test_every_module_is_looked_at(modules: list[Module]) -> None:
+    names = {module.name for module in modules}
+    assert {"syncsvc", "syncsvc.cli", "syncsvc.engine.translate", "verifier.runtime.tasks"} < names
+    assert architecture.PURE < names
+
+
+def test_every_place_that_may_catch_everything_does(
+    modules: list[Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = architecture.BROAD_EXCEPTS_ALLOWED
+    monkeypatch.setattr(architecture, "BROAD_EXCEPTS_ALLOWED", frozenset())
+    assert len(list(architecture.broad_excepts(modules))) == len(allowed)
+
+
+def test_threads_are_started_where_they_may_be(
+    modules: list[Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(architecture, "THREAD_STARTERS", frozenset())
+    places = {found.partition(":")[0] for found in architecture.threads(modules)}
+    assert places == {"verifier.runtime.tasks"}
+
+
+DIRECTIONS = [
+    ("syncsvc.x", "import verifier.cli"),
+    ("syncsvc.x", "from verifier.cli import main"),
+    ("syncsvc.x", "from verifier import __version__"),
+    ("syncsvc.x", "from verifier import runtime, cli"),
+    ("syncsvc.x", "import syncsvc.sandbox"),
+    ("syncsvc.engine.x", "from syncsvc import sandbox"),
+    ("syncsvc.sandbox.x", "from syncsvc.errors import ALL"),
+    ("syncsvc.sandbox.x", "from ..errors import ALL"),
+    ("syncsvc.sandbox.x", "from verifier.runtime.retry import retry"),
+    ("verifier.cli", "import syncsvc"),
+    ("verifier.runtime.x", "from verifier.cluster import keys"),
+    ("verifier.runtime.x", "import verifier.compare.documents"),
+    ("verifier.runtime.x", "import bson"),
+    ("verifier.runtime.x", "from pymongo.errors import PyMongoError"),
+    ("verifier.cluster.x", "from ..compare import documents"),
+    ("verifier.cluster.x", "def f():\n    import verifier.compare.documents as d"),
+    ("verifier.compare.x", "from syncsvc.state import State"),
+    (
+        "verifier.cluster.x",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from verifier.compare import mismatch",
+    ),
+]
+
+
+@pytest.mark.parametrize("name, source", DIRECTIONS)
+def test_an_import_in_the_wrong_direction_is_found(name: str, source: str) -> None:
+    assert list(architecture.wrong_directions([parse(name, source)]))
+
+
+@pytest.mark.parametrize(
+    "name, source",
+    [
+        ("syncsvc.x", "from verifier import runtime"),
+        ("syncsvc.x", "from verifier.compare.documents import DocumentPairing"),
+        ("syncsvc.x", "from syncsvc import errors"),
+        ("syncsvc.sandbox.x", "from syncsvc.sandbox import ReplicaSet"),
+        ("verifier.cli", "from verifier.compare import comparison\nimport verifier.app"),
+        ("verifier.compare.x", "import verifier.cluster.keys"),
+        ("verifier.runtime.x", "import threading, flask"),
+    ],
+)
+def test_an_import_in_the_right_direction_is_fine(name: str, source: str) -> None:
+    assert list(architecture.wrong_directions([parse(name, source)])) == []
+
+
+CYCLES = [
+    {"verifier.a": "import verifier.a"},
+    {"verifier.a": "from verifier import b", "verifier.b": "from verifier.a import f"},
+    {"verifier.a": "import verifier.b", "verifier.b": "def f():\n    import verifier.a"},
+    {
+        "verifier.a": "import verifier.b",
+        "verifier.b": "from .c import f",
+        "verifier.c": "if TYPE_CHECKING:\n    from . import a",
+    },
+]
+
+
+def package(sources: dict[str, str]) -> list[Module]:
+    return [parse(name, source) for name, source in sources.items()]
+
+
+@pytest.mark.parametrize("sources", CYCLES)
+def test_a_cycle_is_found(sources: dict[str, str]) -> None:
+    assert list(architecture.cycles(package(sources)))
+
+
+def test_two_ways_to_one_module_are_no_cycle() -> None:
+    sources = {"verifier.a": "from . import b, c", "verifier.b": "from . import c"}
+    root = parse("verifier", "__version__ = '1'", package=True)
+    assert list(architecture.cycles([root, *package({**sources, "verifier.c": ""})])) == []
+
+
+def test_a_package_that_imports_its_module_and_is_imported_by_it_is_a_cycle() -> None:
+    root = parse("verifier", "from .a import f", package=True)
+    assert list(architecture.cycles([root, parse("verifier.a", "from . import other")]))
+
+
+GUILTY: list[tuple[Rule, str, str]] = [
+    (architecture.hidden_imports, "verifier.x", "import importlib\nimportlib.import_module('a')"),
+    (architecture.hidden_imports, "verifier.x", "__import__('a')"),
+    (architecture.threads, "verifier.x", "import threading\nthreading.Thread(target=f)"),
+    (architecture.threads, "verifier.x", "from threading import Thread as T\nT()"),
+    (architecture.threads, "verifier.x", "import threading as t\nclass A(t.Thread): pass"),
+    (architecture.threads, "verifier.x", "from threading import Timer\nTimer(1, f)"),
+    (architecture.threads, "verifier.x", "import concurrent.futures as f\nf.ThreadPoolExecutor()"),
+    (architecture.sleeps, "verifier.x", "import time\ntime.sleep(1)"),
+    (architecture.sleeps, "verifier.x", "from time import sleep as nap\nnap(1)"),
+    (architecture.sleeps, "syncsvc.sandbox.x", "import time as t\nwait = t.sleep"),
+    (architecture.prints, "syncsvc.service", "print('x')"),
+    (architecture.prints, "syncsvc.democracy", "def f():\n    print('x')"),
+    (architecture.vague_names, "verifier.runtime.utils", ""),
+    (architecture.vague_names, "syncsvc.common.paths", ""),
+    (architecture.vague_names, "syncsvc.helpers", ""),
+    (architecture.vague_names, "syncsvc.misc", ""),
+    (architecture.impure_modules, "syncsvc.state", "from pymongo import errors"),
+    (architecture.impure_modules, "syncsvc.rules", "def f():\n    import flask"),
+    (architecture.impure_modules, "verifier.cluster.keys", "from threading import Lock"),
+    (architecture.impure_modules, "syncsvc.engine.frontier", "import pymongo.errors"),
+    (architecture.broad_excepts, "verifier.x", "try: f()\nexcept Exception: pass"),
+    (architecture.broad_excepts, "verifier.x", "try: f()\nexcept: pass"),
+    (architecture.broad_excepts, "verifier.x", "try: f()\nexcept (OSError, BaseException): pass"),
+    (
+        architecture.broad_excepts,
+        "verifier.x",
+        "from contextlib import suppress as s\ns(Exception)",
+    ),
+    (
+        architecture.broad_excepts,
+        "syncsvc.service",
+        "def _carry_out():\n  def inner():\n    try: f()\n    except Exception: pass",
+    ),
+    (architecture.long_functions, "verifier.x", "def f():\n" + "    g()\n" * 50),
+    (architecture.long_functions, "verifier.x", "class A:\n async def f():\n" + "  g()\n" * 50),
+]
+
+
+@pytest.mark.parametrize("rule, name, source", GUILTY)
+def test_what_breaks_a_rule_is_found(rule: Rule, name: str, source: str) -> None:
+    assert list(rule([parse(name, source)]))
+
+
+INNOCENT: list[tuple[Rule, str, str]] = [
+    (architecture.threads, "verifier.runtime.tasks", "import threading\nthreading.Thread()"),
+    (architecture.threads, "syncsvc.sandbox.x", "import threading\nthreading.Thread()"),
+    (architecture.threads, "verifier.x", "import threading\nthreading.Lock()"),
+    (architecture.sleeps, "verifier.x", "stop.sleep(1)"),
+    (architecture.prints, "syncsvc.cli", "print('x')"),
+    (architecture.prints, "syncsvc.sandbox.demo.display", "print('x')"),
+    (architecture.prints, "verifier.x", "console.print('x')"),
+    (architecture.impure_modules, "syncsvc.store", "import pymongo"),
+    (architecture.impure_modules, "syncsvc.engine.frontier", "import threading"),
+    (architecture.impure_modules, "syncsvc.state", "import flasks\nfrom bson import int64"),
+    (architecture.broad_excepts, "verifier.x", "try: f()\nexcept (OSError, ValueError): pass"),
+    (
+        architecture.broad_excepts,
+        "syncsvc.service",
+        "def _carry_out():\n  try: f()\n  except Exception: pass",
+    ),
+    (architecture.long_functions, "verifier.x", "def f():\n" + "    g()\n" * 49),
+]
+
+
+@pytest.mark.parametrize("rule, name, source", INNOCENT)
+def test_what_keeps_a_rule_is_fine(rule: Rule, name: str, source: str) -> None:
+    assert list(rule([parse(name, source)])) == []
