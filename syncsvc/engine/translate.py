@@ -11,8 +11,7 @@ are ambiguous (`a.b` is a field or a path), and the document is read again from 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -25,8 +24,8 @@ _MOST_STAGES = 100
 _MOST_STAGE_BYTES = 4 << 20
 
 _ZERO_TIMESTAMP = bytes(8)
-# The name's end and eight zero bytes: what every Timestamp(0, 0) looks like, and other zeros too.
-_NINE_ZEROS = re.compile(rb"\x00{9,}")
+_NINE_ZEROS = bytes(9)
+_TIMESTAMP = bytes([rawbson.TIMESTAMP])
 _UPSERT = b"\x08upsert\0\x01"
 
 
@@ -146,7 +145,7 @@ def holds_zero_timestamp(document: bytes) -> bool:
 
     The server puts its own time in the place of such a value when it inserts or replaces the document as it is.
     """
-    if bytes(9) not in document:
+    if _NINE_ZEROS not in document:
         return False
     return any(
         element.kind == rawbson.TIMESTAMP
@@ -159,21 +158,26 @@ def holds_zero_timestamp(document: bytes) -> bool:
 def zero_timestamp_documents(block: bytes, documents: Sequence[Buffer]) -> set[int]:
     """Which of the documents, which stand end to end in `block`, hold a top-level Timestamp(0, 0).
 
-    Looks at the bytes between documents' zeros only: a document is walked when its bytes could hold such a field.
+    Only documents whose bytes could hold such a field are walked.
     """
-    suspects = [
-        run.start()
-        for run in _NINE_ZEROS.finditer(block)
-        if rawbson.TIMESTAMP in block[block.rfind(b"\0", 0, run.start()) + 1 : run.start()]
-    ]
-    if not suspects:
-        return set()
     found: set[int] = set()
     numbered = enumerate(accumulate(map(len, documents)))
-    number, end = next(numbered)
-    for suspect in suspects:
+    number, end = -1, 0
+    for suspect in _zero_timestamps(block):
         while suspect >= end:
             number, end = next(numbered)
         if number not in found and holds_zero_timestamp(bytes(documents[number])):
             found.add(number)
     return found
+
+
+def _zero_timestamps(block: bytes) -> Iterator[int]:
+    """Where the bytes look like a Timestamp(0, 0): its type, a name, the zero that ends the name, eight zeros.
+
+    Looks for the type, which is rare: zeros are everywhere. All such bytes before one zero share what follows it.
+    """
+    at = block.find(_TIMESTAMP)
+    while at >= 0 and (name_end := block.find(b"\0", at + 1)) >= 0:
+        if block.startswith(_NINE_ZEROS, name_end):
+            yield name_end
+        at = block.find(_TIMESTAMP, name_end + 1)
