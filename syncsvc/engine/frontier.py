@@ -50,6 +50,17 @@ class Frontier(Generic[P]):
             self._advance()
         return entry
 
+    def extend(self, entry: Entry[P]) -> None:
+        """The entry has one more part; it must have an unfinished one still."""
+        with self._changed:
+            entry.parts += 1
+
+    def settle(self, entry: Entry[P], point: P) -> None:
+        """Say late which point the entry leads up to, and finish the part that kept it open for that."""
+        with self._changed:
+            entry.point = point
+        self.finish(entry)
+
     def finish(self, entry: Entry[P]) -> None:
         """One part of the entry is finished."""
         with self._changed:

@@ -7,7 +7,6 @@ grouped, not the language, decides the speed: bulks cut wherever update and dele
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -22,7 +21,7 @@ from syncsvc.engine.translate import Outcome, delete_statement, fold, update_sta
 from syncsvc.errors import EVENT_NOT_APPLICABLE
 from syncsvc.store import CollectionRecord
 from verifier.cluster.events import DataEvent
-from verifier.cluster.keys import canonical, depends_on_collation, id_element
+from verifier.cluster.keys import canonical, id_element
 from verifier.cluster.lookup import fetch
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.times import Position
@@ -33,6 +32,7 @@ from verifier.runtime.tasks import Channel, StopToken
 _WAITING_BYTES = 8 << 20
 _BATCH_BYTES = 4 << 20
 
+# The group of all documents of a collection together, whose events keep their order and are not folded.
 IN_ORDER = object()
 
 
@@ -50,28 +50,6 @@ class Portion(NamedTuple):
     entry: Entry[Position]
     source_time: Timestamp
     size: int
-
-
-def group_of(record: CollectionRecord, event: DataEvent) -> Hashable:
-    """Events of one group must stay in order, and may be folded; equal for all keys that the server takes for one.
-
-    IN_ORDER stands for all documents of a collection together, which must not be folded: capped collections keep the
-    order of inserts, and a collation decides which strings are one key.
-    """
-    definition = record.definition
-    if definition.capped:
-        return IN_ORDER
-    element = id_element(event.key)
-    if definition.collated and depends_on_collation(element):
-        return IN_ORDER
-    return canonical(event.key, element)
-
-
-def lane_of(record: CollectionRecord, group: Hashable, lanes: int) -> int:
-    """The lane of a group. Stable within a process, which is all that is needed."""
-    if group is IN_ORDER:
-        return zlib.crc32(record.uuid) % lanes
-    return hash((record.uuid, group)) % lanes
 
 
 def runs(

@@ -162,11 +162,14 @@ def zero_timestamp_documents(block: bytes, documents: Sequence[Buffer]) -> set[i
     """
     found: set[int] = set()
     numbered = enumerate(accumulate(map(len, documents)))
-    number, end = -1, 0
+    end = 0
     for suspect in _zero_timestamps(block):
+        if suspect < end:
+            # The same document as before, which was walked already.
+            continue
         while suspect >= end:
             number, end = next(numbered)
-        if number not in found and holds_zero_timestamp(bytes(documents[number])):
+        if holds_zero_timestamp(bytes(documents[number])):
             found.add(number)
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,6 +60,10 @@ BROAD_EXCEPTS_ALLOWED = {
     ("syncsvc.service", "_carry_out"),
 }
 LONGEST_FUNCTION = 50
+# What a log record holds already; logging refuses these when the line is written, which may be never in a test.
+LOG_FIELDS_TAKEN = {*vars(logging.makeLogRecord({})), "message", "asctime"} | {
+    *("time", "level", "thread", "trace")
+}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -263,6 +268,16 @@ def long_functions(modules: Iterable[Module]) -> Iterator[str]:
                     yield f"{module.at(node)} {node.name} has {lines} lines"
 
 
+def log_fields(modules: Iterable[Module]) -> Iterator[str]:
+    """Extra fields of log lines that have the name of a field which every line has."""
+    for module, call in _calls(modules):
+        for keyword in call.keywords:
+            if keyword.arg == "extra" and isinstance(keyword.value, ast.Dict):
+                for key in keyword.value.keys:
+                    if isinstance(key, ast.Constant) and key.value in LOG_FIELDS_TAKEN:
+                        yield f"{module.at(call)} logs a field {key.value!r}"
+
+
 def _calls(modules: Iterable[Module]) -> Iterator[tuple[Module, ast.Call]]:
     for module in modules:
         for node in ast.walk(module.tree):
@@ -289,4 +304,5 @@ RULES = (
     impure_modules,
     broad_excepts,
     long_functions,
+    log_fields,
 )

@@ -165,6 +165,9 @@ GUILTY: list[tuple[Rule, str, str]] = [
         "def _carry_out():\n  def inner():\n    try: f()\n    except Exception: pass",
     ),
     (architecture.long_functions, "verifier.x", "def f():\n" + "    g()\n" * 50),
+    (architecture.log_fields, "verifier.x", "_log.info('x', extra={'name': 1})"),
+    (architecture.log_fields, "verifier.x", "_log.info('x', extra={'a': 1, 'message': 1})"),
+    (architecture.log_fields, "verifier.x", "_log.info('x', extra={'level': 1})"),
     (architecture.long_functions, "verifier.x", "class A:\n async def f():\n" + "  g()\n" * 50),
 ]
 
@@ -192,6 +195,7 @@ INNOCENT: list[tuple[Rule, str, str]] = [
         "def _carry_out():\n  try: f()\n  except Exception: pass",
     ),
     (architecture.long_functions, "verifier.x", "def f():\n" + "    g()\n" * 49),
+    (architecture.log_fields, "verifier.x", "_log.info('x', extra={'error': 1})"),
 ]
 
 

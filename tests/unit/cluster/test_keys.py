@@ -139,6 +139,7 @@ CLASSES: dict[str, list[bytes]] = {
         sub((DOCUMENT, b"a", document(Field(DOUBLE, b"a", double(1))))),
     ],
     "code with scope": [key(CODE_WITH_SCOPE, code_with_scope(b"a", document()))],
+    "other code with a scope": [key(CODE_WITH_SCOPE, code_with_scope(b"b", document(Field(*A1))))],
     "code with a scope": [key(CODE_WITH_SCOPE, code_with_scope(b"a", document(Field(*A1))))],
 }
 

@@ -30,7 +30,39 @@ def cut(raw: bytes, at: int = 0) -> list[Field]:
     return [Field(each.kind, each.name, raw[each.start : each.end]) for each in found]
 
 
+# One value of every type, as https://bsonspec.org/spec.html has it.
+SAMPLES = {
+    0x01: bytes(8),
+    0x02: string(b"text"),
+    0x03: document(Field(0x0A, b"n", b"")),
+    0x04: array((0x0A, b""), (0x10, int32(1))),
+    0x05: int32(3) + b"\x80abc",
+    0x06: b"",
+    0x07: bytes(range(12)),
+    0x08: b"\x01",
+    0x09: bytes(range(8)),
+    0x0A: b"",
+    0x0B: b"^a\0im\0",
+    0x0C: string(b"d.c") + bytes(range(12)),
+    0x0D: string(b"code"),
+    0x0E: string(b"symbol"),
+    0x0F: documents.code_with_scope(b"code", document(Field(0x0A, b"n", b""))),
+    0x10: int32(7),
+    0x11: bytes(range(8)),
+    0x12: bytes(range(8)),
+    0x13: bytes(range(16)),
+    0xFF: b"",
+    0x7F: b"",
+}
+
+
 class TestElements:
+    @pytest.mark.parametrize("kind", sorted(KNOWN_KINDS))
+    def test_every_type_is_cut_exactly(self, kind: int) -> None:
+        end = Field(0x10, b"end", int32(1))
+        fields = [Field(kind, b"a", SAMPLES[kind]), Field(kind, b"", SAMPLES[kind]), end]
+        assert cut(document(*fields)) == fields
+
     @given(documents.field_lists)
     def test_fields_are_cut_exactly(self, fields: list[Field]) -> None:
         raw = document(*fields)

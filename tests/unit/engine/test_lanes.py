@@ -10,7 +10,8 @@ from bson import Decimal128, Int64
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncsvc.engine.lanes import IN_ORDER, _Batch, group_of, lane_of, runs
+from syncsvc.engine.dispatch import group_of, lane_of
+from syncsvc.engine.lanes import IN_ORDER, _Batch, runs
 from syncsvc.engine.translate import Outcome
 from syncsvc.store import CollectionRecord
 from tests.unit import documents

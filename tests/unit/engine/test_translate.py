@@ -23,6 +23,7 @@ from syncsvc.engine.translate import (
     zero_timestamp_documents,
 )
 from tests.unit import documents
+from tests.unit.deadlines import no_longer_than
 from tests.unit.documents import Field, document, int32
 from verifier.cluster.events import DataEvent, DataKind
 
@@ -330,6 +331,11 @@ class TestZeroTimestamps:
         raw = bson.encode({"_id": 1, **fields[where]()})
         found = zero_timestamp_documents(raw * 2, [raw, raw])
         assert found == (set() if where == "alone" else {0, 1})
+
+    def test_many_that_do_not_count_are_looked_at_once(self) -> None:
+        raw = bson.encode({"_id": 1, "l": [ZERO] * 100_000})
+        with no_longer_than(1.0):
+            assert zero_timestamp_documents(raw, [memoryview(raw)]) == set()
 
     def test_no_documents_hold_none(self) -> None:
         assert zero_timestamp_documents(b"", []) == set()

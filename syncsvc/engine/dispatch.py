@@ -1,0 +1,86 @@
+"""Decides which lane an event goes through, and hands events on in portions.
+
+Events of one document must go through one lane. Which keys are one document, the server decides, not their bytes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Hashable, Sequence
+
+from bson.timestamp import Timestamp
+
+from syncsvc.engine.frontier import Entry, Frontier
+from syncsvc.engine.lanes import IN_ORDER, Item, Lane, Portion
+from syncsvc.store import CollectionRecord
+from verifier.cluster.events import DataEvent
+from verifier.cluster.keys import canonical, depends_on_collation, id_element
+from verifier.cluster.times import Position
+
+# A portion of this size, in bytes, is handed on: lanes begin before the page is read to its end, and stay small.
+_PORTION_BYTES = 1 << 20
+# What an event costs in memory beside its bytes.
+_EVENT_OVERHEAD = 300
+
+
+def group_of(record: CollectionRecord, event: DataEvent) -> Hashable:
+    """Events of one group must stay in order, and may be folded; equal for all keys that the server takes for one.
+
+    IN_ORDER for all documents of a collection together: capped collections keep the order of inserts, and a collation
+    decides which strings are one key.
+    """
+    definition = record.definition
+    if definition.capped:
+        return IN_ORDER
+    element = id_element(event.key)
+    if definition.collated and depends_on_collation(element):
+        return IN_ORDER
+    return canonical(event.key, element)
+
+
+def lane_of(record: CollectionRecord, group: Hashable, lanes: int) -> int:
+    """The lane of a group. Stable within a process, which is all that is needed."""
+    if group is IN_ORDER:
+        return zlib.crc32(record.uuid) % lanes
+    return hash((record.uuid, group)) % lanes
+
+
+class Dispatcher:
+    """Sorts data events into portions for the lanes. Belongs to the thread that reads."""
+
+    def __init__(self, lanes: Sequence[Lane], frontier: Frontier[Position]) -> None:
+        self._lanes = lanes
+        self._frontier = frontier
+        self._entered = frontier.passed
+        self._entry: Entry[Position] | None = None
+        self._events: list[list[Item]] = [[] for _ in lanes]
+        self._sizes = [0 for _ in lanes]
+
+    def add(self, record: CollectionRecord, event: DataEvent, source_time: Timestamp) -> None:
+        group = group_of(record, event)
+        lane = lane_of(record, group, len(self._lanes))
+        self._events[lane].append((record, group, event))
+        self._sizes[lane] += len(event.body) + _EVENT_OVERHEAD
+        if self._sizes[lane] > _PORTION_BYTES:
+            self._hand_on(lane, source_time)
+
+    def end(self, position: Position | None, source_time: Timestamp) -> None:
+        """Hand on what is left. `position` is the place after it; None where that need not be known."""
+        for lane, events in enumerate(self._events):
+            if events:
+                self._hand_on(lane, source_time)
+        self._entered = position or self._entered
+        self._frontier.settle(self._open_entry(), self._entered)
+        self._entry = None
+
+    def _hand_on(self, lane: int, source_time: Timestamp) -> None:
+        entry = self._open_entry()
+        self._frontier.extend(entry)
+        self._lanes[lane].put(Portion(self._events[lane], entry, source_time, self._sizes[lane]))
+        self._events[lane], self._sizes[lane] = [], 0
+
+    def _open_entry(self) -> Entry[Position]:
+        """What is handed on until `end` leads up to one point, which is told then."""
+        if self._entry is None:
+            self._entry = self._frontier.enter(self._entered, 1)
+        return self._entry
