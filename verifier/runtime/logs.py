@@ -19,14 +19,15 @@ _CREDENTIALS = re.compile(
     r"(mongodb(?:\+srv)?://)(?:(?!mongodb(?:\+srv)?://).)*@", re.IGNORECASE | re.DOTALL
 )
 _SECRET_OPTIONS = re.compile(
-    r"((?:tlsCertificateKeyFilePassword|authMechanismProperties|proxyPassword)=)[^&\s\"']*",
+    r"((?:tlsCertificateKeyFilePassword|authMechanismProperties|proxyPassword)=)[^&]*",
     re.IGNORECASE,
 )
 
 
 def redact(text: str) -> str:
     """The text without the credentials of the connection strings in it."""
-    return _SECRET_OPTIONS.sub(r"\1<redacted>", _CREDENTIALS.sub(r"\1<redacted>@", text))
+    # The options first: a secret in one may hold an "@".
+    return _CREDENTIALS.sub(r"\1<redacted>@", _SECRET_OPTIONS.sub(r"\1<redacted>", text))
 
 
 def _redact_within(value: Any) -> Any:
