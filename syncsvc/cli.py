@@ -13,6 +13,7 @@ from syncsvc import __version__
 from syncsvc.app import create_app
 from syncsvc.engine.observe import Observer, ignore
 from syncsvc.errors import UNSUPPORTED_TOPOLOGY
+from syncsvc.malloc import keep_large_buffers
 from syncsvc.service import Cluster, Service
 from syncsvc.settings import Settings, read_settings
 from verifier.cluster import failures
@@ -31,6 +32,7 @@ _log = logging.getLogger(__name__)
 def main(arguments: Sequence[str] | None = None, observe: Observer = ignore) -> int:
     """Run the process until a signal ends it; its exit status."""
     settings = read_settings(arguments)
+    keep_large_buffers()
     try:
         logs.set_up(settings.log_path, LOG_FILE, settings.verbosity)
         _log.info(
@@ -55,11 +57,14 @@ def _serve(settings: Settings, observe: Observer) -> None:
                 clusters, settings.instance, settings.load_level, tasks.spawn, observe, stop
             )
             server = HttpServer(create_app(service), settings.address, settings.port)
-            service.recover()
-            _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
-            server.serve()
-            _log.info("Stopping.")
-            stop.stop("shutdown")
+            try:
+                service.recover()
+                _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
+                server.serve()
+                _log.info("Stopping.")
+            finally:
+                # However the block is left, the run must learn of it, or its thread would never be joined.
+                stop.stop("shutdown")
     except Cancelled:
         pass
     finally:

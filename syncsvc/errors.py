@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from verifier.cluster.connect import INVALID_URI
-from verifier.cluster.failures import CLUSTER_UNREACHABLE, NOT_AUTHORIZED, OPLOG_WINDOW_EXCEEDED
+from verifier.cluster.failures import (
+    CLUSTER_UNREACHABLE,
+    EVENT_TOO_LARGE,
+    NOT_AUTHORIZED,
+    OPLOG_WINDOW_EXCEEDED,
+)
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
 from verifier.runtime.httpd import ADDRESS_NOT_AVAILABLE, MALFORMED_BODY
 
@@ -54,6 +59,12 @@ DESTINATION_NOT_EMPTY = ErrorKind(
     409,
     "The destination holds databases already.",
     "Nothing was touched. Drop the named databases on the destination, or use an empty cluster.",
+)
+METADATA_LEFT_OVER = ErrorKind(
+    "MetadataLeftOver",
+    409,
+    "The destination holds the metadata of a sync of another instance.",
+    "Nothing was touched. When that sync is over, drop mongosync_reserved_for_internal_use on the destination.",
 )
 UNSUPPORTED_TOPOLOGY = ErrorKind(
     "UnsupportedTopology",
@@ -134,6 +145,7 @@ ALL = (
     CANNOT_COMMIT,
     COMMAND_IN_PROGRESS,
     DESTINATION_NOT_EMPTY,
+    METADATA_LEFT_OVER,
     UNSUPPORTED_TOPOLOGY,
     UNSUPPORTED_VERSION,
     UNSUPPORTED_COLLECTION,
@@ -143,6 +155,7 @@ ALL = (
     DEFINITION_NOT_APPLICABLE,
     VERIFICATION_FAILED,
     OPLOG_WINDOW_EXCEEDED,
+    EVENT_TOO_LARGE,
     CLUSTER_UNREACHABLE,
     NOT_AUTHORIZED,
     SUPERSEDED,

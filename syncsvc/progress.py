@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class ProgressSnapshot:
-    """The engine's figures at one moment; None is unknown. Bytes, documents, seconds."""
+    """The engine's figures at one moment; None is unknown. Bytes, documents, seconds.
+
+    `lag_at` is when the lag was last known, by the monotonic clock.
+    """
 
     total_bytes: int | None = None
     copied_bytes: int = 0
@@ -16,6 +19,7 @@ class ProgressSnapshot:
     events_applied: int = 0
     documents_refetched: int = 0
     lag_seconds: int | None = None
+    lag_at: float = 0.0
     caught_up: bool = False
 
 
@@ -30,7 +34,7 @@ class Progress:
     def snapshot(self) -> ProgressSnapshot:
         return self._snapshot
 
-    def set(self, **values: int | bool | None) -> None:
+    def set(self, **values: float | bool | None) -> None:
         with self._lock:
             self._snapshot = replace(self._snapshot, **values)  # type: ignore[arg-type] # checked by replace
 

@@ -57,6 +57,11 @@ def cluster_violations(
             yield errors.UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
         if facts.version[:2] < OLDEST_VERSION:
             yield errors.UNSUPPORTED_VERSION, f"The {role} runs {_dotted(facts.version)}."
+        elif facts.topology is Topology.REPLICA_SET and facts.identity is None:
+            yield NOT_AUTHORIZED, (
+                f"The user may not read the id of the replica set of the {role} (replSetGetConfig); "
+                "the built-in role clusterMonitor may."
+            )
     if destination.version[:2] < source.version[:2]:
         versions = f"The source runs {_dotted(source.version)}, the destination {_dotted(destination.version)}"
         yield errors.UNSUPPORTED_VERSION, f"{versions}, which is older."

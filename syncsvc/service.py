@@ -26,13 +26,13 @@ from syncsvc.progress import Progress
 from syncsvc.report import progress_report
 from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
-from syncsvc.store import Failure, Registry, RunRecord, RunStore, load_run, new_owner
+from syncsvc.store import Failure, Registry, RunRecord, RunStore, load_run, new_owner, other_runs
 from syncsvc.writer import ClusterWriter
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts, gather
 from verifier.cluster.inventory import list_collections
-from verifier.runtime.errors import OperationError, describe
+from verifier.runtime.errors import INTERNAL_ERROR, OperationError, describe
 from verifier.runtime.tasks import Cancelled, StopToken
 
 _log = logging.getLogger(__name__)
@@ -120,7 +120,10 @@ class Service:
 
     def recover(self) -> None:
         """Go on with the run that is saved on one of the clusters, if there is one. Raises OperationError."""
-        found = list(self._saved_runs())
+        with _named_errors():
+            self._recover(list(self._saved_runs()))
+
+    def _recover(self, found: list[tuple[RunRecord, Cluster]]) -> None:
         if not found:
             return
         fitting = [
@@ -161,19 +164,17 @@ class Service:
         if not self._command.acquire(blocking=False):
             raise OperationError(errors.COMMAND_IN_PROGRESS, "The command was not carried out.")
         try:
-            yield
-        except PyMongoError as error:
-            kind = failures.named_kind(error)
-            if kind is None:
-                raise
-            raise OperationError(kind, f"{failures.text_of(error)}.") from error
+            with _named_errors():
+                yield
         finally:
             self._command.release()
 
     def _is_answered_again(self, options: StartOptions) -> bool:
         """After a restart a script may send its start again: the run that it asked for is there already."""
         run = self._run
-        return self._recovered and run is not None and run.record.options == options
+        if not self._recovered or run is None or run.record.state is State.FAILED:
+            return False
+        return run.record.options == options
 
     def _pair(self, options: StartOptions) -> tuple[Cluster, Cluster]:
         return self._clusters[options.source], self._clusters[options.destination]
@@ -183,6 +184,10 @@ class Service:
         rules.raise_all(
             rules.cluster_violations(options, gather(source.client), gather(destination.client))
         )
+        others = other_runs(destination.client, self._instance)
+        if others:
+            names = ", ".join(others)
+            raise OperationError(errors.METADATA_LEFT_OVER, f"The metadata is of {names}.")
         refuse_unsupported(list(list_collections(source.client)))
 
     def _saved_runs(self) -> Iterator[tuple[RunRecord, Cluster]]:
@@ -198,8 +203,12 @@ class Service:
         identities = tuple(self._clusters[name].identity for name in names)
         return identities == record.identities
 
-    def _writer(self, destination: Cluster) -> ClusterWriter:
-        return ClusterWriter(destination.client, destination.facts.access_control, self._stop)
+    def _writer(
+        self, destination: Cluster, confirm: Callable[[], None] | None = None
+    ) -> ClusterWriter:
+        return ClusterWriter(
+            destination.client, destination.facts.access_control, self._stop, confirm
+        )
 
     def _begin(self, run: RunStore) -> None:
         source, destination = self._pair(run.record.options)
@@ -210,7 +219,7 @@ class Service:
             self._spawn("sync", self._carry_out)
 
     def _parts(self, source: Cluster, destination: Cluster, run: RunStore) -> Parts:
-        writer = self._writer(destination)
+        writer = self._writer(destination, run.confirm)
         return Parts(
             source=source.client,
             client=destination.client,
@@ -253,9 +262,24 @@ class Service:
             self._run.update(**failed)
 
 
+@contextmanager
+def _named_errors() -> Iterator[None]:
+    """Within the block, driver's errors that have a name are raised under it."""
+    try:
+        yield
+    except PyMongoError as error:
+        kind = failures.named_kind(error)
+        if kind is None:
+            raise
+        raise OperationError(kind, f"{failures.text_of(error)}.") from error
+
+
 def _named(error: BaseException) -> BaseException:
     """The error itself, the first of a group of them, or the named one that a driver's error stands for."""
     if isinstance(error, BaseExceptionGroup):
         return _named(error.exceptions[0])
-    kind = failures.named_kind(error)
-    return error if kind is None else OperationError(kind, f"{failures.text_of(error)}.")
+    if not isinstance(error, PyMongoError):
+        return error
+    # What a server says of a fault of ours may hold a whole reply: only its message is told.
+    kind = failures.named_kind(error) or INTERNAL_ERROR
+    return OperationError(kind, f"{failures.text_of(error)}.")

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -36,6 +37,9 @@ from verifier.runtime.tasks import StopToken
 METADATA_DATABASE = "mongosync_reserved_for_internal_use"
 _RUNS = "runs"
 _COLLECTIONS = "collections"
+
+# How old the proof may be that this process owns its run, in seconds.
+CONFIRM_INTERVAL = 1.0
 
 # Raised whenever a record changes its meaning: another format is refused, never guessed at.
 FORMAT = 1
@@ -123,6 +127,14 @@ def _run_record(document: dict[str, Any]) -> RunRecord:
     )
 
 
+def other_runs(client: Client, instance: str) -> list[str]:
+    """The instances of other runs that are saved there. Raises the driver's errors."""
+    return [
+        str(each["_id"])
+        for each in client[METADATA_DATABASE][_RUNS].find({"_id": {"$ne": instance}})
+    ]
+
+
 def load_run(client: Client, instance: str) -> RunRecord | None:
     """The saved run of that instance. Raises OperationError IncompatibleMetadata, and the driver's errors."""
     document = client[METADATA_DATABASE][_RUNS].find_one({"_id": instance})
@@ -140,12 +152,15 @@ class RunStore:
     def __init__(self, writer: ClusterWriter, record: RunRecord) -> None:
         self._writer = writer
         self._lock = threading.Lock()  # one save at a time; guards the change of record
+        self._confirmed_at = 0.0
         self.record = record
 
     @classmethod
     def begin(cls, writer: ClusterWriter, record: RunRecord) -> RunStore:
         """Save a new run. Raises OperationError Superseded when there is one of another process."""
         store = cls(writer, record)
+        # What an earlier run left of its collections would count as copied.
+        writer.run(METADATA_DATABASE, {"delete": _COLLECTIONS, "deletes": [{"q": {}, "limit": 0}]})
         reply = writer.run(
             METADATA_DATABASE, {"insert": _RUNS, "documents": [_run_document(record)]}
         )
@@ -167,6 +182,15 @@ class RunStore:
             self._save(self.record, replace(self.record, **changes))
             return self.record
 
+    def confirm(self) -> None:
+        """Return when this process still owns the run, or did a moment ago. Raises OperationError Superseded.
+
+        To be called before every write: a process that was stopped for a while must not go on writing what another
+        process has gone past meanwhile.
+        """
+        if monotonic() - self._confirmed_at > CONFIRM_INTERVAL:
+            self.update()
+
     def show(self, **changes: Any) -> None:
         """Change what is seen without saving it: for a process that no longer owns the record."""
         with self._lock:
@@ -181,6 +205,7 @@ class RunStore:
                 errors.SUPERSEDED, f"The run of {old.instance} belongs to another process now."
             )
         self.record = new
+        self._confirmed_at = monotonic()
 
 
 class CopyStatus(Enum):

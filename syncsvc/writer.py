@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pymongo.errors import WriteConcernError
@@ -19,10 +20,18 @@ class ClusterWriter:
 
     With access control the user's privilege carries a write past a user write block; without it a field of the command
     does (`mayBypassWriteBlocking`, with which routers speak for their users), which the driver's helpers cannot add.
+    `confirm` is called before each write, and raises when this process may not write any more.
     """
 
-    def __init__(self, client: Client, access_control: bool, stop: StopToken) -> None:
+    def __init__(
+        self,
+        client: Client,
+        access_control: bool,
+        stop: StopToken,
+        confirm: Callable[[], None] | None = None,
+    ) -> None:
         self._client = client
+        self._confirm = confirm
         self._extra = {} if access_control else {"mayBypassWriteBlocking": True}
         self._stop = stop
 
@@ -44,6 +53,8 @@ class ClusterWriter:
         return retry(lambda: self._once(database, command), failures.is_transient, self._stop)
 
     def _once(self, database: str, command: dict[str, Any]) -> dict[str, Any]:
+        if self._confirm is not None:
+            self._confirm()
         reply = self._client.get_database(database).command(command)
         error = reply.get("writeConcernError")
         if error is not None:

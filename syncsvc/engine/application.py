@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from time import monotonic
 
 from bson.timestamp import Timestamp
 
@@ -90,7 +91,7 @@ class Application:
             self._stop.sleep(_NOTE_INTERVAL)
             now = append_note(self._parts.source, self._stop)
             lag = seconds_between(self._frontier.passed.time, now)
-            self._parts.progress.set(lag_seconds=lag)
+            self._parts.progress.set(lag_seconds=lag, lag_at=monotonic())
 
     def _raw_updates(self) -> bool:
         def offered() -> bool:

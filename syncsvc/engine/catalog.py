@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 from pymongo.errors import OperationFailure
 
 from syncsvc.engine import standin
+from syncsvc.engine.parts import Parts
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
-from syncsvc.writer import ClusterWriter
 from verifier.cluster import failures
-from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
+
+# The view is there; or it makes a circle, is too deep, or has another collation, with views that are yet to change.
+_PASSING_VIEW_CODES = (failures.NAMESPACE_EXISTS, 5, 165, 167)
 
 
 class Catalog:
     """The definitions on the destination, which are stand-ins until commit."""
 
-    def __init__(self, client: Client, writer: ClusterWriter) -> None:
-        self._client = client
-        self._writer = writer
+    def __init__(self, parts: Parts, stop: StopToken) -> None:
+        self._client = parts.client
+        self._writer = parts.writer
+        self._stop = stop
 
     def create(self, definition: CollectionSpec) -> None:
         """Make sure that a collection and its indexes are there as stand-ins."""
@@ -36,8 +41,9 @@ class Catalog:
         self.create_indexes(definition, plain.indexes.values())
 
     def create_view(self, definition: CollectionSpec) -> None:
+        """Create a view, where nothing has its name and its definition fits the views that are there by now."""
         command = {"create": definition.namespace.collection, **definition.options}
-        self._run(definition.namespace, command, failures.NAMESPACE_EXISTS)
+        self._run(definition.namespace, command, *_PASSING_VIEW_CODES)
 
     def drop(self, namespace: Namespace) -> None:
         self._run(namespace, {"drop": namespace.collection}, failures.NAMESPACE_NOT_FOUND)
@@ -47,7 +53,7 @@ class Catalog:
             self.drop(namespace)
 
     def drop_views(self, database: str) -> None:
-        for each in self._client[database].list_collections(filter={"type": Kind.VIEW.value}):
+        for each in self._list(database, {"type": Kind.VIEW.value}):
             self.drop(Namespace(database, each["name"]))
 
     def create_indexes(self, definition: CollectionSpec, indexes: Iterable[Document]) -> None:
@@ -81,15 +87,27 @@ class Catalog:
             self._run(definition.namespace, command)
 
     def convert(self, definition: CollectionSpec) -> None:
-        """Make prepared indexes unique, and build those that had to wait for it."""
+        """Make prepared indexes unique, and build those that had to wait for it.
+
+        Users write already: what they have dropped meanwhile needs nothing more.
+        """
         for command in standin.conversions(definition):
-            self._run(definition.namespace, command)
+            self._run(
+                definition.namespace,
+                command,
+                failures.NAMESPACE_NOT_FOUND,
+                failures.INDEX_NOT_FOUND,
+            )
 
     def _kind_at(self, namespace: Namespace) -> Kind | None:
-        listed = self._client[namespace.database].list_collections(
-            filter={"name": namespace.collection}
-        )
+        listed = self._list(namespace.database, {"name": namespace.collection})
         return next((Kind(each["type"]) for each in listed), None)
+
+    def _list(self, database: str, query: dict[str, str]) -> list[MutableMapping[str, Any]]:
+        def listed() -> list[MutableMapping[str, Any]]:
+            return list(self._client[database].list_collections(filter=query))
+
+        return retry(listed, failures.is_transient, self._stop)
 
     def _run(
         self, namespace: Namespace, command: dict[str, Any], *expected: int

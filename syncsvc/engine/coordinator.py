@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from time import monotonic
 
 from bson.timestamp import Timestamp
 
@@ -17,9 +18,11 @@ from syncsvc.engine.note import append_note
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.verification import Verification
+from syncsvc.engine.views import reconcile_views
 from syncsvc.engine.writeblock import set_write_block
 from syncsvc.options import WriteBlocking
 from syncsvc.state import Phase, State
+from syncsvc.store import CONFIRM_INTERVAL
 from verifier.cluster import failures
 from verifier.cluster.changes import start_position
 from verifier.runtime.retry import retry
@@ -29,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 # How far the destination may be behind for a commit to be sensible, in seconds.
 MOST_LAG = 30
+# How long a figure of the lag is shown when no newer one comes, in seconds.
+_LAG_HOLDS = 15.0
 # How often a wait looks whether what it waits for has come, in seconds.
 _GLANCE = 0.05
 
@@ -51,52 +56,62 @@ class Coordinator:
         run = self._parts.run
         if run.record.state is State.COMMITTING:
             self._commit_asked.set()
-        phases: dict[Phase, Callable[[], Phase]] = {
+        phases: dict[Phase, Callable[[StopToken], Phase]] = {
             Phase.INITIALIZING: self._initialize,
             Phase.COPYING: self._copy,
             Phase.APPLYING: self._apply,
             Phase.CUTTING_OVER: self._cut_over,
         }
-        while (phase := run.record.phase) is not Phase.DONE:
-            _log.info("A phase begins.", extra={"phase": phase.value})
-            run.update(phase=phases[phase]())
-            self._show_copied()
+        with TaskGroup("run", self._stop) as group:
+            group.spawn("owner", self._keep_owning, group.stop)
+            while (phase := run.record.phase) is not Phase.DONE:
+                _log.info("A phase begins.", extra={"phase": phase.value})
+                run.update(phase=phases[phase](group.stop))
+                self._show_copied()
+            group.stop.stop("done")
 
-    def _initialize(self) -> Phase:
+    def _keep_owning(self, stop: StopToken) -> None:
+        """Learn of another process that took the run over, also while nothing is saved."""
+        while True:
+            stop.sleep(CONFIRM_INTERVAL)
+            self._parts.run.confirm()
+
+    def _initialize(self, stop: StopToken) -> Phase:
         parts = self._parts
         # The start of the change stream is saved before anything is read: what is written from here on comes as an
         # event, whatever the listing and the copy see of it. Taken later, writes in between would be lost.
         if parts.run.record.start is None:
-            start = retry(lambda: start_position(parts.source), failures.is_transient, self._stop)
+            start = retry(lambda: start_position(parts.source), failures.is_transient, stop)
             parts.run.update(start=start, position=start)
         parts.observe(Point.STARTED, "")
         if parts.run.record.options.write_blocking is not WriteBlocking.NONE:
             set_write_block(parts.writer, blocked=True)
-        Listing(parts, self._stop).run()
+        Listing(parts, stop).run()
         parts.observe(Point.LISTED, "")
         return Phase.COPYING
 
-    def _copy(self) -> Phase:
+    def _copy(self, stop: StopToken) -> Phase:
         # Whatever was written before the change stream's start is older than now, and no copy may miss it.
-        now = append_note(self._parts.source, self._stop)
-        Copier(self._parts).run(now, self._stop)
-        self._parts.run.update(copy_end=append_note(self._parts.source, self._stop))
+        now = append_note(self._parts.source, stop)
+        Copier(self._parts).run(now, stop)
+        self._parts.run.update(copy_end=append_note(self._parts.source, stop))
         return Phase.APPLYING
 
-    def _apply(self) -> Phase:
-        with TaskGroup("apply", self._stop) as group:
+    def _apply(self, stop: StopToken) -> Phase:
+        with TaskGroup("apply", stop) as group:
             application = Application(self._parts, group)
             self._wait_for_commit(application, group.stop)
             application.wait_until_past(self._commit_time(group.stop))
+            reconcile_views(self._parts, group.stop)
             if self._parts.run.record.options.verification:
                 Verification(self._parts, application.drain, group.stop).verify()
             application.save_position()
-            # Lanes end between two batches; what they leave is newer than the commit.
+            # What the lanes leave, or carry out in part only, is newer than the commit.
             group.stop.stop("commit")
         return Phase.CUTTING_OVER
 
-    def _cut_over(self) -> Phase:
-        Cutover(self._parts, Catalog(self._parts.client, self._parts.writer), self._stop).run()
+    def _cut_over(self, stop: StopToken) -> Phase:
+        Cutover(self._parts, Catalog(self._parts, stop), stop).run()
         return Phase.DONE
 
     def _wait_for_commit(self, application: Application, stop: StopToken) -> None:
@@ -104,9 +119,12 @@ class Coordinator:
         copy_end = self._parts.run.record.copy_end
         assert copy_end is not None
         while not self._commit_asked.is_set():
-            lag = self._parts.progress.snapshot.lag_seconds
+            progress = self._parts.progress
+            if monotonic() - progress.snapshot.lag_at > _LAG_HOLDS:
+                progress.set(lag_seconds=None)
+            lag = progress.snapshot.lag_seconds
             caught_up = application.is_past(copy_end) and lag is not None and lag <= MOST_LAG
-            self._parts.progress.set(caught_up=caught_up)
+            progress.set(caught_up=caught_up)
             stop.sleep(_GLANCE)
 
     def _commit_time(self, stop: StopToken) -> Timestamp:

@@ -13,16 +13,19 @@ from syncsvc.engine import standin
 from syncsvc.engine.catalog import Catalog
 from syncsvc.errors import UNSUPPORTED_CHANGE, UNSUPPORTED_COLLECTION
 from syncsvc.store import CollectionRecord, CopyStatus, Registry
+from verifier.cluster.connect import Client
 from verifier.cluster.events import DefinitionEvent
-from verifier.cluster.namespace import is_user_namespace
-from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.cluster.inventory import list_collections
+from verifier.cluster.namespace import is_user_database
+from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.runtime.errors import OperationError
 
 
 class DefinitionEvents:
     """Applies definition events to the registry and then to the destination."""
 
-    def __init__(self, catalog: Catalog, registry: Registry) -> None:
+    def __init__(self, source: Client, catalog: Catalog, registry: Registry) -> None:
+        self._source = source
         self._catalog = catalog
         self._registry = registry
         self._actions: dict[str, Callable[[DefinitionEvent], None]] = {
@@ -36,6 +39,9 @@ class DefinitionEvents:
 
     def apply(self, event: DefinitionEvent) -> None:
         """Raises OperationError UnsupportedChange for an event that this version cannot apply."""
+        database, collection = event.namespace
+        if not is_user_database(database) or collection.startswith("system."):
+            return
         action = self._actions.get(event.operation)
         if action is None:
             raise OperationError(
@@ -44,8 +50,6 @@ class DefinitionEvents:
         action(event)
 
     def _create(self, event: DefinitionEvent) -> None:
-        if not is_user_namespace(event.namespace):
-            return
         if event.collection is None:
             self._create_view(event)
             return
@@ -100,9 +104,25 @@ class DefinitionEvents:
         created = {index["name"]: index for index in event.description["indexes"]}
         definition = replace(record.definition, indexes={**record.definition.indexes, **created})
         self._registry.save(replace(record, definition=definition))
+        for name in standin.deferred_names(definition):
+            # A twin that was built before makes way for the unique one, and is built again at commit.
+            self._catalog.drop_index(record.namespace, name)
         plain = standin.stand_in(definition).indexes
-        wanted = [plain[name] for name in created if name in plain]
-        self._catalog.create_indexes(definition, wanted)
+        for name in created:
+            if name in plain:
+                self._build(definition, plain[name])
+
+    def _build(self, definition: CollectionSpec, index: Document) -> None:
+        try:
+            self._catalog.create_indexes(definition, [index])
+        except OperationError:
+            # Documents that came after the index was dropped may be ones that it would refuse.
+            if self._source_has(definition, index["name"]):
+                raise
+
+    def _source_has(self, definition: CollectionSpec, index: str) -> bool:
+        listed = list_collections(self._source, definition.namespace.database)
+        return any(each.uuid == definition.uuid and index in each.indexes for each in listed)
 
     def _drop_indexes(self, event: DefinitionEvent) -> None:
         record = self._known(event)

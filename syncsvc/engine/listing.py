@@ -20,7 +20,7 @@ class Listing:
 
     def __init__(self, parts: Parts, stop: StopToken) -> None:
         self._source = parts.source
-        self._catalog = Catalog(parts.client, parts.writer)
+        self._catalog = Catalog(parts, stop)
         self._registry = parts.registry
         self._observe = parts.observe
         self._stop = stop

@@ -39,6 +39,10 @@ class Refetch:
         self, record: CollectionRecord, keys: Sequence[bytes], not_before: Timestamp
     ) -> Iterator[list[Outcome]]:
         missing = {canonical(key, id_element(key)): key for key in keys}
+        if record.definition.collated:
+            # Keys that differ here may be one for the server: what is there goes first, and what is found comes after.
+            yield [Outcome(key, deleted=True) for key in keys]
+            missing.clear()
         pages = fetch_pages(
             self._source, record.namespace, list(keys), self._stop, record.uuid, not_before
         )

@@ -6,6 +6,7 @@ One thread reads. It also tells how far the destination is behind.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import monotonic
 
 from bson.timestamp import Timestamp
 
@@ -35,7 +36,7 @@ class Tail:
     ) -> None:
         self._parts = parts
         self._reader = reader
-        self._definitions = DefinitionEvents(Catalog(parts.client, parts.writer), parts.registry)
+        self._definitions = DefinitionEvents(parts.source, Catalog(parts, stop), parts.registry)
         self._dispatcher = Dispatcher(lanes, frontier)
         self._frontier = frontier
         self._stop = stop
@@ -45,7 +46,7 @@ class Tail:
         for page in self._reader.pages():
             self._hand_on(page)
             lag = seconds_between(self._frontier.passed.time, page.source_time)
-            self._parts.progress.set(lag_seconds=lag)
+            self._parts.progress.set(lag_seconds=lag, lag_at=monotonic())
 
     def _hand_on(self, page: StreamPage) -> None:
         for view in page.events:

@@ -15,6 +15,7 @@ from syncsvc.errors import VERIFICATION_FAILED
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.inventory import list_collections
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.compare.comparison import MOST_SUSPECTS, Comparison
 from verifier.compare.definitions import compare_definitions
@@ -45,6 +46,21 @@ class Verification:
         """Return when source and destination hold the same. Raises OperationError VerificationFailed."""
         collections = [each for each in self._list(self._source) if each.kind is Kind.COLLECTION]
         namespaces = [each.namespace for each in collections]
+        left = namespaces
+        for _ in range(_LOOKS):
+            left = self._compare(left)
+            if not left:
+                break
+        else:
+            raise OperationError(
+                VERIFICATION_FAILED,
+                f"{', '.join(map(str, left))} changed too much to be compared.",
+            )
+        self._settle(lambda: self._comparison.compare_counts(namespaces))
+        self._settle(self._definitions)
+
+    def _compare(self, namespaces: list[Namespace]) -> list[Namespace]:
+        """Compare collections; those of which only a part was compared, because so much of it differed at first."""
         findings = self._comparison.compare(namespaces)
         _log.info(
             "Documents were compared.",
@@ -55,21 +71,12 @@ class Verification:
                 "toLookAtAgain": sum(map(len, findings.suspects.values())),
             },
         )
-        if any(len(keys) >= MOST_SUSPECTS for keys in findings.suspects.values()):
-            looks = 1
-        else:
-            looks = _LOOKS
+        self._settle(lambda: self._comparison.look_again(findings.suspects))
+        return [name for name, keys in findings.suspects.items() if len(keys) >= MOST_SUSPECTS]
 
-        def documents() -> list[Mismatch]:
-            mismatches = self._comparison.look_again(findings.suspects)
-            return mismatches or self._comparison.compare_counts(namespaces)
-
-        self._settle(documents, looks)
-        self._settle(self._definitions, _LOOKS)
-
-    def _settle(self, look: Callable[[], list[Mismatch]], looks: int) -> None:
+    def _settle(self, look: Callable[[], list[Mismatch]]) -> None:
         mismatches: list[Mismatch] = []
-        for _ in range(looks):
+        for _ in range(_LOOKS):
             self._drain()
             mismatches = look()
             if not mismatches:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +12,7 @@ from bson import Timestamp
 from pymongo import ASCENDING, DESCENDING, MongoClient
 
 from tests.support.documents import insert_odd_documents
+from tests.support.waiting import wait_for
 
 AnyClient = MongoClient[Any]
 
@@ -29,6 +32,21 @@ def fill(client: AnyClient, documents: int = 300) -> None:
         for n in range(documents)
     )
     client.d.other.insert_many({"_id": n} for n in range(10))
+
+
+@contextmanager
+def started(call: Callable[[], Any]) -> Iterator[Future[Any]]:
+    """The call runs beside the block; it has ended when the block is left."""
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        yield executor.submit(call)
+
+
+def wait_for_index_build(client: AnyClient) -> None:
+    def building() -> bool:
+        operations = client.admin.aggregate([{"$currentOp": {}}])
+        return any("createIndexes" in each.get("command", {}) for each in operations)
+
+    wait_for(building, "an index build")
 
 
 def single_document_writes(client: AnyClient) -> None:

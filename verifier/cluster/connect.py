@@ -35,8 +35,10 @@ def _concern_violations(options: dict[str, Any]) -> list[str]:
         violations.append("Invalid URI option, write concern must be majority")
     if str(options.get("readPreference", "primary")).lower() != "primary":
         violations.append("Invalid URI option, read preference must be primary")
-    if "socketTimeoutMS" in options:
-        violations.append("Invalid URI option, socketTimeoutMS must not be set")
+    given = {name.lower() for name in options}
+    for name in ("socketTimeoutMS", "timeoutMS"):
+        if name.lower() in given:
+            violations.append(f"Invalid URI option, {name} must not be set")
     return violations
 
 
@@ -74,6 +76,7 @@ def connect(uri: str, application: str) -> Client:
             w="majority",
             read_preference=ReadPreference.PRIMARY,
             uuidRepresentation="unspecified",
+            datetime_conversion="DATETIME_AUTO",
             **given,
         )
     except _DRIVER_ERRORS as error:
@@ -82,7 +85,8 @@ def connect(uri: str, application: str) -> Client:
 
 def _refusal(uri: str, error: Exception) -> OperationError:
     text = str(error)
-    if isinstance(error, InvalidURI) and "@" in uri:
-        # The driver shows what it took for a host or database, which can be a part of the password.
-        text = "it cannot be parsed; are user name and password percent-encoded (RFC 3986)?"
-    return OperationError(INVALID_URI, f"The connection string is refused: {text.rstrip('.')}.")
+    before_host = uri.partition("://")[2].rpartition("@")[0]
+    if before_host and (isinstance(error, InvalidURI) or {*"/?"} & {*before_host}):
+        # The driver shows what it took for a host, database or option, which can be a part of the password.
+        text = "it cannot be parsed; user name and password must be percent-encoded (RFC 3986)"
+    return OperationError(INVALID_URI, f"The connection string is refused: {text.rstrip('.?')}.")

@@ -18,6 +18,7 @@ UNAUTHORIZED = 13
 INDEX_OPTIONS_CONFLICT = 85
 INDEX_KEY_SPECS_CONFLICT = 86
 QUERY_PLAN_KILLED = 175
+BSON_OBJECT_TOO_LARGE = 10334
 KEY_NOT_FOUND = 211
 CHANGE_STREAM_HISTORY_LOST = 286
 CAPPED_POSITION_LOST = 136
@@ -46,6 +47,13 @@ OPLOG_WINDOW_EXCEEDED = ErrorKind(
     "Enlarge the source's oplog (replSetResizeOplog), clean the destination and start the sync again.",
 )
 
+EVENT_TOO_LARGE = ErrorKind(
+    "EventTooLarge",
+    409,
+    "The source cannot send a change event, because it is larger than 16 MB.",
+    "Avoid updates that change more than 16 MB at once; clean the destination and start the sync again.",
+)
+
 # Codes with which a server says "not now": elections, shutdowns, interrupted operations, network trouble between
 # members. From the driver specifications (retryable writes, retryable reads, change streams).
 _TRANSIENT_CODES = frozenset(
@@ -67,6 +75,7 @@ _TRANSIENT_CODES = frozenset(
         9001,  # SocketException
         10107,  # NotWritablePrimary
         11600,  # InterruptedAtShutdown
+        11601,  # Interrupted, by an operator's killOp
         11602,  # InterruptedDueToReplStateChange
         13388,  # StaleConfig
         13435,  # NotPrimaryNoSecondaryOk
@@ -109,14 +118,16 @@ def is_history_lost(error: BaseException) -> bool:
 
 
 def is_cursor_lost(error: BaseException) -> bool:
-    """Whether the server forgot the cursor: it must be opened again."""
-    return code_of(error) == CURSOR_NOT_FOUND
+    """Whether the cursor is gone and must be opened again: forgotten by the server, or its collection was dropped."""
+    return code_of(error) in (CURSOR_NOT_FOUND, QUERY_PLAN_KILLED)
 
 
 def named_kind(error: BaseException) -> ErrorKind | None:
     """The kind under which a driver's error is reported; None where it has no name of its own."""
     if is_history_lost(error):
         return OPLOG_WINDOW_EXCEEDED
+    if code_of(error) == BSON_OBJECT_TOO_LARGE:
+        return EVENT_TOO_LARGE
     if code_of(error) in (UNAUTHORIZED, 18):
         return NOT_AUTHORIZED
     return CLUSTER_UNREACHABLE if is_transient(error) else None

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bson.son import SON
 from pymongo.errors import OperationFailure
 
 from verifier.cluster.connect import Client
@@ -37,9 +36,10 @@ def _id_index(options: Document, indexes: list[Document]) -> Document:
 
 def _indexes(client: Client, namespace: Namespace) -> list[Document]:
     try:
-        cursor = client[namespace.database][namespace.collection].list_indexes()
-        # The driver's own kind of dict compares the order of fields, where that must mean nothing.
-        return [SON(index).to_dict() for index in cursor]
+        # Builds in progress are listed with a buildUUID: their event comes when they are done, if they ever are.
+        command = {"listIndexes": namespace.collection, "includeBuildUUIDs": True}
+        listed = client[namespace.database].command(command)["cursor"]["firstBatch"]
+        return [dict(index) for index in listed if "buildUUID" not in index]
     except OperationFailure as error:
         if error.code == NAMESPACE_NOT_FOUND:
             return []
@@ -62,9 +62,10 @@ def _specification(client: Client, database: str, listed: dict[str, Any]) -> Col
     return CollectionSpec(namespace, kind, uuid, _id_index(options, indexes), others)
 
 
-def list_collections(client: Client) -> Iterator[CollectionSpec]:
-    """Every collection and view of the users, in the order of their names."""
-    for database in sorted(filter(is_user_database, client.list_database_names())):
+def list_collections(client: Client, database: str | None = None) -> Iterator[CollectionSpec]:
+    """Every collection and view of the users, of one database or of all, in the order of their names."""
+    databases = client.list_database_names() if database is None else [database]
+    for database in sorted(filter(is_user_database, databases)):
         listed = sorted(client[database].list_collections(), key=lambda each: str(each["name"]))
         for each in listed:
             if is_user_namespace(Namespace(database, each["name"])):

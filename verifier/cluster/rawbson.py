@@ -138,6 +138,8 @@ def array_documents(raw: bytes, at: int) -> list[memoryview]:
         if not left:
             header += 1
             left = 9 * 10 ** (header - 3)
+    if at != end:
+        raise MalformedBson(f"the last document ends at byte {at}, its array at byte {end}")
     return documents
 
 

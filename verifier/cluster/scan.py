@@ -69,6 +69,8 @@ class Scan:
         self._uuid = uuid
         self._not_before = not_before
         self._place = resume
+        self._origin = ""
+        self._opened = False
         self._stop = stop
 
     def pages(self) -> Iterator[tuple[Page, ResumePoint]]:
@@ -78,7 +80,9 @@ class Scan:
         """
         try:
             for page in resilient_pages(self._open, self._may_go_on, self._stop):
-                assert page.resume is not None and self._origin is not None
+                if self._opened:
+                    self._confirm_origin()
+                assert page.resume is not None
                 self._place = ResumePoint(page.resume, self._origin)
                 yield page, self._place
         except OperationFailure as error:
@@ -86,7 +90,15 @@ class Scan:
                 raise
             raise CollectionGone((error.details or {}).get("actualCollection")) from error
 
+    def _confirm_origin(self) -> None:
+        """Look at the origin again after the first page: an election in between would mislabel the record ids."""
+        self._opened = False
+        if scan_origin(self._client) != self._origin:
+            # No page of that cursor is good; a point of an origin that nobody has starts the collection again.
+            self._origin = "unknown"
+
     def _open(self) -> RawCursor:
+        self._opened = True
         self._origin = scan_origin(self._client)
         if self._place is not None and self._place.origin != self._origin:
             self._place = None
@@ -106,9 +118,5 @@ class Scan:
         if failures.code_of(error) == failures.KEY_NOT_FOUND and self._place is not None:
             self._place = None
             return True
-        return (
-            failures.is_transient(error)
-            or failures.is_cursor_lost(error)
-            # The collection was dropped or renamed under the cursor: opening it again by UUID tells which.
-            or failures.code_of(error) == failures.QUERY_PLAN_KILLED
-        )
+        # A collection that was dropped or renamed under its cursor: opening it again by UUID tells which.
+        return failures.is_transient(error) or failures.is_cursor_lost(error)

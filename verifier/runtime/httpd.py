@@ -50,9 +50,7 @@ def json_body() -> dict[str, Any]:
             MALFORMED_BODY, f"The body cannot be read as JSON: {error}."
         ) from error
     if not isinstance(body, dict):
-        raise OperationError(
-            MALFORMED_BODY, f"The body is a JSON {type(body).__name__}, not an object."
-        )
+        raise OperationError(MALFORMED_BODY, "The body is JSON, but not an object.")
     return body
 
 

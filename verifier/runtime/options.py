@@ -37,19 +37,20 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
 
     def parse(self, stream: TextIO) -> dict[str, str]:
         try:
-            values = yaml.safe_load(stream)
+            # Every value as the text that it is: 010 and no are names as good as any.
+            values = yaml.load(stream, yaml.BaseLoader)
             _check_mapping(values)
         except (yaml.YAMLError, ValueError) as error:
             text = f"the config file {stream.name} cannot be used: {error}"
             raise configargparse.ConfigFileParserException(text) from error
-        return {name: str(value) for name, value in values.items() if value is not None}
+        return {name: value for name, value in values.items() if value not in ("", "null", "~")}
 
 
 def _check_mapping(values: Any) -> None:
     if not isinstance(values, dict):
         raise ValueError("it is not a mapping of options to values")
     for name, value in values.items():
-        if not isinstance(name, str) or isinstance(value, dict | list):
+        if not isinstance(name, str) or not isinstance(value, str):
             raise ValueError(f"{name!r} is not the name of an option with one value")
 
 

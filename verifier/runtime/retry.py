@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from time import monotonic
 from typing import TypeVar
 
 import tenacity
@@ -26,16 +27,27 @@ def retry(
 ) -> T:
     """Repeat `call` while it fails in a transient way, with growing pauses; raise its last error at the limit.
 
+    The limit counts from the first failure: a call that worked for an hour before it failed is repeated as well.
     Raises `Cancelled` when the token is stopped in a pause.
     """
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(transient),
-        stop=tenacity.stop_after_delay(limit),
+        stop=_Limit(limit),
         wait=tenacity.wait_exponential_jitter(multiplier=0.1, max=10.0),
         sleep=stop.sleep,
         before_sleep=_report,
         reraise=True,
     )(call)
+
+
+class _Limit:
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._failed_at: float | None = None
+
+    def __call__(self, state: tenacity.RetryCallState) -> bool:
+        self._failed_at = self._failed_at or monotonic()
+        return monotonic() - self._failed_at > self._seconds
 
 
 def _report(state: tenacity.RetryCallState) -> None:

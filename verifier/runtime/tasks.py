@@ -86,8 +86,8 @@ class TaskGroup:
         thread = threading.Thread(
             target=self._outermost, args=(work, arguments), name=f"{self.name}/{name}"
         )
-        self._threads.append(thread)
         thread.start()
+        self._threads.append(thread)
 
     def _outermost(self, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         try:
@@ -153,8 +153,12 @@ class Channel(Generic[T]):
             self._changed.notify_all()
 
     def take(self) -> T | None:
-        """The next item, waiting for it; None when the channel is closed and empty."""
+        """The next item, waiting for it; None when the channel is closed and empty.
+
+        Raises `Cancelled` when stopped, also while items are left.
+        """
         with self._changed:
+            self._stop.check()
             while not self._items:
                 if self._closed:
                     return None

@@ -86,6 +86,27 @@ def test_whatever_the_order_of_finishing_nothing_unfinished_is_passed(
         assert frontier.drained is (done == len(unfinished))
 
 
+def test_an_open_point_is_told_late(frontier: Frontier[int]) -> None:
+    entry = frontier.enter(0, 1)
+    frontier.extend(entry)
+    frontier.finish(entry)
+    frontier.enter(9, 0)
+    assert (frontier.passed, frontier.drained) == (0, False)
+    frontier.settle(entry, 5)
+    assert (frontier.passed, frontier.drained) == (9, True)
+
+
+def test_a_settled_point_waits_for_the_parts_that_were_added(frontier: Frontier[int]) -> None:
+    entry = frontier.enter(0, 1)
+    frontier.extend(entry)
+    frontier.extend(entry)
+    frontier.settle(entry, 5)
+    frontier.finish(entry)
+    assert frontier.passed == 0
+    frontier.finish(entry)
+    assert (frontier.passed, frontier.drained) == (5, True)
+
+
 def test_waiting_ends_when_the_last_part_is_finished(frontier: Frontier[int]) -> None:
     entry = frontier.enter(1, 1)
     with TaskGroup("test", StopToken()) as group:

@@ -1,4 +1,4 @@
-"""Events of one document meet in one group and one lane, and outcomes keep the order that matters."""
+"""Events are folded where that is allowed, and outcomes keep the order that matters."""
 
 from __future__ import annotations
 
@@ -6,86 +6,23 @@ from typing import Any
 
 import bson
 import pytest
-from bson import Decimal128, Int64
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncsvc.engine.dispatch import group_of, lane_of
-from syncsvc.engine.lanes import IN_ORDER, _Batch, runs
+from syncsvc.engine.dispatch import group_of
+from syncsvc.engine.lanes import _Batch, runs
 from syncsvc.engine.translate import Outcome
 from syncsvc.store import CollectionRecord
-from tests.unit import documents
 from tests.unit.syncsvc.records import collection_record
 from verifier.cluster.events import DataEvent, DataKind
 
 PLAIN = collection_record()
 CAPPED = collection_record({"capped": True, "size": 4096})
 COLLATED = collection_record({"collation": {"locale": "de", "strength": 1}})
-SIMPLE = collection_record({"collation": {"locale": "simple"}})
 
 
 def event(identity: Any, kind: DataKind = DataKind.DELETE, body: bytes = b"") -> DataEvent:
     return DataEvent(kind, PLAIN.uuid, bson.encode({"_id": identity}), body)
-
-
-ONE_KEY = [
-    [1, 1.0, Int64(1), Decimal128("1.0")],
-    [0, -0.0, Decimal128("-0")],
-    [float("nan"), Decimal128("NaN")],
-    [{"a": 1}, {"a": 1.0}],
-    ["x", "x"],
-]
-
-
-@pytest.mark.parametrize("identities", ONE_KEY)
-def test_all_forms_of_one_key_are_one_group_in_one_lane(identities: list[Any]) -> None:
-    groups = {group_of(PLAIN, event(each)) for each in identities}
-    assert len(groups) == 1
-    for lanes in (1, 3, 8):
-        assert (
-            len({lane_of(PLAIN, group_of(PLAIN, event(each)), lanes) for each in identities}) == 1
-        )
-
-
-@pytest.mark.parametrize("one, other", [(1, 2), (1, True), ("a", "A"), ({"a": 1}, {"a": 2})])
-def test_other_keys_are_other_groups(one: Any, other: Any) -> None:
-    assert group_of(PLAIN, event(one)) != group_of(PLAIN, event(other))
-
-
-@pytest.mark.parametrize(
-    "record, identity, in_order",
-    [
-        (PLAIN, "a", False),
-        (SIMPLE, "a", False),
-        (CAPPED, 1, True),
-        (CAPPED, "a", True),
-        (COLLATED, "a", True),
-        (COLLATED, {"a": 1}, True),
-        (COLLATED, 1, False),
-        (COLLATED, bson.ObjectId(b"0" * 12), False),
-    ],
-)
-def test_order_counts_where_keys_or_inserts_depend_on_it(
-    record: CollectionRecord, identity: Any, in_order: bool
-) -> None:
-    assert (group_of(record, event(identity)) is IN_ORDER) is in_order
-
-
-@given(documents.values, st.integers(1, 16))
-def test_every_key_has_a_lane(value: tuple[int, bytes], lanes: int) -> None:
-    deleted = DataEvent(DataKind.DELETE, PLAIN.uuid, documents.key(*value), b"")
-    for record in (PLAIN, CAPPED, COLLATED):
-        assert 0 <= lane_of(record, group_of(record, deleted), lanes) < lanes
-
-
-def test_documents_are_spread_over_all_lanes() -> None:
-    used = {lane_of(PLAIN, group_of(PLAIN, event(number)), 4) for number in range(100)}
-    assert used == {0, 1, 2, 3}
-
-
-def test_a_collection_in_order_has_one_lane() -> None:
-    used = {lane_of(CAPPED, group_of(CAPPED, event(number)), 4) for number in range(100)}
-    assert len(used) == 1
 
 
 def insert(identity: Any, n: int) -> DataEvent:

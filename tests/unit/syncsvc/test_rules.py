@@ -118,7 +118,7 @@ CLUSTER_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({"version": (6, 0, 0)}, {"version": (5, 0, 0)}, ["UnsupportedServerVersion"] * 2),
     ({"identity": "x"}, {"identity": "x"}, ["SameCluster"]),
     ({"identity": "x"}, {"identity": "x", "user_databases": ("a",)}, ["SameCluster"]),
-    ({"identity": None}, {"identity": None}, []),
+    ({"identity": None}, {"identity": None}, ["NotAuthorized"] * 2),
     ({}, {"user_databases": ("a", "b")}, ["DestinationNotEmpty"]),
     ({"user_databases": ("a", "b")}, {}, []),
     ({}, {"privileges": frozenset(BLOCKING_ACTIONS)}, []),

@@ -1,0 +1,37 @@
+"""Makes the views of the destination those of the source, when all change events up to the commit are applied.
+
+Events of views are applied as they come, but some of them cannot be while later ones have left their traces already: a
+view may be defined over one that is yet to be changed. Views hold no data, so they can simply be made again.
+"""
+
+from __future__ import annotations
+
+from syncsvc.engine.catalog import Catalog
+from syncsvc.engine.parts import Parts
+from verifier.cluster import failures
+from verifier.cluster.connect import Client
+from verifier.cluster.inventory import list_collections
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.specification import CollectionSpec, Kind, same_document
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
+
+
+def reconcile_views(parts: Parts, stop: StopToken) -> None:
+    """Drop the views that the source does not have like that, and create the ones that it has."""
+    wanted = _views(parts.source, stop)
+    found = _views(parts.client, stop)
+    catalog = Catalog(parts, stop)
+    for namespace, view in found.items():
+        if namespace not in wanted or not same_document(wanted[namespace].options, view.options):
+            catalog.drop(namespace)
+    for view in wanted.values():
+        catalog.create_view(view)
+
+
+def _views(client: Client, stop: StopToken) -> dict[Namespace, CollectionSpec]:
+    def list_views() -> dict[Namespace, CollectionSpec]:
+        listed = list_collections(client)
+        return {each.namespace: each for each in listed if each.kind is Kind.VIEW}
+
+    return retry(list_views, failures.is_transient, stop)

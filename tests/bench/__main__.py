@@ -1,0 +1,112 @@
+"""`python -m tests.bench`: runs the benchmarks, prints a table of each, and keeps all figures as JSON.
+
+The clusters lie in the system's temporary folder; TMPDIR=/dev/shm takes the disk out of the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pymongo
+
+from tests.bench import applying, copying
+from tests.bench.data import MEDIUM, SETS, DataSet, medium
+from tests.bench.report import Result, document, table
+
+_BENCHMARKS = ("copy", "apply")
+_MEMORY_STEPS = (200_000, 2_000_000)
+
+
+def main() -> None:
+    options = _parser().parse_args()
+    if options.memory:
+        _show_memory()
+        return
+    results = []
+    for result in _results(options):
+        print(f"\n{table(result)}\n", flush=True)
+        results.append(document(result))
+    kept = {"machine": _machine(), "rounds": options.rounds, "results": results}
+    options.json.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
+    print(f"Written to {options.json}.")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench",
+        description="Measure the service side by side with what is possible and what is usual.",
+    )
+    parser.add_argument(
+        "benchmarks",
+        nargs="*",
+        type=_benchmark,
+        metavar="|".join(_BENCHMARKS),
+        help="which to run (default: both)",
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each candidate")
+    parser.add_argument(
+        "--documents", type=int, default=MEDIUM.documents, help="size of the medium data set"
+    )
+    parser.add_argument("--events", type=int, default=100_000, help="size of the backlog")
+    parser.add_argument(
+        "--sets", nargs="+", choices=SETS, default=["medium"], help="what is copied"
+    )
+    parser.add_argument(
+        "--json", type=Path, default=Path("bench-results.json"), help="where figures are kept"
+    )
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="show instead the service's peak memory for a small and a large copy",
+    )
+    return parser
+
+
+def _benchmark(text: str) -> str:
+    if text not in _BENCHMARKS:
+        raise ValueError(text)
+    return text
+
+
+_benchmark.__name__ = "benchmark"  # named in the message for a bad value
+
+
+def _results(options: argparse.Namespace) -> Iterator[Result]:
+    wanted = options.benchmarks or _BENCHMARKS
+    if "copy" in wanted:
+        for name in options.sets:
+            yield copying.benchmark(_data_set(name, options.documents), options.rounds, _say)
+    if "apply" in wanted:
+        yield applying.benchmark(options.events, options.rounds, _say)
+
+
+def _data_set(name: str, documents: int) -> DataSet:
+    return medium(documents) if name == "medium" else SETS[name]
+
+
+def _show_memory() -> None:
+    for documents in _MEMORY_STEPS:
+        print(f"{documents:>9,} documents: {copying.memory(documents).peak_mb:.0f} MB", flush=True)
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "pymongo": pymongo.version,
+        "kernel": platform.release(),
+    }
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Change event application: the same backlog is read, applied by a plain loop, and applied by the service.
+
+The service gets it by being suspended while the backlog is written. Each round has clusters of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from bson.timestamp import Timestamp
+
+from syncsvc.sandbox import ReplicaSet
+from tests.bench import backlog, probe
+from tests.bench.clusters import check_equal, cluster, servers
+from tests.bench.daemon import Daemon, running, wait_for
+from tests.bench.measure import Measurement, Stopwatch, turns
+from tests.bench.report import Result
+
+_CANDIDATES = ["daemon", "pymongo", "stream"]
+# How often the destination is asked whether the last of the backlog has come, in seconds.
+_POLL_INTERVAL = 0.02
+
+
+@dataclass(frozen=True)
+class Round:
+    """A source with a backlog from `start` on, a suspended daemon that has not read it, and a base apart from it."""
+
+    source: ReplicaSet
+    destination: ReplicaSet
+    daemon: Daemon
+    start: Timestamp
+    base: ReplicaSet
+
+    def measure(self, candidate: str) -> Measurement:
+        if candidate == "stream":
+            return probe.run("stream", self.source, self.base, self.start)
+        if candidate == "pymongo":
+            measurement = probe.run("pymongo apply", self.source, self.base, self.start)
+            check_equal(self.source, self.base)
+            return measurement
+        measurement = self._resume()
+        check_equal(self.source, self.destination)
+        return measurement
+
+    def _resume(self) -> Measurement:
+        ours = [os.getpid(), *servers(self.source, self.destination)]
+        stopwatch = Stopwatch(self.daemon.pid, ours)
+        with self.destination.client() as client:
+            self.daemon.resume()
+            wait_for(lambda: backlog.is_applied(client), _POLL_INTERVAL)
+            return stopwatch.read()
+
+
+def benchmark(events: int, rounds: int, say: Callable[[str], None]) -> Result:
+    result = Result("apply", "event", events, "stream", _CANDIDATES)
+    for turn in turns(_CANDIDATES, rounds):
+        with _prepared(events) as prepared:
+            for name in turn:
+                measurement = prepared.measure(name)
+                result.add(name, measurement)
+                say(f"{result.title}: {name}: {measurement.seconds:.2f} s")
+    return result
+
+
+@contextmanager
+def _prepared(events: int) -> Iterator[Round]:
+    with (
+        cluster("source") as source,
+        cluster("destination") as destination,
+        cluster("base") as base,
+        source.client() as writer,
+        base.client() as loader,
+    ):
+        backlog.load_base(writer)
+        backlog.load_base(loader)
+        with running(source, destination) as daemon:
+            daemon.start()
+            daemon.wait_until_caught_up()
+            daemon.suspend()
+            start = writer.admin.command("appendOplogNote", data={})["operationTime"]
+            backlog.write(writer, events)
+            yield Round(source, destination, daemon, start, base)

@@ -1,0 +1,102 @@
+"""The service as a process, between two clusters. Of it only its command line and its API are known."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+
+import requests
+
+from syncsvc.sandbox import ReplicaSet
+from tests.bench.processes import Child, python
+
+# Rare enough to cost the service nothing that shows, in seconds.
+_POLL_INTERVAL = 0.05
+_DEADLINE = 600.0
+_START = {
+    "source": "cluster0",
+    "destination": "cluster1",
+    "verification": {"enabled": False},
+}
+
+
+class Daemon:
+    """Made by `running`, which waits until it answers."""
+
+    def __init__(self, child: Child, port: int) -> None:
+        self._child = child
+        self._url = f"http://127.0.0.1:{port}/api/v1"
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self.pid = child.process.pid
+
+    def start(self) -> None:
+        answer = self._session.post(f"{self._url}/start", json=_START).json()
+        if not answer["success"]:
+            raise self._error(f"start was refused: {answer}")
+
+    def wait_until_copied(self) -> None:
+        self.wait_until(lambda progress: progress["info"] == "change event application")
+
+    def wait_until_caught_up(self) -> None:
+        self.wait_until(lambda progress: bool(progress["canCommit"]))
+
+    def wait_until(self, condition: Callable[[dict[str, Any]], bool]) -> None:
+        """Wait until the progress is so."""
+        wait_for(lambda: condition(self._progress()), _POLL_INTERVAL)
+
+    def suspend(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def answers(self) -> bool:
+        if self._child.process.poll() is not None:
+            raise self._error("it has ended")
+        try:
+            self._progress()
+        except requests.ConnectionError:
+            return False
+        return True
+
+    def _progress(self) -> dict[str, Any]:
+        progress: dict[str, Any] = self._session.get(f"{self._url}/progress").json()["progress"]
+        if progress["state"] == "FAILED":
+            raise self._error(f"{progress['error']}: {progress['errorDescription']}")
+        return progress
+
+    def _error(self, what: str) -> RuntimeError:
+        return RuntimeError(f"The daemon failed: {what}\n{self._child.said}")
+
+
+@contextmanager
+def running(source: ReplicaSet, destination: ReplicaSet) -> Iterator[Daemon]:
+    port = _free_port()
+    command = ["-m", "syncsvc", "--cluster0", source.uri, "--cluster1", destination.uri]
+    with python([*command, "--port", str(port)]) as child:
+        daemon = Daemon(child, port)
+        wait_for(daemon.answers, _POLL_INTERVAL)
+        yield daemon
+
+
+def wait_for(condition: Callable[[], bool], interval: float) -> None:
+    pause = threading.Event()
+    deadline = monotonic() + _DEADLINE
+    while not condition():
+        if monotonic() > deadline:
+            raise TimeoutError(f"waited {_DEADLINE:.0f} seconds")
+        pause.wait(interval)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,80 @@
+"""What one run of a candidate cost, read from /proc; and the order in which candidates take turns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """CPU and memory are the client's; `others` is the CPU that strangers took meanwhile, in cores."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_mb: float
+    others: float
+
+
+class Stopwatch:
+    """Measures a process, from now on. `ours` are the other processes that take part, as servers do."""
+
+    def __init__(self, pid: int, ours: Sequence[int]) -> None:
+        self._pid = pid
+        self._strangers = Strangers([pid, *ours])
+        self._cpu_at_start = cpu_seconds(pid)
+        self._start = monotonic()
+
+    def read(self) -> Measurement:
+        seconds = monotonic() - self._start
+        return Measurement(
+            seconds=seconds,
+            cpu_seconds=cpu_seconds(self._pid) - self._cpu_at_start,
+            peak_mb=_peak_mb(self._pid),
+            others=self._strangers.cpu_seconds() / seconds,
+        )
+
+
+class Strangers:
+    """Everything on this machine but these processes, from now on; a hypervisor's other guests included.
+
+    A rough figure: the kernel counts the machine's time by ticks, and that of processes exactly.
+    """
+
+    def __init__(self, ours: Sequence[int]) -> None:
+        self._ours = ours
+        self._at_start = self._cpu_seconds()
+
+    def cpu_seconds(self) -> float:
+        return max(0.0, self._cpu_seconds() - self._at_start)
+
+    def _cpu_seconds(self) -> float:
+        return _busy_seconds() - sum(map(cpu_seconds, self._ours))
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process, all threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def turns(names: Sequence[str], rounds: int) -> Iterator[list[str]]:
+    """A B C, then C B A, then A B C, ...: whatever drifts meanwhile meets all of them alike."""
+    for number in range(rounds):
+        yield list(reversed(names)) if number % 2 else list(names)
+
+
+def _peak_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text().split()
+    return int(status[status.index("VmHWM:") + 1]) * 1024 / 1e6
+
+
+def _busy_seconds() -> float:
+    fields = map(int, Path("/proc/stat").read_text().split()[1:9])
+    user, nice, system, _, _, irq, softirq, steal = fields
+    return (user + nice + system + irq + softirq + steal) / _TICKS

@@ -1,0 +1,59 @@
+"""What anyone would write first with pymongo: the yardstick from below."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from bson.timestamp import Timestamp
+from pymongo import DeleteOne, MongoClient, ReplaceOne, UpdateOne
+
+from syncsvc.sandbox.replica_set import Client
+from tests.bench.backlog import MARKER_IDS, Write
+from tests.bench.data import DATABASE
+
+_BATCH = 1000
+
+
+def copy(source: str, destination: str) -> None:
+    """`find` and `insert_many`."""
+    with _connect(source) as reading, _connect(destination) as writing:
+        for name in reading[DATABASE].list_collection_names():
+            documents = reading[DATABASE][name].find()
+            while batch := list(islice(documents, _BATCH)):
+                writing[DATABASE][name].insert_many(batch, ordered=False)
+
+
+def apply(source: str, destination: str, start: Timestamp) -> None:
+    """`watch` and ordered `bulk_write`, up to the last marker."""
+    waiting: dict[str, list[Write]] = defaultdict(list)
+    with _connect(source) as reading, _connect(destination) as writing:
+        with reading[DATABASE].watch(start_at_operation_time=start) as events:
+            for event in events:
+                name = event["ns"]["coll"]
+                waiting[name].append(_write(event))
+                if len(waiting[name]) == _BATCH:
+                    writing[DATABASE][name].bulk_write(waiting.pop(name))
+                if event["documentKey"]["_id"] == MARKER_IDS[-1]:
+                    break
+        for name, rest in waiting.items():
+            writing[DATABASE][name].bulk_write(rest)
+
+
+def _connect(uri: str) -> Client:
+    return MongoClient(uri, w="majority")
+
+
+def _write(event: Mapping[str, Any]) -> Write:
+    key = event["documentKey"]
+    if event["operationType"] in ("insert", "replace"):
+        # Safe to repeat, as whoever copies first and then watches needs it.
+        return ReplaceOne(key, event["fullDocument"], upsert=True)
+    if event["operationType"] == "delete":
+        return DeleteOne(key)
+    changes = event["updateDescription"]
+    removed = dict.fromkeys(changes["removedFields"], "")
+    operators = {"$set": changes["updatedFields"], "$unset": removed}
+    return UpdateOne(key, {name: values for name, values in operators.items() if values})

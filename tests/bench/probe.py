@@ -1,0 +1,71 @@
+"""Runs a limit or a plain loop in a process of its own, which measures itself.
+
+The module is both sides: `run` starts it as a script, with a task on the command line, and reads what it prints.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from bson.timestamp import Timestamp
+
+from syncsvc.sandbox import ReplicaSet
+from syncsvc.settings import read_settings
+from tests.bench import limit, plain
+from tests.bench.clusters import servers
+from tests.bench.measure import Measurement, Stopwatch
+from tests.bench.processes import python
+
+_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Task:
+    """`ours` are processes that take part; `time` is where change events begin."""
+
+    source: str
+    destination: str
+    ours: list[int]
+    time: tuple[int, int]
+
+    @property
+    def start(self) -> Timestamp:
+        return Timestamp(*self.time)
+
+
+def _default_writers(task: Task) -> int:
+    flags = ["--cluster0", task.source, "--cluster1", task.destination]
+    return read_settings(flags).load_level.writers
+
+
+PROBES: dict[str, Callable[[Task], None]] = {
+    "limit": lambda task: limit.copy(task.source, task.destination, _default_writers(task)),
+    "pymongo": lambda task: plain.copy(task.source, task.destination),
+    "stream": lambda task: limit.read_stream(task.source, task.start),
+    "pymongo apply": lambda task: plain.apply(task.source, task.destination, task.start),
+}
+
+
+def run(
+    name: str, source: ReplicaSet, destination: ReplicaSet, start: Timestamp = Timestamp(0, 0)
+) -> Measurement:
+    task = Task(source.uri, destination.uri, servers(source, destination), (start.time, start.inc))
+    arguments = ["-m", "tests.bench.probe", name, json.dumps(asdict(task))]
+    with python(arguments) as child:
+        if child.process.wait(_SECONDS):
+            raise RuntimeError(f"{name} failed:\n{child.said}")
+        return Measurement(**json.loads(child.said.splitlines()[-1]))
+
+
+def main(name: str, task: Task) -> None:
+    stopwatch = Stopwatch(os.getpid(), task.ours)
+    PROBES[name](task)
+    print(json.dumps(asdict(stopwatch.read())))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Task(**json.loads(sys.argv[2])))

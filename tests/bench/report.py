@@ -1,0 +1,106 @@
+"""Turns measurements into rows, and rows into a table for people and JSON for programs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any
+
+from tests.bench.measure import Measurement
+
+
+@dataclass
+class Result:
+    """The measurements of one benchmark; `limit` is the candidate to which the rates of the others are related."""
+
+    title: str
+    unit: str
+    count: int
+    limit: str
+    candidates: Sequence[str]
+    bytes: int | None = None
+    runs: dict[str, list[Measurement]] = field(default_factory=dict)
+
+    def add(self, candidate: str, measurement: Measurement) -> None:
+        self.runs.setdefault(candidate, []).append(measurement)
+
+    def columns(self) -> dict[str, Callable[[str], list[float]]]:
+        """Of each column, the values of a candidate, round by round."""
+        columns = {
+            f"{self.unit}s/s": self._rates,
+            "MB/s": lambda name: [rate * self._mb_each for rate in self._rates(name)],
+            f"client µs/{self.unit}": self._cost,
+            "peak MB": lambda name: [run.peak_mb for run in self.runs[name]],
+            f"rate ÷ {self.limit}": self._ratios,
+            "others' CPUs": lambda name: [run.others for run in self.runs[name]],
+        }
+        if self.bytes is None:
+            del columns["MB/s"]
+        return columns
+
+    def best_ratio(self, name: str) -> float:
+        """Best run against the limit's best run: the least touched by what others did on the machine."""
+        return max(self._rates(name)) / max(self._rates(self.limit))
+
+    @property
+    def _mb_each(self) -> float:
+        return (self.bytes or 0) / self.count / 1e6
+
+    def _rates(self, name: str) -> list[float]:
+        return [self.count / run.seconds for run in self.runs[name]]
+
+    def _cost(self, name: str) -> list[float]:
+        return [run.cpu_seconds / self.count * 1e6 for run in self.runs[name]]
+
+    def _ratios(self, name: str) -> list[float]:
+        return [ours / limit for ours, limit in zip(self._rates(name), self._rates(self.limit))]
+
+
+def table(result: Result) -> str:
+    """A row a candidate; a cell is the median (least–most) of its rounds."""
+    columns = result.columns()
+    head = [result.title, *columns, "best ÷ best"]
+    rows = [
+        [
+            name,
+            *(_cell(values(name)) for values in columns.values()),
+            _number(result.best_ratio(name)),
+        ]
+        for name in result.candidates
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *rows)]
+    return "\n".join(_line(row, widths) for row in [head, *rows])
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    name, *figures = (cell.rjust(width) for cell, width in zip(row, widths))
+    return "  ".join([name.lstrip().ljust(widths[0]), *figures])
+
+
+def document(result: Result) -> dict[str, Any]:
+    """The rows with all that was measured."""
+    return {
+        "title": result.title,
+        "unit": result.unit,
+        "count": result.count,
+        "bytes": result.bytes,
+        "candidates": {name: _candidate(result, name) for name in result.candidates},
+    }
+
+
+def _candidate(result: Result, name: str) -> dict[str, Any]:
+    medians = {column: median(values(name)) for column, values in result.columns().items()}
+    return {
+        **medians,
+        "best ÷ best": result.best_ratio(name),
+        "runs": [asdict(run) for run in result.runs[name]],
+    }
+
+
+def _cell(values: Sequence[float]) -> str:
+    return f"{_number(median(values))} ({_number(min(values))}–{_number(max(values))})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

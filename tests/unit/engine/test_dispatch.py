@@ -1,0 +1,208 @@
+"""Events of one document meet in one group and one lane, in order, and nothing is passed before it is applied."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import bson
+import pytest
+from bson import Decimal128, Int64, Timestamp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncsvc.engine import dispatch
+from syncsvc.engine.dispatch import Dispatcher, group_of, lane_of
+from syncsvc.engine.frontier import Frontier
+from syncsvc.engine.lanes import IN_ORDER, Lane, Portion
+from syncsvc.engine.parts import Parts
+from syncsvc.store import CollectionRecord
+from tests.unit import documents
+from tests.unit.syncsvc.records import START, collection_record
+from verifier.cluster.events import DataEvent, DataKind
+from verifier.cluster.times import Position
+from verifier.runtime.tasks import StopToken
+
+PLAIN = collection_record()
+CAPPED = collection_record({"capped": True, "size": 4096})
+COLLATED = collection_record({"collation": {"locale": "de", "strength": 1}})
+SIMPLE = collection_record({"collation": {"locale": "simple"}})
+
+
+def event(identity: Any, body: bytes = b"") -> DataEvent:
+    return DataEvent(DataKind.DELETE, PLAIN.uuid, bson.encode({"_id": identity}), body)
+
+
+ONE_KEY = [
+    [1, 1.0, Int64(1), Decimal128("1.0")],
+    [0, -0.0, Decimal128("-0")],
+    [float("nan"), Decimal128("NaN")],
+    [{"a": 1}, {"a": 1.0}],
+    ["x", "x"],
+]
+
+
+@pytest.mark.parametrize("identities", ONE_KEY)
+def test_all_forms_of_one_key_are_one_group_in_one_lane(identities: list[Any]) -> None:
+    groups = {group_of(PLAIN, event(each)) for each in identities}
+    assert len(groups) == 1
+    for lanes in (1, 3, 8):
+        assert (
+            len({lane_of(PLAIN, group_of(PLAIN, event(each)), lanes) for each in identities}) == 1
+        )
+
+
+@pytest.mark.parametrize("one, other", [(1, 2), (1, True), ("a", "A"), ({"a": 1}, {"a": 2})])
+def test_other_keys_are_other_groups(one: Any, other: Any) -> None:
+    assert group_of(PLAIN, event(one)) != group_of(PLAIN, event(other))
+
+
+@pytest.mark.parametrize(
+    "record, identity, in_order",
+    [
+        (PLAIN, "a", False),
+        (SIMPLE, "a", False),
+        (CAPPED, 1, True),
+        (CAPPED, "a", True),
+        (COLLATED, "a", True),
+        (COLLATED, {"a": 1}, True),
+        (COLLATED, 1, False),
+        (COLLATED, bson.ObjectId(b"0" * 12), False),
+    ],
+)
+def test_order_counts_where_keys_or_inserts_depend_on_it(
+    record: CollectionRecord, identity: Any, in_order: bool
+) -> None:
+    assert (group_of(record, event(identity)) is IN_ORDER) is in_order
+
+
+@given(documents.values, st.integers(1, 16))
+def test_every_key_has_a_lane(value: tuple[int, bytes], lanes: int) -> None:
+    deleted = DataEvent(DataKind.DELETE, PLAIN.uuid, documents.key(*value), b"")
+    for record in (PLAIN, CAPPED, COLLATED):
+        assert 0 <= lane_of(record, group_of(record, deleted), lanes) < lanes
+
+
+def test_documents_are_spread_over_all_lanes() -> None:
+    used = {lane_of(PLAIN, group_of(PLAIN, event(number)), 4) for number in range(100)}
+    assert used == {0, 1, 2, 3}
+
+
+def test_a_collection_in_order_has_one_lane() -> None:
+    used = {lane_of(CAPPED, group_of(CAPPED, event(number)), 4) for number in range(100)}
+    assert len(used) == 1
+
+
+NOTHING: Any = None
+PARTS = Parts(*[NOTHING] * len(fields(Parts)))
+NOW = Timestamp(1800000000, 1)
+AFTER = Position({"_data": "83"}, NOW)
+LATER = Position({"_data": "84"}, NOW)
+
+
+class Dispatch:
+    """A dispatcher with its lanes, which only collect."""
+
+    def __init__(self, lanes: int) -> None:
+        self.frontier = Frontier(START)
+        self.lanes = [Lane(PARTS, self.frontier, StopToken()) for _ in range(lanes)]
+        self.dispatcher = Dispatcher(self.lanes, self.frontier)
+
+    def add(self, *numbers: int, body: bytes = b"") -> None:
+        for number in numbers:
+            self.dispatcher.add(PLAIN, event(number, body), NOW)
+
+    def handed_on(self) -> list[list[Portion]]:
+        """What waits in front of each lane, which is taken away."""
+        return [list(iter(lane._portions.take_ready, None)) for lane in self.lanes]
+
+    def finish(self, portions: list[list[Portion]]) -> None:
+        for portion in [each for lane in portions for each in lane]:
+            self.frontier.finish(portion.entry)
+
+
+def ids(portions: list[Portion]) -> list[int]:
+    events = [each for portion in portions for _, _, each in portion.events]
+    return [bson.decode(each.key)["_id"] for each in events]
+
+
+@pytest.fixture
+def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "_PORTION_BYTES", 1000)
+
+
+class TestDispatcher:
+    def test_a_place_is_passed_when_all_before_it_is_applied(self) -> None:
+        events = Dispatch(3)
+        events.add(*range(30))
+        assert events.handed_on() == [[], [], []]
+        events.dispatcher.end(AFTER, NOW)
+        portions = events.handed_on()
+        assert sorted(sum(map(ids, portions), [])) == list(range(30))
+        assert events.frontier.passed == START
+        events.finish(portions)
+        assert (events.frontier.passed, events.frontier.drained) == (AFTER, True)
+
+    @pytest.mark.usefixtures("small_portions")
+    def test_lanes_begin_before_the_end_and_nothing_is_passed_before_it(self) -> None:
+        events = Dispatch(1)
+        events.add(*range(10))
+        portions = events.handed_on()
+        events.finish(portions)
+        assert ids(portions[0]) and events.frontier.passed == START
+        assert not events.frontier.drained
+        events.dispatcher.end(AFTER, NOW)
+        events.finish(events.handed_on())
+        assert (events.frontier.passed, events.frontier.drained) == (AFTER, True)
+
+    @pytest.mark.usefixtures("small_portions")
+    def test_portions_are_small_and_weigh_what_they_hold(self) -> None:
+        events = Dispatch(2)
+        events.add(*range(50), body=b"x" * 100)
+        for portion in sum(events.handed_on(), []):
+            assert portion.size == len(portion.events) * 400 and 1000 < portion.size <= 1400
+
+    def test_a_place_after_no_events_is_passed_at_once(self) -> None:
+        events = Dispatch(2)
+        events.dispatcher.end(AFTER, NOW)
+        assert (events.frontier.passed, events.frontier.drained) == (AFTER, True)
+
+    def test_without_a_place_the_last_one_stays(self) -> None:
+        events = Dispatch(1)
+        events.dispatcher.end(AFTER, NOW)
+        events.add(1)
+        events.dispatcher.end(None, NOW)
+        assert not events.frontier.drained
+        events.finish(events.handed_on())
+        assert (events.frontier.passed, events.frontier.drained) == (AFTER, True)
+
+    def test_portions_carry_the_time_of_the_source(self) -> None:
+        events = Dispatch(1)
+        events.dispatcher.add(PLAIN, event(1), Timestamp(5, 1))
+        events.dispatcher.end(AFTER, Timestamp(6, 1))
+        assert [each.source_time for each in events.handed_on()[0]] == [Timestamp(6, 1)]
+
+    @given(st.lists(st.integers(0, 9), max_size=60), st.integers(1, 4), st.integers(0, 3000))
+    def test_every_event_goes_through_the_lane_of_its_document_in_order(
+        self, numbers: list[int], lanes: int, size: int
+    ) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(dispatch, "_PORTION_BYTES", size)
+            events = Dispatch(lanes)
+            events.add(*numbers)
+            events.dispatcher.end(AFTER, NOW)
+        for lane, portions in enumerate(events.handed_on()):
+            mine = [n for n in numbers if lane_of(PLAIN, group_of(PLAIN, event(n)), lanes) == lane]
+            assert ids(portions) == mine
+
+    def test_pages_are_passed_one_after_the_other(self) -> None:
+        events = Dispatch(1)
+        events.add(1)
+        events.dispatcher.end(AFTER, NOW)
+        first = events.handed_on()
+        events.add(2)
+        events.dispatcher.end(LATER, NOW)
+        events.finish(events.handed_on())
+        assert events.frontier.passed == START
+        events.finish(first)
+        assert events.frontier.passed == LATER
