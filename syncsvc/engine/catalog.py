@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable
 from typing import Any
 
 from pymongo.errors import OperationFailure
@@ -11,6 +11,7 @@ from syncsvc.engine import standin
 from syncsvc.engine.parts import Parts
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from verifier.cluster import failures
+from verifier.cluster.inventory import list_raw
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.runtime.errors import OperationError
@@ -103,11 +104,10 @@ class Catalog:
         listed = self._list(namespace.database, {"name": namespace.collection})
         return next((Kind(each["type"]) for each in listed), None)
 
-    def _list(self, database: str, query: dict[str, str]) -> list[MutableMapping[str, Any]]:
-        def listed() -> list[MutableMapping[str, Any]]:
-            return list(self._client[database].list_collections(filter=query))
-
-        return retry(listed, failures.is_transient, self._stop)
+    def _list(self, database: str, query: Document) -> list[Document]:
+        return retry(
+            lambda: list_raw(self._client, database, query), failures.is_transient, self._stop
+        )
 
     def _run(
         self, namespace: Namespace, command: dict[str, Any], *expected: int

@@ -8,9 +8,11 @@ from typing import Any
 
 from pymongo.errors import OperationFailure
 
+from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.failures import NAMESPACE_NOT_FOUND
 from verifier.cluster.namespace import Namespace, is_user_database, is_user_namespace
+from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 
 
@@ -34,16 +36,27 @@ def _id_index(options: Document, indexes: list[Document]) -> Document:
     return options
 
 
+def _rows(client: Client, database: str, command: dict[str, Any]) -> list[Document]:
+    """All rows of a listing. The driver's own helpers cannot decode every date that a definition may hold."""
+    with RawCursor(client, database, command) as cursor:
+        return [rawbson.decode(row) for page in cursor.pages() for row in page.documents()]
+
+
+def list_raw(client: Client, database: str, query: Document | None = None) -> list[Document]:
+    """The rows of `listCollections` that fit the query. Raises the driver's errors."""
+    return _rows(client, database, {"listCollections": 1, "filter": query or {}})
+
+
 def _indexes(client: Client, namespace: Namespace) -> list[Document]:
+    command = {"listIndexes": namespace.collection, "includeBuildUUIDs": True}
     try:
-        # Builds in progress are listed with a buildUUID: their event comes when they are done, if they ever are.
-        command = {"listIndexes": namespace.collection, "includeBuildUUIDs": True}
-        listed = client[namespace.database].command(command)["cursor"]["firstBatch"]
-        return [dict(index) for index in listed if "buildUUID" not in index]
+        listed = _rows(client, namespace.database, command)
     except OperationFailure as error:
         if error.code == NAMESPACE_NOT_FOUND:
             return []
         raise
+    # Builds in progress have a buildUUID: their event comes when they are done, if they ever are.
+    return [index for index in listed if "buildUUID" not in index]
 
 
 def _specification(client: Client, database: str, listed: dict[str, Any]) -> CollectionSpec:
@@ -66,10 +79,10 @@ def list_collections(client: Client, database: str | None = None) -> Iterator[Co
     """Every collection and view of the users, of one database or of all, in the order of their names."""
     databases = client.list_database_names() if database is None else [database]
     for database in sorted(filter(is_user_database, databases)):
-        listed = sorted(client[database].list_collections(), key=lambda each: str(each["name"]))
+        listed = sorted(list_raw(client, database), key=lambda each: str(each["name"]))
         for each in listed:
             if is_user_namespace(Namespace(database, each["name"])):
-                yield _specification(client, database, dict(each))
+                yield _specification(client, database, each)
 
 
 def size_of(client: Client, namespace: Namespace) -> CollectionSize:

@@ -1,4 +1,4 @@
-"""A server cursor whose replies stay bytes: find and aggregate through `db.command`, page by page.
+"""A server cursor whose replies stay bytes: find, aggregate and listings through `db.command`, page by page.
 
 The driver's own cursors hide what is needed here: the resume token beside each page, the cluster time of each reply,
 and the documents as the bytes that came.
@@ -53,7 +53,7 @@ class Page(NamedTuple):
 
 
 class RawCursor:
-    """Runs a find or aggregate command and then its getMores, in a session of its own. A context manager.
+    """Runs a command that opens a cursor and then its getMores, in a session of its own. A context manager.
 
     `batch_size` is in documents; without it the pages settle at about PAGE_BYTES. `await_ms` is how long a getMore of
     a change stream waits for an event.
@@ -97,12 +97,10 @@ class RawCursor:
 
     def pages(self) -> Iterator[Page]:
         """Every page until the cursor is exhausted; endless for a change stream. Raises the driver's errors."""
-        cursor: dict[str, Any] = {}
-        if "aggregate" in self._command:
-            cursor = {"cursor": {"batchSize": self._size}}
-        else:
-            cursor = {"batchSize": self._size}
-        yield self._page(self._run({**self._command, **cursor}), b"firstBatch")
+        size: dict[str, Any] = {"batchSize": self._size}
+        if "find" not in self._command:
+            size = {"cursor": size}
+        yield self._page(self._run({**self._command, **size}), b"firstBatch")
         while self._cursor_id:
             yield self._page(self._run(self._get_more()), b"nextBatch")
 
