@@ -17,7 +17,7 @@ BAD_STARTS: list[tuple[str, Any, str, tuple[str, ...]]] = [
     ("malformed JSON", b'{"source": ', "MalformedBody", ("JSON",)),
     ("not UTF-8", b"\xff\xfe{}", "MalformedBody", ("JSON",)),
     ("nested without end", b"[" * 100_000, "MalformedBody", ()),
-    ("an array", b"[]", "MalformedBody", ("list",)),
+    ("an array", b"[]", "MalformedBody", ("not an object",)),
     ("nothing", b"", "InvalidRequest", ("source", "destination")),
     ("missing fields", {"source": "cluster0"}, "InvalidRequest", ("destination",)),
     ("wrong types", {"source": 1, "destination": []}, "InvalidRequest", ("source", "destination")),
