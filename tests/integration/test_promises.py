@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import requests
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from syncsvc.engine.observe import Point
 from tests.conftest import Pair
-from tests.integration.test_bad_input import assert_refused
+from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
 from tests.support.daemon import Daemon
+from tests.support.waiting import wait_for
 
 USER_WRITES_BLOCKED = 371
 
@@ -201,3 +203,33 @@ def test_progress_while_it_runs(pair: Pair, daemon: Daemon) -> None:
     )
     address = pair.source.uri.split("/")[2]
     assert committed["directionMapping"]["Source"] == f"cluster0: {address}"
+
+
+def test_a_commit_during_the_copy_is_refused(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    with daemon.held_at(Point.BATCH_WRITTEN):
+        daemon.start()
+        daemon.wait_until_reached(Point.BATCH_WRITTEN)
+        assert_refused(daemon.post("commit"), 409, "CannotCommit", ("canCommit",))
+        assert daemon.progress()["state"] == "RUNNING"
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_one_command_at_a_time(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    slow = {"failCommands": ["listDatabases"], "blockConnection": True, "blockTimeMS": 1500}
+    with writes.started(lambda: _start_slowly(pair, daemon, slow)) as first:
+        wait_for(
+            lambda: daemon.post("commit").json()["error"] == "CommandInProgress", "a clash", 10
+        )
+        assert daemon.progress()["state"] == "IDLE"
+        assert first.result().json() == {"success": True}
+    daemon.commit()
+    pair.assert_equal()
+
+
+def _start_slowly(pair: Pair, daemon: Daemon, slow: dict[str, Any]) -> requests.Response:
+    fail_point = {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": slow}
+    pair.source.client.admin.command(fail_point)
+    return daemon.post("start", GOOD)
