@@ -31,30 +31,32 @@ def test_importing_starts_nothing(tmp_path: Path) -> None:
         assert not any(tmp_path.iterdir())
 
 
-def test_a_stop(tmp_path: Path) -> None:
-    before = children(os.getpid())
-    with ReplicaSet(folder=tmp_path):
-        mongod, reaper = sorted(children(os.getpid()) - before, key=command_of, reverse=True)
+def _press_enter(owner: subprocess.Popen[str]) -> None:
+    assert owner.stdin is not None
+    owner.stdin.write("\n")
+    owner.stdin.flush()
+
+
+@pytest.mark.parametrize("reaper_dies", [False, True])
+def test_a_stop(tmp_path: Path, reaper_dies: bool) -> None:
+    # In a process of its own: the sandboxes of one process share the reaper.
+    with python(["-c", f"{START} {WAIT}; r.stop(); {WAIT}"], tmp_path) as owner:
+        assert read_line(owner) == "started"
+        mongod, reaper = sorted(children(owner.pid), key=command_of, reverse=True)
         assert "mongod --dbpath" in command_of(mongod)
         assert "reaper.py" in command_of(reaper)
-    assert children(os.getpid()) == before
-    assert not any(tmp_path.iterdir())
+        if reaper_dies:
+            os.kill(reaper, signal.SIGKILL)
+        _press_enter(owner)
+        assert read_line(owner) == "started"
+        assert not children(owner.pid)
+        assert not any(tmp_path.iterdir())
 
 
 def test_an_exception(tmp_path: Path) -> None:
     before = children(os.getpid())
     with pytest.raises(ZeroDivisionError), ReplicaSet(folder=tmp_path):
         1 / 0
-    assert children(os.getpid()) == before
-    assert not any(tmp_path.iterdir())
-
-
-def test_a_stop_after_the_reaper_was_killed(tmp_path: Path) -> None:
-    before = children(os.getpid())
-    with ReplicaSet(folder=tmp_path):
-        started = children(os.getpid()) - before
-        (reaper,) = (pid for pid in started if "reaper.py" in command_of(pid))
-        os.kill(reaper, signal.SIGKILL)
     assert children(os.getpid()) == before
     assert not any(tmp_path.iterdir())
 
