@@ -16,6 +16,7 @@ from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.phases import When, writes_in
 
+SOURCE_ROLES = ["readAnyDatabase", "clusterMonitor", "backup"]
 METADATA = "mongosync_reserved_for_internal_use"
 
 
@@ -37,8 +38,12 @@ def guarded_pair(guarded: tuple[ReplicaSet, ReplicaSet]) -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize("when", When, ids=lambda when: when.name)
-def test_access_control(guarded_pair: Pair, tmp_path: Path, when: When) -> None:
-    daemon = Daemon(guarded_pair.source.uri, guarded_pair.destination.uri, tmp_path)
+def test_access_control(
+    guarded: tuple[ReplicaSet, ReplicaSet], guarded_pair: Pair, tmp_path: Path, when: When
+) -> None:
+    # The destination's sync user has the roles that the documentation names for it.
+    reader = guarded[0].create_user(f"reader{when.name}", SOURCE_ROLES)
+    daemon = Daemon(reader, guarded_pair.destination.uri, tmp_path)
     try:
         daemon.run()
         writes.fill(guarded_pair.source.client)
@@ -47,7 +52,7 @@ def test_access_control(guarded_pair: Pair, tmp_path: Path, when: When) -> None:
             writes.new_collections(guarded_pair.source.client)
         daemon.commit()
         guarded_pair.assert_equal()
-        for uri in (guarded_pair.source.uri, guarded_pair.destination.uri):
+        for uri in (reader, guarded_pair.destination.uri):
             password = uri.partition("@")[0].rpartition(":")[2]
             assert password not in daemon.log
     finally:
