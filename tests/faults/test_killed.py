@@ -109,13 +109,16 @@ def test_a_copy_goes_on_from_its_resume_point(pair: Pair, daemon: Daemon) -> Non
     daemon.post_unanswered("start", {"source": "cluster0", "destination": "cluster1"})
     daemon.wait_until_killed()
     saved = pair.destination.client[METADATA].collections.find_one({})
-    assert saved is not None and saved["resume"] is not None and saved["documents"] > 2000
+    assert saved is not None and saved["resume"] is not None
     before = _inserts(pair.destination.client)
     daemon.run()
     daemon.commit()
     pair.assert_equal()
-    # What was saved is not written again; what was on its way at the kill may be.
-    assert _inserts(pair.destination.client) - before <= documents - saved["documents"] + 100
+    # What is before the resume point is not written again; what was on its way at the kill, a page or two for each of
+    # the four writers, may be.
+    on_the_way = 3000
+    assert saved["documents"] > on_the_way
+    assert _inserts(pair.destination.client) - before <= documents - saved["documents"] + on_the_way
 
 
 def _inserts(client: writes.AnyClient) -> int:
