@@ -31,7 +31,6 @@ def reconcile_views(parts: Parts, stop: StopToken) -> None:
 
 def _views(client: Client, stop: StopToken) -> dict[Namespace, CollectionSpec]:
     def list_views() -> dict[Namespace, CollectionSpec]:
-        listed = list_collections(client)
-        return {each.namespace: each for each in listed if each.kind is Kind.VIEW}
+        return {each.namespace: each for each in list_collections(client, kind=Kind.VIEW)}
 
     return retry(list_views, failures.is_transient, stop)

@@ -75,11 +75,17 @@ def _specification(client: Client, database: str, listed: dict[str, Any]) -> Col
     return CollectionSpec(namespace, kind, uuid, _id_index(options, indexes), others)
 
 
-def list_collections(client: Client, database: str | None = None) -> Iterator[CollectionSpec]:
-    """Every collection and view of the users, of one database or of all, in the order of their names."""
+def list_collections(
+    client: Client, database: str | None = None, kind: Kind | None = None
+) -> Iterator[CollectionSpec]:
+    """Every collection and view of the users, of one database or of all, in the order of their names.
+
+    With `kind`, only those of it: views alone cost no look at any index.
+    """
     databases = client.list_database_names() if database is None else [database]
+    query = None if kind is None else {"type": kind.value}
     for database in sorted(filter(is_user_database, databases)):
-        listed = sorted(list_raw(client, database), key=lambda each: str(each["name"]))
+        listed = sorted(list_raw(client, database, query), key=lambda each: str(each["name"]))
         for each in listed:
             if is_user_namespace(Namespace(database, each["name"])):
                 yield _specification(client, database, each)
