@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
+from time import monotonic
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,10 @@ class Progress:
     def set(self, **values: float | bool | None) -> None:
         with self._lock:
             self._snapshot = replace(self._snapshot, **values)  # type: ignore[arg-type] # checked by replace
+
+    def set_lag(self, seconds: int) -> None:
+        """The lag is known anew."""
+        self.set(lag_seconds=seconds, lag_at=monotonic())
 
     def add(self, **amounts: int) -> None:
         """Raise counters."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from time import monotonic
 
 from bson.timestamp import Timestamp
 
@@ -90,8 +89,7 @@ class Application:
         while True:
             self._stop.sleep(_NOTE_INTERVAL)
             now = append_note(self._parts.source, self._stop)
-            lag = seconds_between(self._frontier.passed.time, now)
-            self._parts.progress.set(lag_seconds=lag, lag_at=monotonic())
+            self._parts.progress.set_lag(seconds_between(self._frontier.passed.time, now))
 
     def _raw_updates(self) -> bool:
         def offered() -> bool:

@@ -6,7 +6,6 @@ One thread reads. It also tells how far the destination is behind.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import monotonic
 
 from bson.timestamp import Timestamp
 
@@ -46,7 +45,7 @@ class Tail:
         for page in self._reader.pages():
             self._hand_on(page)
             lag = seconds_between(self._frontier.passed.time, page.source_time)
-            self._parts.progress.set(lag_seconds=lag, lag_at=monotonic())
+            self._parts.progress.set_lag(lag)
 
     def _hand_on(self, page: StreamPage) -> None:
         for view in page.events:
