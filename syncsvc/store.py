@@ -42,7 +42,7 @@ _COLLECTIONS = "collections"
 CONFIRM_INTERVAL = 1.0
 
 # Raised whenever a record changes its meaning: another format is refused, never guessed at.
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -216,10 +216,16 @@ class CopyStatus(Enum):
 
 @dataclass(frozen=True)
 class CollectionRecord:
-    """One collection of the source, and how far its copy is. `total` and `copied` are in bytes."""
+    """One collection of the source, and how far its copy is. `total` and `copied` are in bytes.
+
+    `definition` is what it will be on the destination after commit, under the name that it has there now. That is the
+    source's name, except while another collection, of a later time, has it there: `source_name` is the one on the
+    source at that point of the change stream where the replay is.
+    """
 
     definition: CollectionSpec
     status: CopyStatus
+    source_name: Namespace
     total: int = 0
     copied: int = 0
     documents: int = 0
@@ -241,6 +247,7 @@ def _collection_document(record: CollectionRecord) -> dict[str, Any]:
         "_id": Binary(record.uuid, 4),
         "database": definition.namespace.database,
         "collection": definition.namespace.collection,
+        "sourceCollection": record.source_name.collection,
         "options": definition.options,
         "indexes": list(definition.indexes.values()),
         "status": record.status.value,
@@ -261,6 +268,7 @@ def _collection_record(document: dict[str, Any]) -> CollectionRecord:
             indexes={index["name"]: index for index in document["indexes"]},
         ),
         status=CopyStatus(document["status"]),
+        source_name=Namespace(document["database"], document["sourceCollection"]),
         total=document["total"],
         copied=document["copied"],
         documents=document["documents"],

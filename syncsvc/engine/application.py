@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 
 from bson.timestamp import Timestamp
 
@@ -40,9 +41,10 @@ class Application:
         self._parts = parts
         self._stop: StopToken = group.stop
         self._frontier: Frontier[Position] = Frontier(position)
+        self._saving = threading.Lock()  # held while the position is saved, which never goes back
         lanes = [Lane(parts, self._frontier, group.stop) for _ in range(parts.load.lanes)]
         reader = ChangeReader(parts.source, position, self._raw_updates(), group.stop)
-        tail = Tail(parts, reader, lanes, self._frontier, group.stop)
+        tail = Tail(parts, reader, lanes, self._frontier, self.save_position, group.stop)
         for number, lane in enumerate(lanes):
             group.spawn(f"lane-{number}", lane.run)
         group.spawn("tail", tail.run)
@@ -68,10 +70,11 @@ class Application:
 
     def save_position(self) -> None:
         """Save what is applied by now, where it moved."""
-        position = self._frontier.passed
-        if position != self._parts.run.record.position:
-            self._parts.run.update(position=position)
-            self._parts.observe(Point.POSITION_SAVED, str(position.time))
+        with self._saving:
+            position = self._frontier.passed
+            if position != self._parts.run.record.position:
+                self._parts.run.update(position=position)
+                self._parts.observe(Point.POSITION_SAVED, str(position.time))
 
     def _keep_position(self) -> None:
         """Save the applied position every second until stopped, and then once more."""

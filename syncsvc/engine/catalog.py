@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from pymongo.errors import OperationFailure
@@ -11,21 +10,25 @@ from syncsvc.engine import standin
 from syncsvc.engine.parts import Parts
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from verifier.cluster import failures
-from verifier.cluster.inventory import list_raw
+from verifier.cluster.inventory import is_id_index, list_collections, list_indexes, list_raw
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.specification import CollectionSpec, Document, Kind
+from verifier.cluster.specification import CollectionSpec, Document, Kind, same_index
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 # The view is there; or it makes a circle, is too deep, or has another collation, with views that are yet to change.
 _PASSING_VIEW_CODES = (failures.NAMESPACE_EXISTS, 5, 165, 167)
+# How often the build of an index is tried before its failure is one of the sync, and the pause in between, in seconds.
+_BUILDS = 5
+_BUILD_PAUSE = 1.0
 
 
 class Catalog:
     """The definitions on the destination, which are stand-ins until commit."""
 
     def __init__(self, parts: Parts, stop: StopToken) -> None:
+        self._source = parts.source
         self._client = parts.client
         self._writer = parts.writer
         self._stop = stop
@@ -39,7 +42,27 @@ class Catalog:
         plain = standin.stand_in(definition)
         command = {"create": namespace.collection, **plain.options}
         self._run(namespace, command, failures.NAMESPACE_EXISTS)
-        self.create_indexes(definition, plain.indexes.values())
+        self.reconcile_indexes(definition)
+
+    def rename(self, namespace: Namespace, to: Namespace) -> None:
+        """Give a collection another name, which no other collection has; a view there is dropped."""
+        if namespace == to:
+            return
+        self.drop_view(to)
+        command = {"renameCollection": str(namespace), "to": str(to)}
+        renamed = self._run(
+            Namespace("admin", str(namespace)), command, failures.NAMESPACE_NOT_FOUND
+        )
+        if renamed is None and self._kind_at(to) is not Kind.COLLECTION:
+            raise OperationError(
+                DEFINITION_NOT_APPLICABLE,
+                f"{namespace} cannot be renamed to {to}: neither is on the destination any more.",
+            )
+
+    def modify(self, namespace: Namespace, change: Document) -> None:
+        """Run a collMod, unless it changes nothing."""
+        if change:
+            self._run(namespace, {"collMod": namespace.collection, **change})
 
     def create_view(self, definition: CollectionSpec) -> None:
         """Create a view, where nothing has its name and its definition fits the views that are there by now."""
@@ -57,24 +80,60 @@ class Catalog:
         for each in self._list(database, {"type": Kind.VIEW.value}):
             self.drop(Namespace(database, each["name"]))
 
-    def create_indexes(self, definition: CollectionSpec, indexes: Iterable[Document]) -> None:
-        """Build indexes, each given as a stand-in; one of the same name and another definition gives way."""
-        for index in indexes:
-            command = {
-                "createIndexes": definition.namespace.collection,
-                "indexes": [standin.creatable(index, definition.collated)],
-            }
-            reply = self._run(
-                definition.namespace,
-                command,
-                failures.INDEX_OPTIONS_CONFLICT,
-                failures.INDEX_KEY_SPECS_CONFLICT,
-            )
-            if reply is None:
-                self.drop_index(definition.namespace, index["name"])
-                self._run(definition.namespace, command)
+    def reconcile_indexes(self, definition: CollectionSpec) -> None:
+        """Make the indexes of a collection the stand-ins of its definition's, whatever they are now."""
+        namespace, wanted = definition.namespace, standin.stand_in(definition).indexes
+        # Before any is built: what goes may be in the way of what comes.
+        found = self._indexes(namespace)
+        for name in found.keys() - wanted.keys():
+            self._drop_index(namespace, name)
+        for name, index in wanted.items():
+            if name not in found or not same_index(found[name], index):
+                self._build_index(definition, index)
 
-    def drop_index(self, namespace: Namespace, name: str) -> None:
+    def _build_index(self, definition: CollectionSpec, index: Document) -> None:
+        """Build an index, given as a stand-in, for as often as the source has it and it fails."""
+        for attempt in range(1, _BUILDS + 1):
+            try:
+                self._create_index(definition, index)
+                return
+            except OperationError as error:
+                # Documents that came after the index was dropped may be ones that it would refuse.
+                if not self._source_has(definition, index["name"]):
+                    return
+                if attempt == _BUILDS:
+                    raise OperationError(
+                        error.kind, f"Index {index['name']}: {error.description}"
+                    ) from error
+            self._stop.sleep(_BUILD_PAUSE)
+
+    def _create_index(self, definition: CollectionSpec, index: Document) -> None:
+        """One of the same name and another definition gives way."""
+        command = {
+            "createIndexes": definition.namespace.collection,
+            "indexes": [standin.creatable(index, definition.collated)],
+        }
+        conflicts = (failures.INDEX_OPTIONS_CONFLICT, failures.INDEX_KEY_SPECS_CONFLICT)
+        if self._run(definition.namespace, command, *conflicts) is None:
+            self._drop_index(definition.namespace, index["name"])
+            self._run(definition.namespace, command)
+
+    def _source_has(self, definition: CollectionSpec, index: str) -> bool:
+        def listed() -> list[CollectionSpec]:
+            return list(list_collections(self._source, definition.namespace.database))
+
+        return any(
+            each.uuid == definition.uuid and index in each.indexes
+            for each in retry(listed, failures.is_transient, self._stop)
+        )
+
+    def _indexes(self, namespace: Namespace) -> dict[str, Document]:
+        indexes = retry(
+            lambda: list_indexes(self._client, namespace), failures.is_transient, self._stop
+        )
+        return {each["name"]: each for each in indexes if not is_id_index(each)}
+
+    def _drop_index(self, namespace: Namespace, name: str) -> None:
         self._run(
             namespace,
             {"dropIndexes": namespace.collection, "index": name},

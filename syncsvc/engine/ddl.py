@@ -1,7 +1,10 @@
 """What each definition event of the source means for the destination. Runs alone: all lanes are drained before.
 
-Collections are known by UUID. An event of a UUID that the registry does not know is of a collection that was gone when
-the collections were listed: it has nothing to change. Replaying an event again changes nothing.
+Collections are known by UUID. The definitions that were listed may be ahead of the events, which then lead up to them:
+an event of a UUID that the registry does not know is of a collection that was gone when the collections were listed,
+and a rename from a name that the collection does not have by now is one that the listing has seen. (From wherever in
+its history a collection was listed, renames are followed from the first one on that starts at the listed name; so at
+the end of the history both have the same name.) Replaying an event again changes nothing.
 """
 
 from __future__ import annotations
@@ -9,38 +12,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from syncsvc.engine import standin
 from syncsvc.engine.catalog import Catalog
+from syncsvc.engine.modification import immediate, modified
+from syncsvc.engine.naming import parked_for, place_for, placed
 from syncsvc.errors import UNSUPPORTED_CHANGE, UNSUPPORTED_COLLECTION
 from syncsvc.store import CollectionRecord, CopyStatus, Registry
-from verifier.cluster.connect import Client
 from verifier.cluster.events import DefinitionEvent
-from verifier.cluster.inventory import list_collections
-from verifier.cluster.namespace import is_user_database
-from verifier.cluster.specification import CollectionSpec, Document, Kind
+from verifier.cluster.namespace import Namespace, is_user_namespace
+from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import OperationError
 
 
 class DefinitionEvents:
     """Applies definition events to the registry and then to the destination."""
 
-    def __init__(self, source: Client, catalog: Catalog, registry: Registry) -> None:
-        self._source = source
+    def __init__(self, catalog: Catalog, registry: Registry) -> None:
         self._catalog = catalog
         self._registry = registry
         self._actions: dict[str, Callable[[DefinitionEvent], None]] = {
             "create": self._create,
             "drop": self._drop,
+            "rename": self._rename,
+            "modify": self._modify,
             "createIndexes": self._create_indexes,
             "dropIndexes": self._drop_indexes,
-            # Its collections were dropped by events of their own; views and the empty database have nothing left.
             "dropDatabase": self._drop_database,
         }
 
     def apply(self, event: DefinitionEvent) -> None:
         """Raises OperationError UnsupportedChange for an event that this version cannot apply."""
-        database, collection = event.namespace
-        if not is_user_database(database) or collection.startswith("system."):
+        if not is_user_namespace(event.namespace):
             return
         action = self._actions.get(event.operation)
         if action is None:
@@ -51,26 +52,20 @@ class DefinitionEvents:
 
     def _create(self, event: DefinitionEvent) -> None:
         if event.collection is None:
-            self._create_view(event)
+            self._define_view(event)
             return
         record = self._registry.get(event.collection)
         if record is None:
-            if self._registry.at(event.namespace) is not None:
-                # A later collection has the name already, so this one is gone, and its events concern nobody.
-                return
-            record = self._register(event)
+            definition = CollectionSpec(
+                event.namespace, Kind.COLLECTION, event.collection, event.description
+            )
+            record = placed(self._registry, definition, CopyStatus.DONE)
+            # Saved before it is created: a restart in between creates it, and never leaves it unknown.
+            self._registry.save(record)
         self._catalog.create(record.definition)
 
-    def _register(self, event: DefinitionEvent) -> CollectionRecord:
-        definition = CollectionSpec(
-            event.namespace, Kind.COLLECTION, event.collection, event.description
-        )
-        record = CollectionRecord(definition, CopyStatus.DONE)
-        # Saved before it is created: a restart in between creates it, and never leaves it unknown.
-        self._registry.save(record)
-        return record
-
-    def _create_view(self, event: DefinitionEvent) -> None:
+    def _define_view(self, event: DefinitionEvent) -> None:
+        """A view was created or modified; either event holds its whole definition."""
         if str(event.description.get("viewOn", "")).startswith("system.buckets."):
             raise OperationError(
                 UNSUPPORTED_COLLECTION,
@@ -87,57 +82,77 @@ class DefinitionEvents:
             if self._registry.at(event.namespace) is None:
                 self._catalog.drop_view(event.namespace)
             return
-        record = self._registry.get(event.collection)
+        self._drop_collection(event.collection)
+
+    def _drop_collection(self, uuid: bytes) -> None:
+        record = self._registry.get(uuid)
         if record is not None:
             self._catalog.drop(record.namespace)
             # After the drop: a restart in between drops again, and never forgets to.
             self._registry.remove(record)
+            self._fill(record.namespace)
 
     def _drop_database(self, event: DefinitionEvent) -> None:
-        """Views do not announce their end, when their database is dropped."""
+        """Its collections were dropped by events of their own; views do not announce their end."""
         self._catalog.drop_views(event.namespace.database)
+
+    def _rename(self, event: DefinitionEvent) -> None:
+        replaced = event.description.get("dropTarget")
+        if replaced is not None:
+            self._drop_collection(bytes(replaced))
+        record = self._known(event)
+        if record is not None and record.source_name == event.namespace:
+            to = event.description["to"]
+            self._move(record, Namespace(to["db"], to["coll"]))
+
+    def _move(self, record: CollectionRecord, name: Namespace) -> None:
+        """Keep the collection under the name that it has on the source from now on, or near it."""
+        place = place_for(self._registry, name, record.uuid)
+        # Before it is saved: the position is before this event, so a restart in between comes back to it.
+        self._catalog.rename(record.namespace, place)
+        options = {key: value for key, value in record.definition.options.items() if key != "temp"}
+        definition = replace(record.definition, namespace=place, options=options)
+        self._registry.save(replace(record, definition=definition, source_name=name))
+        self._fill(record.namespace)
+
+    def _fill(self, name: Namespace) -> None:
+        """The name is free: whoever is parked for it takes it."""
+        parked = parked_for(self._registry, name)
+        if parked is not None and self._registry.at(name) is None:
+            self._move(parked, name)
+
+    def _modify(self, event: DefinitionEvent) -> None:
+        if event.collection is None:
+            self._define_view(event)
+            return
+        record = self._known(event)
+        if record is not None:
+            definition = modified(record.definition, event.description)
+            self._redefine(record, definition)
+            self._catalog.modify(definition.namespace, immediate(event.description))
 
     def _create_indexes(self, event: DefinitionEvent) -> None:
         record = self._known(event)
-        if record is None:
-            return
-        created = {index["name"]: index for index in event.description["indexes"]}
-        definition = replace(record.definition, indexes={**record.definition.indexes, **created})
-        self._registry.save(replace(record, definition=definition))
-        for name in standin.deferred_names(definition):
-            # A twin that was built before makes way for the unique one, and is built again at commit.
-            self._catalog.drop_index(record.namespace, name)
-        plain = standin.stand_in(definition).indexes
-        for name in created:
-            if name in plain:
-                self._build(definition, plain[name])
-
-    def _build(self, definition: CollectionSpec, index: Document) -> None:
-        try:
-            self._catalog.create_indexes(definition, [index])
-        except OperationError:
-            # Documents that came after the index was dropped may be ones that it would refuse.
-            if self._source_has(definition, index["name"]):
-                raise
-
-    def _source_has(self, definition: CollectionSpec, index: str) -> bool:
-        listed = list_collections(self._source, definition.namespace.database)
-        return any(each.uuid == definition.uuid and index in each.indexes for each in listed)
+        if record is not None:
+            created = {index["name"]: index for index in event.description["indexes"]}
+            indexes = {**record.definition.indexes, **created}
+            self._redefine(record, replace(record.definition, indexes=indexes))
 
     def _drop_indexes(self, event: DefinitionEvent) -> None:
         record = self._known(event)
-        if record is None:
-            return
-        names = {index["name"] for index in event.description["indexes"]}
-        left = {
-            name: index for name, index in record.definition.indexes.items() if name not in names
-        }
-        for name in names:
-            self._catalog.drop_index(record.namespace, name)
-        definition = replace(record.definition, indexes=left)
+        if record is not None:
+            names = {index["name"] for index in event.description["indexes"]}
+            indexes = {
+                name: index
+                for name, index in record.definition.indexes.items()
+                if name not in names
+            }
+            self._redefine(record, replace(record.definition, indexes=indexes))
+
+    def _redefine(self, record: CollectionRecord, definition: CollectionSpec) -> None:
+        """What is to be put back at commit is saved before it is taken away."""
         self._registry.save(replace(record, definition=definition))
-        # An index that had to wait for the dropped one can be built now.
-        self._catalog.create_indexes(definition, standin.stand_in(definition).indexes.values())
+        self._catalog.reconcile_indexes(definition)
 
     def _known(self, event: DefinitionEvent) -> CollectionRecord | None:
         return None if event.collection is None else self._registry.get(event.collection)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from syncsvc.engine.catalog import Catalog
+from syncsvc.engine.naming import placed
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.errors import UNSUPPORTED_COLLECTION
-from syncsvc.store import CollectionRecord, CopyStatus
+from syncsvc.store import CopyStatus
 from verifier.cluster import failures
 from verifier.cluster.inventory import list_collections, size_of
 from verifier.cluster.specification import CollectionSpec, Kind
@@ -62,7 +63,7 @@ class Listing:
                 self._stop,
             )
             # Saved with its true definition before it is created without it.
-            record = CollectionRecord(definition, CopyStatus.WAITING, size.bytes)
+            record = placed(self._registry, definition, CopyStatus.WAITING, size.bytes)
             self._registry.save(record)
         self._catalog.create(record.definition)
         self._observe(Point.COLLECTION_CREATED, str(definition.namespace))

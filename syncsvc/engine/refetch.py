@@ -5,7 +5,7 @@ Always safe, since later events of the document replay over what was read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure
@@ -16,6 +16,7 @@ from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.keys import canonical, id_element, id_only
 from verifier.cluster.lookup import fetch_pages
+from verifier.cluster.namespace import Namespace
 from verifier.runtime.tasks import StopToken
 
 _KEYS_A_QUERY = 1_000
@@ -43,16 +44,28 @@ class Refetch:
             # Keys that differ here may be one for the server: what is there goes first, and what is found comes after.
             yield [Outcome(key, deleted=True) for key in keys]
             missing.clear()
-        pages = fetch_pages(
-            self._source, record.namespace, list(keys), self._stop, record.uuid, not_before
-        )
-        try:
-            for page in pages:
-                for found in page:
-                    missing.pop(found, None)
-                yield [Outcome(id_only(each), document=each) for each in page.values()]
-        except OperationFailure as error:
-            if error.code != failures.COLLECTION_UUID_MISMATCH:
-                raise
-            # The collection is gone: its drop comes later, and takes these documents with it.
+        for page in self._pages(record, list(keys), not_before):
+            for found in page:
+                missing.pop(found, None)
+            yield [Outcome(id_only(each), document=each) for each in page.values()]
         yield [Outcome(key, deleted=True) for key in missing.values()]
+
+    def _pages(
+        self, record: CollectionRecord, keys: list[bytes], not_before: Timestamp
+    ) -> Iterator[dict[Hashable, bytes]]:
+        """The documents with these keys, whatever name the collection has on the source by now."""
+        namespace = record.source_name
+        while True:
+            try:
+                yield from fetch_pages(
+                    self._source, namespace, keys, self._stop, record.uuid, not_before
+                )
+                return
+            except OperationFailure as error:
+                if error.code != failures.COLLECTION_UUID_MISMATCH:
+                    raise
+                renamed = failures.actual_collection(error)
+            if renamed is None:
+                # The collection is gone: its drop comes later, and takes these documents with it.
+                return
+            namespace = Namespace(namespace.database, renamed)

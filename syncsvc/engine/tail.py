@@ -5,7 +5,7 @@ One thread reads. It also tells how far the destination is behind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bson.timestamp import Timestamp
 
@@ -17,7 +17,7 @@ from syncsvc.engine.lanes import Lane
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from verifier.cluster.changes import ChangeReader, StreamPage
-from verifier.cluster.events import DefinitionEvent, parse_event
+from verifier.cluster.events import DefinitionEvent, parse_event, token_of
 from verifier.cluster.times import Position, position_at, seconds_between
 from verifier.runtime.tasks import StopToken
 
@@ -31,13 +31,15 @@ class Tail:
         reader: ChangeReader,
         lanes: Sequence[Lane],
         frontier: Frontier[Position],
+        save_position: Callable[[], None],
         stop: StopToken,
     ) -> None:
         self._parts = parts
         self._reader = reader
-        self._definitions = DefinitionEvents(parts.source, Catalog(parts, stop), parts.registry)
+        self._definitions = DefinitionEvents(Catalog(parts, stop), parts.registry)
         self._dispatcher = Dispatcher(lanes, frontier)
         self._frontier = frontier
+        self._save_position = save_position
         self._stop = stop
 
     def run(self) -> None:
@@ -48,21 +50,31 @@ class Tail:
             self._parts.progress.set_lag(lag)
 
     def _hand_on(self, page: StreamPage) -> None:
+        before: memoryview | None = None
         for view in page.events:
             event = parse_event(bytes(view))
             if isinstance(event, DefinitionEvent):
-                self._barrier(event, page.source_time)
+                self._barrier(before, event, page.source_time)
+                before = view
                 continue
+            before = view
             record = self._parts.registry.get(event.collection)
             # None: of a collection that was gone when the collections were listed, or is dropped by now.
             if record is not None:
                 self._dispatcher.add(record, event, page.source_time)
         self._dispatcher.end(page.position, page.source_time)
 
-    def _barrier(self, event: DefinitionEvent, source_time: Timestamp) -> None:
-        """Apply a definition event when all before it is applied, and let nothing pass it meanwhile."""
-        self._dispatcher.end(None, source_time)
+    def _barrier(
+        self, before: memoryview | None, event: DefinitionEvent, source_time: Timestamp
+    ) -> None:
+        """Apply a definition event when all before it is applied, and let nothing pass it meanwhile.
+
+        `before` is the event before it in its page. The place between the two is saved: after a restart, no write of
+        before is made to collections that have the names of after.
+        """
+        self._dispatcher.end(None if before is None else position_at(token_of(before)), source_time)
         self._frontier.wait_drained(self._stop)
+        self._save_position()
         self._definitions.apply(event)
         self._parts.observe(Point.DEFINITION_APPLIED, str(event.namespace))
         self._dispatcher.end(position_at(event.token), source_time)

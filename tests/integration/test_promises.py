@@ -138,14 +138,6 @@ def test_uniqueness_holds_when_writes_are_allowed(pair: Pair, daemon: Daemon) ->
     pair.assert_equal()
 
 
-def _rename(client: writes.AnyClient) -> None:
-    client.d.c.rename("renamed")
-
-
-def _modify(client: writes.AnyClient) -> None:
-    client.d.command({"collMod": "c", "validator": {"n": {"$exists": True}}})
-
-
 def _time_series(client: writes.AnyClient) -> None:
     client.d.create_collection("ts", timeseries={"timeField": "t"})
 
@@ -153,8 +145,6 @@ def _time_series(client: writes.AnyClient) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "said"),
     [
-        (_rename, "UnsupportedChange", "rename on d.c"),
-        (_modify, "UnsupportedChange", "modify on d.c"),
         (_time_series, "UnsupportedCollection", "d.ts"),
     ],
 )

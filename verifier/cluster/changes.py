@@ -29,7 +29,12 @@ class StreamPage(NamedTuple):
 
 
 def _open(client: Client, position: Position | None, raw_updates: bool) -> RawCursor:
-    stage: dict[str, Any] = {"allChangesForCluster": True, "showExpandedEvents": True}
+    stage: dict[str, Any] = {
+        "allChangesForCluster": True,
+        "showExpandedEvents": True,
+        # Not public: with it a replica set shows what convertToCapped and cloneCollectionAsCapped copy.
+        "showMigrationEvents": True,
+    }
     if raw_updates:
         # Not public: the driver's watch() does not pass it on, hence the plain command.
         stage["showRawUpdateDescription"] = True

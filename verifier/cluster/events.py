@@ -10,8 +10,9 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from verifier.cluster import rawbson
+from verifier.cluster.keys import id_element
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.rawbson import int32_at, value_size
+from verifier.cluster.rawbson import Buffer, int32_at, value_size
 
 
 class DataKind(Enum):
@@ -74,6 +75,13 @@ def parse_event(raw: bytes) -> DataEvent | DefinitionEvent:
     name = _BODY_FIELDS[kind] if raw_diff or kind is not DataKind.UPDATE else b"updateDescription"
     at = fields[name]
     return DataEvent(kind, collection, key, raw[at : at + int32_at(raw, at)[0]], raw_diff)
+
+
+def token_of(raw: Buffer) -> dict[str, Any]:
+    """The resume token of the event in these bytes."""
+    event = bytes(raw)
+    element = id_element(event)
+    return rawbson.decode(event[element.start : element.end])
 
 
 def _field_offsets(raw: bytes) -> dict[bytes, int]:

@@ -101,6 +101,12 @@ def text_of(error: BaseException) -> str:
     return str(error).partition(" (configured timeouts")[0].partition(", Timeout:")[0]
 
 
+def actual_collection(error: OperationFailure) -> str | None:
+    """The name that a collection has by now, from a CollectionUUIDMismatch; None when it was dropped."""
+    name = (error.details or {}).get("actualCollection")
+    return None if name is None else str(name)
+
+
 def is_transient(error: BaseException) -> bool:
     """Whether the same call may succeed later with nothing changed."""
     if isinstance(error, ConnectionFailure | WriteConcernError):

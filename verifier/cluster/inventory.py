@@ -36,6 +36,11 @@ def _id_index(options: Document, indexes: list[Document]) -> Document:
     return options
 
 
+def is_id_index(index: Document) -> bool:
+    """Whether the index comes with its collection: the one on `_id`, or the order of a clustered collection."""
+    return bool(index["name"] == "_id_" or index.get("clustered"))
+
+
 def _rows(client: Client, database: str, command: dict[str, Any]) -> list[Document]:
     """All rows of a listing. The driver's own helpers cannot decode every date that a definition may hold."""
     with RawCursor(client, database, command) as cursor:
@@ -47,7 +52,11 @@ def list_raw(client: Client, database: str, query: Document | None = None) -> li
     return _rows(client, database, {"listCollections": 1, "filter": query or {}})
 
 
-def _indexes(client: Client, namespace: Namespace) -> list[Document]:
+def list_indexes(client: Client, namespace: Namespace) -> list[Document]:
+    """All finished indexes of a collection, the one on `_id` too; none of one that is gone.
+
+    Raises the driver's errors.
+    """
     command = {"listIndexes": namespace.collection, "includeBuildUUIDs": True}
     try:
         listed = _rows(client, namespace.database, command)
@@ -65,12 +74,8 @@ def _specification(client: Client, database: str, listed: dict[str, Any]) -> Col
     options = dict(listed["options"])
     if kind is not Kind.COLLECTION:
         return CollectionSpec(namespace, kind, None, options)
-    indexes = _indexes(client, namespace)
-    others = {
-        index["name"]: index
-        for index in indexes
-        if index["name"] != "_id_" and not index.get("clustered")
-    }
+    indexes = list_indexes(client, namespace)
+    others = {index["name"]: index for index in indexes if not is_id_index(index)}
     uuid = bytes(listed["info"]["uuid"])
     return CollectionSpec(namespace, kind, uuid, _id_index(options, indexes), others)
 

@@ -31,11 +31,7 @@ class ResumePoint:
 
 
 class CollectionGone(Exception):
-    """The collection was dropped, or has another name now (`renamed_to`)."""
-
-    def __init__(self, renamed_to: str | None) -> None:
-        super().__init__(renamed_to)
-        self.renamed_to = renamed_to
+    """The collection was dropped."""
 
 
 def scan_origin(client: Client) -> str:
@@ -50,7 +46,7 @@ def scan_origin(client: Client) -> str:
 
 
 class Scan:
-    """One pass over a collection, from its beginning or from a resume point.
+    """One pass over a collection, from its beginning or from a resume point, whatever its name becomes meanwhile.
 
     Reads with majority at or after `not_before`, so that nothing older than the change stream's start is seen.
     """
@@ -78,17 +74,25 @@ class Scan:
 
         After a resume point is lost (its record deleted, another primary), pages come from the beginning again.
         """
-        try:
-            for page in resilient_pages(self._open, self._may_go_on, self._stop):
-                if self._opened:
-                    self._confirm_origin()
-                assert page.resume is not None
-                self._place = ResumePoint(page.resume, self._origin)
-                yield page, self._place
-        except OperationFailure as error:
-            if error.code != failures.COLLECTION_UUID_MISMATCH:
-                raise
-            raise CollectionGone((error.details or {}).get("actualCollection")) from error
+        while True:
+            try:
+                yield from self._pages()
+                return
+            except OperationFailure as error:
+                if error.code != failures.COLLECTION_UUID_MISMATCH:
+                    raise
+                renamed = failures.actual_collection(error)
+                if renamed is None:
+                    raise CollectionGone from error
+                self._namespace = Namespace(self._namespace.database, renamed)
+
+    def _pages(self) -> Iterator[tuple[Page, ResumePoint]]:
+        for page in resilient_pages(self._open, self._may_go_on, self._stop):
+            if self._opened:
+                self._confirm_origin()
+            assert page.resume is not None
+            self._place = ResumePoint(page.resume, self._origin)
+            yield page, self._place
 
     def _confirm_origin(self) -> None:
         """Look at the origin again after the first page: an election in between would mislabel the record ids."""

@@ -42,6 +42,13 @@ class CollectionSpec:
         return bool(collation.get("locale", "simple") != "simple")
 
 
+def same_index(left: Document, right: Document) -> bool:
+    """Equality of index specifications: the order of the options means nothing, that of all below them does."""
+    return left.keys() == right.keys() and all(
+        same_document(left[name], right[name]) for name in left
+    )
+
+
 def same_document(left: Any, right: Any) -> bool:
     """Equality with the order of fields and the types of values; as dicts alone, 1 and 1.0 would be equal."""
     if isinstance(left, dict) and isinstance(right, dict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.specification import CollectionSpec, Document, same_document
+from verifier.cluster.specification import CollectionSpec, Document, same_document, same_index
 from verifier.compare.mismatch import Difference, Mismatch
 
 
@@ -53,8 +53,5 @@ def _compare_parts(
 
 def _equal(what: str, wanted: object, found: object) -> bool:
     if what == "index" and isinstance(wanted, dict) and isinstance(found, dict):
-        # The order of an index's options means nothing; that of its key, and of everything else below, does.
-        return wanted.keys() == found.keys() and all(
-            same_document(wanted[name], found[name]) for name in wanted
-        )
+        return same_index(wanted, found)
     return same_document(wanted, found)

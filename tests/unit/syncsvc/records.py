@@ -41,4 +41,5 @@ def collection_record(
         options or {},
         {index["name"]: index for index in indexes},
     )
-    return CollectionRecord(definition, **{"status": CopyStatus.WAITING, **fields})
+    usual = {"status": CopyStatus.WAITING, "source_name": definition.namespace}
+    return CollectionRecord(definition, **{**usual, **fields})

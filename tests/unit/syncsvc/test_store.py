@@ -14,6 +14,7 @@ from syncsvc.errors import INCOMPATIBLE_METADATA
 from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
 from syncsvc.state import Phase, State
 from syncsvc.store import (
+    FORMAT,
     METADATA_DATABASE,
     CollectionRecord,
     CopyStatus,
@@ -25,7 +26,7 @@ from syncsvc.store import (
     _run_record,
 )
 from tests.unit.syncsvc.records import START, collection_record, run_record
-from verifier.cluster.namespace import is_user_database
+from verifier.cluster.namespace import Namespace, is_user_database
 from verifier.cluster.scan import ResumePoint
 from verifier.cluster.times import Position
 from verifier.runtime.errors import OperationError
@@ -89,9 +90,9 @@ def test_any_run_is_read_back_as_it_was(**fields: Any) -> None:
     assert run_again(record) == record
 
 
-@pytest.mark.parametrize("version", [None, 0, 2, "1"])
+@pytest.mark.parametrize("version", [None, 0, FORMAT - 1, FORMAT + 1, str(FORMAT)])
 def test_a_run_of_another_format_is_refused(version: object) -> None:
-    with pytest.raises(OperationError, match=f"has format {version}, not 1") as raised:
+    with pytest.raises(OperationError, match=f"has format {version}, not {FORMAT}") as raised:
         _run_record({**_run_document(run_record()), "format": version})
     assert raised.value.kind is INCOMPATIBLE_METADATA
 
@@ -108,6 +109,7 @@ COLLECTIONS = [
     collection_record(),
     *(collection_record(status=status) for status in CopyStatus),
     collection_record(OPTIONS, PARTIAL, INDEX),
+    collection_record(source_name=Namespace("shop", "orders")),
     collection_record(total=2**40, copied=2**33, documents=2**35),
     collection_record(resume=ResumePoint({"$recordId": Int64(9)}, "65aa")),
     collection_record(resume=ResumePoint({"$recordId": b"\0\1clustered"}, "65aa")),

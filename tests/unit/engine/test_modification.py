@@ -1,0 +1,74 @@
+"""What a collMod changes of a definition, and what of it is carried out at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.modification import immediate, modified
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.specification import CollectionSpec, Kind
+
+PLAIN = {"v": 2, "key": {"a": 1}, "name": "a_1"}
+
+
+def collection(options: dict[str, Any], *indexes: dict[str, Any]) -> CollectionSpec:
+    named = {index["name"]: index for index in indexes}
+    return CollectionSpec(Namespace("d", "c"), Kind.COLLECTION, b"u" * 16, options, named)
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "after"),
+    [
+        ({}, {}, {}),
+        ({}, {"validator": {"n": 1}}, {"validator": {"n": 1}}),
+        ({"validator": {"n": 1}}, {"validationLevel": "off"}, {"validator": {"n": 1}, "validationLevel": "off"}),
+        ({"capped": True, "size": 5120}, {"cappedSize": 300}, {"capped": True, "size": 300}),
+        ({"capped": True, "size": 5120}, {"cappedMax": 7}, {"capped": True, "size": 5120, "max": 7}),
+        ({"max": 7}, {"cappedMax": 0}, {"max": 2147483647}),
+        ({"max": 7}, {"cappedMax": -1}, {"max": 2147483647}),
+        ({"expireAfterSeconds": 5}, {"expireAfterSeconds": 6}, {"expireAfterSeconds": 6}),
+        ({"expireAfterSeconds": 5}, {"expireAfterSeconds": "off"}, {}),
+        ({}, {"expireAfterSeconds": "off"}, {}),
+    ],
+)  # fmt: skip
+def test_options(before: dict[str, Any], change: dict[str, Any], after: dict[str, Any]) -> None:
+    assert modified(collection(before), change).options == after
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "after"),
+    [
+        ({}, {"hidden": True}, {"hidden": True}),
+        ({"hidden": True}, {"hidden": False}, {}),
+        ({}, {"expireAfterSeconds": 5}, {"expireAfterSeconds": 5}),
+        ({"expireAfterSeconds": 5}, {"expireAfterSeconds": 0}, {"expireAfterSeconds": 0}),
+        ({"hidden": True}, {"hidden": False, "expireAfterSeconds": 9}, {"expireAfterSeconds": 9}),
+        ({}, {"prepareUnique": True}, {"prepareUnique": True}),
+        ({"prepareUnique": True}, {"prepareUnique": False}, {}),
+        ({"prepareUnique": True}, {"unique": True}, {"unique": True}),
+    ],
+)
+def test_indexes(before: dict[str, Any], change: dict[str, Any], after: dict[str, Any]) -> None:
+    definition = collection({}, {**PLAIN, **before}, {**PLAIN, "name": "other"})
+    changed = modified(definition, {"index": {"name": "a_1", **change}})
+    assert changed.indexes == {"a_1": {**PLAIN, **after}, "other": {**PLAIN, "name": "other"}}
+    assert changed.options == {}
+
+
+def test_an_index_that_is_gone_by_now_is_not_made_up() -> None:
+    assert modified(collection({}), {"index": {"name": "a_1", "hidden": True}}).indexes == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "now"),
+    [
+        ({}, {}),
+        ({"validator": {}, "validationAction": "warn"}, {"validator": {}, "validationAction": "warn"}),
+        ({"index": {"name": "a"}, "cappedSize": 1, "cappedMax": 1, "expireAfterSeconds": 1}, {}),
+        ({"validationLevel": "off", "cappedMax": 2}, {"validationLevel": "off"}),
+    ],
+)  # fmt: skip
+def test_what_is_carried_out_at_once(change: dict[str, Any], now: dict[str, Any]) -> None:
+    assert immediate(change) == now
