@@ -76,7 +76,7 @@ UNSUPPORTED_VERSION = ErrorKind(
     "UnsupportedServerVersion",
     409,
     "A server is of a version that this version does not sync.",
-    "Both clusters must run MongoDB 6.0 or newer, the destination the same major version as the source or a newer one.",
+    "The source must run MongoDB 5.0 or newer, the destination 6.0 or newer and no older version than the source.",
 )
 UNSUPPORTED_COLLECTION = ErrorKind(
     "UnsupportedCollection",
@@ -89,6 +89,19 @@ UNSUPPORTED_CHANGE = ErrorKind(
     409,
     "A change of a definition was made on the source that this version cannot apply.",
     "Clean the destination and start the sync again; avoid such changes until it is committed.",
+)
+RENAMED_OUT_OF_FILTER = ErrorKind(
+    "RenamedOutOfFilter",
+    409,
+    "A collection that is synced was renamed on the source to a name that the filter leaves out.",
+    "Nothing was dropped. Clean the destination and start the sync again with a filter that includes the new name, "
+    "or rename the collection back before.",
+)
+TTL_NOT_VERIFIABLE = ErrorKind(
+    "TTLNotVerifiable",
+    409,
+    "A collection has a TTL index, which buildIndexes never keeps off the destination, and verification is enabled.",
+    "Clean the destination and start the sync again with other buildIndexes, or with verification.enabled false.",
 )
 EVENT_NOT_APPLICABLE = ErrorKind(
     "EventNotApplicable",
@@ -150,6 +163,8 @@ ALL = (
     UNSUPPORTED_VERSION,
     UNSUPPORTED_COLLECTION,
     UNSUPPORTED_CHANGE,
+    RENAMED_OUT_OF_FILTER,
+    TTL_NOT_VERIFIABLE,
     EVENT_NOT_APPLICABLE,
     DOCUMENT_NOT_COPIED,
     DEFINITION_NOT_APPLICABLE,

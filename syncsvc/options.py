@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+from verifier.cluster.filters import NamespaceFilter
 
 
 class WriteBlocking(Enum):
@@ -16,7 +19,11 @@ class WriteBlocking(Enum):
 
 
 class BuildIndexes(Enum):
+    """Which indexes the destination gets, and when; it always has those on `_id`."""
+
     BEFORE_DATA_COPY = "beforeDataCopy"
+    AFTER_DATA_COPY = "afterDataCopy"
+    EXCLUDE_HASHED = "excludeHashed"
     NEVER = "never"
 
 
@@ -33,6 +40,22 @@ class StartOptions:
     include_namespaces: tuple[dict[str, Any], ...] = ()
     exclude_namespaces: tuple[dict[str, Any], ...] = ()
     sharding: dict[str, Any] | None = None
+
+    @property
+    def namespaces(self) -> NamespaceFilter:
+        return NamespaceFilter(self.include_namespaces, self.exclude_namespaces)
+
+    def patterns(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Every pattern of the filters, with the name of its field in the request."""
+        lists = {
+            "includeNamespaces": self.include_namespaces,
+            "excludeNamespaces": self.exclude_namespaces,
+        }
+        for name, elements in lists.items():
+            for number, element in enumerate(elements):
+                for field in ("databaseRegex", "collectionsRegex"):
+                    if field in element:
+                        yield f"{name}[{number}].{field}", element[field]
 
     def as_document(self) -> dict[str, Any]:
         """The request that gives these options, every field written out; `schemas` reads it back."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from syncsvc import errors
-from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
+from syncsvc.options import StartOptions, WriteBlocking
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.failures import NOT_AUTHORIZED
 from verifier.runtime.errors import ErrorKind, OperationError
 
 Violation = tuple[ErrorKind, str]
 
-OLDEST_VERSION = (6, 0)
+# A source before 6.0 does not tell every change of a definition; one that it tells fails the sync by name.
+OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
 
 # What our own writes need on the destination while users are blocked there, with access control.
 BLOCKING_ACTIONS = ("setUserWriteBlockMode", "bypassWriteBlockingMode")
@@ -31,8 +32,6 @@ def option_violations(options: StartOptions, clusters: Mapping[str, object]) -> 
 
 
 def _unsupported(options: StartOptions) -> Iterator[str]:
-    if options.build_indexes is not BuildIndexes.BEFORE_DATA_COPY:
-        yield f"buildIndexes {options.build_indexes.value} is not supported yet, only beforeDataCopy."
     if options.write_blocking is WriteBlocking.SOURCE_AND_DESTINATION:
         yield (
             "enableUserWriteBlocking sourceAndDestination is not supported yet, "
@@ -40,10 +39,6 @@ def _unsupported(options: StartOptions) -> Iterator[str]:
         )
     if options.reversible:
         yield "reversible true is not supported yet."
-    if options.include_namespaces:
-        yield "includeNamespaces is not supported yet."
-    if options.exclude_namespaces:
-        yield "excludeNamespaces is not supported yet."
     if options.sharding is not None:
         yield "sharding is not supported yet."
 
@@ -52,10 +47,13 @@ def cluster_violations(
     options: StartOptions, source: ClusterFacts, destination: ClusterFacts
 ) -> Iterator[Violation]:
     """What speaks against this sync between these two clusters."""
-    for role, facts in (("source", source), ("destination", destination)):
+    for role, facts, oldest in (
+        ("source", source, OLDEST_SOURCE),
+        ("destination", destination, OLDEST_DESTINATION),
+    ):
         if facts.topology is not Topology.REPLICA_SET:
             yield errors.UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
-        if facts.version[:2] < OLDEST_VERSION:
+        if facts.version[:2] < oldest:
             yield errors.UNSUPPORTED_VERSION, f"The {role} runs {_dotted(facts.version)}."
         elif facts.topology is Topology.REPLICA_SET and facts.identity is None:
             yield NOT_AUTHORIZED, (

@@ -17,6 +17,7 @@ from marshmallow import (
 
 from syncsvc.errors import INVALID_REQUEST
 from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
+from verifier.cluster.namespace import is_user_database
 from verifier.runtime.errors import OperationError
 
 _REGEX_OPTIONS = "imxs"
@@ -63,6 +64,16 @@ class _ShardKeyElement(fields.Field[dict[str, Any]]):
         return dict(value)
 
 
+def _of_users(name: str) -> None:
+    if not is_user_database(name):
+        raise ValidationError("System and reserved databases are never synced.")
+
+
+def _not_system(name: str) -> None:
+    if name.startswith("system."):
+        raise ValidationError("System collections are never synced.")
+
+
 def _text() -> fields.String:
     return fields.String(required=True, validate=validate.Length(min=1))
 
@@ -75,9 +86,12 @@ class _PatternSchema(_Strict):
 
 
 class _NamespaceFilterSchema(_Strict):
-    database = fields.String(validate=validate.Length(min=1))
+    database = fields.String(validate=[validate.Length(min=1), _of_users])
     databaseRegex = fields.Nested(_PatternSchema)
-    collections = fields.List(_text(), validate=validate.Length(min=1))
+    collections = fields.List(
+        fields.String(required=True, validate=[validate.Length(min=1), _not_system]),
+        validate=validate.Length(min=1),
+    )
     collectionsRegex = fields.Nested(_PatternSchema)
 
     @validates_schema(pass_original=True, skip_on_field_errors=False)

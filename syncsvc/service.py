@@ -31,6 +31,7 @@ from syncsvc.writer import ClusterWriter
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts, gather
+from verifier.cluster.filters import Selection, bad_pattern
 from verifier.cluster.inventory import list_collections
 from verifier.runtime.errors import INTERNAL_ERROR, OperationError, describe
 from verifier.runtime.tasks import Cancelled, StopToken
@@ -188,7 +189,23 @@ class Service:
         if others:
             names = ", ".join(others)
             raise OperationError(errors.METADATA_LEFT_OVER, f"The metadata is of {names}.")
-        refuse_unsupported(list(list_collections(source.client)))
+        self._check_patterns(options, destination)
+        selection = self._selection(options, source, destination)
+        refuse_unsupported(list(list_collections(source.client, selection)))
+
+    def _check_patterns(self, options: StartOptions, judge: Cluster) -> None:
+        bad = [
+            f"{place}: {reason}"
+            for place, pattern in options.patterns()
+            if (reason := bad_pattern(judge.client, pattern, self._stop)) is not None
+        ]
+        if bad:
+            raise OperationError(errors.INVALID_REQUEST, f"{'; '.join(bad)}.")
+
+    def _selection(self, options: StartOptions, source: Cluster, destination: Cluster) -> Selection:
+        # Servers before 6.0 have no way to be asked without a collection; the destination is none of these.
+        judge = source if source.facts.tells_definitions else destination
+        return Selection(options.namespaces, judge.client, self._stop)
 
     def _saved_runs(self) -> Iterator[tuple[RunRecord, Cluster]]:
         for cluster in self._clusters.values():
@@ -222,11 +239,13 @@ class Service:
         writer = self._writer(destination, run.confirm)
         return Parts(
             source=source.client,
+            source_facts=source.facts,
             client=destination.client,
             writer=writer,
             destination=Destination(writer),
             run=run,
             registry=Registry(destination.client, writer, self._stop),
+            selection=self._selection(run.record.options, source, destination),
             progress=self._progress,
             load=self._load,
             observe=self._observe,

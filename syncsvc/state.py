@@ -52,6 +52,7 @@ class Phase(Enum):
 
     INITIALIZING = "initializing collections and indexes"
     COPYING = "collection copy"
+    INDEXING = "building indexes"
     APPLYING = "change event application"
     CUTTING_OVER = "waiting for commit to complete"
     DONE = "commit completed"

@@ -284,11 +284,12 @@ class Registry:
 
     def __init__(self, client: Client, writer: ClusterWriter, stop: StopToken) -> None:
         self._writer = writer
-        self._lock = threading.Lock()  # guards _records
+        self._lock = threading.Lock()  # guards _records and _holders
         collection = client[METADATA_DATABASE][_COLLECTIONS]
         documents = retry(lambda: list(collection.find()), failures.is_transient, stop)
         loaded = map(_collection_record, documents)
         self._records: dict[bytes, CollectionRecord] = {record.uuid: record for record in loaded}
+        self._holders = {record.namespace: record.uuid for record in self._records.values()}
 
     def get(self, uuid: bytes) -> CollectionRecord | None:
         with self._lock:
@@ -296,7 +297,9 @@ class Registry:
 
     def at(self, namespace: Namespace) -> CollectionRecord | None:
         """The collection that has that name on the destination."""
-        return next((record for record in self if record.namespace == namespace), None)
+        with self._lock:
+            uuid = self._holders.get(namespace)
+            return None if uuid is None else self._records[uuid]
 
     def __iter__(self) -> Iterator[CollectionRecord]:
         with self._lock:
@@ -308,13 +311,21 @@ class Registry:
         statement = {"q": {"_id": document["_id"]}, "u": document, "upsert": True}
         self._run({"update": _COLLECTIONS, "updates": [statement]})
         with self._lock:
+            self._release_name(record.uuid)
             self._records[record.uuid] = record
+            self._holders[record.namespace] = record.uuid
 
     def remove(self, record: CollectionRecord) -> None:
         statement = {"q": {"_id": Binary(record.uuid, 4)}, "limit": 1}
         self._run({"delete": _COLLECTIONS, "deletes": [statement]})
         with self._lock:
+            self._release_name(record.uuid)
             del self._records[record.uuid]
+
+    def _release_name(self, uuid: bytes) -> None:
+        old = self._records.get(uuid)
+        if old is not None and self._holders.get(old.namespace) == uuid:
+            del self._holders[old.namespace]
 
     def _run(self, command: dict[str, Any]) -> None:
         reply = self._writer.run(METADATA_DATABASE, command)

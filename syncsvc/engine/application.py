@@ -16,7 +16,7 @@ from syncsvc.engine.parts import Parts
 from syncsvc.engine.tail import Tail
 from syncsvc.store import METADATA_DATABASE
 from verifier.cluster import failures
-from verifier.cluster.changes import ChangeReader, offers_raw_updates
+from verifier.cluster.changes import ChangeReader, ChangeStream, offers_raw_updates
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.times import Position, seconds_between
 from verifier.runtime.retry import retry
@@ -32,6 +32,12 @@ _NOTE_INTERVAL = 5.0
 _GLANCE = 0.05
 
 
+def change_stream(parts: Parts, raw_updates: bool) -> ChangeStream:
+    """The stream of all that concerns this sync."""
+    namespaces = parts.run.record.options.namespaces
+    return ChangeStream(parts.source, parts.source_facts, raw_updates, namespaces)
+
+
 class Application:
     """Applies change events from the saved position on, in threads of the group that it is given."""
 
@@ -43,7 +49,8 @@ class Application:
         self._frontier: Frontier[Position] = Frontier(position)
         self._saving = threading.Lock()  # held while the position is saved, which never goes back
         lanes = [Lane(parts, self._frontier, group.stop) for _ in range(parts.load.lanes)]
-        reader = ChangeReader(parts.source, position, self._raw_updates(), group.stop)
+        stream = change_stream(parts, self._raw_updates())
+        reader = ChangeReader(stream, position, group.stop)
         tail = Tail(parts, reader, lanes, self._frontier, self.save_position, group.stop)
         for number, lane in enumerate(lanes):
             group.spawn(f"lane-{number}", lane.run)
@@ -97,7 +104,8 @@ class Application:
     def _raw_updates(self) -> bool:
         def offered() -> bool:
             source, destination = self._parts.source, self._parts.destination
-            return offers_raw_updates(source) and destination.offers_raw_diffs(_SCRATCH)
+            facts = self._parts.source_facts
+            return offers_raw_updates(source, facts) and destination.offers_raw_diffs(_SCRATCH)
 
         raw = retry(offered, failures.is_transient, self._stop)
         how = "the oplog's own diffs" if raw else "top-level fields and documents read again"

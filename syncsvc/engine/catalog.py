@@ -10,7 +10,7 @@ from syncsvc.engine import standin
 from syncsvc.engine.parts import Parts
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from verifier.cluster import failures
-from verifier.cluster.inventory import is_id_index, list_collections, list_indexes, list_raw
+from verifier.cluster.inventory import find_collection, is_id_index, list_indexes, list_raw
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Document, Kind, same_index
 from verifier.runtime.errors import OperationError
@@ -34,15 +34,18 @@ class Catalog:
         self._stop = stop
 
     def create(self, definition: CollectionSpec) -> None:
-        """Make sure that a collection and its indexes are there as stand-ins."""
+        """Make sure that a collection is there as a stand-in, and has its indexes."""
+        self.create_bare(definition)
+        self.reconcile_indexes(definition)
+
+    def create_bare(self, definition: CollectionSpec) -> None:
+        """Make sure that a collection is there, with whatever indexes."""
         namespace = definition.namespace
         if self._kind_at(namespace) is Kind.VIEW:
             # A view that had the name before or will have it after: whichever it is, its own events bring it back.
             self.drop(namespace)
-        plain = standin.stand_in(definition)
-        command = {"create": namespace.collection, **plain.options}
+        command = {"create": namespace.collection, **standin.stand_in(definition).options}
         self._run(namespace, command, failures.NAMESPACE_EXISTS)
-        self.reconcile_indexes(definition)
 
     def rename(self, namespace: Namespace, to: Namespace) -> None:
         """Give a collection another name, which no other collection has; a view there is dropped."""
@@ -119,13 +122,12 @@ class Catalog:
             self._run(definition.namespace, command)
 
     def _source_has(self, definition: CollectionSpec, index: str) -> bool:
-        def listed() -> list[CollectionSpec]:
-            return list(list_collections(self._source, definition.namespace.database))
-
-        return any(
-            each.uuid == definition.uuid and index in each.indexes
-            for each in retry(listed, failures.is_transient, self._stop)
+        assert definition.uuid is not None
+        database, uuid = definition.namespace.database, definition.uuid
+        found = retry(
+            lambda: find_collection(self._source, database, uuid), failures.is_transient, self._stop
         )
+        return found is not None and index in found.indexes
 
     def _indexes(self, namespace: Namespace) -> dict[str, Document]:
         indexes = retry(

@@ -10,6 +10,7 @@ from time import monotonic
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.application import Application
+from syncsvc.engine.building import build_all
 from syncsvc.engine.catalog import Catalog
 from syncsvc.engine.copy import Copier
 from syncsvc.engine.cutover import Cutover
@@ -20,11 +21,11 @@ from syncsvc.engine.parts import Parts
 from syncsvc.engine.verification import Verification
 from syncsvc.engine.views import reconcile_views
 from syncsvc.engine.writeblock import set_write_block
-from syncsvc.options import WriteBlocking
+from syncsvc.options import BuildIndexes, WriteBlocking
 from syncsvc.state import Phase, State
 from syncsvc.store import CONFIRM_INTERVAL
 from verifier.cluster import failures
-from verifier.cluster.changes import start_position
+from verifier.cluster.changes import ChangeStream, start_position
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken, TaskGroup
 
@@ -59,6 +60,7 @@ class Coordinator:
         phases: dict[Phase, Callable[[StopToken], Phase]] = {
             Phase.INITIALIZING: self._initialize,
             Phase.COPYING: self._copy,
+            Phase.INDEXING: self._index,
             Phase.APPLYING: self._apply,
             Phase.CUTTING_OVER: self._cut_over,
         }
@@ -81,7 +83,8 @@ class Coordinator:
         # The start of the change stream is saved before anything is read: what is written from here on comes as an
         # event, whatever the listing and the copy see of it. Taken later, writes in between would be lost.
         if parts.run.record.start is None:
-            start = retry(lambda: start_position(parts.source), failures.is_transient, stop)
+            stream = ChangeStream(parts.source, parts.source_facts)
+            start = retry(lambda: start_position(stream), failures.is_transient, stop)
             parts.run.update(start=start, position=start)
         parts.observe(Point.STARTED, "")
         if parts.run.record.options.write_blocking is not WriteBlocking.NONE:
@@ -95,6 +98,11 @@ class Coordinator:
         now = append_note(self._parts.source, stop)
         Copier(self._parts).run(now, stop)
         self._parts.run.update(copy_end=append_note(self._parts.source, stop))
+        return Phase.INDEXING
+
+    def _index(self, stop: StopToken) -> Phase:
+        if self._parts.run.record.options.build_indexes is BuildIndexes.AFTER_DATA_COPY:
+            build_all(self._parts, stop)
         return Phase.APPLYING
 
     def _apply(self, stop: StopToken) -> Phase:

@@ -135,7 +135,12 @@ class Copier:
         for record in waiting:
             copy = CollectionCopy(record, self._parts.registry, self._parts.observe)
             scan = Scan(
-                self._parts.source, record.source_name, record.uuid, not_before, record.resume, stop
+                self._parts.source,
+                record.source_name,
+                self._parts.source_uuid(record),
+                not_before,
+                record.resume,
+                stop,
             )
             try:
                 for page, point in scan.pages():

@@ -83,7 +83,7 @@ class Lane:
 
     def __init__(self, parts: Parts, frontier: Frontier[Position], stop: StopToken) -> None:
         self._parts = parts
-        self._refetch = Refetch(parts.source, stop)
+        self._refetch = Refetch(parts, stop)
         self._frontier = frontier
         self._stop = stop
         self._portions: Channel[Portion] = Channel(_WAITING_BYTES, stop)
@@ -181,10 +181,10 @@ class _Batch:
         self._folded: dict[bytes, dict[Hashable, Outcome]] = {}
 
     def add(self, record: CollectionRecord, group: Hashable, event: DataEvent) -> None:
-        outcomes = self._folded.get(event.collection)
+        outcomes = self._folded.get(record.uuid)
         if outcomes is None:
-            self._records[event.collection] = record
-            outcomes = self._folded[event.collection] = {}
+            self._records[record.uuid] = record
+            outcomes = self._folded[record.uuid] = {}
         if group is IN_ORDER:
             outcomes[len(outcomes), IN_ORDER] = fold(None, event)
         else:

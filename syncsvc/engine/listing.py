@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from syncsvc.engine.catalog import Catalog
+from syncsvc.engine.indexing import check_ttl, destined
 from syncsvc.engine.naming import placed
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.errors import UNSUPPORTED_COLLECTION
+from syncsvc.options import BuildIndexes
 from syncsvc.store import CopyStatus
 from verifier.cluster import failures
 from verifier.cluster.inventory import list_collections, size_of
@@ -23,15 +25,21 @@ class Listing:
         self._source = parts.source
         self._catalog = Catalog(parts, stop)
         self._registry = parts.registry
+        self._selection = parts.selection
+        self._options = parts.run.record.options
         self._observe = parts.observe
         self._stop = stop
 
     def run(self) -> None:
-        """Raises OperationError UnsupportedCollection."""
+        """Raises OperationError UnsupportedCollection and TTLNotVerifiable."""
         listed = retry(
-            lambda: list(list_collections(self._source)), failures.is_transient, self._stop
+            lambda: list(list_collections(self._source, self._selection)),
+            failures.is_transient,
+            self._stop,
         )
         refuse_unsupported(listed)
+        for definition in listed:
+            check_ttl(definition, self._options)
         collections = [each for each in listed if each.kind is Kind.COLLECTION]
         self._forget_all_but(collections)
         for definition in collections:
@@ -63,9 +71,13 @@ class Listing:
                 self._stop,
             )
             # Saved with its true definition before it is created without it.
-            record = placed(self._registry, definition, CopyStatus.WAITING, size.bytes)
+            wanted = destined(definition, self._options.build_indexes)
+            record = placed(self._registry, wanted, CopyStatus.WAITING, size.bytes)
             self._registry.save(record)
-        self._catalog.create(record.definition)
+        if self._options.build_indexes is BuildIndexes.AFTER_DATA_COPY:
+            self._catalog.create_bare(record.definition)
+        else:
+            self._catalog.create(record.definition)
         self._observe(Point.COLLECTION_CREATED, str(definition.namespace))
 
 

@@ -16,6 +16,7 @@ class Point(Enum):
     BATCH_WRITTEN = "batch written"
     COPY_SAVED = "copy saved"
     COLLECTION_COPIED = "collection copied"
+    INDEXES_BUILT = "indexes built"
     EVENTS_APPLIED = "events applied"
     DEFINITION_APPLIED = "definition applied"
     POSITION_SAVED = "position saved"

@@ -8,9 +8,11 @@ from syncsvc.engine.destination import Destination
 from syncsvc.engine.observe import Observer
 from syncsvc.progress import Progress
 from syncsvc.settings import LoadLevel
-from syncsvc.store import Registry, RunStore
+from syncsvc.store import CollectionRecord, Registry, RunStore
 from syncsvc.writer import ClusterWriter
 from verifier.cluster.connect import Client
+from verifier.cluster.facts import ClusterFacts
+from verifier.cluster.filters import Selection
 
 
 @dataclass(frozen=True)
@@ -18,11 +20,17 @@ class Parts:
     """`client` reads the destination, `writer` and `destination` write it; `run` and `registry` are what is saved."""
 
     source: Client
+    source_facts: ClusterFacts
     client: Client
     writer: ClusterWriter
     destination: Destination
     run: RunStore
     registry: Registry
+    selection: Selection
     progress: Progress
     load: LoadLevel
     observe: Observer
+
+    def source_uuid(self, record: CollectionRecord) -> bytes | None:
+        """By what the source finds the collection whatever its name is by now; None where it takes only names."""
+        return record.uuid if self.source_facts.tells_definitions else None

@@ -10,10 +10,10 @@ from collections.abc import Hashable, Iterator, Sequence
 from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure
 
+from syncsvc.engine.parts import Parts
 from syncsvc.engine.translate import Outcome
 from syncsvc.store import CollectionRecord
 from verifier.cluster import failures
-from verifier.cluster.connect import Client
 from verifier.cluster.keys import canonical, id_element, id_only
 from verifier.cluster.lookup import fetch_pages
 from verifier.cluster.namespace import Namespace
@@ -25,8 +25,8 @@ _KEYS_A_QUERY = 1_000
 class Refetch:
     """Turns keys into outcomes that the source's present documents give. `not_before` is of the event."""
 
-    def __init__(self, source: Client, stop: StopToken) -> None:
-        self._source = source
+    def __init__(self, parts: Parts, stop: StopToken) -> None:
+        self._parts = parts
         self._stop = stop
 
     def outcomes(
@@ -54,11 +54,11 @@ class Refetch:
         self, record: CollectionRecord, keys: list[bytes], not_before: Timestamp
     ) -> Iterator[dict[Hashable, bytes]]:
         """The documents with these keys, whatever name the collection has on the source by now."""
-        namespace = record.source_name
+        namespace, uuid = record.source_name, self._parts.source_uuid(record)
         while True:
             try:
                 yield from fetch_pages(
-                    self._source, namespace, keys, self._stop, record.uuid, not_before
+                    self._parts.source, namespace, keys, self._stop, uuid, not_before
                 )
                 return
             except OperationFailure as error:

@@ -9,15 +9,22 @@ from collections.abc import Callable, Sequence
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.catalog import Catalog
 from syncsvc.engine.ddl import DefinitionEvents
 from syncsvc.engine.dispatch import Dispatcher
 from syncsvc.engine.frontier import Frontier
 from syncsvc.engine.lanes import Lane
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
+from syncsvc.store import CollectionRecord
 from verifier.cluster.changes import ChangeReader, StreamPage
-from verifier.cluster.events import DefinitionEvent, parse_event, token_of
+from verifier.cluster.events import (
+    DataEvent,
+    DefinitionEvent,
+    Fragment,
+    join_fragments,
+    parse_event,
+    token_of,
+)
 from verifier.cluster.times import Position, position_at, seconds_between
 from verifier.runtime.tasks import StopToken
 
@@ -36,10 +43,11 @@ class Tail:
     ) -> None:
         self._parts = parts
         self._reader = reader
-        self._definitions = DefinitionEvents(Catalog(parts, stop), parts.registry)
+        self._definitions = DefinitionEvents(parts, stop)
         self._dispatcher = Dispatcher(lanes, frontier)
         self._frontier = frontier
         self._save_position = save_position
+        self._fragments: list[Fragment] = []
         self._stop = stop
 
     def run(self) -> None:
@@ -50,22 +58,35 @@ class Tail:
             self._parts.progress.set_lag(lag)
 
     def _hand_on(self, page: StreamPage) -> None:
-        before: memoryview | None = None
+        before: bytes | None = None
         for view in page.events:
-            event = parse_event(bytes(view))
-            if isinstance(event, DefinitionEvent):
+            raw = bytes(view)
+            event = parse_event(raw)
+            if isinstance(event, Fragment):
+                self._fragments.append(event)
+                if not event.last:
+                    continue
+                raw = join_fragments(self._fragments)
+                self._fragments.clear()
+                event = parse_event(raw)
+            if isinstance(event, DataEvent):
+                record = self._record_of(event)
+                if record is not None:
+                    self._dispatcher.add(record, event, page.source_time)
+            elif isinstance(event, DefinitionEvent):
                 self._barrier(before, event, page.source_time)
-                before = view
-                continue
-            before = view
-            record = self._parts.registry.get(event.collection)
-            # None: of a collection that was gone when the collections were listed, or is dropped by now.
-            if record is not None:
-                self._dispatcher.add(record, event, page.source_time)
-        self._dispatcher.end(page.position, page.source_time)
+            before = raw
+        # A place among the fragments of an event is none to go on from after a restart.
+        self._dispatcher.end(None if self._fragments else page.position, page.source_time)
+
+    def _record_of(self, event: DataEvent) -> CollectionRecord | None:
+        """The event's collection; None for one that was gone when the collections were listed, or is dropped by now."""
+        if event.namespace is None:
+            return self._parts.registry.get(event.collection)
+        return self._definitions.named(event.namespace)
 
     def _barrier(
-        self, before: memoryview | None, event: DefinitionEvent, source_time: Timestamp
+        self, before: bytes | None, event: DefinitionEvent, source_time: Timestamp
     ) -> None:
         """Apply a definition event when all before it is applied, and let nothing pass it meanwhile.
 

@@ -49,6 +49,8 @@ def fold(before: Outcome | None, event: DataEvent) -> Outcome:
     """The outcome of an event after the outcome of the events before it in the same batch."""
     if event.kind is DataKind.DELETE:
         return Outcome(event.key, deleted=True)
+    if event.kind is DataKind.UNTOLD:
+        return Outcome(event.key, refetch=True)
     if event.kind is not DataKind.UPDATE:
         return Outcome(event.key, document=event.body)
     outcome = before or Outcome(event.key)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from syncsvc.engine.indexing import destined
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.standin import stand_in
 from syncsvc.errors import VERIFICATION_FAILED
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
+from verifier.cluster.filters import Selection
 from verifier.cluster.inventory import list_collections
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
@@ -36,15 +38,14 @@ class Verification:
     """`drain` returns when all that the source has written by now is applied."""
 
     def __init__(self, parts: Parts, drain: Callable[[], None], stop: StopToken) -> None:
-        self._source = parts.source
-        self._destination = parts.client
+        self._parts = parts
         self._drain = drain
         self._stop = stop
         self._comparison = Comparison(parts.source, parts.client, _WORKERS, stop)
 
     def verify(self) -> None:
         """Return when source and destination hold the same. Raises OperationError VerificationFailed."""
-        collections = [each for each in self._list(self._source) if each.kind is Kind.COLLECTION]
+        collections = [each for each in self._on_source() if each.kind is Kind.COLLECTION]
         namespaces = [each.namespace for each in collections]
         left = namespaces
         for _ in range(_LOOKS):
@@ -84,11 +85,18 @@ class Verification:
         raise _failed(mismatches)
 
     def _definitions(self) -> list[Mismatch]:
-        expected = [stand_in(each) for each in self._list(self._source)]
-        return compare_definitions(expected, self._list(self._destination))
+        build = self._parts.run.record.options.build_indexes
+        expected = [stand_in(destined(each, build)) for each in self._on_source()]
+        # Whatever the filter: the destination was empty, and may hold nothing else.
+        return compare_definitions(expected, self._list(self._parts.client, None))
 
-    def _list(self, client: Client) -> list[CollectionSpec]:
-        return retry(lambda: list(list_collections(client)), failures.is_transient, self._stop)
+    def _on_source(self) -> list[CollectionSpec]:
+        return self._list(self._parts.source, self._parts.selection)
+
+    def _list(self, client: Client, selection: Selection | None) -> list[CollectionSpec]:
+        return retry(
+            lambda: list(list_collections(client, selection)), failures.is_transient, self._stop
+        )
 
 
 def _failed(mismatches: list[Mismatch]) -> OperationError:

@@ -10,6 +10,7 @@ from syncsvc.engine.catalog import Catalog
 from syncsvc.engine.parts import Parts
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
+from verifier.cluster.filters import Selection
 from verifier.cluster.inventory import list_collections
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind, same_document
@@ -19,8 +20,8 @@ from verifier.runtime.tasks import StopToken
 
 def reconcile_views(parts: Parts, stop: StopToken) -> None:
     """Drop the views that the source does not have like that, and create the ones that it has."""
-    wanted = _views(parts.source, stop)
-    found = _views(parts.client, stop)
+    wanted = _views(parts.source, parts.selection, stop)
+    found = _views(parts.client, None, stop)
     catalog = Catalog(parts, stop)
     for namespace, view in found.items():
         if namespace not in wanted or not same_document(wanted[namespace].options, view.options):
@@ -29,8 +30,11 @@ def reconcile_views(parts: Parts, stop: StopToken) -> None:
         catalog.create_view(view)
 
 
-def _views(client: Client, stop: StopToken) -> dict[Namespace, CollectionSpec]:
+def _views(
+    client: Client, selection: Selection | None, stop: StopToken
+) -> dict[Namespace, CollectionSpec]:
     def list_views() -> dict[Namespace, CollectionSpec]:
-        return {each.namespace: each for each in list_collections(client, kind=Kind.VIEW)}
+        listed = list_collections(client, selection, kind=Kind.VIEW)
+        return {each.namespace: each for each in listed}
 
     return retry(list_views, failures.is_transient, stop)

@@ -42,7 +42,8 @@ class ReplicaSet:
     """One or three mongods; start it with `with` or start(), and it is writable.
 
     `folder` is where its own data folder is made (default: the system's temporary folder), for
-    example one in memory; that data folder is removed by stop() in any case.
+    example one in memory; that data folder is removed by stop() in any case. `binary` is another
+    mongod than the one that comes with the sandbox.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class ReplicaSet:
         cache_size_gb: float = 0.25,
         parameters: Mapping[str, str] = MappingProxyType({}),
         folder: Path | None = None,
+        binary: Path | None = None,
     ) -> None:
         if members not in (1, 3):
             raise SandboxError(f"A replica set of {members} was asked for; have 1 or 3 members.")
@@ -65,6 +67,7 @@ class ReplicaSet:
         self._options = MongodOptions(name, cache_size_gb, oplog_size_mb, parameters)
         self._parent_folder = folder or Path(tempfile.gettempdir())
         self._folder: Path | None = None
+        self._binary = binary
         self._root_user = ""
         self._sync_user = ""
 
@@ -89,7 +92,7 @@ class ReplicaSet:
         """Start all members, and wait until one is primary and the others follow it."""
         if self.members:
             raise SandboxError(f"The replica set {self.name} was started already; stop it first.")
-        binary = find_mongod()
+        binary = self._binary or find_mongod()
         with ExitStack() as undo:
             undo.callback(self.stop)
             self._start_members(binary)

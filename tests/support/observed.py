@@ -3,7 +3,8 @@
 The observer obeys files in FOLDER, named after points: at the n-th passing of a point, `kill-<point>-<n>` ends the
 process by SIGKILL, and `hold-<point>-<n>` makes it wait, after writing `reached-<point>-<n>`, until that file is gone.
 With a file `classic-updates`, the daemon believes that the source does not offer the oplog's own diffs; with
-`save-every-page`, the copy saves its resume point after every page.
+`save-every-page`, the copy saves its resume point after every page; with `old-source`, it believes that servers of 6.0
+tell as little as those of 5.0.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from syncsvc.cli import main
 from syncsvc.engine import application, copy
 from syncsvc.engine.observe import Observer, Point
 from verifier.cluster.connect import Client
+from verifier.cluster.facts import ClusterFacts
 
 
 def slug(point: Point, subject: str = "") -> str:
@@ -48,7 +50,7 @@ def observer(folder: Path) -> Observer:
     return observe
 
 
-def without_raw_diffs(client: Client) -> bool:
+def without_raw_diffs(client: Client, facts: ClusterFacts) -> bool:
     """Stands in for the probe of a source that does not offer the oplog's own diffs."""
     return False
 
@@ -56,6 +58,8 @@ def without_raw_diffs(client: Client) -> bool:
 if __name__ == "__main__":
     if (Path(sys.argv[1]) / "classic-updates").exists():
         application.offers_raw_updates = without_raw_diffs
+    if (Path(sys.argv[1]) / "old-source").exists():
+        ClusterFacts.tells_definitions = False  # type: ignore[assignment,method-assign]
     if (Path(sys.argv[1]) / "save-every-page").exists():
         copy._SAVE_INTERVAL = 0.0
     raise SystemExit(main(sys.argv[2:], observer(Path(sys.argv[1]))))

@@ -1,8 +1,9 @@
-"""Reads the change stream of a whole cluster, with expanded events, as pages of raw events."""
+"""Reads the change stream of a whole cluster as pages of raw events."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bson.timestamp import Timestamp
@@ -10,6 +11,9 @@ from pymongo.errors import OperationFailure
 
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
+from verifier.cluster.events import DATA_OPERATIONS
+from verifier.cluster.facts import ClusterFacts
+from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.rawcursor import Page, RawCursor, resilient_pages
 from verifier.cluster.times import Position, position_at
 from verifier.runtime.errors import OperationError
@@ -18,45 +22,76 @@ from verifier.runtime.tasks import StopToken
 # How long the server holds a getMore open on an idle stream; bounds how late a stop is seen. In milliseconds.
 _AWAIT_MS = 200
 _EVENTS_A_PAGE = 5_000
+# How many events are read without their contents when one of them is too large to be sent.
+_EVENTS_A_BARE_PAGE = 100
 
 
 class StreamPage(NamedTuple):
-    """Some events in stream order. `position` is after the last of them, `source_time` the cluster's newest time."""
+    """Some events in stream order. `position` is after the last of them, `source_time` the cluster's newest time.
+
+    A page may end among the fragments of an event.
+    """
 
     events: list[memoryview]
     position: Position
     source_time: Timestamp
 
 
-def _open(client: Client, position: Position | None, raw_updates: bool) -> RawCursor:
-    stage: dict[str, Any] = {
-        "allChangesForCluster": True,
-        "showExpandedEvents": True,
-        # Not public: with it a replica set shows what convertToCapped and cloneCollectionAsCapped copy.
-        "showMigrationEvents": True,
-    }
-    if raw_updates:
-        # Not public: the driver's watch() does not pass it on, hence the plain command.
-        stage["showRawUpdateDescription"] = True
-    if position is not None:
-        stage["resumeAfter"] = position.token
-    command = {"aggregate": 1, "pipeline": [{"$changeStream": stage}]}
-    return RawCursor(client, "admin", command, batch_size=_EVENTS_A_PAGE, await_ms=_AWAIT_MS)
+@dataclass(frozen=True)
+class ChangeStream:
+    """What a change stream of that cluster is to tell.
+
+    Of a replica set with `raw_updates`, the oplog's own diff of each update. Data events only of namespaces that pass
+    the filter; definition events of all: a collection may be renamed into the filter. That is exact: what happens to a
+    collection before it comes into the filter is read when it does.
+    """
+
+    client: Client
+    facts: ClusterFacts
+    raw_updates: bool = False
+    namespaces: NamespaceFilter = NamespaceFilter()
+
+    def open(self, position: Position | None, bare: bool = False) -> RawCursor:
+        """A cursor from a position on, or from now. `bare` leaves the contents of the changes out."""
+        command = {"aggregate": 1, "pipeline": list(self._pipeline(position, bare))}
+        size = _EVENTS_A_BARE_PAGE if bare else _EVENTS_A_PAGE
+        # A plain command: the driver's watch() does not pass every option on.
+        return RawCursor(self.client, "admin", command, batch_size=size, await_ms=_AWAIT_MS)
+
+    def _pipeline(self, position: Position | None, bare: bool) -> Iterator[dict[str, Any]]:
+        stage: dict[str, Any] = {"allChangesForCluster": True}
+        if self.facts.tells_definitions:
+            stage["showExpandedEvents"] = True
+            # Not public: with it a replica set shows what convertToCapped and cloneCollectionAsCapped copy.
+            stage["showMigrationEvents"] = True
+        if self.raw_updates:
+            # Not public either.
+            stage["showRawUpdateDescription"] = True
+        if position is not None:
+            stage["resumeAfter"] = position.token
+        yield {"$changeStream": stage}
+        selected = self.namespaces.expression("ns.db", "ns.coll")
+        if selected is not None:
+            definitions = {"operationType": {"$nin": list(DATA_OPERATIONS)}}
+            yield {"$match": {"$or": [definitions, selected]}}
+        if bare:
+            yield {"$unset": ["fullDocument", "updateDescription", "rawUpdateDescription"]}
+        elif self.facts.splits_large_events:
+            yield {"$changeStreamSplitLargeEvent": {}}
 
 
-def start_position(client: Client) -> Position:
+def start_position(stream: ChangeStream) -> Position:
     """The place in the change stream that is now. Raises the driver's errors."""
-    with _open(client, None, raw_updates=False) as cursor:
+    with stream.open(None) as cursor:
         page = next(cursor.pages())
     assert page.resume is not None
     return position_at(page.resume)
 
 
-def offers_raw_updates(client: Client) -> bool:
+def offers_raw_updates(client: Client, facts: ClusterFacts) -> bool:
     """Whether the cluster's change streams can carry the oplog's own diff of an update."""
     try:
-        with _open(client, None, raw_updates=True) as cursor:
-            next(cursor.pages())
+        start_position(ChangeStream(client, facts, raw_updates=True))
     except OperationFailure as error:
         if failures.is_transient(error):
             raise
@@ -67,19 +102,17 @@ def offers_raw_updates(client: Client) -> bool:
 class ChangeReader:
     """One change stream, read on from a position and opened again there after failures."""
 
-    def __init__(
-        self, client: Client, position: Position, raw_updates: bool, stop: StopToken
-    ) -> None:
-        self._client = client
+    def __init__(self, stream: ChangeStream, position: Position, stop: StopToken) -> None:
+        self._stream = stream
         self._position = position
-        self._raw_updates = raw_updates
         self._stop = stop
+        self._bare = False
 
     def pages(self) -> Iterator[StreamPage]:
         """Pages without end, some of them without events. Raises OperationError OplogWindowExceeded."""
         try:
-            for page in resilient_pages(self._reopen, self._may_go_on, self._stop):
-                yield self._stream_page(page)
+            while True:
+                yield from self._pages()
         except OperationFailure as error:
             if not failures.is_history_lost(error):
                 raise
@@ -89,16 +122,29 @@ class ChangeReader:
                 f"The source's oplog no longer reaches back to {since}.",
             ) from error
 
+    def _pages(self) -> Iterator[StreamPage]:
+        """Pages until the stream must be opened in another way."""
+        for page in resilient_pages(self._reopen, self._may_go_on, self._stop):
+            read = self._stream_page(page)
+            yield read
+            if self._bare and read.events:
+                # The large one is among these, or not far: the next ones come with their contents again.
+                self._bare = False
+                return
+
     def _stream_page(self, page: Page) -> StreamPage:
         assert page.resume is not None and page.time is not None
         self._position = position_at(page.resume)
         return StreamPage(page.documents(), self._position, page.time)
 
     def _reopen(self) -> RawCursor:
-        return _open(self._client, self._position, self._raw_updates)
+        return self._stream.open(self._position, self._bare)
 
     def _may_go_on(self, error: BaseException) -> bool:
         if failures.is_history_lost(error):
             # A cursor that fell behind says so with another code than a token that is gone: opening again decides.
             return failures.code_of(error) == failures.CAPPED_POSITION_LOST
+        if failures.code_of(error) == failures.BSON_OBJECT_TOO_LARGE and not self._bare:
+            self._bare = True
+            return True
         return failures.is_transient(error) or failures.is_cursor_lost(error)

@@ -6,28 +6,33 @@ never altered. Definition events (DDL) are rare, and decoded.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any, NamedTuple
 
 from verifier.cluster import rawbson
 from verifier.cluster.keys import id_element
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.rawbson import Buffer, int32_at, value_size
+from verifier.cluster.rawbson import Buffer, int32, int32_at, value_size
 
 
 class DataKind(Enum):
+    """What happened to a document. UNTOLD is anything that was too large to be sent."""
+
     INSERT = "insert"
     UPDATE = "update"
     REPLACE = "replace"
     DELETE = "delete"
+    UNTOLD = "untold"
 
 
 class DataEvent(NamedTuple):
     """A change of one document.
 
-    `collection` is the collection's UUID, `key` the document key as a BSON document. `body` is the full document of an
-    insert or replace, the description of an update (see `raw_diff`), empty for a delete. `raw_diff` tells whether the
-    description is the oplog's own diff or the `updateDescription` of the public documentation.
+    `collection` is the UUID; servers before 6.0 do not tell it, only the `namespace`. `key` is the document key as a
+    BSON document. `body` is the full document of an insert or replace, the description of an update (see `raw_diff`),
+    empty otherwise. `raw_diff` tells whether the description is the oplog's own diff or the `updateDescription` of the
+    public documentation.
     """
 
     kind: DataKind
@@ -35,22 +40,34 @@ class DataEvent(NamedTuple):
     key: bytes
     body: bytes
     raw_diff: bool = False
+    namespace: Namespace | None = None
+
+
+class Fragment(NamedTuple):
+    """A piece of an event that is larger than 16 MB; the others follow, up to the `last` one."""
+
+    raw: bytes
+    last: bool
 
 
 class DefinitionEvent(NamedTuple):
     """A change of a collection, view or index, or anything else that is not of one document.
 
-    `collection` is the UUID, None for views and databases. `token` is the event's own resume token.
+    `collection` is the UUID, None for views and databases, and from servers before 6.0. `renamed` is the new name after
+    a rename. `token` is the event's own resume token.
     """
 
     operation: str
     namespace: Namespace
     collection: bytes | None
     description: dict[str, Any]
+    renamed: Namespace | None
     token: dict[str, Any]
 
 
-_DATA_KINDS = {kind.value.encode(): kind for kind in DataKind}
+# The operations of one document, as change streams name them.
+DATA_OPERATIONS = ("insert", "update", "replace", "delete")
+_DATA_KINDS = {name.encode(): DataKind(name) for name in DATA_OPERATIONS}
 _BODY_FIELDS = {
     DataKind.INSERT: b"fullDocument",
     DataKind.REPLACE: b"fullDocument",
@@ -58,30 +75,59 @@ _BODY_FIELDS = {
 }
 
 
-def parse_event(raw: bytes) -> DataEvent | DefinitionEvent:
+def parse_event(raw: bytes) -> DataEvent | DefinitionEvent | Fragment:
     """The event in the bytes of one change stream document. Raises MalformedBson, KeyError for a missing field."""
     fields = _field_offsets(raw)
+    if b"splitEvent" in fields:
+        split = _document_at(raw, fields[b"splitEvent"])
+        return Fragment(raw, last=split["fragment"] == split["of"])
     at = fields[b"operationType"]
     kind = _DATA_KINDS.get(raw[at + 4 : at + 3 + int32_at(raw, at)[0]])
-    if kind is None or b"collectionUUID" not in fields:
+    if kind is None:
         return _definition_event(rawbson.decode(raw))
-    at = fields[b"collectionUUID"] + 5
-    collection = raw[at : at + 16]
+    at = fields.get(b"collectionUUID", 0)
+    collection = raw[at + 5 : at + 21] if at else b""
+    namespace = None if at else _namespace(_document_at(raw, fields[b"ns"]))
     at = fields[b"documentKey"]
     key = raw[at : at + int32_at(raw, at)[0]]
     if kind is DataKind.DELETE:
-        return DataEvent(kind, collection, key, b"")
+        return DataEvent(kind, collection, key, b"", namespace=namespace)
     raw_diff = kind is DataKind.UPDATE and b"rawUpdateDescription" in fields
     name = _BODY_FIELDS[kind] if raw_diff or kind is not DataKind.UPDATE else b"updateDescription"
-    at = fields[name]
-    return DataEvent(kind, collection, key, raw[at : at + int32_at(raw, at)[0]], raw_diff)
+    at = fields.get(name, 0)
+    if not at:
+        return DataEvent(DataKind.UNTOLD, collection, key, b"", namespace=namespace)
+    body = raw[at : at + int32_at(raw, at)[0]]
+    return DataEvent(kind, collection, key, body, raw_diff, namespace)
+
+
+def join_fragments(fragments: Iterable[Fragment]) -> bytes:
+    """The event of which these are all pieces, with the resume token of the last one.
+
+    Each piece is a document with some of the event's top-level fields (`$changeStreamSplitLargeEvent`).
+    """
+    fields: dict[bytes, bytes] = {}
+    for fragment in fragments:
+        for each in rawbson.elements(fragment.raw):
+            value = fragment.raw[each.start : each.end]
+            fields[each.name] = b"%c%b\0%b" % (each.kind, each.name, value)
+    del fields[b"splitEvent"]
+    joined = b"".join(fields.values())
+    return b"%b%b\0" % (int32(len(joined) + 5), joined)
 
 
 def token_of(raw: Buffer) -> dict[str, Any]:
     """The resume token of the event in these bytes."""
     event = bytes(raw)
-    element = id_element(event)
-    return rawbson.decode(event[element.start : element.end])
+    return _document_at(event, id_element(event).start)
+
+
+def _document_at(raw: bytes, at: int) -> dict[str, Any]:
+    return rawbson.decode(raw[at : at + int32_at(raw, at)[0]])
+
+
+def _namespace(names: dict[str, Any]) -> Namespace:
+    return Namespace(names.get("db", ""), names.get("coll", ""))
 
 
 def _field_offsets(raw: bytes) -> dict[bytes, int]:
@@ -97,12 +143,12 @@ def _field_offsets(raw: bytes) -> dict[bytes, int]:
 
 
 def _definition_event(event: dict[str, Any]) -> DefinitionEvent:
-    namespace = event.get("ns", {})
-    uuid = event.get("collectionUUID")
+    uuid, renamed = event.get("collectionUUID"), event.get("to")
     return DefinitionEvent(
         operation=event["operationType"],
-        namespace=Namespace(namespace.get("db", ""), namespace.get("coll", "")),
+        namespace=_namespace(event.get("ns", {})),
         collection=None if uuid is None else bytes(uuid),
         description=event.get("operationDescription", {}),
+        renamed=None if renamed is None else _namespace(renamed),
         token=event["_id"],
     )

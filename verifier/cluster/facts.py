@@ -35,6 +35,16 @@ class ClusterFacts:
     privileges: frozenset[str] | None
     user_databases: tuple[str, ...]
 
+    @property
+    def tells_definitions(self) -> bool:
+        """Whether its change streams tell every change of a definition, and the UUID of each event's collection."""
+        return self.version >= (6, 0, 0)
+
+    @property
+    def splits_large_events(self) -> bool:
+        """Whether its change streams can send an event that is larger than 16 MB in pieces."""
+        return self.version >= (7, 0, 0) or (6, 0, 9) <= self.version < (6, 1, 0)
+
     def lacks(self, *actions: str) -> list[str]:
         """Which of the cluster actions the user does not hold."""
         held = self.privileges

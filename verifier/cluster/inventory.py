@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from bson.binary import Binary
 from pymongo.errors import OperationFailure
 
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.failures import NAMESPACE_NOT_FOUND
+from verifier.cluster.filters import Selection
 from verifier.cluster.namespace import Namespace, is_user_database, is_user_namespace
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.specification import CollectionSpec, Document, Kind
@@ -81,19 +83,29 @@ def _specification(client: Client, database: str, listed: dict[str, Any]) -> Col
 
 
 def list_collections(
-    client: Client, database: str | None = None, kind: Kind | None = None
+    client: Client,
+    selection: Selection | None = None,
+    database: str | None = None,
+    kind: Kind | None = None,
 ) -> Iterator[CollectionSpec]:
     """Every collection and view of the users, of one database or of all, in the order of their names.
 
-    With `kind`, only those of it: views alone cost no look at any index.
+    Only what is in the selection, and only those of a kind, where these are given: nothing else is looked at closely.
     """
     databases = client.list_database_names() if database is None else [database]
     query = None if kind is None else {"type": kind.value}
     for database in sorted(filter(is_user_database, databases)):
-        listed = sorted(list_raw(client, database, query), key=lambda each: str(each["name"]))
-        for each in listed:
-            if is_user_namespace(Namespace(database, each["name"])):
-                yield _specification(client, database, each)
+        rows = {Namespace(database, row["name"]): row for row in list_raw(client, database, query)}
+        names = set(filter(is_user_namespace, rows))
+        for name in sorted(names if selection is None else selection.of(names)):
+            yield _specification(client, database, rows[name])
+
+
+def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpec | None:
+    """The collection with that UUID under the name that it has now; None when it is gone."""
+    for row in list_raw(client, database, {"info.uuid": Binary(uuid, 4)}):
+        return _specification(client, database, row)
+    return None
 
 
 def size_of(client: Client, namespace: Namespace) -> CollectionSize:

@@ -48,6 +48,7 @@ def scan_origin(client: Client) -> str:
 class Scan:
     """One pass over a collection, from its beginning or from a resume point, whatever its name becomes meanwhile.
 
+    Without its UUID, which servers before 6.0 do not take, it is the collection that has the name.
     Reads with majority at or after `not_before`, so that nothing older than the change stream's start is seen.
     """
 
@@ -55,7 +56,7 @@ class Scan:
         self,
         client: Client,
         namespace: Namespace,
-        uuid: bytes,
+        uuid: bytes | None,
         not_before: Timestamp,
         resume: ResumePoint | None,
         stop: StopToken,
@@ -108,12 +109,13 @@ class Scan:
             self._place = None
         command: dict[str, Any] = {
             "find": self._namespace.collection,
-            "collectionUUID": Binary(self._uuid, 4),
             "hint": {"$natural": 1},
             "$_requestResumeToken": True,
             "noCursorTimeout": True,
             "readConcern": {"level": "majority", "afterClusterTime": self._not_before},
         }
+        if self._uuid is not None:
+            command["collectionUUID"] = Binary(self._uuid, 4)
         if self._place is not None and self._place.token["$recordId"] is not None:
             command["$_resumeAfter"] = self._place.token
         return RawCursor(self._client, self._namespace.database, command)

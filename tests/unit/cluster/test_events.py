@@ -10,10 +10,19 @@ import pytest
 from bson import Binary, Int64, Timestamp
 from bson.raw_bson import RawBSONDocument
 from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit import documents
 from tests.unit.documents import Field, document
-from verifier.cluster.events import DataEvent, DataKind, DefinitionEvent, parse_event
+from verifier.cluster.events import (
+    DataEvent,
+    DataKind,
+    DefinitionEvent,
+    Fragment,
+    join_fragments,
+    parse_event,
+    token_of,
+)
 from verifier.cluster.namespace import Namespace
 
 COLLECTION = UUID(int=0x0123456789ABCDEF0123456789ABCDEF)
@@ -100,6 +109,7 @@ def test_a_definition_event_is_decoded(operation: str) -> None:
         Namespace("shop", "orders"),
         COLLECTION.bytes,
         fields.get("operationDescription", {}),
+        Namespace("d", "c") if operation == "rename" else None,
         TOKEN,
     )
 
@@ -114,30 +124,53 @@ def test_a_definition_event_is_decoded(operation: str) -> None:
 )
 def test_views_and_databases_have_no_uuid(namespace: dict[str, Any], expected: Namespace) -> None:
     event = parse_event(raw(_id=TOKEN, operationType="dropDatabase", **namespace))
-    assert event == DefinitionEvent("dropDatabase", expected, None, {}, TOKEN)
+    assert event == DefinitionEvent("dropDatabase", expected, None, {}, None, TOKEN)
 
 
-@pytest.mark.parametrize("operation", ["insert", "delete"])
-def test_a_data_event_without_uuid_is_no_data_event(operation: str) -> None:
-    event = parse_event(raw(_id=TOKEN, operationType=operation, **{"documentKey": {"_id": 1}}))
-    assert isinstance(event, DefinitionEvent) and event.operation == operation
+@pytest.mark.parametrize("kind", [DataKind.INSERT, DataKind.UPDATE, DataKind.DELETE])
+def test_a_data_event_without_uuid_has_a_name(kind: DataKind) -> None:
+    fields = {"ns": {"db": "shop", "coll": "orders"}, "documentKey": {"_id": 1}}
+    bodies = {"fullDocument": {"a": 1}, "updateDescription": {"a": 1}}
+    event = parse_event(raw(_id=TOKEN, operationType=kind.value, **fields, **bodies))
+    body = b"" if kind is DataKind.DELETE else raw(a=1)
+    orders = Namespace("shop", "orders")
+    assert event == DataEvent(kind, b"", raw(_id=1), body, namespace=orders)
 
 
 @pytest.mark.parametrize(
     "operation, missing",
-    [
-        ("insert", "fullDocument"),
-        ("insert", "documentKey"),
-        ("replace", "fullDocument"),
-        ("update", "updateDescription"),
-        ("delete", "documentKey"),
-    ],
+    [("insert", "fullDocument"), ("replace", "fullDocument"), ("update", "updateDescription")],
 )
-def test_a_missing_field_is_a_key_error(operation: str, missing: str) -> None:
+def test_what_was_too_large_to_be_sent_is_untold(operation: str, missing: str) -> None:
     fields = {"documentKey": {"_id": 1}, "fullDocument": {}, "updateDescription": {}}
     del fields[missing]
-    with pytest.raises(KeyError, match=missing):
-        parse_event(raw_event(operation, **fields))
+    event = parse_event(raw_event(operation, **fields))
+    assert event == DataEvent(DataKind.UNTOLD, COLLECTION.bytes, raw(_id=1), b"")
+
+
+@pytest.mark.parametrize("operation", ["insert", "delete"])
+def test_a_missing_key_is_a_key_error(operation: str) -> None:
+    with pytest.raises(KeyError, match="documentKey"):
+        parse_event(raw_event(operation, fullDocument={}))
+
+
+@given(st.lists(st.binary(max_size=20), min_size=1, max_size=5))
+def test_an_event_in_pieces_is_put_together(values: list[bytes]) -> None:
+    """Each piece has some of the fields, and a token of its own; the last token is the event's."""
+    fields = {"operationType": "insert", "ns": {"db": "d", "coll": "c"}, "documentKey": {"_id": 1}}
+    uuid = Binary.from_uuid(COLLECTION)
+    rest = {"collectionUUID": uuid, "fullDocument": {"values": values}}
+    pieces = [{name: value} for name, value in {**fields, **rest}.items()]
+    fragments = []
+    for number, piece in enumerate(pieces, 1):
+        split = {"fragment": number, "of": len(pieces)}
+        fragment = parse_event(raw(_id={"_data": str(number)}, **piece, splitEvent=split))
+        assert isinstance(fragment, Fragment)
+        assert fragment.last is (number == len(pieces))
+        fragments.append(fragment)
+    whole = join_fragments(fragments)
+    assert parse_event(whole) == parse_event(raw(_id={"_data": "5"}, **fields, **rest))
+    assert token_of(whole) == {"_data": "5"}
 
 
 def test_a_missing_operation_is_a_key_error() -> None:

@@ -77,14 +77,11 @@ FILTER = ({"database": "d"},)
 @pytest.mark.parametrize(
     "fields, field",
     [
-        ({"build_indexes": BuildIndexes.NEVER}, "buildIndexes never"),
         (
             {"write_blocking": WriteBlocking.SOURCE_AND_DESTINATION},
             "enableUserWriteBlocking sourceAndDestination",
         ),
         ({"reversible": True}, "reversible true"),
-        ({"include_namespaces": FILTER}, "includeNamespaces"),
-        ({"exclude_namespaces": FILTER}, "excludeNamespaces"),
         ({"sharding": {"shardingEntries": []}}, "sharding"),
     ],
 )
@@ -97,7 +94,13 @@ def test_what_is_not_supported_yet_is_refused_by_its_field(
 
 @pytest.mark.parametrize(
     "fields",
-    [{}, {"write_blocking": WriteBlocking.NONE}, {"verification": False}],
+    [
+        {},
+        {"write_blocking": WriteBlocking.NONE},
+        {"verification": False},
+        {"include_namespaces": FILTER, "exclude_namespaces": FILTER},
+        *({"build_indexes": build} for build in BuildIndexes),
+    ],
 )
 def test_what_is_supported_is_not_refused(fields: dict[str, Any]) -> None:
     assert list(option_violations(options(**fields), CLUSTERS)) == []
@@ -111,8 +114,10 @@ CLUSTER_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({"version": (6, 0, 0)}, {"version": (6, 0, 99)}, []),
     ({"version": (6, 0, 9)}, {"version": (6, 0, 1)}, []),
     ({"version": (6, 0, 9)}, {"version": (7, 0, 1)}, []),
-    ({"version": (5, 0, 31)}, {}, ["UnsupportedServerVersion"]),
-    ({"version": (5, 3, 0)}, {"version": (5, 3, 0)}, ["UnsupportedServerVersion"] * 2),
+    ({"version": (5, 0, 31)}, {}, []),
+    ({"version": (4, 4, 29)}, {}, ["UnsupportedServerVersion"]),
+    ({"version": (5, 3, 0)}, {"version": (5, 3, 0)}, ["UnsupportedServerVersion"]),
+    ({"version": (4, 4, 0)}, {"version": (5, 0, 0)}, ["UnsupportedServerVersion"] * 2),
     ({"version": (7, 0, 0)}, {"version": (6, 0, 5)}, ["UnsupportedServerVersion"]),
     ({"version": (10, 0, 0)}, {"version": (9, 9, 9)}, ["UnsupportedServerVersion"]),
     ({"version": (6, 0, 0)}, {"version": (5, 0, 0)}, ["UnsupportedServerVersion"] * 2),

@@ -90,6 +90,7 @@ def test_a_shard_key_has_directions(direction: object) -> None:
     assert sharding["createSupportingIndexes"] is False
 
 
+INDEXES = "Must be one of: beforeDataCopy, afterDataCopy, excludeHashed, never"
 BLOCKING = "Must be one of sourceAndDestination, destinationOnly, none, true or false"
 KEY = "sharding.shardingEntries[0].shardCollection.key"
 NULL = "Field may not be null"
@@ -98,9 +99,9 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"source": 1}, "source: Not a valid string"),
     ({"source": ""}, "source: Shorter than minimum length 1"),
     ({"destination": ["x"]}, "destination: Not a valid string"),
-    ({"buildIndexes": "always"}, "buildIndexes: Must be one of: beforeDataCopy, never"),
-    ({"buildIndexes": True}, "buildIndexes: Must be one of: beforeDataCopy, never"),
-    ({"buildIndexes": {}}, "buildIndexes: Must be one of: beforeDataCopy, never"),
+    ({"buildIndexes": "always"}, f"buildIndexes: {INDEXES}"),
+    ({"buildIndexes": True}, f"buildIndexes: {INDEXES}"),
+    ({"buildIndexes": {}}, f"buildIndexes: {INDEXES}"),
     ({"enableUserWriteBlocking": "all"}, f"enableUserWriteBlocking: {BLOCKING}"),
     ({"enableUserWriteBlocking": 1}, f"enableUserWriteBlocking: {BLOCKING}"),
     ({"enableUserWriteBlocking": []}, f"enableUserWriteBlocking: {BLOCKING}"),
@@ -161,6 +162,9 @@ def test_a_shard_key_has_no_other_direction(direction: object) -> None:
             "Only imxs are allowed",
         ),
         ({"database": "d", "views": []}, ".views", "Unknown field"),
+        ({"database": "admin"}, ".database", "System and reserved databases are never synced"),
+        ({"database": "mongosync_reserved_x"}, ".database", "System and reserved databases"),
+        ({"database": "d", "collections": ["system.js"]}, ".collections[0]", "System collections"),
     ],
 )
 @pytest.mark.parametrize("name", ["includeNamespaces", "excludeNamespaces"])

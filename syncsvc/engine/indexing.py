@@ -1,0 +1,36 @@
+"""Which of the source's indexes are built on the destination, after `buildIndexes`. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from syncsvc.errors import TTL_NOT_VERIFIABLE
+from syncsvc.options import BuildIndexes, StartOptions
+from verifier.cluster.specification import CollectionSpec, Document
+from verifier.runtime.errors import OperationError
+
+
+def destined(definition: CollectionSpec, build: BuildIndexes) -> CollectionSpec:
+    """The definition with the indexes that the destination is to have; the one on `_id` is always there."""
+    indexes = {name: each for name, each in definition.indexes.items() if _is_built(each, build)}
+    return replace(definition, indexes=indexes)
+
+
+def _is_built(index: Document, build: BuildIndexes) -> bool:
+    if build is BuildIndexes.NEVER:
+        return False
+    return build is not BuildIndexes.EXCLUDE_HASHED or "hashed" not in index["key"].values()
+
+
+def check_ttl(definition: CollectionSpec, options: StartOptions) -> None:
+    """Raise OperationError TTLNotVerifiable for a TTL index that is not built on a destination to be verified.
+
+    Without the index, documents that expire stay on the destination and the verification would never end equal.
+    """
+    if options.build_indexes is not BuildIndexes.NEVER or not options.verification:
+        return
+    names = [name for name, index in definition.indexes.items() if "expireAfterSeconds" in index]
+    if names:
+        raise OperationError(
+            TTL_NOT_VERIFIABLE, f"{definition.namespace} has the TTL index {', '.join(names)}."
+        )

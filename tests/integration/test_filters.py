@@ -1,0 +1,161 @@
+"""Filters: the same ones for listing, copy, change events, definitions and verification."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.observe import Point
+from tests.conftest import Pair, Side
+from tests.integration.test_bad_input import assert_refused
+from tests.support.daemon import Daemon
+from tests.support.phases import When, writes_in
+from tests.support.writes import AnyClient
+
+INCLUDE = [
+    {"database": "shop", "collectionsRegex": {"pattern": "^orders", "options": "i"}},
+    {"database": "hr"},
+    {"databaseRegex": {"pattern": r"^logs_\d"}, "collections": ["app", "db"]},
+]
+EXCLUDE = [
+    {"database": "hr", "collections": ["secret"]},
+    {"database": "logs_1", "collectionsRegex": {"pattern": "b$"}},
+]
+
+
+def is_selected(database: str, collection: str) -> bool:
+    """What the filters mean, in Python's patterns."""
+    if database == "shop":
+        return re.search("^orders", collection, re.IGNORECASE) is not None
+    if database == "hr":
+        return collection != "secret"
+    if re.search(r"^logs_\d", database):
+        return collection in ("app", "db") and (database, collection) != ("logs_1", "db")
+    return False
+
+
+def fill(client: AnyClient) -> None:
+    for database in ("shop", "hr", "logs_1", "logs_22", "logs_x", "other"):
+        for collection in ("orders", "ORDERS.old", "items", "app", "db", "secret", "late"):
+            documents = [{"_id": n, "pad": "p" * 500} for n in range(20)]
+            client[database][collection].insert_many(documents)
+            client[database][collection].create_index("pad")
+    client.shop.command({"create": "orders view", "viewOn": "items", "pipeline": []})
+    client.shop.command({"create": "view", "viewOn": "orders", "pipeline": []})
+
+
+def change(client: AnyClient) -> None:
+    for database in ("shop", "hr", "logs_1", "logs_22", "logs_x"):
+        for collection in ("orders", "items", "app", "db", "secret", "new"):
+            c = client[database][collection]
+            c.insert_one({"_id": "new"})
+            c.update_one({"_id": 1}, {"$set": {"n": 1}})
+            c.delete_one({"_id": 2})
+            c.create_index("n")
+    client.shop.orders.rename("orders 2")
+    client.shop.items.aggregate([{"$out": "orders out"}])
+    client.shop.command({"convertToCapped": "ORDERS.old", "size": 100_000})
+    # From outside of the filter into it.
+    client.shop.app.rename("orders app")
+    client.shop["orders app"].insert_one({"_id": "after"})
+    client.shop.db.rename("orders db")
+    client.shop["orders db"].rename("orders db 2")
+    client.admin.command({"renameCollection": "shop.items", "to": "hr.items from shop"})
+    client.logs_x.app.rename("never seen")
+    client.hr.late.drop()
+    client.drop_database("other")
+    client.other.c.insert_one({"_id": 1})
+    client.shop.command({"create": "orders view 2", "viewOn": "orders 2", "pipeline": []})
+
+
+def names(side: Side) -> set[tuple[str, str]]:
+    return {
+        (database, collection)
+        for database in side.client.list_database_names()
+        if database not in ("admin", "config", "local", "mongosync_reserved_for_internal_use")
+        for collection in side.client[database].list_collection_names()
+        if not collection.startswith("system.")
+    }
+
+
+def documents(side: Side, database: str, collection: str) -> list[Any]:
+    return list(side.client[database][collection].find().sort("_id"))
+
+
+def indexes(side: Side, database: str, collection: str) -> Any:
+    return side.client[database][collection].index_information()
+
+
+def is_view(side: Side, database: str, collection: str) -> bool:
+    return bool(
+        side.client[database].list_collection_names(filter={"name": collection, "type": "view"})
+    )
+
+
+def assert_selected(pair: Pair) -> None:
+    expected = {each for each in names(pair.source) if is_selected(*each)}
+    assert names(pair.destination) == expected
+    # A view may show a collection that is not selected.
+    for each in [each for each in expected if not is_view(pair.source, *each)]:
+        assert documents(pair.destination, *each) == documents(pair.source, *each), each
+        assert indexes(pair.destination, *each) == indexes(pair.source, *each), each
+
+
+@pytest.mark.parametrize("when", When, ids=lambda when: when.name)
+def test_only_what_is_selected_is_synced(pair: Pair, daemon: Daemon, when: When) -> None:
+    fill(pair.source.client)
+    with writes_in(when, daemon, includeNamespaces=INCLUDE, excludeNamespaces=EXCLUDE):
+        change(pair.source.client)
+    daemon.commit()
+    assert_selected(pair)
+
+
+def test_excludes_alone_leave_the_rest(pair: Pair, daemon: Daemon) -> None:
+    fill(pair.source.client)
+    daemon.start(excludeNamespaces=[{"databaseRegex": {"pattern": "LOGS", "options": "i"}}])
+    daemon.commit()
+    assert {database for database, _ in names(pair.destination)} == {"shop", "hr", "other"}
+
+
+def test_a_rename_out_of_the_filter_fails_by_name(pair: Pair, daemon: Daemon) -> None:
+    fill(pair.source.client)
+    daemon.start(includeNamespaces=INCLUDE)
+    daemon.wait_until_committable()
+    pair.source.client.shop.orders.rename("done")
+    progress = daemon.wait_for_state("FAILED")
+    assert progress["error"] == "RenamedOutOfFilter"
+    assert "shop.orders was renamed to shop.done" in progress["errorDescription"]
+    assert pair.destination.client.shop.orders.count_documents({}) == 20
+
+
+def test_a_kill_while_a_collection_comes_into_the_filter(pair: Pair, daemon: Daemon) -> None:
+    fill(pair.source.client)
+    pad = "p" * 5000
+    pair.source.client.shop.big.insert_many({"_id": n, "pad": pad} for n in range(3000))
+    daemon.start(includeNamespaces=INCLUDE, excludeNamespaces=EXCLUDE)
+    daemon.wait_until_committable()
+    daemon.kill_at(Point.BATCH_WRITTEN, number=13)
+    pair.source.client.shop.big.rename("orders big")
+    daemon.wait_until_killed()
+    pair.source.client.shop["orders big"].delete_many({"_id": {"$lt": 10}})
+    daemon.run()
+    daemon.commit()
+    assert_selected(pair)
+
+
+@pytest.mark.parametrize(
+    ("element", "said"),
+    [
+        ({"database": "d", "collectionsRegex": {"pattern": "("}}, "includeNamespaces[0].collectionsRegex: Regular"),
+        ({"databaseRegex": {"pattern": "a\0b"}}, "includeNamespaces[0].databaseRegex: Regular"),
+        ({"database": "admin"}, "includeNamespaces[0].database: System"),
+    ],
+)  # fmt: skip
+def test_a_bad_filter_is_refused(
+    pair: Pair, daemon: Daemon, element: dict[str, Any], said: str
+) -> None:
+    body = {"source": "cluster0", "destination": "cluster1", "includeNamespaces": [element]}
+    assert_refused(daemon.post("start", body), 400, "InvalidRequest", (said,))
+    assert daemon.progress()["state"] == "IDLE"

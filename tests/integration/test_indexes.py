@@ -1,0 +1,135 @@
+"""`buildIndexes`: which indexes the destination gets, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from syncsvc.engine.observe import Point
+from tests.conftest import Pair
+from tests.support import writes
+from tests.support.daemon import Daemon
+from tests.support.phases import When, writes_in
+
+
+def index_names(client: writes.AnyClient, collection: str = "c") -> set[str]:
+    return set(client.d[collection].index_information())
+
+
+def create_and_drop(client: writes.AnyClient) -> None:
+    """Before a sync and during it: some of every kind, also on a collection that is new."""
+    writes.indexes(client)
+    client.d.c.create_index("m", name="dropped")
+    client.d.c.drop_index("dropped")
+    client.d.new.create_index([("h", "hashed")], name="hashed")
+    client.d.new.create_index("n", name="plain")
+    client.d.command({"collMod": "new", "index": {"name": "plain", "hidden": True}})
+
+
+@pytest.mark.parametrize("when", When, ids=lambda when: when.name)
+def test_after_the_copy(pair: Pair, daemon: Daemon, when: When) -> None:
+    writes.fill(pair.source.client)
+    pair.source.client.d.other.create_index("early", unique=True, sparse=True)
+    with writes_in(when, daemon, buildIndexes="afterDataCopy"):
+        create_and_drop(pair.source.client)
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_after_the_copy_means_after_the_copy(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    pair.source.client.d.c.create_index("n")
+    with daemon.held_at(Point.BATCH_WRITTEN):
+        daemon.start(buildIndexes="afterDataCopy")
+        daemon.wait_until_reached(Point.BATCH_WRITTEN)
+        assert index_names(pair.destination.client) == {"_id_"}
+    daemon.wait_until_committable()
+    assert index_names(pair.destination.client) == {"_id_", "n_1"}
+    daemon.commit()
+    pair.assert_equal()
+
+
+@pytest.mark.parametrize("when", When, ids=lambda when: when.name)
+def test_never(pair: Pair, daemon: Daemon, when: When) -> None:
+    writes.fill(pair.source.client)
+    pair.source.client.d.other.create_index("early")
+    with writes_in(when, daemon, buildIndexes="never", verification={"enabled": False}):
+        create_and_drop(pair.source.client)
+    daemon.commit()
+    for collection in ("c", "other", "new"):
+        assert index_names(pair.destination.client, collection) == {"_id_"}
+    assert pair.destination.client.d.c.count_documents({}) == 300
+
+
+def test_never_with_verification(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    pair.source.client.d.c.create_index("n", unique=True)
+    daemon.start(buildIndexes="never")
+    daemon.wait_until_committable()
+    pair.source.client.d.c.create_index("m", hidden=True)
+    daemon.commit()
+    assert index_names(pair.destination.client) == {"_id_"}
+
+
+@pytest.mark.parametrize("when", When, ids=lambda when: when.name)
+def test_never_and_ttl_cannot_be_verified(pair: Pair, daemon: Daemon, when: When) -> None:
+    writes.fill(pair.source.client)
+    with writes_in(when, daemon, buildIndexes="never"):
+        pair.source.client.d.c.create_index("when", expireAfterSeconds=10**8)
+    progress = daemon.wait_for_state("FAILED")
+    assert progress["error"] == "TTLNotVerifiable"
+    assert "d.c has the TTL index when_1" in progress["errorDescription"]
+
+
+def test_an_index_that_becomes_ttl_cannot_be_verified(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    pair.source.client.d.c.create_index("when")
+    daemon.start(buildIndexes="never")
+    daemon.wait_until_committable()
+    index = {"name": "when_1", "expireAfterSeconds": 10**8}
+    pair.source.client.d.command({"collMod": "c", "index": index})
+    assert daemon.wait_for_state("FAILED")["error"] == "TTLNotVerifiable"
+
+
+@pytest.mark.parametrize("when", When, ids=lambda when: when.name)
+def test_all_but_hashed(pair: Pair, daemon: Daemon, when: When) -> None:
+    writes.fill(pair.source.client)
+    pair.source.client.d.other.create_index([("n", "hashed")])
+    with writes_in(when, daemon, buildIndexes="excludeHashed"):
+        create_and_drop(pair.source.client)
+    daemon.commit()
+    for collection in ("c", "other", "new"):
+        expected = {
+            name
+            for name, index in pair.source.client.d[collection].index_information().items()
+            if "hashed" not in dict(index["key"]).values()
+        }
+        assert index_names(pair.destination.client, collection) == expected
+    assert index_names(pair.destination.client, "new") == {"_id_", "plain"}
+
+
+def test_an_index_that_cannot_be_built_is_named(pair: Pair, daemon: Daemon) -> None:
+    """The destination holds, behind our back, a document that the index refuses."""
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    parallel = {"_id": "parallel", "p": [1, 2], "q": [1, 2]}
+    insert = {"insert": "c", "documents": [parallel], "mayBypassWriteBlocking": True}
+    pair.destination.client.d.command(insert)
+    pair.source.client.d.c.create_index([("p", 1), ("q", 1)], name="both")
+    progress = daemon.wait_for_state("FAILED")
+    assert progress["error"] == "DefinitionNotApplicable"
+    assert "Index both: createIndexes on d.c was refused" in progress["errorDescription"]
+
+
+def test_a_kill_while_indexes_are_built_after_the_copy(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    writes.indexes(pair.source.client)
+    daemon.kill_at(Point.INDEXES_BUILT)
+    daemon.post_unanswered(
+        "start", {"source": "cluster0", "destination": "cluster1", "buildIndexes": "afterDataCopy"}
+    )
+    daemon.wait_until_killed()
+    pair.source.client.d.c.drop_index("n_-1_sub.a_1")
+    daemon.run()
+    daemon.commit()
+    pair.assert_equal()

@@ -1,0 +1,105 @@
+"""Which namespaces a sync or a verification is about.
+
+A filter is turned into one match expression, and a server always decides what fits it: patterns are the server's own
+(`$regex`), and the listing, the change stream and single names are all judged by the same expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo.errors import OperationFailure
+
+from verifier.cluster import failures
+from verifier.cluster.connect import Client
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.specification import Document
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
+
+# Names that one query judges; each has 255 bytes at most.
+_NAMES_A_QUERY = 10_000
+# What a server says of a pattern or its options: not a regular expression, no such option, a zero in it.
+_BAD_PATTERN_CODES = (51091, 51108, 2)
+
+
+@dataclass(frozen=True)
+class NamespaceFilter:
+    """The elements of `includeNamespaces` and `excludeNamespaces`, as the interface describes them.
+
+    Without `include`, everything is included; then whatever an element of `exclude` names is left out.
+    """
+
+    include: Sequence[Document] = ()
+    exclude: Sequence[Document] = ()
+
+    def expression(self, database: str, collection: str) -> Document | None:
+        """The match expression over fields of these names; None where everything fits."""
+        parts: list[Document] = []
+        if self.include:
+            parts.append({"$or": [_element(each, database, collection) for each in self.include]})
+        if self.exclude:
+            parts.append({"$nor": [_element(each, database, collection) for each in self.exclude]})
+        return {"$and": parts} if parts else None
+
+
+def _element(element: Document, database: str, collection: str) -> Document:
+    fits: list[Document] = []
+    if "database" in element:
+        fits.append({database: element["database"]})
+    if "databaseRegex" in element:
+        fits.append({database: _regex(element["databaseRegex"])})
+    named: list[Document] = []
+    if "collections" in element:
+        named.append({collection: {"$in": list(element["collections"])}})
+    if "collectionsRegex" in element:
+        named.append({collection: _regex(element["collectionsRegex"])})
+    return {"$and": [*fits, {"$or": named}] if named else fits}
+
+
+def _regex(pattern: Document) -> Document:
+    return {"$regex": pattern["pattern"], "$options": pattern.get("options", "")}
+
+
+class Selection:
+    """Asks a server (6.0 or newer) which namespaces fit a filter."""
+
+    def __init__(self, namespaces: NamespaceFilter, client: Client, stop: StopToken) -> None:
+        self._expression = namespaces.expression("database", "collection")
+        self._client = client
+        self._stop = stop
+
+    def of(self, namespaces: Iterable[Namespace]) -> set[Namespace]:
+        """Those of the namespaces that the filter selects. Raises the driver's errors."""
+        listed = list(namespaces)
+        if self._expression is None:
+            return set(listed)
+        selected: set[Namespace] = set()
+        for start in range(0, len(listed), _NAMES_A_QUERY):
+            names = [each._asdict() for each in listed[start : start + _NAMES_A_QUERY]]
+            rows = _matching(self._client, names, self._expression, self._stop)
+            selected.update(Namespace(**row) for row in rows)
+        return selected
+
+    def selects(self, namespace: Namespace) -> bool:
+        return bool(self.of([namespace]))
+
+
+def _matching(
+    client: Client, documents: list[Document], expression: Document, stop: StopToken
+) -> list[dict[str, Any]]:
+    pipeline: list[Document] = [{"$documents": documents}, {"$match": expression}]
+    return retry(lambda: list(client.admin.aggregate(pipeline)), failures.is_transient, stop)
+
+
+def bad_pattern(client: Client, pattern: Document, stop: StopToken) -> str | None:
+    """What the server finds wrong with a pattern of a filter; None when it is good. Raises the driver's errors."""
+    try:
+        _matching(client, [{"name": ""}], {"name": _regex(pattern)}, stop)
+    except OperationFailure as error:
+        if error.code not in _BAD_PATTERN_CODES:
+            raise
+        return str((error.details or {}).get("errmsg", error)).strip()
+    return None
