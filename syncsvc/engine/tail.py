@@ -14,6 +14,7 @@ from syncsvc.engine.dispatch import Dispatcher
 from syncsvc.engine.frontier import Frontier
 from syncsvc.engine.lanes import Lane
 from syncsvc.engine.observe import Point
+from syncsvc.engine.old_source import OldSource
 from syncsvc.engine.parts import Parts
 from syncsvc.store import CollectionRecord
 from verifier.cluster.changes import ChangeReader, StreamPage
@@ -44,6 +45,7 @@ class Tail:
         self._parts = parts
         self._reader = reader
         self._definitions = DefinitionEvents(parts, stop)
+        self._old_source = OldSource(parts)
         self._dispatcher = Dispatcher(lanes, frontier)
         self._frontier = frontier
         self._save_position = save_position
@@ -83,7 +85,7 @@ class Tail:
         """The event's collection; None for one that was gone when the collections were listed, or is dropped by now."""
         if event.namespace is None:
             return self._parts.registry.get(event.collection)
-        return self._definitions.named(event.namespace)
+        return self._old_source.record_of(event.namespace)
 
     def _barrier(
         self, before: bytes | None, event: DefinitionEvent, source_time: Timestamp
@@ -96,6 +98,9 @@ class Tail:
         self._dispatcher.end(None if before is None else position_at(token_of(before)), source_time)
         self._frontier.wait_drained(self._stop)
         self._save_position()
-        self._definitions.apply(event)
+        if self._parts.source_facts.tells_definitions:
+            self._definitions.apply(event)
+        else:
+            self._old_source.refuse(event)
         self._parts.observe(Point.DEFINITION_APPLIED, str(event.namespace))
         self._dispatcher.end(position_at(event.token), source_time)

@@ -1,0 +1,90 @@
+"""Renames of the source's collections: which name each has on the destination, and who comes into a filter by one.
+
+The definitions that were listed may be ahead of the events: a rename from a name that the collection does not have by
+now is one that the listing has seen. (From wherever in its history a collection was listed, renames are followed from
+the first one on that starts at the listed name; so at the end of the history both have the same name.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from syncsvc.engine.catalog import Catalog
+from syncsvc.engine.copy import Copier
+from syncsvc.engine.indexing import check_ttl, destined
+from syncsvc.engine.naming import parked_for, place_for, placed
+from syncsvc.engine.note import append_note
+from syncsvc.engine.parts import Parts
+from syncsvc.errors import RENAMED_OUT_OF_FILTER
+from syncsvc.store import CollectionRecord, CopyStatus
+from verifier.cluster import failures
+from verifier.cluster.inventory import find_collection
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.specification import CollectionSpec
+from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
+
+
+class Renames:
+    """Follows renames, in the registry and on the destination."""
+
+    def __init__(self, parts: Parts, catalog: Catalog, stop: StopToken) -> None:
+        self._parts = parts
+        self._catalog = catalog
+        self._registry = parts.registry
+        self._stop = stop
+
+    def follow(self, uuid: bytes, before: Namespace, name: Namespace) -> None:
+        """The collection had one name and has another. Raises OperationError RenamedOutOfFilter."""
+        record = self._registry.get(uuid)
+        if record is None or record.status is not CopyStatus.DONE:
+            self._adopt(uuid, name)
+        elif record.source_name == before:
+            if not self._parts.selection.selects(name):
+                raise OperationError(RENAMED_OUT_OF_FILTER, f"{before} was renamed to {name}.")
+            self._move(record, name)
+
+    def release(self, name: Namespace) -> None:
+        """The name became free on the destination: whoever is parked for it takes it."""
+        parked = parked_for(self._registry, name)
+        if parked is not None and self._registry.at(name) is None:
+            self._move(parked, name)
+
+    def _move(self, record: CollectionRecord, name: Namespace) -> None:
+        """Keep the collection under the name that it has on the source from now on, or near it."""
+        place = place_for(self._registry, name, record.uuid)
+        # Before it is saved: the position is before this event, so a restart in between comes back to it.
+        self._catalog.rename(record.namespace, place)
+        options = {key: value for key, value in record.definition.options.items() if key != "temp"}
+        definition = replace(record.definition, namespace=place, options=options)
+        self._registry.save(replace(record, definition=definition, source_name=name))
+        self.release(record.namespace)
+
+    def _adopt(self, uuid: bytes, name: Namespace) -> None:
+        """Copy a collection that comes into the filter under this name, from the source as it is now.
+
+        It may be there in part, from before a restart. What was written to it meanwhile comes as events later.
+        """
+        if not self._parts.selection.selects(name):
+            return
+        found = self._find(name.database, uuid)
+        if found is None:
+            # Dropped since: all of its later events lead up to that.
+            return
+        record = self._registry.get(uuid)
+        if record is None:
+            options = self._parts.run.record.options
+            check_ttl(found, options)
+            wanted = destined(replace(found, namespace=name), options.build_indexes)
+            record = placed(self._registry, wanted, CopyStatus.WAITING)
+            self._registry.save(record)
+        self._catalog.create(record.definition)
+        Copier(self._parts).run(append_note(self._parts.source, self._stop), self._stop)
+
+    def _find(self, database: str, uuid: bytes) -> CollectionSpec | None:
+        return retry(
+            lambda: find_collection(self._parts.source, database, uuid),
+            failures.is_transient,
+            self._stop,
+        )
