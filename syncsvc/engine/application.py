@@ -25,9 +25,10 @@ from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 _log = logging.getLogger(__name__)
 
 _SCRATCH = Namespace(METADATA_DATABASE, "scratch")
-# How often the applied position is saved, and an idle source is moved on, in seconds.
+# How often the applied position is saved, how often an idle source is moved on, how long that may take. In seconds.
 _SAVE_INTERVAL = 1.0
-_NOTE_INTERVAL = 5.0
+_NOTE_INTERVAL = 4.0
+_NOTE_TRAVELS = 1.0
 # How often a wait looks whether what it waits for has come, in seconds.
 _GLANCE = 0.05
 
@@ -87,12 +88,15 @@ class Application:
     def _keep_moving(self) -> None:
         """Write a note to the source's oplog every few seconds, so that position and lag of an idle source stay true.
 
-        Its time tells the lag also while the tail waits in front of full lanes and reads nothing.
+        Its time tells the lag also while the tail waits in front of full lanes and reads nothing. The first note moves
+        the stream past the end of the copy.
         """
         while True:
-            self._stop.sleep(_NOTE_INTERVAL)
             now = append_note(self._parts.source, self._stop)
+            # A stream that is read has come to the note by then; else an idle source would seem to be ahead.
+            self._stop.sleep(_NOTE_TRAVELS)
             self._parts.progress.set_lag(seconds_between(self._frontier.passed.time, now))
+            self._stop.sleep(_NOTE_INTERVAL)
 
     def _raw_updates(self) -> bool:
         def offered() -> bool:
