@@ -29,6 +29,7 @@ PURE = {
     "syncsvc.options",
     "syncsvc.rules",
     "syncsvc.report",
+    "syncsvc.trends",
     "syncsvc.engine.standin",
     "syncsvc.engine.translate",
     "syncsvc.engine.frontier",
