@@ -45,12 +45,16 @@ class Application:
         self._saving = threading.Lock()  # held while the position is saved, which never goes back
         lanes = [Lane(parts, self._frontier, group.stop) for _ in range(parts.load.lanes)]
         reader = ChangeReader(parts.source, position, self._raw_updates(), group.stop)
-        tail = Tail(parts, reader, lanes, self._frontier, self.save_position, group.stop)
+        self._tail = Tail(parts, reader, lanes, self._frontier, self.save_position, group.stop)
         for number, lane in enumerate(lanes):
             group.spawn(f"lane-{number}", lane.run)
-        group.spawn("tail", tail.run)
+        group.spawn("tail", self._tail.run)
         group.spawn("position", self._keep_position)
         group.spawn("notes", self._keep_moving)
+
+    def held_after(self) -> Timestamp | None:
+        """Where the change stream must be read on, while its reader waits; None while it reads."""
+        return self._tail.held_after
 
     def is_past(self, time: Timestamp) -> bool:
         """Whether everything up to that time of the source is applied.

@@ -33,6 +33,7 @@ PURE = {
     "syncsvc.engine.standin",
     "syncsvc.engine.translate",
     "syncsvc.engine.frontier",
+    "syncsvc.engine.window",
     "verifier.cluster.keys",
     "verifier.cluster.events",
     "verifier.cluster.rawbson",
