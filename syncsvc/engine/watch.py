@@ -17,7 +17,7 @@ from verifier.cluster import failures
 from verifier.cluster.oplog import Oplog, read_oplog
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
-from verifier.runtime.tasks import StopToken
+from verifier.runtime.tasks import Cancelled, StopToken
 
 # How often the oplog is looked at, and for how long a look counts, in seconds.
 _INTERVAL = 10.0
@@ -45,8 +45,9 @@ class OplogWatch:
             while self._parts.run.record.phase in _READING:
                 self._look(stop)
                 stop.sleep(_INTERVAL)
-        finally:
+        except Cancelled:
             self._end_warnings()
+            raise
 
     def _look(self, stop: StopToken) -> None:
         if self._parts.run.record.position is None:
@@ -77,6 +78,8 @@ class OplogWatch:
     def _refuse_loss(self, oplog: Oplog) -> None:
         needed = self._needed()
         if needed is not None and window.is_lost(oplog, needed):
+            # Other threads end when their calls return, which may take long; only then is the failure seen.
+            self._warn_short(oplog, "it no longer holds what this sync needs, which fails.")
             raise OperationError(
                 failures.OPLOG_WINDOW_EXCEEDED,
                 f"Change events must be read from {_shown(needed)} on, but the source's oplog reaches back "
@@ -109,17 +112,22 @@ class OplogWatch:
         self._warn(oplog, left, window.copy_seconds_left(self._looks, total))
 
     def _warn(self, oplog: Oplog, left: float | None, copy_left: float | None) -> None:
-        progress, kind = self._parts.progress, WarningKind.OPLOG_SHORT
+        warned = WarningKind.OPLOG_SHORT in self._parts.progress.snapshot.warnings
         text = None
         if window.is_lost(oplog, self._saved()):
             text = "it no longer holds what a restart of this sync would need."
         elif left is not None:
-            text = window.warning(left, copy_left, kind in progress.snapshot.warnings)
+            text = window.warning(left, copy_left, warned)
         if text is None:
-            progress.end_warning(kind)
+            self._parts.progress.end_warning(WarningKind.OPLOG_SHORT)
         else:
-            size = f"{oplog.limit / 1e6:.0f} MB"
-            progress.warn(kind, f"The oplog of the source ({size}) is short: {text} {_ENLARGE}")
+            self._warn_short(oplog, f"{text} {_ENLARGE}")
+
+    def _warn_short(self, oplog: Oplog, text: str) -> None:
+        size = f"{oplog.limit / 1e6:.0f} MB"
+        self._parts.progress.warn(
+            WarningKind.OPLOG_SHORT, f"The oplog of the source ({size}) is short: {text}"
+        )
 
     def _end_warnings(self) -> None:
         for kind in (WarningKind.OPLOG_UNKNOWN, WarningKind.OPLOG_SHORT):

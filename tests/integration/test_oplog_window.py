@@ -115,6 +115,18 @@ def test_during_the_copy(pair: Pair, daemon: Daemon) -> None:
     assert copied["estimatedCopiedBytes"] < copied["estimatedTotalBytes"]
 
 
+def test_while_the_copy_hangs(pair: Pair, daemon: Daemon) -> None:
+    """A thread that does not end keeps the run from failing, but not the warning from being seen."""
+    for number in range(3):
+        pair.source.client.d[f"c{number}"].insert_one({"_id": 1})
+    with daemon.held_at(Point.BATCH_WRITTEN):
+        daemon.start()
+        daemon.wait_until_reached(Point.BATCH_WRITTEN)
+        roll_over(pair.source.client)
+        wait_for(lambda: "which fails" in str(daemon.progress().get("warnings")), "a warning")
+    assert_lost(daemon.wait_for_state("FAILED"))
+
+
 def test_while_the_daemon_is_stopped(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()
