@@ -22,6 +22,8 @@ from verifier.runtime.tasks import Cancelled, StopToken
 # How often the oplog is looked at, and for how long a look counts, in seconds.
 _INTERVAL = 10.0
 _COUNTS_FOR = 300.0
+# How often a wait looks whether the start of the change stream is known, in seconds.
+_GLANCE = 0.2
 
 _READING = (Phase.INITIALIZING, Phase.COPYING, Phase.APPLYING)
 _ENLARGE = "Enlarge it on each member (replSetResizeOplog), or write less to the source."
@@ -43,6 +45,9 @@ class OplogWatch:
         """Look until stopped. Raises OperationError OplogWindowExceeded."""
         try:
             while self._parts.run.record.phase in _READING:
+                if self._parts.run.record.position is None:
+                    stop.sleep(_GLANCE)
+                    continue
                 self._look(stop)
                 stop.sleep(_INTERVAL)
         except Cancelled:
@@ -50,8 +55,6 @@ class OplogWatch:
             raise
 
     def _look(self, stop: StopToken) -> None:
-        if self._parts.run.record.position is None:
-            return
         oplog = self._read(stop)
         if oplog is not None:
             self._refuse_loss(oplog)
