@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from time import monotonic
+
+from syncsvc.trends import Lag, with_newest
+
+_log = logging.getLogger(__name__)
+
+
+class WarningKind(Enum):
+    """What is warned of; of each kind there is one warning at a time."""
+
+    OPLOG_SHORT = "oplog short"
+    OPLOG_UNKNOWN = "oplog unknown"
 
 
 @dataclass(frozen=True)
 class ProgressSnapshot:
     """The engine's figures at one moment; None is unknown. Bytes, documents, seconds.
 
-    `lag_at` is when the lag was last known, by the monotonic clock.
+    `lag_at` is when the lag was last known, by the monotonic clock; `lags` are those of the last minutes.
     """
 
     total_bytes: int | None = None
@@ -21,7 +35,10 @@ class ProgressSnapshot:
     documents_refetched: int = 0
     lag_seconds: int | None = None
     lag_at: float = 0.0
+    lags: tuple[Lag, ...] = ()
     caught_up: bool = False
+    oplog_seconds_left: float | None = None
+    warnings: Mapping[WarningKind, str] = field(default_factory=dict)
 
 
 class Progress:
@@ -41,7 +58,17 @@ class Progress:
 
     def set_lag(self, seconds: int) -> None:
         """The lag is known anew."""
-        self.set(lag_seconds=seconds, lag_at=monotonic())
+        newest = Lag(seconds, monotonic())
+        with self._lock:
+            lags = with_newest(self._snapshot.lags, newest)
+            self._snapshot = replace(
+                self._snapshot, lag_seconds=seconds, lag_at=newest.at, lags=lags
+            )
+
+    def forget_lag(self) -> None:
+        """The lag is not known any more."""
+        with self._lock:
+            self._snapshot = replace(self._snapshot, lag_seconds=None, lags=())
 
     def add(self, **amounts: int) -> None:
         """Raise counters."""
@@ -49,3 +76,21 @@ class Progress:
             now = self._snapshot
             sums = {name: getattr(now, name) + amount for name, amount in amounts.items()}
             self._snapshot = replace(now, **sums)
+
+    def warn(self, kind: WarningKind, text: str) -> None:
+        """Warn until told that it is over; of a warning that lasts, the newest text is shown."""
+        with self._lock:
+            warnings = self._snapshot.warnings
+            begins = kind not in warnings
+            self._snapshot = replace(self._snapshot, warnings={**warnings, kind: text})
+        if begins:
+            _log.warning("A warning begins.", extra={"warning": kind.value, "text": text})
+
+    def end_warning(self, kind: WarningKind) -> None:
+        """It is over, or never was."""
+        with self._lock:
+            left = dict(self._snapshot.warnings)
+            ends = left.pop(kind, None) is not None
+            self._snapshot = replace(self._snapshot, warnings=left)
+        if ends:
+            _log.info("A warning ends.", extra={"warning": kind.value})

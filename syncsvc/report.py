@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from syncsvc.progress import ProgressSnapshot
-from syncsvc.state import Phase, State
+from syncsvc.state import ACTIVE, Phase, State
 from syncsvc.store import RunRecord
+from syncsvc.trends import in_words, seconds_to_catch_up
 
 
 def progress_report(
@@ -17,7 +18,7 @@ def progress_report(
     addresses: Mapping[str, str],
     instance: str,
 ) -> dict[str, Any]:
-    """The `progress` document. In IDLE, everything but the state and the two permissions is null."""
+    """The `progress` document. In IDLE, everything but the state, the two permissions and the ids is null or absent."""
     if record is None:
         return {
             "state": State.IDLE.value,
@@ -53,7 +54,23 @@ def progress_report(
         "coordinatorID": instance,
         "error": None if failure is None else failure.name,
         "errorDescription": None if failure is None else failure.description,
+        **_estimates(record, snapshot),
     }
+
+
+def _estimates(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, Any]:
+    """What is shown only where it means something."""
+    shown: dict[str, Any] = {}
+    if record.state is State.RUNNING:
+        left = snapshot.oplog_seconds_left
+        shown["estimatedOplogTimeRemaining"] = "not checked yet" if left is None else in_words(left)
+    if record.state in ACTIVE and record.phase is Phase.APPLYING:
+        seconds = seconds_to_catch_up(snapshot.lags)
+        if seconds is not None:
+            shown["estimatedSecondsToCEACatchup"] = seconds
+    if snapshot.warnings:
+        shown["warnings"] = list(snapshot.warnings.values())
+    return shown
 
 
 def _info(record: RunRecord) -> str:

@@ -25,9 +25,10 @@ from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 _log = logging.getLogger(__name__)
 
 _SCRATCH = Namespace(METADATA_DATABASE, "scratch")
-# How often the applied position is saved, and an idle source is moved on, in seconds.
+# How often the applied position is saved, how often an idle source is moved on, how long that may take. In seconds.
 _SAVE_INTERVAL = 1.0
-_NOTE_INTERVAL = 5.0
+_NOTE_INTERVAL = 4.0
+_NOTE_TRAVELS = 1.0
 # How often a wait looks whether what it waits for has come, in seconds.
 _GLANCE = 0.05
 
@@ -51,12 +52,16 @@ class Application:
         lanes = [Lane(parts, self._frontier, group.stop) for _ in range(parts.load.lanes)]
         stream = change_stream(parts, self._raw_updates())
         reader = ChangeReader(stream, position, group.stop)
-        tail = Tail(parts, reader, lanes, self._frontier, self.save_position, group.stop)
+        self._tail = Tail(parts, reader, lanes, self._frontier, self.save_position, group.stop)
         for number, lane in enumerate(lanes):
             group.spawn(f"lane-{number}", lane.run)
-        group.spawn("tail", tail.run)
+        group.spawn("tail", self._tail.run)
         group.spawn("position", self._keep_position)
         group.spawn("notes", self._keep_moving)
+
+    def held_after(self) -> Timestamp | None:
+        """Where the change stream must be read on, while its reader waits; None while it reads."""
+        return self._tail.held_after
 
     def is_past(self, time: Timestamp) -> bool:
         """Whether everything up to that time of the source is applied.
@@ -94,12 +99,15 @@ class Application:
     def _keep_moving(self) -> None:
         """Write a note to the source's oplog every few seconds, so that position and lag of an idle source stay true.
 
-        Its time tells the lag also while the tail waits in front of full lanes and reads nothing.
+        Its time tells the lag also while the tail waits in front of full lanes and reads nothing. The first note moves
+        the stream past the end of the copy.
         """
         while True:
-            self._stop.sleep(_NOTE_INTERVAL)
             now = append_note(self._parts.source, self._stop)
+            # A stream that is read has come to the note by then; else an idle source would seem to be ahead.
+            self._stop.sleep(_NOTE_TRAVELS)
             self._parts.progress.set_lag(seconds_between(self._frontier.passed.time, now))
+            self._stop.sleep(_NOTE_INTERVAL)
 
     def _raw_updates(self) -> bool:
         def offered() -> bool:

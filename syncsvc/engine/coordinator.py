@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
 
 from bson.timestamp import Timestamp
@@ -20,6 +20,7 @@ from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.verification import Verification
 from syncsvc.engine.views import reconcile_views
+from syncsvc.engine.watch import OplogWatch
 from syncsvc.engine.writeblock import set_write_block
 from syncsvc.options import BuildIndexes, WriteBlocking
 from syncsvc.state import Phase, State
@@ -46,6 +47,7 @@ class Coordinator:
         self._parts = parts
         self._stop = stop
         self._commit_asked = threading.Event()
+        self._oplog = OplogWatch(parts)
         self._show_copied()
 
     def commit(self) -> None:
@@ -57,20 +59,32 @@ class Coordinator:
         run = self._parts.run
         if run.record.state is State.COMMITTING:
             self._commit_asked.set()
-        phases: dict[Phase, Callable[[StopToken], Phase]] = {
-            Phase.INITIALIZING: self._initialize,
-            Phase.COPYING: self._copy,
-            Phase.INDEXING: self._index,
-            Phase.APPLYING: self._apply,
-            Phase.CUTTING_OVER: self._cut_over,
-        }
         with TaskGroup("run", self._stop) as group:
             group.spawn("owner", self._keep_owning, group.stop)
-            while (phase := run.record.phase) is not Phase.DONE:
-                _log.info("A phase begins.", extra={"phase": phase.value})
-                run.update(phase=phases[phase](group.stop))
-                self._show_copied()
+            with TaskGroup("reading", group.stop) as reading:
+                reading.spawn("oplog", self._oplog.run, reading.stop)
+                self._carry_out(
+                    {
+                        Phase.INITIALIZING: self._initialize,
+                        Phase.COPYING: self._copy,
+                        Phase.INDEXING: self._index,
+                        Phase.APPLYING: self._apply,
+                    },
+                    reading.stop,
+                )
+                reading.stop.stop("all is read")
+            self._carry_out({Phase.CUTTING_OVER: self._cut_over}, group.stop)
             group.stop.stop("done")
+
+    def _carry_out(
+        self, phases: Mapping[Phase, Callable[[StopToken], Phase]], stop: StopToken
+    ) -> None:
+        """Go through these phases, from the stored one on."""
+        run = self._parts.run
+        while (phase := run.record.phase) in phases:
+            _log.info("A phase begins.", extra={"phase": phase.value})
+            run.update(phase=phases[phase](stop))
+            self._show_copied()
 
     def _keep_owning(self, stop: StopToken) -> None:
         """Learn of another process that took the run over, also while nothing is saved."""
@@ -108,6 +122,7 @@ class Coordinator:
     def _apply(self, stop: StopToken) -> Phase:
         with TaskGroup("apply", stop) as group:
             application = Application(self._parts, group)
+            self._oplog.follow(application.held_after)
             self._wait_for_commit(application, group.stop)
             application.wait_until_past(self._commit_time(group.stop))
             reconcile_views(self._parts, group.stop)
@@ -129,7 +144,7 @@ class Coordinator:
         while not self._commit_asked.is_set():
             progress = self._parts.progress
             if monotonic() - progress.snapshot.lag_at > _LAG_HOLDS:
-                progress.set(lag_seconds=None)
+                progress.forget_lag()
             lag = progress.snapshot.lag_seconds
             caught_up = application.is_past(copy_end) and lag is not None and lag <= MOST_LAG
             progress.set(caught_up=caught_up)

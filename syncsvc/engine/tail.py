@@ -51,11 +51,19 @@ class Tail:
         self._save_position = save_position
         self._fragments: list[Fragment] = []
         self._stop = stop
+        self._held_after: Timestamp | None = None
+
+    @property
+    def held_after(self) -> Timestamp | None:
+        """Where the stream must be read on, while a page waits for the lanes; None while the stream is being read."""
+        return self._held_after
 
     def run(self) -> None:
         """Read until stopped. Raises what makes the run fail."""
         for page in self._reader.pages():
+            self._held_after = page.position.time
             self._hand_on(page)
+            self._held_after = None
             lag = seconds_between(self._frontier.passed.time, page.source_time)
             self._parts.progress.set_lag(lag)
 

@@ -15,6 +15,7 @@ from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.phases import When, writes_in
+from tests.support.waiting import wait_for
 
 SOURCE_ROLES = ["readAnyDatabase", "clusterMonitor", "backup"]
 METADATA = "mongosync_reserved_for_internal_use"
@@ -70,6 +71,32 @@ def test_a_missing_privilege_is_refused_by_name(
         answer = daemon.post("start", GOOD)
         assert_refused(answer, 409, "NotAuthorized", ("bypassWriteBlockingMode", "restore"))
         assert daemon.progress()["state"] == "IDLE"
+    finally:
+        daemon.close()
+
+
+def test_an_oplog_that_may_not_be_read_is_no_failure(
+    guarded: tuple[ReplicaSet, ReplicaSet], guarded_pair: Pair, tmp_path: Path
+) -> None:
+    admin = guarded_pair.source.client.admin
+    privilege = {"resource": {"cluster": True}, "actions": ["replSetGetConfig"]}
+    admin.command("createRole", "poor", privileges=[privilege], roles=["readAnyDatabase"])
+    daemon = Daemon(
+        guarded[0].create_user("poor", ["poor"]), guarded_pair.destination.uri, tmp_path
+    )
+    daemon.watch_closely()
+    try:
+        daemon.run()
+        writes.fill(guarded_pair.source.client)
+        daemon.start()
+        progress = daemon.wait_until_committable()
+        assert progress["estimatedOplogTimeRemaining"] == "not checked yet"
+        (warning,) = progress["warnings"]
+        assert "clusterMonitor" in warning
+        admin.command("grantRolesToRole", "poor", roles=["clusterMonitor"])
+        wait_for(lambda: "warnings" not in daemon.progress(), "no warning")
+        daemon.commit()
+        guarded_pair.assert_equal()
     finally:
         daemon.close()
 

@@ -127,6 +127,10 @@ class Daemon:
         """From the next start on, the copy saves its resume point after every page."""
         (self.folder / "save-every-page").touch()
 
+    def watch_closely(self) -> None:
+        """From the next start on, the source's oplog is looked at several times a second."""
+        (self.folder / "watch-closely").touch()
+
     def kill_at(self, point: Point, subject: str = "", number: int = 1) -> None:
         (self.folder / f"kill-{slug(point, subject)}-{number}").touch()
 

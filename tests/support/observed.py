@@ -4,7 +4,7 @@ The observer obeys files in FOLDER, named after points: at the n-th passing of a
 process by SIGKILL, and `hold-<point>-<n>` makes it wait, after writing `reached-<point>-<n>`, until that file is gone.
 With a file `classic-updates`, the daemon believes that the source does not offer the oplog's own diffs; with
 `save-every-page`, the copy saves its resume point after every page; with `old-source`, it believes that servers of 6.0
-tell as little as those of 5.0.
+tell as little as those of 5.0; with `watch-closely`, the oplog is looked at all the time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 from syncsvc.cli import main
-from syncsvc.engine import application, copy
+from syncsvc.engine import application, copy, watch
 from syncsvc.engine.observe import Observer, Point
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts
@@ -62,4 +62,6 @@ if __name__ == "__main__":
         ClusterFacts.tells_definitions = False  # type: ignore[assignment,method-assign]
     if (Path(sys.argv[1]) / "save-every-page").exists():
         copy._SAVE_INTERVAL = 0.0
+    if (Path(sys.argv[1]) / "watch-closely").exists():
+        watch._INTERVAL = 0.1
     raise SystemExit(main(sys.argv[2:], observer(Path(sys.argv[1]))))

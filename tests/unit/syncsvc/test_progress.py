@@ -8,7 +8,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from syncsvc.progress import Progress, ProgressSnapshot
+from syncsvc.progress import Progress, ProgressSnapshot, WarningKind
 from verifier.runtime.tasks import StopToken, TaskGroup
 
 
@@ -50,6 +50,40 @@ def test_a_snapshot_stays_as_it_was() -> None:
     assert before.events_applied == 0
     with pytest.raises(FrozenInstanceError):
         before.events_applied = 1  # type: ignore[misc]
+
+
+def test_a_lag_is_remembered_until_it_is_forgotten() -> None:
+    progress = Progress()
+    progress.set_lag(5)
+    progress.set_lag(3)
+    snapshot = progress.snapshot
+    assert (snapshot.lag_seconds, [lag.seconds for lag in snapshot.lags]) == (3, [5, 3])
+    assert snapshot.lags[-1].at == snapshot.lag_at
+    progress.forget_lag()
+    assert (progress.snapshot.lag_seconds, progress.snapshot.lags) == (None, ())
+
+
+def test_a_warning_is_shown_until_it_ends_and_logged_twice(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    progress = Progress()
+    progress.warn(WarningKind.OPLOG_SHORT, "an hour is left")
+    progress.warn(WarningKind.OPLOG_UNKNOWN, "a role is missing")
+    progress.warn(WarningKind.OPLOG_SHORT, "a minute is left")
+    assert progress.snapshot.warnings == {
+        WarningKind.OPLOG_SHORT: "a minute is left",
+        WarningKind.OPLOG_UNKNOWN: "a role is missing",
+    }
+    progress.end_warning(WarningKind.OPLOG_SHORT)
+    progress.end_warning(WarningKind.OPLOG_SHORT)
+    assert list(progress.snapshot.warnings) == [WarningKind.OPLOG_UNKNOWN]
+    told = [(each.message, vars(each)["warning"]) for each in caplog.records]
+    assert told == [
+        ("A warning begins.", "oplog short"),
+        ("A warning begins.", "oplog unknown"),
+        ("A warning ends.", "oplog short"),
+    ]
 
 
 @pytest.fixture

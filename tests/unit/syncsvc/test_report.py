@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from syncsvc.options import StartOptions
-from syncsvc.progress import ProgressSnapshot
+from syncsvc.progress import ProgressSnapshot, WarningKind
 from syncsvc.report import progress_report
 from syncsvc.state import Phase, State
 from syncsvc.store import Failure, RunRecord
+from syncsvc.trends import Lag
 from tests.unit.syncsvc.records import run_record
 
 ADDRESSES = {"cluster0": "a:27017", "cluster1": "b:27018"}
@@ -34,7 +35,10 @@ def test_idle_shows_nothing_but_the_state() -> None:
 
 @pytest.mark.parametrize("state", list(State)[1:])
 def test_the_fields_are_the_same_in_every_state(state: State) -> None:
-    assert list(report(run_record(state=state))) == list(report(None))
+    shown = report(run_record(state=state))
+    assert ("estimatedOplogTimeRemaining" in shown) is (state is State.RUNNING)
+    shown.pop("estimatedOplogTimeRemaining", None)
+    assert list(shown) == list(report(None))
 
 
 def test_running_shows_everything() -> None:
@@ -54,6 +58,7 @@ def test_running_shows_everything() -> None:
         "coordinatorID": "me",
         "error": None,
         "errorDescription": None,
+        "estimatedOplogTimeRemaining": "not checked yet",
     }
 
 
@@ -107,3 +112,42 @@ def test_the_total_is_never_less_than_what_was_copied(
 
 def test_an_unknown_lag_is_null() -> None:
     assert report(run_record(), ProgressSnapshot())["lagTimeSeconds"] is None
+
+
+@pytest.mark.parametrize(
+    "left, shown",
+    [(None, "not checked yet"), (0.0, "less than 15 minutes"), (7300.0, "2 hours")],
+)
+def test_the_oplog_that_is_left_is_told_in_words(left: float | None, shown: str) -> None:
+    snapshot = ProgressSnapshot(oplog_seconds_left=left)
+    assert report(run_record(), snapshot)["estimatedOplogTimeRemaining"] == shown
+
+
+@pytest.mark.parametrize(
+    "state, phase, shown",
+    [
+        (State.RUNNING, Phase.COPYING, None),
+        (State.RUNNING, Phase.APPLYING, 40),
+        (State.COMMITTING, Phase.APPLYING, 40),
+        (State.COMMITTING, Phase.CUTTING_OVER, None),
+        (State.FAILED, Phase.APPLYING, None),
+    ],
+)
+def test_the_end_of_catching_up_is_told_while_events_are_applied(
+    state: State, phase: Phase, shown: int | None
+) -> None:
+    snapshot = ProgressSnapshot(lags=(Lag(100, 10.0), Lag(50, 50.0)))
+    found = report(run_record(state=state, phase=phase), snapshot)
+    assert found.get("estimatedSecondsToCEACatchup") == shown
+
+
+def test_a_lag_that_does_not_fall_has_no_end() -> None:
+    snapshot = ProgressSnapshot(lags=(Lag(50, 10.0), Lag(50, 50.0)))
+    shown = report(run_record(phase=Phase.APPLYING), snapshot)
+    assert "estimatedSecondsToCEACatchup" not in shown
+
+
+def test_warnings_are_told_where_there_are_some() -> None:
+    assert "warnings" not in report(run_record())
+    snapshot = ProgressSnapshot(warnings={WarningKind.OPLOG_SHORT: "Do something."})
+    assert report(run_record(), snapshot)["warnings"] == ["Do something."]

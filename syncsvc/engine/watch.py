@@ -1,0 +1,141 @@
+"""Watches the source's oplog while the source is read: tells how long it lasts, and when it did not."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+
+from bson.timestamp import Timestamp
+from pymongo.errors import OperationFailure
+
+from syncsvc.engine import window
+from syncsvc.engine.parts import Parts
+from syncsvc.progress import WarningKind
+from syncsvc.state import Phase
+from verifier.cluster import failures
+from verifier.cluster.oplog import Oplog, read_oplog
+from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import Cancelled, StopToken
+
+# How often the oplog is looked at, and for how long a look counts, in seconds.
+_INTERVAL = 10.0
+_COUNTS_FOR = 300.0
+# How often a wait looks whether the start of the change stream is known, in seconds.
+_GLANCE = 0.2
+
+_READING = (Phase.INITIALIZING, Phase.COPYING, Phase.INDEXING, Phase.APPLYING)
+_ENLARGE = "Enlarge it on each member (replSetResizeOplog), or write less to the source."
+
+
+class OplogWatch:
+    """One thread beside the phases that read the source."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._looks: deque[window.Look] = deque()
+        self._held_after: Callable[[], Timestamp | None] | None = None
+
+    def follow(self, held_after: Callable[[], Timestamp | None]) -> None:
+        """The change stream is being read. `held_after` is where it must be read on, while its reader waits."""
+        self._held_after = held_after
+
+    def run(self, stop: StopToken) -> None:
+        """Look until stopped. Raises OperationError OplogWindowExceeded."""
+        try:
+            while self._parts.run.record.phase in _READING:
+                if self._parts.run.record.position is None:
+                    stop.sleep(_GLANCE)
+                    continue
+                self._look(stop)
+                stop.sleep(_INTERVAL)
+        except Cancelled:
+            self._end_warnings()
+            raise
+
+    def _look(self, stop: StopToken) -> None:
+        oplog = self._read(stop)
+        if oplog is not None:
+            self._refuse_loss(oplog)
+            self._tell(oplog)
+
+    def _read(self, stop: StopToken) -> Oplog | None:
+        """The oplog; None, with a warning, where the source does not let it be read."""
+        progress = self._parts.progress
+        try:
+            oplog = retry(lambda: read_oplog(self._parts.source), failures.is_transient, stop)
+        except OperationFailure as error:
+            if failures.is_transient(error):
+                raise
+            progress.set(oplog_seconds_left=None)
+            progress.warn(
+                WarningKind.OPLOG_UNKNOWN,
+                "The oplog of the source cannot be read, so nobody warns when it becomes too short. "
+                f"Grant the role clusterMonitor to the user of the source. {failures.text_of(error)}.",
+            )
+            return None
+        progress.end_warning(WarningKind.OPLOG_UNKNOWN)
+        return oplog
+
+    def _refuse_loss(self, oplog: Oplog) -> None:
+        needed = self._needed()
+        if needed is not None and window.is_lost(oplog, needed):
+            # Other threads end when their calls return, which may take long; only then is the failure seen.
+            self._warn_short(oplog, "it no longer holds what this sync needs, which fails.")
+            raise OperationError(
+                failures.OPLOG_WINDOW_EXCEEDED,
+                f"Change events must be read from {_shown(needed)} on, but the source's oplog reaches back "
+                f"to {_shown(oplog.oldest)} only.",
+            )
+
+    def _needed(self) -> Timestamp | None:
+        """From where events must be read; None while they are being read, for then the reader learns of a loss."""
+        # After the oplog: an older answer could name what is not needed any more.
+        if self._held_after is not None:
+            return self._held_after()
+        return self._saved()
+
+    def _saved(self) -> Timestamp:
+        position = self._parts.run.record.position
+        assert position is not None
+        return position.time
+
+    def _tell(self, oplog: Oplog) -> None:
+        progress = self._parts.progress
+        copying = self._parts.run.record.phase is Phase.COPYING
+        snapshot = progress.snapshot
+        now = window.Look(monotonic(), oplog, snapshot.copied_bytes if copying else None)
+        self._looks.append(now)
+        while now.at - self._looks[0].at > _COUNTS_FOR:
+            self._looks.popleft()
+        left = window.seconds_left(self._looks, self._saved())
+        progress.set(oplog_seconds_left=left)
+        total = snapshot.total_bytes if copying else None
+        self._warn(oplog, left, window.copy_seconds_left(self._looks, total))
+
+    def _warn(self, oplog: Oplog, left: float | None, copy_left: float | None) -> None:
+        warned = WarningKind.OPLOG_SHORT in self._parts.progress.snapshot.warnings
+        text = None
+        if window.is_lost(oplog, self._saved()):
+            text = "it no longer holds what a restart of this sync would need."
+        elif left is not None:
+            text = window.warning(left, copy_left, warned)
+        if text is None:
+            self._parts.progress.end_warning(WarningKind.OPLOG_SHORT)
+        else:
+            self._warn_short(oplog, f"{text} {_ENLARGE}")
+
+    def _warn_short(self, oplog: Oplog, text: str) -> None:
+        size = f"{oplog.limit / 1e6:.0f} MB"
+        self._parts.progress.warn(
+            WarningKind.OPLOG_SHORT, f"The oplog of the source ({size}) is short: {text}"
+        )
+
+    def _end_warnings(self) -> None:
+        for kind in (WarningKind.OPLOG_UNKNOWN, WarningKind.OPLOG_SHORT):
+            self._parts.progress.end_warning(kind)
+
+
+def _shown(time: Timestamp) -> str:
+    return time.as_datetime().isoformat()

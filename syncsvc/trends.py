@@ -1,0 +1,55 @@
+"""What the figures of the last minutes say of the time to come. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# How long a figure counts, how far apart the kept ones are, and what they must span at least. In seconds.
+_COUNTS_FOR = 120.0
+_APART = 2.0
+_LEAST_SPAN = 10.0
+
+_MINUTE = 60
+_HOUR = 60 * _MINUTE
+# Beyond these, only that they are passed is told.
+LEAST_TOLD = 15 * _MINUTE
+_MOST_TOLD = 72 * _HOUR
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far the destination was behind, in seconds, at a moment of the monotonic clock."""
+
+    seconds: int
+    at: float
+
+
+def with_newest(lags: tuple[Lag, ...], newest: Lag) -> tuple[Lag, ...]:
+    """The lags that count, thinned out, and the newest at the end."""
+    kept = [lag for lag in lags if newest.at - lag.at <= _COUNTS_FOR]
+    if len(kept) > 1 and kept[-1].at - kept[-2].at < _APART:
+        kept.pop()
+    return (*kept, newest)
+
+
+def seconds_to_catch_up(lags: tuple[Lag, ...]) -> int | None:
+    """When the lag will be gone if it goes on falling as it did; None where it did not fall, or was not seen long."""
+    if not lags:
+        return None
+    first, last = lags[0], lags[-1]
+    elapsed, fall = last.at - first.at, first.seconds - last.seconds
+    if elapsed < _LEAST_SPAN or fall <= 0:
+        return None
+    return round(last.seconds * elapsed / fall)
+
+
+def in_words(seconds: float) -> str:
+    """A time to come as people are told: rounded down, and never more exact than it can be."""
+    if seconds < LEAST_TOLD:
+        return "less than 15 minutes"
+    if seconds > _MOST_TOLD:
+        return "more than 72 hours"
+    if seconds < _HOUR:
+        return f"{int(seconds // _MINUTE)} minutes"
+    hours = int(seconds // _HOUR)
+    return "1 hour" if hours == 1 else f"{hours} hours"

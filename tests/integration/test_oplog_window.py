@@ -1,0 +1,186 @@
+"""A source whose oplog is small: warnings come before the loss, the loss is told at once, and by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bson.timestamp import Timestamp
+
+from syncsvc.engine.observe import Point
+from syncsvc.sandbox import ReplicaSet
+from tests.conftest import Pair, Side
+from tests.support import writes
+from tests.support.daemon import Daemon
+from tests.support.waiting import wait_for
+
+METADATA = "mongosync_reserved_for_internal_use"
+NOTE = "n" * 4_000_000
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[ReplicaSet]:
+    """A replica set with an oplog of 16 MB that writes nothing by itself."""
+    parameters = {"writePeriodicNoops": "false"}
+    with ReplicaSet(name="small", oplog_size_mb=16, parameters=parameters) as source:
+        yield source
+
+
+@pytest.fixture
+def pair(small: ReplicaSet, replica_sets: Pair) -> Iterator[Pair]:
+    with small.client() as client:
+        pair = Pair(Side(small.uri, client), replica_sets.destination)
+        pair.empty()
+        yield pair
+
+
+@pytest.fixture
+def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
+    """A running daemon that watches the oplog closely, with one writer and one lane."""
+    process = Daemon(pair.source.uri, pair.destination.uri, tmp_path, "--loadLevel", "1")
+    process.watch_closely()
+    try:
+        process.run()
+        yield process
+    finally:
+        process.close()
+
+
+def note(client: writes.AnyClient) -> None:
+    """Write to the oplog what no change stream shows."""
+    client.admin.command({"appendOplogNote": 1, "data": {"note": NOTE}})
+
+
+def roll_over(client: writes.AnyClient) -> None:
+    """Write until the oplog holds nothing of what it holds now."""
+    now = client.admin.command("ping")["operationTime"]
+
+    def rolled() -> bool:
+        note(client)
+        return bool(client.local["oplog.rs"].find_one({}, {"ts": 1})["ts"] > now)
+
+    wait_for(rolled, "the oplog has rolled over")
+
+
+@contextmanager
+def slow(pair: Pair, command: str, milliseconds: int) -> Iterator[None]:
+    """Within the block, each such command takes long on the destination."""
+    admin = pair.destination.client.admin
+    data = {"failCommands": [command], "blockConnection": True, "blockTimeMS": milliseconds}
+    admin.command({"configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data})
+    try:
+        yield
+    finally:
+        admin.command({"configureFailPoint": "failCommand", "mode": "off"})
+
+
+def assert_lost(progress: dict[str, Any]) -> None:
+    assert progress["error"] == "OplogWindowExceeded"
+    assert "reaches back to" in progress["errorDescription"]
+    assert "replSetResizeOplog" in progress["errorDescription"]
+    assert "estimatedOplogTimeRemaining" not in progress
+
+
+def saved_time(pair: Pair) -> Timestamp:
+    run = pair.destination.client[METADATA].runs.find_one()
+    assert run is not None
+    time: Timestamp = run["position"]["time"]
+    return time
+
+
+def test_during_the_copy(pair: Pair, daemon: Daemon) -> None:
+    for number in range(12):
+        pair.source.client.d[f"c{number}"].insert_one({"_id": 1})
+    with slow(pair, "insert", 1500):
+        daemon.start()
+        wait_for(lambda: daemon.progress()["info"] == "collection copy", "the copy")
+
+        def warned() -> dict[str, Any] | None:
+            note(pair.source.client)
+            progress = daemon.progress()
+            return progress if "warnings" in progress else None
+
+        progress = wait_for(warned, "a warning")
+        assert progress["state"] == "RUNNING"
+        assert progress["estimatedOplogTimeRemaining"] == "less than 15 minutes"
+        assert "less than 15 minutes" in progress["warnings"][0]
+        roll_over(pair.source.client)
+        progress = daemon.wait_for_state("FAILED")
+    assert_lost(progress)
+    assert progress["info"] == "collection copy"
+    copied = progress["collectionCopy"]
+    assert copied["estimatedCopiedBytes"] < copied["estimatedTotalBytes"]
+
+
+def test_while_the_copy_hangs(pair: Pair, daemon: Daemon) -> None:
+    """A thread that does not end keeps the run from failing, but not the warning from being seen."""
+    for number in range(3):
+        pair.source.client.d[f"c{number}"].insert_one({"_id": 1})
+    with daemon.held_at(Point.BATCH_WRITTEN):
+        daemon.start()
+        daemon.wait_until_reached(Point.BATCH_WRITTEN)
+        roll_over(pair.source.client)
+        wait_for(lambda: "which fails" in str(daemon.progress().get("warnings")), "a warning")
+    assert_lost(daemon.wait_for_state("FAILED"))
+
+
+def test_while_the_daemon_is_stopped(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    daemon.kill()
+    roll_over(pair.source.client)
+    daemon.run()
+    assert_lost(daemon.wait_for_state("FAILED"))
+
+
+def test_while_events_wait_to_be_applied(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    with slow(pair, "update", 1000):
+        pad = "p" * 100_000
+        pair.source.client.d.c.insert_many({"_id": f"new {n}", "pad": pad} for n in range(600))
+        roll_over(pair.source.client)
+        progress = daemon.wait_for_state("FAILED")
+    assert_lost(progress)
+    assert progress["info"] == "change event application"
+
+
+def test_what_is_read_already_is_not_lost(pair: Pair, daemon: Daemon) -> None:
+    """The saved position is gone from the oplog; but the process that goes on needs it no more."""
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    with daemon.held_at(Point.EVENTS_APPLIED):
+        pair.source.client.d.c.update_one({"_id": 1}, {"$set": {"held": True}})
+        daemon.wait_until_reached(Point.EVENTS_APPLIED)
+        roll_over(pair.source.client)
+        wait_for(lambda: "what a restart" in str(daemon.progress().get("warnings")), "a warning")
+        note(pair.source.client)
+        assert daemon.progress()["state"] == "RUNNING"
+    wait_for(lambda: "what a restart" not in str(daemon.progress().get("warnings")), "no warning")
+    daemon.commit()
+    pair.assert_equal()
+    assert "warnings" not in daemon.progress()
+
+
+def test_an_idle_source_stays_in_its_oplog(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    before = saved_time(pair)
+    lags: list[int] = []
+
+    def moved_on() -> bool:
+        lags.append(daemon.progress()["lagTimeSeconds"])
+        return saved_time(pair).time >= before.time + 5
+
+    wait_for(moved_on, "the saved position moves on", 20)
+    # Not each: a page may be older than the time that comes with it.
+    assert sorted(lags)[len(lags) // 2] <= 1
+    daemon.commit()
+    pair.assert_equal()
