@@ -23,7 +23,8 @@ from syncsvc.engine.translate import Outcome, update_statement, zero_timestamp_d
 from syncsvc.errors import DOCUMENT_NOT_COPIED
 from syncsvc.store import CollectionRecord, CopyStatus, Registry
 from verifier.cluster.keys import id_only
-from verifier.cluster.scan import CollectionGone, ResumePoint, Scan
+from verifier.cluster.renamed import CollectionGone
+from verifier.cluster.scan import ResumePoint, Scan
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import Channel, StopToken, TaskGroup
 

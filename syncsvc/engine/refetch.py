@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 
 from bson.timestamp import Timestamp
-from pymongo.errors import OperationFailure
 
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.translate import Outcome
 from syncsvc.store import CollectionRecord
-from verifier.cluster import failures
 from verifier.cluster.keys import canonical, id_element, id_only
 from verifier.cluster.lookup import fetch_pages
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.renamed import CollectionGone, follow_renames
 from verifier.runtime.tasks import StopToken
 
 _KEYS_A_QUERY = 1_000
@@ -39,33 +38,24 @@ class Refetch:
     def _read(
         self, record: CollectionRecord, keys: Sequence[bytes], not_before: Timestamp
     ) -> Iterator[list[Outcome]]:
+        uuid = self._parts.source_uuid(record)
+
+        def read(namespace: Namespace) -> Iterator[dict[Hashable, bytes]]:
+            return fetch_pages(
+                self._parts.source, namespace, list(keys), self._stop, uuid, not_before
+            )
+
         missing = {canonical(key, id_element(key)): key for key in keys}
         if record.definition.collated:
             # Keys that differ here may be one for the server: what is there goes first, and what is found comes after.
             yield [Outcome(key, deleted=True) for key in keys]
             missing.clear()
-        for page in self._pages(record, list(keys), not_before):
-            for found in page:
-                missing.pop(found, None)
-            yield [Outcome(id_only(each), document=each) for each in page.values()]
+        try:
+            for page in follow_renames(record.source_name, read):
+                for found in page:
+                    missing.pop(found, None)
+                yield [Outcome(id_only(each), document=each) for each in page.values()]
+        except CollectionGone:
+            # Its drop comes later, and takes these documents with it.
+            pass
         yield [Outcome(key, deleted=True) for key in missing.values()]
-
-    def _pages(
-        self, record: CollectionRecord, keys: list[bytes], not_before: Timestamp
-    ) -> Iterator[dict[Hashable, bytes]]:
-        """The documents with these keys, whatever name the collection has on the source by now."""
-        namespace, uuid = record.source_name, self._parts.source_uuid(record)
-        while True:
-            try:
-                yield from fetch_pages(
-                    self._parts.source, namespace, keys, self._stop, uuid, not_before
-                )
-                return
-            except OperationFailure as error:
-                if error.code != failures.COLLECTION_UUID_MISMATCH:
-                    raise
-                renamed = failures.actual_collection(error)
-            if renamed is None:
-                # The collection is gone: its drop comes later, and takes these documents with it.
-                return
-            namespace = Namespace(namespace.database, renamed)

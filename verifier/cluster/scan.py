@@ -19,6 +19,7 @@ from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import Page, RawCursor, resilient_pages
+from verifier.cluster.renamed import follow_renames
 from verifier.runtime.tasks import StopToken
 
 
@@ -28,10 +29,6 @@ class ResumePoint:
 
     token: dict[str, Any]
     origin: str
-
-
-class CollectionGone(Exception):
-    """The collection was dropped."""
 
 
 def scan_origin(client: Client) -> str:
@@ -75,19 +72,10 @@ class Scan:
 
         After a resume point is lost (its record deleted, another primary), pages come from the beginning again.
         """
-        while True:
-            try:
-                yield from self._pages()
-                return
-            except OperationFailure as error:
-                if error.code != failures.COLLECTION_UUID_MISMATCH:
-                    raise
-                renamed = failures.actual_collection(error)
-                if renamed is None:
-                    raise CollectionGone from error
-                self._namespace = Namespace(self._namespace.database, renamed)
+        return follow_renames(self._namespace, self._pages)
 
-    def _pages(self) -> Iterator[tuple[Page, ResumePoint]]:
+    def _pages(self, namespace: Namespace) -> Iterator[tuple[Page, ResumePoint]]:
+        self._namespace = namespace
         for page in resilient_pages(self._open, self._may_go_on, self._stop):
             if self._opened:
                 self._confirm_origin()
