@@ -191,7 +191,7 @@ class Service:
             raise OperationError(errors.METADATA_LEFT_OVER, f"The metadata is of {names}.")
         self._check_patterns(options, destination)
         selection = self._selection(options, source, destination)
-        refuse_unsupported(list(list_collections(source.client, selection)))
+        refuse_unsupported(list(list_collections(source.client, selection)), source.facts)
 
     def _check_patterns(self, options: StartOptions, judge: Cluster) -> None:
         bad = [

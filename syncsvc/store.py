@@ -238,13 +238,20 @@ class CollectionRecord:
 
     @property
     def namespace(self) -> Namespace:
-        return self.definition.namespace
+        """Where its documents are on the destination."""
+        return self.definition.storage
+
+    @property
+    def source_storage(self) -> Namespace:
+        """Where its documents are on the source."""
+        return replace(self.definition, namespace=self.source_name).storage
 
 
 def _collection_document(record: CollectionRecord) -> dict[str, Any]:
     definition = record.definition
     return {
         "_id": Binary(record.uuid, 4),
+        "kind": definition.kind.value,
         "database": definition.namespace.database,
         "collection": definition.namespace.collection,
         "sourceCollection": record.source_name.collection,
@@ -262,7 +269,7 @@ def _collection_record(document: dict[str, Any]) -> CollectionRecord:
     return CollectionRecord(
         definition=CollectionSpec(
             namespace=Namespace(document["database"], document["collection"]),
-            kind=Kind.COLLECTION,
+            kind=Kind(document["kind"]),
             uuid=bytes(document["_id"]),
             options=document["options"],
             indexes={index["name"]: index for index in document["indexes"]},
@@ -289,7 +296,9 @@ class Registry:
         documents = retry(lambda: list(collection.find()), failures.is_transient, stop)
         loaded = map(_collection_record, documents)
         self._records: dict[bytes, CollectionRecord] = {record.uuid: record for record in loaded}
-        self._holders = {record.namespace: record.uuid for record in self._records.values()}
+        self._holders = {
+            record.definition.namespace: record.uuid for record in self._records.values()
+        }
 
     def get(self, uuid: bytes) -> CollectionRecord | None:
         with self._lock:
@@ -313,7 +322,7 @@ class Registry:
         with self._lock:
             self._release_name(record.uuid)
             self._records[record.uuid] = record
-            self._holders[record.namespace] = record.uuid
+            self._holders[record.definition.namespace] = record.uuid
 
     def remove(self, record: CollectionRecord) -> None:
         statement = {"q": {"_id": Binary(record.uuid, 4)}, "limit": 1}
@@ -324,8 +333,8 @@ class Registry:
 
     def _release_name(self, uuid: bytes) -> None:
         old = self._records.get(uuid)
-        if old is not None and self._holders.get(old.namespace) == uuid:
-            del self._holders[old.namespace]
+        if old is not None and self._holders.get(old.definition.namespace) == uuid:
+            del self._holders[old.definition.namespace]
 
     def _run(self, command: dict[str, Any]) -> None:
         reply = self._writer.run(METADATA_DATABASE, command)

@@ -137,7 +137,7 @@ class Copier:
             copy = CollectionCopy(record, self._parts.registry, self._parts.observe)
             scan = Scan(
                 self._parts.source,
-                record.source_name,
+                record.source_storage,
                 self._parts.source_uuid(record),
                 not_before,
                 record.resume,

@@ -16,7 +16,7 @@ from syncsvc.engine.modification import immediate, modified
 from syncsvc.engine.naming import placed
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.renames import Renames
-from syncsvc.errors import UNSUPPORTED_CHANGE, UNSUPPORTED_COLLECTION
+from syncsvc.errors import UNSUPPORTED_CHANGE
 from syncsvc.store import CollectionRecord, CopyStatus
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.namespace import is_user_namespace
@@ -46,7 +46,8 @@ class DefinitionEvents:
 
     def apply(self, event: DefinitionEvent) -> None:
         """Raises OperationError for an event that cannot be applied, by one of the names of the error table."""
-        if not is_user_namespace(event.namespace):
+        # What happens to a time-series collection is told of its buckets.
+        if not is_user_namespace(event.namespace.owner):
             return
         action = self._actions.get(event.operation)
         if action is None:
@@ -61,11 +62,9 @@ class DefinitionEvents:
             return
         record = self._registry.get(event.collection)
         if record is None:
-            if not self._selection.selects(event.namespace):
+            definition = _created(event)
+            if not self._selection.selects(definition.namespace):
                 return
-            definition = CollectionSpec(
-                event.namespace, Kind.COLLECTION, event.collection, event.description
-            )
             record = placed(self._registry, definition, CopyStatus.DONE)
             # Saved before it is created: a restart in between creates it, and never leaves it unknown.
             self._registry.save(record)
@@ -73,13 +72,11 @@ class DefinitionEvents:
 
     def _define_view(self, event: DefinitionEvent) -> None:
         """A view was created or modified; either event holds its whole definition."""
+        if event.description["viewOn"] == event.namespace.buckets.collection:
+            # The outside of a time-series collection.
+            return
         if not self._selection.selects(event.namespace):
             return
-        if str(event.description.get("viewOn", "")).startswith("system.buckets."):
-            raise OperationError(
-                UNSUPPORTED_COLLECTION,
-                f"{event.namespace} was created as a time-series collection.",
-            )
         if self._registry.at(event.namespace) is None:
             view = CollectionSpec(event.namespace, Kind.VIEW, None, event.description)
             # One of an older definition may be there: this event is newer, or later ones will tell.
@@ -95,10 +92,10 @@ class DefinitionEvents:
     def _drop_collection(self, uuid: bytes) -> None:
         record = self._registry.get(uuid)
         if record is not None:
-            self._catalog.drop(record.namespace)
+            self._catalog.drop(record.definition.namespace)
             # After the drop: a restart in between drops again, and never forgets to.
             self._registry.remove(record)
-            self._renames.release(record.namespace)
+            self._renames.release(record.definition.namespace)
 
     def _drop_database(self, event: DefinitionEvent) -> None:
         """Its collections were dropped by events of their own; views do not announce their end."""
@@ -152,3 +149,17 @@ class DefinitionEvents:
 
     def _known(self, event: DefinitionEvent) -> CollectionRecord | None:
         return None if event.collection is None else self._registry.get(event.collection)
+
+
+def _created(event: DefinitionEvent) -> CollectionSpec:
+    """The definition of a new collection; of a time-series collection, its buckets tell."""
+    if event.namespace.owner == event.namespace:
+        kind, options = Kind.COLLECTION, event.description
+    else:
+        kind = Kind.TIME_SERIES
+        options = {
+            name: value
+            for name, value in event.description.items()
+            if name in ("timeseries", "expireAfterSeconds", "collation", "storageEngine")
+        }
+    return CollectionSpec(event.namespace.owner, kind, event.collection, options)

@@ -11,6 +11,7 @@ from syncsvc.errors import UNSUPPORTED_COLLECTION
 from syncsvc.options import BuildIndexes
 from syncsvc.store import CopyStatus
 from verifier.cluster import failures
+from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.inventory import list_collections, size_of
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import OperationError
@@ -24,6 +25,7 @@ class Listing:
     def __init__(self, parts: Parts, stop: StopToken) -> None:
         self._source = parts.source
         self._catalog = Catalog(parts, stop)
+        self._facts = parts.source_facts
         self._registry = parts.registry
         self._selection = parts.selection
         self._options = parts.run.record.options
@@ -37,10 +39,10 @@ class Listing:
             failures.is_transient,
             self._stop,
         )
-        refuse_unsupported(listed)
+        refuse_unsupported(listed, self._facts)
         for definition in listed:
             check_ttl(definition, self._options)
-        collections = [each for each in listed if each.kind is Kind.COLLECTION]
+        collections = [each for each in listed if each.kind is not Kind.VIEW]
         self._forget_all_but(collections)
         for definition in collections:
             self._stop.check()
@@ -58,7 +60,7 @@ class Listing:
         uuids = {each.uuid for each in collections}
         for record in self._registry:
             if record.uuid not in uuids:
-                self._catalog.drop(record.namespace)
+                self._catalog.drop(record.definition.namespace)
                 self._registry.remove(record)
 
     def _create(self, definition: CollectionSpec) -> None:
@@ -66,13 +68,13 @@ class Listing:
         record = self._registry.get(definition.uuid)
         if record is None:
             size = retry(
-                lambda: size_of(self._source, definition.namespace),
+                lambda: size_of(self._source, definition.storage),
                 failures.is_transient,
                 self._stop,
             )
             # Saved with its true definition before it is created without it.
             wanted = destined(definition, self._options.build_indexes)
-            record = placed(self._registry, wanted, CopyStatus.WAITING, size.bytes)
+            record = placed(self._registry, wanted, CopyStatus.WAITING, size)
             self._registry.save(record)
         if self._options.build_indexes is BuildIndexes.AFTER_DATA_COPY:
             self._catalog.create_bare(record.definition)
@@ -81,10 +83,11 @@ class Listing:
         self._observe(Point.COLLECTION_CREATED, str(definition.namespace))
 
 
-def refuse_unsupported(listed: list[CollectionSpec]) -> None:
-    """Raise OperationError UnsupportedCollection, naming all collections that cannot be synced."""
+def refuse_unsupported(listed: list[CollectionSpec], source: ClusterFacts) -> None:
+    """Raise OperationError UnsupportedCollection, naming all collections that cannot be synced from such a source."""
     names = [str(each.namespace) for each in listed if each.kind is Kind.TIME_SERIES]
-    if names:
+    if names and not source.tells_definitions:
         raise OperationError(
-            UNSUPPORTED_COLLECTION, f"Time-series collections: {', '.join(names)}."
+            UNSUPPORTED_COLLECTION,
+            f"A source before 6.0 does not tell the changes of time-series collections: {', '.join(names)}.",
         )

@@ -19,6 +19,11 @@ _DEFERRED = frozenset({"index", "cappedSize", "cappedMax", "expireAfterSeconds"}
 def modified(definition: CollectionSpec, change: Document) -> CollectionSpec:
     """The definition after a collMod."""
     options = {**definition.options, **immediate(change)}
+    if "timeseries" in change:
+        # Without the span of the granularity before, which the server does not take with another one.
+        before = definition.options["timeseries"]
+        kept = {name: value for name, value in before.items() if name != "bucketMaxSpanSeconds"}
+        options["timeseries"] = {**kept, **change["timeseries"]}
     if "cappedSize" in change:
         options["size"] = change["cappedSize"]
     if "cappedMax" in change:

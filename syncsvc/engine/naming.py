@@ -38,5 +38,5 @@ def placed(
 def parked_for(registry: Registry, name: Namespace) -> CollectionRecord | None:
     """A collection that is parked and has this name on the source."""
     return next(
-        (each for each in registry if each.source_name == name and each.namespace != name), None
+        (each for each in registry if each.source_name == name != each.definition.namespace), None
     )

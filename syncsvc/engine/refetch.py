@@ -51,7 +51,7 @@ class Refetch:
             yield [Outcome(key, deleted=True) for key in keys]
             missing.clear()
         try:
-            for page in follow_renames(record.source_name, read):
+            for page in follow_renames(record.source_storage, read):
                 for found in page:
                     missing.pop(found, None)
                 yield [Outcome(id_only(each), document=each) for each in page.values()]

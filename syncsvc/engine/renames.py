@@ -55,11 +55,11 @@ class Renames:
         """Keep the collection under the name that it has on the source from now on, or near it."""
         place = place_for(self._registry, name, record.uuid)
         # Before it is saved: the position is before this event, so a restart in between comes back to it.
-        self._catalog.rename(record.namespace, place)
+        self._catalog.rename(record.definition.namespace, place)
         options = {key: value for key, value in record.definition.options.items() if key != "temp"}
         definition = replace(record.definition, namespace=place, options=options)
         self._registry.save(replace(record, definition=definition, source_name=name))
-        self.release(record.namespace)
+        self.release(record.definition.namespace)
 
     def _adopt(self, uuid: bytes, name: Namespace) -> None:
         """Copy a collection that comes into the filter under this name, from the source as it is now.

@@ -24,7 +24,7 @@ Command = dict[str, Any]
 
 def stand_in(definition: CollectionSpec) -> CollectionSpec:
     """The definition that the destination has until commit."""
-    if definition.kind is not Kind.COLLECTION:
+    if definition.kind is Kind.VIEW:
         return definition
     indexes = {
         name: _stand_in_index(index)

@@ -45,8 +45,8 @@ class Verification:
 
     def verify(self) -> None:
         """Return when source and destination hold the same. Raises OperationError VerificationFailed."""
-        collections = [each for each in self._on_source() if each.kind is Kind.COLLECTION]
-        namespaces = [each.namespace for each in collections]
+        collections = [each for each in self._on_source() if each.kind is not Kind.VIEW]
+        namespaces = [each.storage for each in collections]
         left = namespaces
         for _ in range(_LOOKS):
             left = self._compare(left)

@@ -138,31 +138,6 @@ def test_uniqueness_holds_when_writes_are_allowed(pair: Pair, daemon: Daemon) ->
     pair.assert_equal()
 
 
-def _time_series(client: writes.AnyClient) -> None:
-    client.d.create_collection("ts", timeseries={"timeField": "t"})
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "said"),
-    [
-        (_time_series, "UnsupportedCollection", "d.ts"),
-    ],
-)
-def test_a_change_that_cannot_be_applied_fails_by_name(
-    pair: Pair, daemon: Daemon, change: Any, error: str, said: str
-) -> None:
-    writes.fill(pair.source.client)
-    daemon.start()
-    daemon.wait_until_committable()
-    change(pair.source.client)
-    progress = daemon.wait_for_state("FAILED")
-    assert progress["error"] == error
-    assert said in progress["errorDescription"]
-    daemon.kill()
-    daemon.run()
-    assert daemon.progress()["error"] == error
-
-
 def test_progress_while_it_runs(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     with daemon.held_at(Point.BATCH_WRITTEN):

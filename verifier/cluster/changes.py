@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.events import DATA_OPERATIONS
 from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.filters import NamespaceFilter
+from verifier.cluster.namespace import BUCKETS_PREFIX
 from verifier.cluster.rawcursor import Page, RawCursor, resilient_pages
 from verifier.cluster.times import Position, position_at
 from verifier.runtime.errors import OperationError
@@ -62,8 +64,9 @@ class ChangeStream:
         stage: dict[str, Any] = {"allChangesForCluster": True}
         if self.facts.tells_definitions:
             stage["showExpandedEvents"] = True
-            # Not public: with it a replica set shows what convertToCapped and cloneCollectionAsCapped copy.
-            stage["showMigrationEvents"] = True
+            # Not public: with these a replica set shows what convertToCapped and cloneCollectionAsCapped copy, and
+            # what happens to the buckets of time-series collections.
+            stage["showMigrationEvents"] = stage["showSystemEvents"] = True
         if self.raw_updates:
             # Not public either.
             stage["showRawUpdateDescription"] = True
@@ -73,7 +76,9 @@ class ChangeStream:
         selected = self.namespaces.expression("ns.db", "ns.coll")
         if selected is not None:
             definitions = {"operationType": {"$nin": list(DATA_OPERATIONS)}}
-            yield {"$match": {"$or": [definitions, selected]}}
+            # Whose buckets these are, an expression over names cannot tell; whoever knows their UUID can.
+            buckets = {"ns.coll": {"$regex": f"^{re.escape(BUCKETS_PREFIX)}"}}
+            yield {"$match": {"$or": [definitions, buckets, selected]}}
         if bare:
             yield {"$unset": ["fullDocument", "updateDescription", "rawUpdateDescription"]}
         elif self.facts.splits_large_events:

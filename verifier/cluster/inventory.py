@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from bson.binary import Binary
@@ -16,18 +16,6 @@ from verifier.cluster.filters import Selection
 from verifier.cluster.namespace import Namespace, is_user_database, is_user_namespace
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.specification import CollectionSpec, Document, Kind
-
-
-@dataclass(frozen=True)
-class CollectionSize:
-    """Estimates: bytes of the documents, their number, and the average size of one."""
-
-    bytes: int
-    documents: int
-
-    @property
-    def average(self) -> int:
-        return self.bytes // self.documents if self.documents else 0
 
 
 def _id_index(options: Document, indexes: list[Document]) -> Document:
@@ -70,16 +58,26 @@ def list_indexes(client: Client, namespace: Namespace) -> list[Document]:
     return [index for index in listed if "buildUUID" not in index]
 
 
-def _specification(client: Client, database: str, listed: dict[str, Any]) -> CollectionSpec:
-    namespace = Namespace(database, listed["name"])
-    kind = Kind(listed["type"])
-    options = dict(listed["options"])
-    if kind is not Kind.COLLECTION:
-        return CollectionSpec(namespace, kind, None, options)
-    indexes = list_indexes(client, namespace)
-    others = {index["name"]: index for index in indexes if not is_id_index(index)}
-    uuid = bytes(listed["info"]["uuid"])
-    return CollectionSpec(namespace, kind, uuid, _id_index(options, indexes), others)
+def _specification(
+    client: Client, name: Namespace, rows: dict[Namespace, Document]
+) -> CollectionSpec | None:
+    """The collection or view of that name; None for a time-series collection that is gone but for its row."""
+    row = rows[name]
+    plain = CollectionSpec(name, Kind(row["type"]), None, dict(row["options"]))
+    if plain.kind is Kind.VIEW:
+        return plain
+    stored = rows.get(plain.storage)
+    if stored is None:
+        return None
+    indexes = list_indexes(client, plain.storage)
+    return replace(
+        plain,
+        uuid=bytes(stored["info"]["uuid"]),
+        options=(
+            plain.options if plain.kind is Kind.TIME_SERIES else _id_index(plain.options, indexes)
+        ),
+        indexes={index["name"]: index for index in indexes if not is_id_index(index)},
+    )
 
 
 def list_collections(
@@ -98,26 +96,28 @@ def list_collections(
         rows = {Namespace(database, row["name"]): row for row in list_raw(client, database, query)}
         names = set(filter(is_user_namespace, rows))
         for name in sorted(names if selection is None else selection.of(names)):
-            yield _specification(client, database, rows[name])
+            found = _specification(client, name, rows)
+            if found is not None:
+                yield found
 
 
 def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpec | None:
     """The collection with that UUID under the name that it has now; None when it is gone."""
-    for row in list_raw(client, database, {"info.uuid": Binary(uuid, 4)}):
-        return _specification(client, database, row)
+    for stored in list_raw(client, database, {"info.uuid": Binary(uuid, 4)}):
+        name = Namespace(database, stored["name"])
+        query = {"name": {"$in": [name.collection, name.owner.collection]}}
+        rows = {Namespace(database, row["name"]): row for row in list_raw(client, database, query)}
+        return _specification(client, name.owner, rows) if name.owner in rows else None
     return None
 
 
-def size_of(client: Client, namespace: Namespace) -> CollectionSize:
-    """The size of a collection by its statistics; zero for one that is gone."""
+def size_of(client: Client, namespace: Namespace) -> int:
+    """The bytes of a collection's documents by its statistics; zero of one that is gone."""
     pipeline = [{"$collStats": {"storageStats": {"scale": 1}}}]
     try:
         rows = list(client[namespace.database][namespace.collection].aggregate(pipeline))
     except OperationFailure as error:
         if error.code == NAMESPACE_NOT_FOUND:
-            return CollectionSize(0, 0)
+            return 0
         raise
-    return CollectionSize(
-        sum(int(row["storageStats"]["size"]) for row in rows),
-        sum(int(row["storageStats"]["count"]) for row in rows),
-    )
+    return sum(int(row["storageStats"]["size"]) for row in rows)

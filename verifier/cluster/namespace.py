@@ -10,6 +10,10 @@ SYSTEM_DATABASES = frozenset({"admin", "config", "local"})
 RESERVED_PREFIXES = ("mongosync_reserved_", "mongosync_internal_", "__mdb_internal")
 
 
+# In front of a time-series collection's name, the name of the collection that holds its documents, the buckets.
+BUCKETS_PREFIX = "system.buckets."
+
+
 class Namespace(NamedTuple):
     """A database and one of its collections or views."""
 
@@ -18,6 +22,16 @@ class Namespace(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.database}.{self.collection}"
+
+    @property
+    def buckets(self) -> Namespace:
+        """Where the documents of a time-series collection of this name are."""
+        return Namespace(self.database, BUCKETS_PREFIX + self.collection)
+
+    @property
+    def owner(self) -> Namespace:
+        """The time-series collection whose buckets have this name; the namespace itself where it is none of buckets."""
+        return Namespace(self.database, self.collection.removeprefix(BUCKETS_PREFIX))
 
 
 def is_user_database(name: str) -> bool:

@@ -21,7 +21,8 @@ class Kind(Enum):
 class CollectionSpec:
     """One collection or view.
 
-    `uuid` is None for views. `options` are those of `listCollections`, with the `_id` index as `idIndex` where there
+    `uuid` is None for views, and that of the buckets for a time-series collection, whose `indexes` are those of the
+    buckets, too. `options` are those of `listCollections`, with the `_id` index as `idIndex` where there
     is one; `indexes` are the others, as `listIndexes` gives them, by name.
     """
 
@@ -30,6 +31,11 @@ class CollectionSpec:
     uuid: bytes | None = None
     options: Document = field(default_factory=dict)
     indexes: dict[str, Document] = field(default_factory=dict)
+
+    @property
+    def storage(self) -> Namespace:
+        """The namespace that holds the documents."""
+        return self.namespace.buckets if self.kind is Kind.TIME_SERIES else self.namespace
 
     @property
     def capped(self) -> bool:

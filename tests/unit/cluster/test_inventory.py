@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from verifier.cluster.inventory import CollectionSize, _id_index
-
-
-@pytest.mark.parametrize("size, documents, average", [(0, 0, 0), (10, 0, 0), (100, 3, 33)])
-def test_the_average_of_nothing_is_nothing(size: int, documents: int, average: int) -> None:
-    assert CollectionSize(size, documents).average == average
-
+from verifier.cluster.inventory import _id_index
 
 ID_INDEX = {"v": 2, "key": {"_id": 1}, "name": "_id_"}
 OTHER = {"v": 2, "key": {"a": 1}, "name": "a_1"}
