@@ -48,9 +48,12 @@ def test_access_control(
     try:
         daemon.run()
         writes.fill(guarded_pair.source.client)
-        with writes_in(when, daemon):
+        with writes_in(when, daemon, includeNamespaces=[{"databaseRegex": {"pattern": "."}}]):
             writes.single_document_writes(guarded_pair.source.client)
             writes.new_collections(guarded_pair.source.client)
+            writes.time_series(guarded_pair.source.client)
+            writes.renames(guarded_pair.source.client)
+            writes.modifications(guarded_pair.source.client)
         daemon.commit()
         guarded_pair.assert_equal()
         for uri in (reader, guarded_pair.destination.uri):

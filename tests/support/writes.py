@@ -172,6 +172,31 @@ def new_collections(client: AnyClient) -> None:
     d.images.update_one({"_id": 1}, {"$set": {"n": 1}})
 
 
+def time_series(client: AnyClient) -> None:
+    options = {"timeField": "at", "metaField": "place"}
+    client.d.create_collection("series", timeseries=options, expireAfterSeconds=10**9)
+    client.d.series.insert_many(
+        {"at": _FAR + timedelta(seconds=n), "place": n % 3} for n in range(50)
+    )
+    client.d.series.create_index("place")
+
+
+def renames(client: AnyClient) -> None:
+    client.d.other.rename("renamed")
+    client.d.renamed.insert_one({"_id": "renamed"})
+    client.admin.command({"renameCollection": "d.renamed", "to": "d2.other"})
+    client.d.c.aggregate([{"$match": {"n": {"$lt": 9}}}, {"$out": "out"}])
+    client.d.command({"convertToCapped": "out", "size": 100_000})
+
+
+def modifications(client: AnyClient) -> None:
+    validator = {"_id": {"$exists": True}}
+    client.d.command({"collMod": "c", "validator": validator, "validationLevel": "moderate"})
+    client.d.c.create_index("n", name="modified")
+    index = {"name": "modified", "hidden": True, "expireAfterSeconds": 10**9}
+    client.d.command({"collMod": "c", "index": index})
+
+
 def indexes(client: AnyClient) -> None:
     c = client.d.c
     c.create_index([("n", DESCENDING), ("sub.a", ASCENDING)])
