@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from bson.codec_options import CodecOptions
 from pymongo.errors import WriteConcernError
 
 from verifier.cluster import failures
@@ -13,6 +14,8 @@ from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 _MAJORITY = {"w": "majority"}
+# Servers quote keys in their messages, and those of a collated key are no text.
+_LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(unicode_decode_error_handler="replace")
 
 
 class ClusterWriter:
@@ -55,7 +58,7 @@ class ClusterWriter:
     def _once(self, database: str, command: dict[str, Any]) -> dict[str, Any]:
         if self._confirm is not None:
             self._confirm()
-        reply = self._client.get_database(database).command(command)
+        reply = self._client.get_database(database).command(command, codec_options=_LENIENT)
         error = reply.get("writeConcernError")
         if error is not None:
             raise WriteConcernError(error.get("errmsg", ""), error.get("code"), error)

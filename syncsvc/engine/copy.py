@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.destination import Refused
 from syncsvc.engine.frontier import Entry, Frontier
 from syncsvc.engine.observe import Observer, Point
 from syncsvc.engine.parts import Parts
@@ -23,6 +22,7 @@ from syncsvc.engine.translate import Outcome, update_statement, zero_timestamp_d
 from syncsvc.errors import DOCUMENT_NOT_COPIED
 from syncsvc.store import CollectionRecord, CopyStatus, Registry
 from verifier.cluster.keys import id_only
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.renamed import CollectionGone
 from verifier.cluster.scan import ResumePoint, Scan
 from verifier.runtime.errors import OperationError
@@ -169,31 +169,36 @@ class Copier:
         self._parts.progress.add(copied_documents=len(batch.documents), copied_bytes=batch.size)
 
     def _insert(self, batch: Batch) -> None:
+        """Insert the documents; those for which that is not right are upserted, in the exact form.
+
+        That replaces what is there, which is right, too: an earlier copy of the document, for no event came yet.
+        """
         namespace = batch.copy.record.namespace
         block = b"".join(batch.documents)
         special = zero_timestamp_documents(block, batch.documents)
-        try:
-            if special:
-                self._insert_with_special(batch, special)
-            else:
-                self._parts.destination.insert(namespace, block)
-        except Refused as refused:
-            first = refused.errors[0]
+        if special and batch.copy.record.definition.capped:
+            # All of them, or they would not be in their order.
+            self._upsert(namespace, batch.documents)
+            return
+        if special:
+            plain = [each for n, each in enumerate(batch.documents) if n not in special]
+            self._upsert(namespace, [batch.documents[number] for number in sorted(special)])
+            block = b"".join(plain)
+        else:
+            plain = list(batch.documents)
+        if plain:
+            # Servers have other codes than that of a duplicate for some keys of clustered collections.
+            refused = self._parts.destination.insert(namespace, block)
+            self._upsert(namespace, [plain[error["index"]] for error in refused])
+
+    def _upsert(self, namespace: Namespace, documents: Sequence[memoryview]) -> None:
+        copies = [bytes(each) for each in documents]
+        statements = [update_statement(Outcome(id_only(each), each)) for each in copies]
+        if not statements:
+            return
+        _, errors = self._parts.destination.update(namespace, statements, ordered=True)
+        if errors:
             raise OperationError(
                 DOCUMENT_NOT_COPIED,
-                f"A document of {namespace} was refused with code {first['code']}: {first['errmsg']}.",
-            ) from refused
-
-    def _insert_with_special(self, batch: Batch, special: set[int]) -> None:
-        """Documents that an insert would change are written in the exact form, which replaces; no event came yet."""
-        namespace = batch.copy.record.namespace
-        plain = b"".join(
-            view for number, view in enumerate(batch.documents) if number not in special
-        )
-        if plain:
-            self._parts.destination.insert(namespace, plain)
-        documents = [bytes(batch.documents[number]) for number in sorted(special)]
-        statements = [update_statement(Outcome(id_only(each), each)) for each in documents]
-        _, errors = self._parts.destination.update(namespace, statements, ordered=False)
-        if errors:
-            raise Refused(errors)
+                f"A document of {namespace} was refused with code {errors[0]['code']}: {errors[0]['errmsg']}.",
+            )

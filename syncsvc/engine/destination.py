@@ -30,15 +30,13 @@ class Destination:
     def __init__(self, writer: ClusterWriter) -> None:
         self._writer = writer
 
-    def insert(self, namespace: Namespace, documents: bytes) -> None:
+    def insert(self, namespace: Namespace, documents: bytes) -> list[dict[str, Any]]:
         """Insert documents that stand end to end. One whose `_id` is there already stays as it is there.
 
-        Raises Refused for any other write error.
+        The other write errors.
         """
         reply = self._write(namespace, "insert", "documents", documents, ordered=False)
-        errors = [error for error in reply.get("writeErrors", ()) if not _is_there_already(error)]
-        if errors:
-            raise Refused(errors)
+        return [error for error in reply.get("writeErrors", ()) if not _is_there_already(error)]
 
     def update(
         self, namespace: Namespace, statements: Sequence[bytes], ordered: bool

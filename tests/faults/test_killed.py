@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from bson import Timestamp
 
 from syncsvc.engine.observe import Point
 from syncsvc.sandbox.workload import Workload
@@ -123,6 +124,25 @@ def test_a_copy_goes_on_from_its_resume_point(pair: Pair, daemon: Daemon) -> Non
 
 def _inserts(client: writes.AnyClient) -> int:
     return int(client.admin.command("serverStatus")["opcounters"]["insert"])
+
+
+def test_documents_that_servers_find_hard_to_insert_twice(pair: Pair, daemon: Daemon) -> None:
+    """Keys of clustered collections whose duplicates have codes of their own, and a capped collection's order."""
+    d = pair.source.client.d
+    clustered = {"key": {"_id": 1}, "unique": True}
+    d.create_collection("clustered", clusteredIndex=clustered)
+    d.clustered.insert_many({"_id": key} for key in (1.5, float("nan"), {"a": 1.5}, 2))
+    d.create_collection("collated", clusteredIndex=clustered, collation={"locale": "en"})
+    d.collated.insert_many({"_id": key} for key in (1.5, "abc", "B"))
+    d.create_collection("capped", capped=True, size=100_000)
+    d.capped.insert_many({"_id": n} for n in range(10))
+    d.capped.update_one({"_id": 3}, [{"$set": {"t": Timestamp(0, 0)}}])
+    daemon.kill_at(Point.BATCH_WRITTEN, number=3)
+    daemon.post_unanswered("start", {"source": "cluster0", "destination": "cluster1"})
+    daemon.wait_until_killed()
+    daemon.run()
+    daemon.commit()
+    pair.assert_equal()
 
 
 def test_random_kills_under_load(pair: Pair, daemon: Daemon) -> None:

@@ -158,11 +158,12 @@ def test_a_primary_steps_down(
 def _cut_a_copy(pair: Pair, daemon: Daemon) -> None:
     """Kill the daemon in the middle of the copy of one collection, after a resume point was saved."""
     pad = "p" * 5000
-    pair.source.client.d.big.insert_many({"_id": n, "pad": pad} for n in range(4000))
+    pair.source.client.d.big.insert_many({"_id": n, "pad": pad} for n in range(6000))
     daemon.kill()
     daemon.save_every_page()
     daemon.run()
-    daemon.kill_at(Point.COPY_SAVED, number=3)
+    # Late enough for the first page, which another writer may hold, to be written.
+    daemon.kill_at(Point.COPY_SAVED, number=7)
     daemon.post_unanswered("start", GOOD)
     daemon.wait_until_killed()
     saved = pair.destination.client[METADATA].collections.find_one({})
@@ -173,7 +174,7 @@ def test_record_ids_of_another_member_are_not_trusted(pair: Pair, daemon: Daemon
     """A resume point counts only on the copy of the data where it was made."""
     _cut_a_copy(pair, daemon)
     # As if the other member had given these documents other, larger record ids.
-    elsewhere = {"$set": {"resume.origin": "other", "resume.token.$recordId": 3999}}
+    elsewhere = {"$set": {"resume.origin": "other", "resume.token.$recordId": 5999}}
     command = {"update": "collections", "updates": [{"q": {}, "u": elsewhere}]}
     pair.destination.client[METADATA].command({**command, "mayBypassWriteBlocking": True})
     daemon.run()

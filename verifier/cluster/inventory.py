@@ -11,7 +11,7 @@ from pymongo.errors import OperationFailure
 
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
-from verifier.cluster.failures import NAMESPACE_NOT_FOUND
+from verifier.cluster.failures import COMMAND_NOT_SUPPORTED_ON_VIEW, NAMESPACE_NOT_FOUND
 from verifier.cluster.filters import Selection
 from verifier.cluster.namespace import Namespace, is_user_database, is_user_namespace
 from verifier.cluster.rawcursor import RawCursor
@@ -112,12 +112,12 @@ def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpe
 
 
 def size_of(client: Client, namespace: Namespace) -> int:
-    """The bytes of a collection's documents by its statistics; zero of one that is gone."""
+    """The bytes of a collection's documents by its statistics; zero of one that is gone, or a view by now."""
     pipeline = [{"$collStats": {"storageStats": {"scale": 1}}}]
     try:
         rows = list(client[namespace.database][namespace.collection].aggregate(pipeline))
     except OperationFailure as error:
-        if error.code == NAMESPACE_NOT_FOUND:
+        if error.code in (NAMESPACE_NOT_FOUND, COMMAND_NOT_SUPPORTED_ON_VIEW):
             return 0
         raise
     return sum(int(row["storageStats"]["size"]) for row in rows)
