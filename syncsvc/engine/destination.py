@@ -35,10 +35,16 @@ class Destination:
 
         Raises Refused for any other write error.
         """
-        reply = self._write(namespace, "insert", "documents", documents, ordered=False)
-        errors = [error for error in reply.get("writeErrors", ()) if not _is_there_already(error)]
+        errors = [
+            error for error in self.try_insert(namespace, documents) if not _is_there_already(error)
+        ]
         if errors:
             raise Refused(errors)
+
+    def try_insert(self, namespace: Namespace, documents: bytes) -> list[dict[str, Any]]:
+        """Insert documents that stand end to end: the write errors, those of documents that are there included."""
+        reply = self._write(namespace, "insert", "documents", documents, ordered=False)
+        return list(reply.get("writeErrors", ()))
 
     def update(
         self, namespace: Namespace, statements: Sequence[bytes], ordered: bool
