@@ -116,6 +116,6 @@ class Application:
             return offers_raw_updates(source, facts) and destination.offers_raw_diffs(_SCRATCH)
 
         raw = retry(offered, failures.is_transient, self._stop)
-        how = "the oplog's own diffs" if raw else "top-level fields and documents read again"
+        how = "the oplog's own diffs" if raw else "documents read again"
         _log.info("Updates are replayed.", extra={"by": how})
         return raw

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.destination import is_there_already
 from syncsvc.engine.frontier import Entry, Frontier
 from syncsvc.engine.observe import Observer, Point
 from syncsvc.engine.parts import Parts
@@ -188,8 +189,9 @@ class Copier:
             plain = list(batch.documents)
         if plain:
             # Servers have other codes than that of a duplicate for some keys of clustered collections.
-            refused = self._parts.destination.insert(namespace, block)
-            self._upsert(namespace, [plain[error["index"]] for error in refused])
+            errors = self._parts.destination.insert(namespace, block)
+            refused = [plain[each["index"]] for each in errors if not is_there_already(each)]
+            self._upsert(namespace, refused)
 
     def _upsert(self, namespace: Namespace, documents: Sequence[memoryview]) -> None:
         copies = [bytes(each) for each in documents]

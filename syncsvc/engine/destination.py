@@ -31,12 +31,9 @@ class Destination:
         self._writer = writer
 
     def insert(self, namespace: Namespace, documents: bytes) -> list[dict[str, Any]]:
-        """Insert documents that stand end to end. One whose `_id` is there already stays as it is there.
-
-        The other write errors.
-        """
+        """Insert documents that stand end to end: the write errors. What is there stays as it is there."""
         reply = self._write(namespace, "insert", "documents", documents, ordered=False)
-        return [error for error in reply.get("writeErrors", ()) if not _is_there_already(error)]
+        return list(reply.get("writeErrors", ()))
 
     def update(
         self, namespace: Namespace, statements: Sequence[bytes], ordered: bool
@@ -80,5 +77,6 @@ class Destination:
         return self._writer.run(namespace.database, command)
 
 
-def _is_there_already(error: dict[str, Any]) -> bool:
+def is_there_already(error: dict[str, Any]) -> bool:
+    """Whether an insert was refused because its `_id` is there."""
     return error["code"] == DUPLICATE_KEY and list(error.get("keyPattern", {"_id": 1})) == ["_id"]

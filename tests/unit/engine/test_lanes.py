@@ -67,13 +67,9 @@ def delete(identity: Any) -> Outcome:
     return Outcome(bson.encode({"_id": identity}), deleted=True)
 
 
-def again(identity: Any) -> Outcome:
-    return Outcome(bson.encode({"_id": identity}), refetch=True)
-
-
-def shown(outcomes: list[Outcome], in_order: bool, collated: bool) -> list[str]:
+def shown(outcomes: list[Outcome], collated: bool) -> list[str]:
     """The pairs as text: what is written, a bar, what is deleted."""
-    pairs = runs(outcomes, in_order, collated)
+    pairs = runs(outcomes, collated)
     return ["|".join("".join(_id(each) for each in half) for half in pair) for pair in pairs]
 
 
@@ -94,19 +90,14 @@ A, B, NO_A, NO_B = write("a"), write("b"), delete("a"), delete("b")
         ([NO_A, A], ["|a", "a|"], ["|a", "a|"]),
         ([A, NO_A, B, NO_B], ["ab|ab"], ["a|a", "b|b"]),
         ([A, NO_A, A, NO_A], ["a|a", "a|a"], ["a|a", "a|a"]),
-        ([A, again("x"), NO_A], ["a|a"], ["a|a"]),
         ([delete(1), write(1.0)], ["|1", "1.0|"], ["|1", "1.0|"]),
     ],
 )
 def test_outcomes_in_order_are_cut_where_a_document_comes_back(
     outcomes: list[Outcome], capped: list[str], collated: list[str]
 ) -> None:
-    assert shown(outcomes, in_order=True, collated=False) == capped
-    assert shown(outcomes, in_order=True, collated=True) == collated
-
-
-def test_outcomes_without_order_are_one_pair() -> None:
-    assert shown([NO_A, B, delete("c"), write("d")], False, False) == ["bd|ac"]
+    assert shown(outcomes, collated=False) == capped
+    assert shown(outcomes, collated=True) == collated
 
 
 steps = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12)
@@ -128,7 +119,7 @@ def test_pairs_do_what_the_outcomes_do_one_by_one(
         one_by_one = effect(one_by_one, identity, deleted)
     in_pairs: list[str] = []
     made = [delete(identity) if deleted else write(identity) for identity, deleted in outcomes]
-    for written, gone in runs(made, True, collated):
+    for written, gone in runs(made, collated):
         for each in [*written, *gone]:
             in_pairs = effect(in_pairs, _id(each), each.deleted)
     assert in_pairs == one_by_one

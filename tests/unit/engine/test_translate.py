@@ -8,7 +8,7 @@ from typing import Any
 
 import bson
 import pytest
-from bson import Decimal128, Int64, Regex, Timestamp
+from bson import Decimal128, Int64, Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,9 +16,10 @@ from syncsvc.engine import translate
 from syncsvc.engine.translate import (
     Outcome,
     delete_statement,
+    field_sets,
     fold,
     holds_zero_timestamp,
-    update_stages,
+    insertable,
     update_statement,
     zero_timestamp_documents,
 )
@@ -43,25 +44,24 @@ def replace(n: int) -> DataEvent:
     return event(DataKind.REPLACE, {"_id": 7, "n": n})
 
 
+def entry(diff: dict[str, Any]) -> bytes:
+    return bson.encode({"$v": 2, "diff": diff})
+
+
 def diff(n: int) -> DataEvent:
-    return event(DataKind.UPDATE, {"$v": 2, "diff": {"u": {"n": n}}}, raw_diff=True)
+    """An update that only the oplog's diff replays."""
+    return event(DataKind.UPDATE, {"$v": 2, "diff": {"i": {"n": n}}}, raw_diff=True)
 
 
-def described(
-    updated: dict[str, Any] | None = None,
-    removed: list[str] | None = None,
-    truncated: list[Any] | None = None,
-) -> DataEvent:
-    parts = {
-        "updatedFields": updated or {},
-        "removedFields": removed or [],
-        "truncatedArrays": truncated or [],
-    }
-    return event(DataKind.UPDATE, parts)
+def plain_diff(n: int, name: str = "n") -> DataEvent:
+    """An update that a `$set` replays."""
+    return event(DataKind.UPDATE, {"$v": 2, "diff": {"u": {name: n}}}, raw_diff=True)
 
 
 DELETE = event(DataKind.DELETE)
-DEEP = described({"a.b": 1})
+# An update as the public description tells it, and an event that was too large to be sent.
+DESCRIBED = event(DataKind.UPDATE, {"updatedFields": {"n": 1}})
+UNTOLD = event(DataKind.UNTOLD)
 
 
 def folded(*events: DataEvent) -> Outcome:
@@ -78,7 +78,7 @@ def shape(outcome: Outcome) -> tuple[Any, ...]:
         return ("again",) if outcome.refetch else ("deleted",)
     stages = [bson.decode(stage) for stage in outcome.stages]
     numbers = [
-        each["$_internalApplyOplogUpdate"]["oplogUpdate"]["diff"]["u"]["n"] for each in stages
+        each["$_internalApplyOplogUpdate"]["oplogUpdate"]["diff"]["i"]["n"] for each in stages
     ]
     return (outcome.document and bson.decode(outcome.document)["n"], *numbers)
 
@@ -88,7 +88,11 @@ FOLDS: list[tuple[list[DataEvent], tuple[Any, ...]]] = [
     ([replace(1)], (1,)),
     ([DELETE], ("deleted",)),
     ([diff(1)], (None, 1)),
-    ([DEEP], ("again",)),
+    ([DESCRIBED], ("again",)),
+    ([UNTOLD], ("again",)),
+    ([UNTOLD, diff(1)], ("again",)),
+    ([UNTOLD, insert(1)], (1,)),
+    ([insert(1), UNTOLD], ("again",)),
     ([insert(1), insert(2)], (2,)),
     ([insert(1), replace(2)], (2,)),
     ([insert(1), diff(2)], (1, 2)),
@@ -96,19 +100,19 @@ FOLDS: list[tuple[list[DataEvent], tuple[Any, ...]]] = [
     ([insert(1), diff(2), replace(3)], (3,)),
     ([insert(1), diff(2), replace(3), diff(4)], (3, 4)),
     ([insert(1), DELETE], ("deleted",)),
-    ([insert(1), DEEP], ("again",)),
+    ([insert(1), DESCRIBED], ("again",)),
     ([diff(1), diff(2)], (None, 1, 2)),
     ([diff(1), replace(2)], (2,)),
     ([diff(1), DELETE], ("deleted",)),
-    ([diff(1), DEEP], ("again",)),
+    ([diff(1), DESCRIBED], ("again",)),
     ([DELETE, insert(1)], (1,)),
     ([DELETE, DELETE], ("deleted",)),
     ([DELETE, diff(1)], ("again",)),
     ([DELETE, insert(1), diff(2)], (1, 2)),
-    ([DEEP, diff(1)], ("again",)),
-    ([DEEP, replace(1)], (1,)),
-    ([DEEP, DELETE], ("deleted",)),
-    ([DEEP, DELETE, insert(1)], (1,)),
+    ([DESCRIBED, diff(1)], ("again",)),
+    ([DESCRIBED, replace(1)], (1,)),
+    ([DESCRIBED, DELETE], ("deleted",)),
+    ([DESCRIBED, DELETE, insert(1)], (1,)),
     ([insert(1), DELETE, diff(2), replace(3), diff(4)], (3, 4)),
 ]
 
@@ -120,7 +124,11 @@ def test_events_of_one_document_become_one_outcome(
     assert shape(folded(*events)) == expected
 
 
-@given(st.lists(st.sampled_from([insert(1), replace(2), diff(3), DELETE, DEEP]), min_size=1))
+@given(
+    st.lists(
+        st.sampled_from([insert(1), replace(2), diff(3), DELETE, DESCRIBED, UNTOLD]), min_size=1
+    )
+)
 def test_only_what_follows_the_last_whole_document_counts(events: list[DataEvent]) -> None:
     whole = {DataKind.INSERT, DataKind.REPLACE, DataKind.DELETE}
     last = max((n for n, each in enumerate(events) if each.kind in whole), default=0)
@@ -135,9 +143,156 @@ def test_too_many_updates_are_read_again() -> None:
 
 
 def test_too_large_updates_are_read_again() -> None:
-    large = event(DataKind.UPDATE, {"diff": {"u": {"n": 1, "x": "x" * (1 << 20)}}}, raw_diff=True)
-    assert shape(folded(*[large] * 3)) == (None, 1, 1, 1)
-    assert shape(folded(*[large] * 4)) == ("again",)
+    pad = "x" * (translate._MOST_BYTES // 3)
+    large = event(DataKind.UPDATE, {"diff": {"i": {"n": 1, "x": pad}}}, raw_diff=True)
+    assert shape(folded(large, large)) == (None, 1, 1)
+    assert shape(folded(large, large, large)) == ("again",)
+    document = event(DataKind.INSERT, {"_id": 7, "n": 1, "x": pad})
+    assert shape(folded(document, large)) == (1, 1)
+    assert shape(folded(document, large, large)) == ("again",)
+
+
+def test_updates_that_one_set_replays_may_be_many() -> None:
+    outcome = folded(*[plain_diff(n) for n in range(10 * translate._MOST_STAGES)])
+    assert statement(outcome)["u"] == {"$set": {"n": 10 * translate._MOST_STAGES - 1}}
+
+
+def sets(diff: dict[str, Any]) -> dict[str, Any] | None:
+    """What an update sets in the form of `$set`, in order."""
+    found = field_sets(entry(diff))
+    return None if found is None else bson.decode(translate._document(b"".join(found.values())))
+
+
+class TestFieldSets:
+    @pytest.mark.parametrize(
+        "diff, expected",
+        [
+            ({"u": {"b": 1, "a": "x"}}, {"b": 1, "a": "x"}),
+            ({"u": {"a": {"$x": 1, "b.c": 2}}}, {"a": {"$x": 1, "b.c": 2}}),
+            ({"u": {"a": Int64(1)}, "sb": {"u": {"c": None}}}, {"a": Int64(1), "b.c": None}),
+            (
+                {"sa": {"sb": {"u": {"c": [1]}}, "sd": {"u": {"0": ZERO}}}},
+                {"a.b.c": [1], "a.d.0": ZERO},
+            ),
+            ({"su": {"u": {"u": 1}}, "ss": {"u": {"i": 2}}}, {"u.u": 1, "s.i": 2}),
+            ({"u": {"a$": 1, "ä": 2}}, {"a$": 1, "ä": 2}),
+        ],
+    )
+    def test_fields_that_were_there_are_set_by_path(
+        self, diff: dict[str, Any], expected: dict[str, Any]
+    ) -> None:
+        assert sets(diff) == expected
+
+    @pytest.mark.parametrize(
+        "diff",
+        [
+            {"i": {"a": 1}},
+            {"d": {"a": False}},
+            {"u": {"a": 1}, "i": {"b": 1}},
+            {"d": {"c": False}, "u": {"a": 1}},
+            {"sa": {"i": {"b": 1}}},
+            {"sa": {"a": True, "u0": 1}},
+            {"sa": {"a": True, "l": 2}},
+            {"u": {"a": 1}, "sb": {"sc": {"a": True, "s0": {"u": {"x": 1}}}}},
+            {"u": {"": 1}},
+            {"u": {"a.b": 1}},
+            {"u": {"$a": 1}},
+            {"s": {"u": {"a": 1}}},
+            {"sa.b": {"u": {"c": 1}}},
+            {"s$a": {"u": {"c": 1}}},
+            {"sa": {"u": {"$b": 1}}},
+            {"sa": {"u": {"b.c": 1}}},
+            {"x": {"u": {"b": 1}}},
+        ],
+        ids=str,
+    )
+    def test_anything_else_is_left_to_the_diff(self, diff: dict[str, Any]) -> None:
+        assert sets(diff) is None
+
+    @pytest.mark.parametrize("body", [{"$v": 1, "diff": {"u": {"a": 1}}}, {"$v": 2}, {}])
+    def test_another_format_is_left_to_the_diff(self, body: dict[str, Any]) -> None:
+        assert field_sets(bson.encode(body)) is None
+
+    def test_a_field_that_is_named_twice_is_left_to_the_diff(self) -> None:
+        twice = document(Field(0x0A, b"a", b""), Field(0x0A, b"a", b""))
+        diff = document(Field(0x03, b"u", twice))
+        raw = document(Field(0x10, b"$v", int32(2)), Field(0x03, b"diff", diff))
+        assert field_sets(raw) is None
+
+    @given(st.lists(documents.fields, max_size=6, unique_by=lambda field: field.name))
+    def test_values_are_kept_to_the_byte(self, fields: list[Field]) -> None:
+        plain = not any(f.name[:1] in (b"", b"$") or b"." in f.name for f in fields)
+        inner = document(Field(0x03, b"u", document(*fields)))
+        diff = document(*inner_fields(inner), Field(0x03, b"sx", inner))
+        raw = document(Field(0x10, b"$v", int32(2)), Field(0x03, b"diff", diff))
+        expected = {b"x." + f.name: Field(f.kind, b"x." + f.name, f.value).raw for f in fields}
+        expected |= {f.name: f.raw for f in fields}
+        found = field_sets(raw)
+        assert found == (expected if plain and len(expected) == 2 * len(fields) else None)
+
+    @pytest.mark.parametrize(
+        "names, merged",
+        [
+            (["a", "a"], {"a": 1}),
+            (["a", "b", "a"], {"a": 2, "b": 1}),
+            (["a.x", "a.y"], {"a.x": 0, "a.y": 1}),
+            (["a.x.y", "a.x.z", "ax"], {"a.x.y": 0, "a.x.z": 1, "ax": 2}),
+            (["a", "a.x"], None),
+            (["a.x", "a"], None),
+            (["b", "a.x.y", "c", "a"], None),
+        ],
+    )
+    def test_sets_of_one_document_are_one_unless_one_is_within_another(
+        self, names: list[str], merged: dict[str, int] | None
+    ) -> None:
+        outcome = folded(*[updated(name, n) for n, name in enumerate(names)])
+        made = statement(outcome)["u"]
+        assert made == {"$set": merged} if merged else [*made[0]] == ["$_internalApplyOplogUpdate"]
+
+    @pytest.mark.parametrize("before", [diff(1), insert(1), replace(1)])
+    def test_after_anything_else_they_are_part_of_the_pipeline(self, before: DataEvent) -> None:
+        assert len(statement(folded(before, plain_diff(2)))["u"]) == 2
+
+    def test_before_another_update_they_are_part_of_the_pipeline(self) -> None:
+        stages = statement(folded(plain_diff(1), plain_diff(2), diff(3)))["u"]
+        assert [each["$_internalApplyOplogUpdate"]["oplogUpdate"]["diff"] for each in stages] == [
+            {"u": {"n": 1}},
+            {"u": {"n": 2}},
+            {"i": {"n": 3}},
+        ]
+
+
+def inner_fields(raw: bytes) -> list[Field]:
+    """The `u` of a diff, as a field."""
+    return [Field(0x03, b"u", raw[7:-1])]
+
+
+def updated(path: str, n: int) -> DataEvent:
+    """The update that sets a field of that path, which was there."""
+    *parents, name = path.split(".")
+    diff: dict[str, Any] = {"u": {name: n}}
+    for parent in reversed(parents):
+        diff = {f"s{parent}": diff}
+    return event(DataKind.UPDATE, {"$v": 2, "diff": diff}, raw_diff=True)
+
+
+@pytest.mark.parametrize(
+    "events, new",
+    [
+        ([insert(1)], True),
+        ([insert(1), replace(2)], True),
+        ([replace(1)], False),
+        ([insert(1), diff(2)], False),
+        ([DELETE, insert(1)], False),
+        ([insert(1), DELETE, insert(2)], False),
+        ([diff(1), insert(2)], False),
+        ([event(DataKind.INSERT, {"_id": 7, "t": ZERO})], False),
+    ],
+)
+def test_only_what_should_be_new_and_stays_as_it_is_may_be_inserted(
+    events: list[DataEvent], new: bool
+) -> None:
+    assert insertable(folded(*events)) is new
 
 
 def statement(outcome: Outcome, **how: Any) -> dict[str, Any]:
@@ -154,7 +309,7 @@ class TestStatements:
         }
 
     def test_an_update_is_a_pipeline_and_makes_no_document(self) -> None:
-        stage = {"$_internalApplyOplogUpdate": {"oplogUpdate": {"$v": 2, "diff": {"u": {"n": 1}}}}}
+        stage = {"$_internalApplyOplogUpdate": {"oplogUpdate": {"$v": 2, "diff": {"i": {"n": 1}}}}}
         assert statement(folded(diff(1))) == {"q": {"_id": 7}, "u": [stage]}
 
     def test_a_document_and_its_updates_are_one_pipeline(self) -> None:
@@ -194,73 +349,6 @@ class TestStatements:
         stages = [bson.encode({"$set": {"n": number}}) for number in range(count)]
         made = statement(Outcome(KEY, stages=stages))
         assert made["u"] == [{"$set": {"n": number}} for number in range(count)]
-
-
-def set_stage(name: str, value: object) -> dict[str, Any]:
-    arguments = {"field": {"$literal": name}, "input": "$$ROOT", "value": {"$literal": value}}
-    return {"$replaceWith": {"$setField": arguments}}
-
-
-def unset_stage(name: str) -> dict[str, Any]:
-    return {"$replaceWith": {"$unsetField": {"field": {"$literal": name}, "input": "$$ROOT"}}}
-
-
-def stages_of(update: DataEvent) -> list[dict[str, Any]] | None:
-    stages = update_stages(update)
-    return None if stages is None else [bson.decode(stage) for stage in stages]
-
-
-class TestClassicUpdates:
-    @pytest.mark.parametrize("name", ["a", "", "$x", "0", "ä", "_id ", "$$ROOT"])
-    @pytest.mark.parametrize("value", [1, {"a.b": 1, "$c": 2}, [1], ZERO, Regex("x"), None, "$y"])
-    def test_a_field_at_the_top_is_set(self, name: str, value: object) -> None:
-        assert stages_of(described({name: value})) == [set_stage(name, value)]
-
-    @pytest.mark.parametrize("name", ["a", "", "$x", "0"])
-    def test_a_field_at_the_top_is_removed(self, name: str) -> None:
-        assert stages_of(described(removed=[name])) == [unset_stage(name)]
-
-    def test_fields_are_removed_first_and_set_in_order(self) -> None:
-        update = described({"b": 1, "a": Int64(2)}, ["d", "c"])
-        assert stages_of(update) == [
-            unset_stage("d"),
-            unset_stage("c"),
-            set_stage("b", 1),
-            set_stage("a", 2),
-        ]
-
-    def test_types_of_values_are_kept(self) -> None:
-        (stage,) = stages_of(described({"a": Int64(2)})) or [{}]
-        assert type(stage["$replaceWith"]["$setField"]["value"]["$literal"]) is Int64
-
-    @pytest.mark.parametrize(
-        "update",
-        [
-            described({"a.b": 1}),
-            described({"a": 1, "b.0": 1}),
-            described({".": 1}),
-            described(removed=["a.b"]),
-            described(removed=["a", "b."]),
-            described(truncated=[{"field": "a", "newSize": 1}]),
-            described({"a": 1}, truncated=[{"field": "a", "newSize": 1}]),
-            described({f"f{number}": number for number in range(101)}),
-            described(removed=[f"f{number}" for number in range(101)]),
-        ],
-    )
-    def test_what_only_the_document_can_tell_is_read_again(self, update: DataEvent) -> None:
-        assert stages_of(update) is None
-        assert shape(folded(insert(1), update)) == ("again",)
-
-    def test_as_many_stages_as_may_be(self) -> None:
-        stages = stages_of(described({f"f{number}": number for number in range(100)}))
-        assert stages is not None and len(stages) == 100
-
-    @pytest.mark.parametrize(
-        "description", [{}, {"updatedFields": {}}, {"removedFields": []}, {"truncatedArrays": []}]
-    )
-    def test_parts_may_be_missing_or_empty(self, description: dict[str, Any]) -> None:
-        body = bson.encode(description)
-        assert update_stages(DataEvent(DataKind.UPDATE, b"u" * 16, KEY, body)) == []
 
 
 def is_zero_at_top(field: Field) -> bool:
