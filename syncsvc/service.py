@@ -18,7 +18,7 @@ from pymongo.errors import PyMongoError
 from syncsvc import errors, rules
 from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.destination import Destination
-from syncsvc.engine.listing import refuse_unsupported
+from syncsvc.engine.listing import refuse_time_series
 from syncsvc.engine.observe import Observer
 from syncsvc.engine.parts import Parts
 from syncsvc.options import StartOptions
@@ -190,8 +190,9 @@ class Service:
             names = ", ".join(others)
             raise OperationError(errors.METADATA_LEFT_OVER, f"The metadata is of {names}.")
         self._check_patterns(options, destination)
-        selection = self._selection(options, source, destination)
-        refuse_unsupported(list(list_collections(source.client, selection)), source.facts)
+        if not source.facts.tells_definitions:
+            selection = self._selection(options, source, destination)
+            refuse_time_series(list(list_collections(source.client, selection)))
 
     def _check_patterns(self, options: StartOptions, judge: Cluster) -> None:
         bad = [

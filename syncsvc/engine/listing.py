@@ -11,7 +11,6 @@ from syncsvc.errors import UNSUPPORTED_COLLECTION
 from syncsvc.options import BuildIndexes
 from syncsvc.store import CopyStatus
 from verifier.cluster import failures
-from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.inventory import list_collections, size_of
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import OperationError
@@ -39,7 +38,8 @@ class Listing:
             failures.is_transient,
             self._stop,
         )
-        refuse_unsupported(listed, self._facts)
+        if not self._facts.tells_definitions:
+            refuse_time_series(listed)
         for definition in listed:
             check_ttl(definition, self._options)
         collections = [each for each in listed if each.kind is not Kind.VIEW]
@@ -83,10 +83,10 @@ class Listing:
         self._observe(Point.COLLECTION_CREATED, str(definition.namespace))
 
 
-def refuse_unsupported(listed: list[CollectionSpec], source: ClusterFacts) -> None:
-    """Raise OperationError UnsupportedCollection, naming all collections that cannot be synced from such a source."""
+def refuse_time_series(listed: list[CollectionSpec]) -> None:
+    """Raise OperationError UnsupportedCollection, naming all time-series collections: for a source before 6.0."""
     names = [str(each.namespace) for each in listed if each.kind is Kind.TIME_SERIES]
-    if names and not source.tells_definitions:
+    if names:
         raise OperationError(
             UNSUPPORTED_COLLECTION,
             f"A source before 6.0 does not tell the changes of time-series collections: {', '.join(names)}.",

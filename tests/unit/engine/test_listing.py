@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from syncsvc.engine.listing import refuse_unsupported
+from syncsvc.engine.listing import refuse_time_series
 from syncsvc.errors import UNSUPPORTED_COLLECTION
-from tests.unit.syncsvc.test_rules import facts
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import OperationError
@@ -16,14 +15,12 @@ def spec(name: str, kind: Kind) -> CollectionSpec:
     return CollectionSpec(Namespace("d", name), kind)
 
 
-LISTED = [spec("a", Kind.TIME_SERIES), spec("b", Kind.VIEW), spec("c", Kind.TIME_SERIES)]
+def test_collections_and_views_are_fine() -> None:
+    refuse_time_series([spec("c", Kind.COLLECTION), spec("v", Kind.VIEW)])
 
 
-def test_of_a_new_source_all_kinds_are_fine() -> None:
-    refuse_unsupported([*LISTED, spec("d", Kind.COLLECTION)], facts(version=(6, 0, 0)))
-
-
-def test_of_an_old_source_all_time_series_are_named() -> None:
+def test_all_time_series_are_named() -> None:
+    listed = [spec("a", Kind.TIME_SERIES), spec("b", Kind.VIEW), spec("c", Kind.TIME_SERIES)]
     with pytest.raises(OperationError, match="d.a, d.c") as raised:
-        refuse_unsupported(LISTED, facts(version=(5, 0, 30)))
+        refuse_time_series(listed)
     assert raised.value.kind is UNSUPPORTED_COLLECTION
