@@ -75,8 +75,75 @@ _BODY_FIELDS = {
 }
 
 
+# The fields of a data event in the order in which servers send them: each with its type, name and fixed first bytes.
+_TOKEN = b"\x03_id\0"
+_UUID = b"\x05collectionUUID\0" + int32(16) + b"\x04"
+_WALL_TIME = b"\x09wallTime\0"
+_FULL_DOCUMENT = b"\x03fullDocument\0"
+_NAMESPACE = b"\x03ns\0"
+_KEY = b"\x03documentKey\0"
+_RAW_UPDATE = b"\x03rawUpdateDescription\0"
+
+
+def _operation(name: bytes) -> bytes:
+    return b"\x02operationType\0" + int32(len(name) + 1) + name + b"\0"
+
+
+# By the first bytes of the operation, which differ: the kind, and how far behind them the UUID is.
+_OPERATION_BYTES = len(_operation(b"insert"))
+_OPERATIONS = {
+    _operation(name)[:_OPERATION_BYTES]: (kind, len(_operation(name) + b"\x11clusterTime\0") + 8)
+    for name, kind in _DATA_KINDS.items()
+}
+
+
 def parse_event(raw: bytes) -> DataEvent | DefinitionEvent | Fragment:
     """The event in the bytes of one change stream document. Raises MalformedBson, KeyError for a missing field."""
+    return _usual_event(raw) or _any_event(raw)
+
+
+def _usual_event(raw: bytes) -> DataEvent | None:
+    """A data event with just the usual fields in the usual order, None for any other: the hot path."""
+    if not raw.startswith(_TOKEN, 4):
+        return None
+    at = 4 + len(_TOKEN)
+    at += int32_at(raw, at)[0]
+    kind, to_uuid = _OPERATIONS.get(raw[at : at + _OPERATION_BYTES], (None, 0))
+    at += to_uuid
+    if kind is None or not raw.startswith(_UUID, at):
+        return None
+    at += len(_UUID) + 16
+    collection = raw[at - 16 : at]
+    if not raw.startswith(_WALL_TIME, at):
+        return None
+    at += len(_WALL_TIME) + 8
+    body = b""
+    if kind is DataKind.INSERT or kind is DataKind.REPLACE:
+        if not raw.startswith(_FULL_DOCUMENT, at):
+            return None
+        at += len(_FULL_DOCUMENT)
+        body = raw[at : at + int32_at(raw, at)[0]]
+        at += len(body)
+    if not raw.startswith(_NAMESPACE, at):
+        return None
+    at += len(_NAMESPACE)
+    at += int32_at(raw, at)[0]
+    if not raw.startswith(_KEY, at):
+        return None
+    at += len(_KEY)
+    key = raw[at : at + int32_at(raw, at)[0]]
+    at += len(key)
+    raw_diff = kind is DataKind.UPDATE
+    if raw_diff:
+        if not raw.startswith(_RAW_UPDATE, at):
+            return None
+        at += len(_RAW_UPDATE)
+        body = raw[at : at + int32_at(raw, at)[0]]
+        at += len(body)
+    return DataEvent(kind, collection, key, body, raw_diff) if at == len(raw) - 1 else None
+
+
+def _any_event(raw: bytes) -> DataEvent | DefinitionEvent | Fragment:
     fields = _field_offsets(raw)
     if b"splitEvent" in fields:
         split = _document_at(raw, fields[b"splitEvent"])
@@ -131,7 +198,7 @@ def _namespace(names: dict[str, Any]) -> Namespace:
 
 
 def _field_offsets(raw: bytes) -> dict[bytes, int]:
-    """Where the value of each top-level field begins. `rawbson.elements` without its objects: the hot path."""
+    """Where the value of each top-level field begins. `rawbson.elements` without its objects."""
     fields: dict[bytes, int] = {}
     at, end = 4, len(raw) - 1
     while at < end:

@@ -65,15 +65,13 @@ def id_only(document: bytes) -> bytes:
 
 
 def _number(document: bytes, kind: int, at: int) -> Hashable:
-    number: int | float
     if kind == rawbson.INT32:
-        number = int(rawbson.int32_at(document, at)[0])
-    elif kind == rawbson.INT64:
-        number = int(_INT64(document, at)[0])
-    elif kind == rawbson.DOUBLE:
-        number = float(_DOUBLE(document, at)[0])
-    else:
+        return int(rawbson.int32_at(document, at)[0])
+    if kind == rawbson.INT64:
+        return int(_INT64(document, at)[0])
+    if kind == rawbson.DECIMAL128:
         return _decimal(document[at : at + 16])
+    number = float(_DOUBLE(document, at)[0])
     return "NaN" if math.isnan(number) else number
 
 

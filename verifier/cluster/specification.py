@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from verifier.cluster.namespace import Namespace
@@ -37,11 +38,11 @@ class CollectionSpec:
         """The namespace that holds the documents."""
         return self.namespace.buckets if self.kind is Kind.TIME_SERIES else self.namespace
 
-    @property
+    @cached_property
     def capped(self) -> bool:
         return bool(self.options.get("capped"))
 
-    @property
+    @cached_property
     def collated(self) -> bool:
         """Whether strings compare other than by their bytes in this collection."""
         collation: Document = self.options.get("collation", {})

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from tests.unit import documents
 from tests.unit.documents import Field, document
 from verifier.cluster.events import (
+    DATA_OPERATIONS,
     DataEvent,
     DataKind,
     DefinitionEvent,
     Fragment,
+    _usual_event,
     join_fragments,
     parse_event,
     token_of,
@@ -44,6 +46,31 @@ def raw_event(operation: str, **fields: Any) -> bytes:
 
 def raw(**fields: Any) -> bytes:
     return bson.encode(fields)
+
+
+def usual_event(operation: str, key: bytes, body: bytes) -> bytes:
+    """An event with nothing but the usual fields, in the order of the servers that have UUIDs in events."""
+    about = {
+        "clusterTime": Timestamp(1700000000, 2),
+        "collectionUUID": Binary.from_uuid(COLLECTION),
+    }
+    head = {"_id": TOKEN, "operationType": operation, **about, "wallTime": HEAD["wallTime"]}
+    before = {"fullDocument": RawBSONDocument(body)} if operation in ("insert", "replace") else {}
+    behind = {"rawUpdateDescription": RawBSONDocument(body)} if operation == "update" else {}
+    key_field = {"documentKey": RawBSONDocument(key)}
+    return bson.encode({**head, **before, "ns": HEAD["ns"], **key_field, **behind})
+
+
+@given(st.sampled_from([*map(DataKind, DATA_OPERATIONS)]), documents.stored_field_lists)
+def test_the_usual_order_is_read_like_any_other(kind: DataKind, fields: list[Field]) -> None:
+    key, body = document(fields[0]), document(*fields)
+    expected = b"" if kind is DataKind.DELETE else body
+    event = DataEvent(kind, COLLECTION.bytes, key, expected, kind is DataKind.UPDATE)
+    usual = usual_event(kind.value, key, body)
+    assert parse_event(usual) == _usual_event(usual) == event
+    in_transaction = document(Field(0x12, b"txnNumber", bytes(8))).removesuffix(b"\0") + usual[4:]
+    longer = documents.int32(len(in_transaction)) + in_transaction[4:]
+    assert _usual_event(longer) is None and parse_event(longer) == event
 
 
 @pytest.mark.parametrize("operation", ["insert", "replace"])
