@@ -4,29 +4,43 @@ Events of one document that meet in one batch are folded into one outcome, so th
 of one command. Values are copied as bytes, never decoded.
 
 Updates are replayed by the oplog's own diff (`$_internalApplyOplogUpdate`, with `showRawUpdateDescription` of the
-stream) where both servers offer it: exact for every field name, nested truncation and order of fields. Otherwise by
-`$setField` and `$unsetField` of top-level fields, which are exact too; where an update names anything deeper, its paths
-are ambiguous (`a.b` is a field or a path), and the document is read again from the source.
+stream) where both servers offer it: exact for every field name, nested truncation and order of fields. A diff that does
+nothing but set fields that were there is a `$set`, at two thirds of the cost: such fields keep their places either way,
+and one that the destination lacks, because it holds a later state of the document, is taken away by a later event.
+Where the servers do not offer it: by `$setField` and `$unsetField` of top-level fields, which are exact too; where an
+update names anything deeper, its paths are ambiguous (`a.b` is a field or a path), and the document is read again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, repeat
 
 from verifier.cluster import rawbson
 from verifier.cluster.events import DataEvent, DataKind
-from verifier.cluster.rawbson import DOCUMENT, STRING, Buffer, int32, single
+from verifier.cluster.rawbson import DOCUMENT, STRING, Buffer, int32, int32_at, single, value_size
 
 # A pipeline may have 1,000 stages; a statement must stay well below 16 MB.
 _MOST_STAGES = 100
 _MOST_STAGE_BYTES = 4 << 20
 
+_DOLLAR = ord("$")
 _ZERO_TIMESTAMP = bytes(8)
 _NINE_ZEROS = bytes(9)
 _TIMESTAMP = bytes([rawbson.TIMESTAMP])
 _UPSERT = b"\x08upsert\0\x01"
+
+# How an oplog entry begins whose update is a diff: `{$v: 2, diff: {`.
+_DIFF_HEAD = b"\x10$v\0" + int32(2) + b"\x03diff\0"
+_DIFF = 4 + len(_DIFF_HEAD)
+
+# `single` twice, for the hot path.
+_DIFF_STAGE = b"%b\x03$_internalApplyOplogUpdate\0%b\x03oplogUpdate\0%b\0\0"
+_DIFF_AROUND, _ENTRY_AROUND = len(_DIFF_STAGE % (b"1234", b"1234", b"")), 4 + 13 + 1
+
+# Fields with their types, names and values as a document holds them, by their paths. Each name is its whole path.
+Sets = dict[bytes, bytes]
 
 
 @dataclass(slots=True)
@@ -34,35 +48,47 @@ class Outcome:
     """What a batch of events makes of one document.
 
     Either the document is `deleted`, or it is to be read again (`refetch`), or `document` (its full bytes, if known) is
-    written and then `stages` are run on it. `size` is in bytes.
+    written and then `stages` are run on it. `sets` are the fields that the stages set, by path, where that is all that
+    they do. `new` tells that the events begin with an insert. `size` is of the stages, in bytes.
     """
 
     key: bytes
     document: bytes | None = None
     stages: list[bytes] = field(default_factory=list)
+    sets: Sets | None = None
     deleted: bool = False
     refetch: bool = False
+    new: bool = False
     size: int = 0
 
 
 def fold(before: Outcome | None, event: DataEvent) -> Outcome:
     """The outcome of an event after the outcome of the events before it in the same batch."""
-    if event.kind is DataKind.DELETE:
+    kind = event.kind
+    if kind is DataKind.UPDATE:
+        return _updated(before, event)
+    if kind is DataKind.DELETE:
         return Outcome(event.key, deleted=True)
-    if event.kind is DataKind.UNTOLD:
+    if kind is DataKind.UNTOLD:
         return Outcome(event.key, refetch=True)
-    if event.kind is not DataKind.UPDATE:
-        return Outcome(event.key, document=event.body)
-    outcome = before or Outcome(event.key)
-    if outcome.refetch or outcome.deleted:
+    new = kind is DataKind.INSERT if before is None else before.new
+    return Outcome(event.key, document=event.body, new=new)
+
+
+def _updated(outcome: Outcome | None, event: DataEvent) -> Outcome:
+    if outcome is None:
+        outcome = Outcome(event.key, sets={})
+    elif outcome.refetch or outcome.deleted:
         # An update of a deleted document cannot be: whatever it is, the source knows better.
         return Outcome(event.key, refetch=True)
-    stages = update_stages(event)
+    outcome.size += len(event.body)
+    stages = update_stages(event) if outcome.size <= _MOST_STAGE_BYTES else None
     if stages is None:
         return Outcome(event.key, refetch=True)
     outcome.stages.extend(stages)
-    outcome.size += len(event.body)
-    if len(outcome.stages) > _MOST_STAGES or outcome.size > _MOST_STAGE_BYTES:
+    if outcome.sets is not None:
+        outcome.sets = _both(outcome.sets, field_sets(event.body) if event.raw_diff else None)
+    if outcome.sets is None and len(outcome.stages) > _MOST_STAGES:
         return Outcome(event.key, refetch=True)
     return outcome
 
@@ -70,9 +96,85 @@ def fold(before: Outcome | None, event: DataEvent) -> Outcome:
 def update_stages(event: DataEvent) -> list[bytes] | None:
     """The pipeline stages that replay an update; None where only the source's document can tell."""
     if event.raw_diff:
-        diff = single(DOCUMENT, b"oplogUpdate", event.body)
-        return [single(DOCUMENT, b"$_internalApplyOplogUpdate", diff)]
+        size = len(event.body)
+        return [_DIFF_STAGE % (int32(size + _DIFF_AROUND), int32(size + _ENTRY_AROUND), event.body)]
     return _classic_stages(event.body)
+
+
+def field_sets(entry: bytes) -> Sets | None:
+    """The fields that an update of the oplog sets, if it does nothing but set fields that were there.
+
+    None also where a path would be ambiguous, or a field is named twice.
+    """
+    if not entry.startswith(_DIFF_HEAD, 4):
+        return None
+    found: Sets = {}
+    return found if _collect(entry, _DIFF, b"", found) else None
+
+
+def _collect(raw: bytes, at: int, path: bytes, found: Sets) -> bool:
+    """Add the fields that the diff at `at` sets in the document of that path; False where it is not so simple.
+
+    A diff of a document has `u` with fields that were there, `i` with fields that move to the end, `d` with fields that
+    go, and `sx` with the diff of a document or array in field x; that of an array begins with `a: true`.
+    """
+    end = at + int32_at(raw, at)[0] - 1
+    at += 4
+    while at < end:
+        kind = raw[at]
+        start = raw.index(0, at + 1) + 1
+        name = raw[at + 1 : start - 1]
+        if kind != DOCUMENT:
+            return False
+        if name == b"u":
+            if not _collect_fields(raw, start, path, found):
+                return False
+        elif name[:1] != b"s" or not _unambiguous(name[1:]):
+            return False
+        elif not _collect(raw, start, path + name[1:] + b".", found):
+            return False
+        at = start + int32_at(raw, start)[0]
+    return True
+
+
+def _collect_fields(raw: bytes, at: int, path: bytes, found: Sets) -> bool:
+    end = at + int32_at(raw, at)[0] - 1
+    at += 4
+    while at < end:
+        start = raw.index(0, at + 1) + 1
+        name = raw[at + 1 : start - 1]
+        if not _unambiguous(name):
+            return False
+        stop = start + value_size(raw, raw[at], start)
+        # At the top the bytes are those of the diff.
+        field = raw[at:stop] if not path else raw[at : at + 1] + path + raw[at + 1 : stop]
+        if found.setdefault(path + name, field) is not field:
+            return False
+        at = stop
+    return True
+
+
+def _unambiguous(name: bytes) -> bool:
+    """Whether a part of a path names a field of that name, and nothing else."""
+    return name != b"" and b"." not in name and name[0] != _DOLLAR
+
+
+def _both(earlier: Sets, later: Sets | None) -> Sets | None:
+    """What one `$set` does for two; None where one sets a field within a field that the other sets."""
+    if not earlier or later is None:
+        return later
+    known = len(earlier)
+    earlier.update(later)
+    if known < len(earlier) > len(later) and any(map(_is_within_another, earlier, repeat(earlier))):
+        return None
+    return earlier
+
+
+def _is_within_another(path: bytes, paths: Sets) -> bool:
+    while path := path.rpartition(b".")[0]:
+        if path in paths:
+            return True
+    return False
 
 
 def _classic_stages(description: bytes) -> list[bytes] | None:
@@ -117,9 +219,23 @@ def _pipeline(stages: Iterable[bytes]) -> bytes:
     return b"\x04u\0" + _document(array)
 
 
+def _set(sets: Sets) -> bytes:
+    return single(DOCUMENT, b"$set", _document(b"".join(sets.values())))
+
+
 def literal_stage(document: bytes) -> bytes:
     """The stage that makes a document be exactly this one, whatever is in it."""
     return single(DOCUMENT, b"$replaceWith", single(DOCUMENT, b"$literal", document))
+
+
+def insertable(outcome: Outcome) -> bool:
+    """Whether an insert of the document alone does it, as long as none of its `_id` is there."""
+    return (
+        outcome.new
+        and not outcome.stages
+        and outcome.document is not None
+        and not holds_zero_timestamp(outcome.document)
+    )
 
 
 def update_statement(outcome: Outcome, literal: bool = False) -> bytes:
@@ -129,6 +245,8 @@ def update_statement(outcome: Outcome, literal: bool = False) -> bytes:
     and alters others (zero timestamps). With `literal` the form that every document passes is used.
     """
     query = b"\x03q\0" + outcome.key
+    if outcome.sets:
+        return _document(query + b"\x03u\0" + _set(outcome.sets))
     if outcome.document is None:
         return _document(query + _pipeline(outcome.stages))
     if literal or outcome.stages or holds_zero_timestamp(outcome.document):

@@ -16,8 +16,10 @@ from syncsvc.engine import translate
 from syncsvc.engine.translate import (
     Outcome,
     delete_statement,
+    field_sets,
     fold,
     holds_zero_timestamp,
+    insertable,
     update_stages,
     update_statement,
     zero_timestamp_documents,
@@ -43,8 +45,18 @@ def replace(n: int) -> DataEvent:
     return event(DataKind.REPLACE, {"_id": 7, "n": n})
 
 
+def entry(diff: dict[str, Any]) -> bytes:
+    return bson.encode({"$v": 2, "diff": diff})
+
+
 def diff(n: int) -> DataEvent:
-    return event(DataKind.UPDATE, {"$v": 2, "diff": {"u": {"n": n}}}, raw_diff=True)
+    """An update that only the oplog's diff replays."""
+    return event(DataKind.UPDATE, {"$v": 2, "diff": {"i": {"n": n}}}, raw_diff=True)
+
+
+def plain_diff(n: int, name: str = "n") -> DataEvent:
+    """An update that a `$set` replays."""
+    return event(DataKind.UPDATE, {"$v": 2, "diff": {"u": {name: n}}}, raw_diff=True)
 
 
 def described(
@@ -78,7 +90,7 @@ def shape(outcome: Outcome) -> tuple[Any, ...]:
         return ("again",) if outcome.refetch else ("deleted",)
     stages = [bson.decode(stage) for stage in outcome.stages]
     numbers = [
-        each["$_internalApplyOplogUpdate"]["oplogUpdate"]["diff"]["u"]["n"] for each in stages
+        each["$_internalApplyOplogUpdate"]["oplogUpdate"]["diff"]["i"]["n"] for each in stages
     ]
     return (outcome.document and bson.decode(outcome.document)["n"], *numbers)
 
@@ -135,9 +147,152 @@ def test_too_many_updates_are_read_again() -> None:
 
 
 def test_too_large_updates_are_read_again() -> None:
-    large = event(DataKind.UPDATE, {"diff": {"u": {"n": 1, "x": "x" * (1 << 20)}}}, raw_diff=True)
+    large = event(DataKind.UPDATE, {"diff": {"i": {"n": 1, "x": "x" * (1 << 20)}}}, raw_diff=True)
     assert shape(folded(*[large] * 3)) == (None, 1, 1, 1)
     assert shape(folded(*[large] * 4)) == ("again",)
+
+
+def test_updates_that_one_set_replays_may_be_many() -> None:
+    outcome = folded(*[plain_diff(n) for n in range(10 * translate._MOST_STAGES)])
+    assert statement(outcome)["u"] == {"$set": {"n": 10 * translate._MOST_STAGES - 1}}
+
+
+def sets(diff: dict[str, Any]) -> dict[str, Any] | None:
+    """What an update sets in the form of `$set`, in order."""
+    found = field_sets(entry(diff))
+    return None if found is None else bson.decode(translate._document(b"".join(found.values())))
+
+
+class TestFieldSets:
+    @pytest.mark.parametrize(
+        "diff, expected",
+        [
+            ({"u": {"b": 1, "a": "x"}}, {"b": 1, "a": "x"}),
+            ({"u": {"a": {"$x": 1, "b.c": 2}}}, {"a": {"$x": 1, "b.c": 2}}),
+            ({"u": {"a": Int64(1)}, "sb": {"u": {"c": None}}}, {"a": Int64(1), "b.c": None}),
+            (
+                {"sa": {"sb": {"u": {"c": [1]}}, "sd": {"u": {"0": ZERO}}}},
+                {"a.b.c": [1], "a.d.0": ZERO},
+            ),
+            ({"su": {"u": {"u": 1}}, "ss": {"u": {"i": 2}}}, {"u.u": 1, "s.i": 2}),
+            ({"u": {"a$": 1, "ä": 2}}, {"a$": 1, "ä": 2}),
+        ],
+    )
+    def test_fields_that_were_there_are_set_by_path(
+        self, diff: dict[str, Any], expected: dict[str, Any]
+    ) -> None:
+        assert sets(diff) == expected
+
+    @pytest.mark.parametrize(
+        "diff",
+        [
+            {"i": {"a": 1}},
+            {"d": {"a": False}},
+            {"u": {"a": 1}, "i": {"b": 1}},
+            {"d": {"c": False}, "u": {"a": 1}},
+            {"sa": {"i": {"b": 1}}},
+            {"sa": {"a": True, "u0": 1}},
+            {"sa": {"a": True, "l": 2}},
+            {"u": {"a": 1}, "sb": {"sc": {"a": True, "s0": {"u": {"x": 1}}}}},
+            {"u": {"": 1}},
+            {"u": {"a.b": 1}},
+            {"u": {"$a": 1}},
+            {"s": {"u": {"a": 1}}},
+            {"sa.b": {"u": {"c": 1}}},
+            {"s$a": {"u": {"c": 1}}},
+            {"sa": {"u": {"$b": 1}}},
+            {"sa": {"u": {"b.c": 1}}},
+            {"x": {"u": {"b": 1}}},
+        ],
+        ids=str,
+    )
+    def test_anything_else_is_left_to_the_diff(self, diff: dict[str, Any]) -> None:
+        assert sets(diff) is None
+
+    @pytest.mark.parametrize("body", [{"$v": 1, "diff": {"u": {"a": 1}}}, {"$v": 2}, {}])
+    def test_another_format_is_left_to_the_diff(self, body: dict[str, Any]) -> None:
+        assert field_sets(bson.encode(body)) is None
+
+    def test_a_field_that_is_named_twice_is_left_to_the_diff(self) -> None:
+        twice = document(Field(0x0A, b"a", b""), Field(0x0A, b"a", b""))
+        diff = document(Field(0x03, b"u", twice))
+        raw = document(Field(0x10, b"$v", int32(2)), Field(0x03, b"diff", diff))
+        assert field_sets(raw) is None
+
+    @given(st.lists(documents.fields, max_size=6, unique_by=lambda field: field.name))
+    def test_values_are_kept_to_the_byte(self, fields: list[Field]) -> None:
+        plain = not any(f.name[:1] in (b"", b"$") or b"." in f.name for f in fields)
+        inner = document(Field(0x03, b"u", document(*fields)))
+        diff = document(*inner_fields(inner), Field(0x03, b"sx", inner))
+        raw = document(Field(0x10, b"$v", int32(2)), Field(0x03, b"diff", diff))
+        expected = {b"x." + f.name: Field(f.kind, b"x." + f.name, f.value).raw for f in fields}
+        expected |= {f.name: f.raw for f in fields}
+        found = field_sets(raw)
+        assert found == (expected if plain and len(expected) == 2 * len(fields) else None)
+
+    @pytest.mark.parametrize(
+        "names, merged",
+        [
+            (["a", "a"], {"a": 1}),
+            (["a", "b", "a"], {"a": 2, "b": 1}),
+            (["a.x", "a.y"], {"a.x": 0, "a.y": 1}),
+            (["a.x.y", "a.x.z", "ax"], {"a.x.y": 0, "a.x.z": 1, "ax": 2}),
+            (["a", "a.x"], None),
+            (["a.x", "a"], None),
+            (["b", "a.x.y", "c", "a"], None),
+        ],
+    )
+    def test_sets_of_one_document_are_one_unless_one_is_within_another(
+        self, names: list[str], merged: dict[str, int] | None
+    ) -> None:
+        outcome = folded(*[updated(name, n) for n, name in enumerate(names)])
+        made = statement(outcome)["u"]
+        assert made == {"$set": merged} if merged else [*made[0]] == ["$_internalApplyOplogUpdate"]
+
+    @pytest.mark.parametrize("before", [diff(1), insert(1), replace(1)])
+    def test_after_anything_else_they_are_part_of_the_pipeline(self, before: DataEvent) -> None:
+        assert len(statement(folded(before, plain_diff(2)))["u"]) == 2
+
+    def test_before_another_update_they_are_part_of_the_pipeline(self) -> None:
+        stages = statement(folded(plain_diff(1), plain_diff(2), diff(3)))["u"]
+        assert [each["$_internalApplyOplogUpdate"]["oplogUpdate"]["diff"] for each in stages] == [
+            {"u": {"n": 1}},
+            {"u": {"n": 2}},
+            {"i": {"n": 3}},
+        ]
+
+
+def inner_fields(raw: bytes) -> list[Field]:
+    """The `u` of a diff, as a field."""
+    return [Field(0x03, b"u", raw[7:-1])]
+
+
+def updated(path: str, n: int) -> DataEvent:
+    """The update that sets a field of that path, which was there."""
+    *parents, name = path.split(".")
+    diff: dict[str, Any] = {"u": {name: n}}
+    for parent in reversed(parents):
+        diff = {f"s{parent}": diff}
+    return event(DataKind.UPDATE, {"$v": 2, "diff": diff}, raw_diff=True)
+
+
+@pytest.mark.parametrize(
+    "events, new",
+    [
+        ([insert(1)], True),
+        ([insert(1), replace(2)], True),
+        ([replace(1)], False),
+        ([insert(1), diff(2)], False),
+        ([DELETE, insert(1)], False),
+        ([insert(1), DELETE, insert(2)], False),
+        ([diff(1), insert(2)], False),
+        ([event(DataKind.INSERT, {"_id": 7, "t": ZERO})], False),
+    ],
+)
+def test_only_what_should_be_new_and_stays_as_it_is_may_be_inserted(
+    events: list[DataEvent], new: bool
+) -> None:
+    assert insertable(folded(*events)) is new
 
 
 def statement(outcome: Outcome, **how: Any) -> dict[str, Any]:
@@ -154,7 +309,7 @@ class TestStatements:
         }
 
     def test_an_update_is_a_pipeline_and_makes_no_document(self) -> None:
-        stage = {"$_internalApplyOplogUpdate": {"oplogUpdate": {"$v": 2, "diff": {"u": {"n": 1}}}}}
+        stage = {"$_internalApplyOplogUpdate": {"oplogUpdate": {"$v": 2, "diff": {"i": {"n": 1}}}}}
         assert statement(folded(diff(1))) == {"q": {"_id": 7}, "u": [stage]}
 
     def test_a_document_and_its_updates_are_one_pipeline(self) -> None:
