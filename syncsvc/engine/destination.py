@@ -35,8 +35,13 @@ class Destination:
 
         The other write errors.
         """
+        errors = self.try_insert(namespace, documents)
+        return [error for error in errors if not _is_there_already(error)]
+
+    def try_insert(self, namespace: Namespace, documents: bytes) -> list[dict[str, Any]]:
+        """Insert documents that stand end to end: the write errors, those of documents that are there included."""
         reply = self._write(namespace, "insert", "documents", documents, ordered=False)
-        return [error for error in reply.get("writeErrors", ()) if not _is_there_already(error)]
+        return list(reply.get("writeErrors", ()))
 
     def update(
         self, namespace: Namespace, statements: Sequence[bytes], ordered: bool
