@@ -32,11 +32,14 @@ from verifier.cluster.lookup import fetch
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.times import Position
 from verifier.runtime.errors import OperationError
-from verifier.runtime.tasks import Channel, StopToken
+from verifier.runtime.tasks import Budget, Channel, StopToken
 
-# Events that wait in front of one lane, and that one lane applies at once. In bytes.
-_WAITING_BYTES = 8 << 20
+# Events on their way, from being handed on to being applied, over all lanes; and how much of that one lane
+# applies at once. In bytes, which are held some three times over while they are sent.
+_BYTES_ON_THE_WAY = 24 << 20
 _BATCH_BYTES = 4 << 20
+# So many lanes read documents again at once, each up to 16 MB that no event tells of.
+_REREADING = 2
 
 # An insert costs the destination a quarter of an upsert, but twice as much when the document is there: while events are
 # replayed over a copy that has them, or again after a restart. After a batch in which this share of the inserts met
@@ -91,33 +94,55 @@ def runs(
     yield written, deleted
 
 
+class Room:
+    """What all lanes share, so that memory is bounded whatever waits for them."""
+
+    def __init__(self, stop: StopToken) -> None:
+        self.events = Budget(_BYTES_ON_THE_WAY, stop)
+        self.rereading = Budget(_REREADING, stop)
+
+
 class Lane:
     """One thread that applies portions."""
 
-    def __init__(self, parts: Parts, frontier: Frontier[Position], stop: StopToken) -> None:
+    def __init__(
+        self, parts: Parts, frontier: Frontier[Position], room: Room, stop: StopToken
+    ) -> None:
         self._parts = parts
         self._refetch = Refetch(parts, stop)
         self._frontier = frontier
+        self._room = room
         self._stop = stop
-        self._portions: Channel[Portion] = Channel(_WAITING_BYTES, stop)
+        # Without a bound of its own: what waits here has its room.
+        self._portions: Channel[Portion] = Channel(1 << 40, stop)
         self._upserts_left = 0
 
     def put(self, portion: Portion) -> None:
+        """Hand on a portion; wait until there is room for it."""
+        self._room.events.take(portion.size)
         self._portions.put(portion, portion.size)
 
     def run(self) -> None:
-        """Apply portions until stopped; those that wait together are applied together."""
-        for portion in self._portions:
-            portions, size = [portion], portion.size
-            while size < _BATCH_BYTES:
-                more = self._portions.take_ready()
-                if more is None:
-                    break
-                portions.append(more)
-                size += more.size
-            self._apply(portions)
-            for each in portions:
-                self._frontier.finish(each.entry)
+        """Apply portions until stopped."""
+        while True:
+            self._room.events.give_back(self._apply_waiting())
+
+    def _apply_waiting(self) -> int:
+        """Apply the portions that wait together; their size. They are gone, then, and may not be held any longer."""
+        portions = self._waiting()
+        self._apply(portions)
+        for each in portions:
+            self._frontier.finish(each.entry)
+        return sum(each.size for each in portions)
+
+    def _waiting(self) -> list[Portion]:
+        first = self._portions.take()
+        assert first is not None  # the channel is never closed
+        portions, size = [first], first.size
+        while size < _BATCH_BYTES and (more := self._portions.take_ready()):
+            portions.append(more)
+            size += more.size
+        return portions
 
     def _apply(self, portions: Sequence[Portion]) -> None:
         batch = _Batch()
@@ -142,7 +167,8 @@ class Lane:
             again.extend(self._update(record.namespace, written, in_order))
             self._delete(record.namespace, deleted, in_order)
         if again:
-            self._write_again(record, list(dict.fromkeys(again)), newest)
+            with self._room.rereading.hold(1):
+                self._write_again(record, list(dict.fromkeys(again)), newest)
         return len(again)
 
     def _insert(self, namespace: Namespace, outcomes: list[Outcome]) -> list[Outcome]:
