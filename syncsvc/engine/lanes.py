@@ -34,12 +34,12 @@ from verifier.cluster.times import Position
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import Budget, Channel, StopToken
 
-# Events on their way, from being handed on to being applied, over all lanes; and how much of that one lane
-# applies at once. In bytes, which are held some three times over while they are sent.
+# Events on their way over all lanes, from being handed on to being applied; and how much one lane applies at once. In
+# bytes.
 _BYTES_ON_THE_WAY = 24 << 20
 _BATCH_BYTES = 4 << 20
 # So many lanes read documents again at once, each up to 16 MB that no event tells of.
-_REREADING = 2
+_REREADING = 1
 
 # An insert costs the destination a quarter of an upsert, but twice as much when the document is there: while events are
 # replayed over a copy that has them, or again after a restart. After a batch in which this share of the inserts met
