@@ -243,7 +243,7 @@ class Service:
             source_facts=source.facts,
             client=destination.client,
             writer=writer,
-            destination=Destination(writer),
+            destination=Destination(writer, self._stop),
             run=run,
             registry=Registry(destination.client, writer, self._stop),
             selection=self._selection(run.record.options, source, destination),

@@ -9,7 +9,7 @@ import threading
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.frontier import Frontier
-from syncsvc.engine.lanes import Lane
+from syncsvc.engine.lanes import Lane, Room
 from syncsvc.engine.note import append_note
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
@@ -49,7 +49,8 @@ class Application:
         self._stop: StopToken = group.stop
         self._frontier: Frontier[Position] = Frontier(position)
         self._saving = threading.Lock()  # held while the position is saved, which never goes back
-        lanes = [Lane(parts, self._frontier, group.stop) for _ in range(parts.load.lanes)]
+        room = Room(group.stop)
+        lanes = [Lane(parts, self._frontier, room, group.stop) for _ in range(parts.load.lanes)]
         stream = change_stream(parts, self._raw_updates())
         reader = ChangeReader(stream, position, group.stop)
         self._tail = Tail(parts, reader, lanes, self._frontier, self.save_position, group.stop)

@@ -14,6 +14,10 @@ from verifier.cluster.events import DataEvent, DataKind
 from verifier.cluster.failures import DUPLICATE_KEY, is_transient
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawbson import RawDocuments
+from verifier.runtime.tasks import Budget, StopToken
+
+# What is sent at once by all threads together, in bytes. The driver holds it three times over while it is sent.
+_SENDING_BYTES = 16 << 20
 
 
 class Refused(Exception):
@@ -27,8 +31,9 @@ class Refused(Exception):
 class Destination:
     """Validators are bypassed: what the source holds is right by definition."""
 
-    def __init__(self, writer: ClusterWriter) -> None:
+    def __init__(self, writer: ClusterWriter, stop: StopToken) -> None:
         self._writer = writer
+        self._sending = Budget(_SENDING_BYTES, stop)
 
     def insert(self, namespace: Namespace, documents: bytes) -> list[dict[str, Any]]:
         """Insert documents that stand end to end: the write errors. What is there stays as it is there."""
@@ -74,7 +79,8 @@ class Destination:
         }
         if verb != "delete":
             command["bypassDocumentValidation"] = True
-        return self._writer.run(namespace.database, command)
+        with self._sending.hold(len(documents)):
+            return self._writer.run(namespace.database, command)
 
 
 def is_there_already(error: dict[str, Any]) -> bool:

@@ -1,51 +1,31 @@
 """Lanes apply data events. All events of one document go through one lane, in order; lanes work side by side.
 
-A lane folds the events that wait for it into one outcome a document, and writes the outcomes of a collection as one
-update command and one delete command. No document is in both, so the two do not depend on each other. How events are
-grouped, not the language, decides the speed: bulks cut wherever update and delete alternate are eight times slower.
+A lane folds the events that wait for it into one outcome a document.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from itertools import groupby
-from operator import attrgetter
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.destination import Refused
 from syncsvc.engine.frontier import Entry, Frontier
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.refetch import Refetch
-from syncsvc.engine.translate import (
-    Outcome,
-    delete_statement,
-    fold,
-    insertable,
-    update_statement,
-)
-from syncsvc.errors import EVENT_NOT_APPLICABLE
+from syncsvc.engine.translate import Outcome, fold
+from syncsvc.engine.writing import OutcomeWriter
 from syncsvc.store import CollectionRecord
 from verifier.cluster.events import DataEvent
-from verifier.cluster.keys import canonical, id_element
-from verifier.cluster.lookup import fetch
-from verifier.cluster.namespace import Namespace
 from verifier.cluster.times import Position
-from verifier.runtime.errors import OperationError
-from verifier.runtime.tasks import Channel, StopToken
+from verifier.runtime.tasks import Budget, Channel, StopToken
 
-# Events that wait in front of one lane, and that one lane applies at once. In bytes.
-_WAITING_BYTES = 8 << 20
+# Events on their way over all lanes, from being handed on to being applied; and how much one lane applies at once. In
+# bytes.
+_BYTES_ON_THE_WAY = 24 << 20
 _BATCH_BYTES = 4 << 20
-
-# An insert costs the destination a quarter of an upsert, but twice as much when the document is there: while events are
-# replayed over a copy that has them, or again after a restart. After a batch in which this share of the inserts met
-# their document, so many are upserted before the next is tried. A command for fewer than a few saves nothing.
-_MANY_CLASHES = 0.1
-_UPSERTS_AFTER_CLASHES = 5_000
-_FEW = 4
+# So many lanes read documents again at once, each up to 16 MB that no event tells of.
+_REREADING = 1
 
 # The group of all documents of a collection together, whose events keep their order and are not folded.
 IN_ORDER = object()
@@ -67,57 +47,53 @@ class Portion(NamedTuple):
     size: int
 
 
-def runs(
-    outcomes: Sequence[Outcome], collated: bool
-) -> Iterator[tuple[list[Outcome], list[Outcome]]]:
-    """Outcomes in order as pairs of writes and then deletes, to be carried out one pair after the other.
+class Room:
+    """What all lanes share, so that memory is bounded whatever waits for them."""
 
-    A delete may wait until the writes after it are done, as long as none of them is of the same document; with a
-    collation nobody knows which keys are the same.
-    """
-    written: list[Outcome] = []
-    deleted: list[Outcome] = []
-    gone: set[Hashable] = set()
-    for outcome in outcomes:
-        key = canonical(outcome.key, id_element(outcome.key))
-        if outcome.deleted:
-            deleted.append(outcome)
-            gone.add(key)
-            continue
-        if key in gone or (collated and gone):
-            yield written, deleted
-            written, deleted, gone = [], [], set()
-        written.append(outcome)
-    yield written, deleted
+    def __init__(self, stop: StopToken) -> None:
+        self.events = Budget(_BYTES_ON_THE_WAY, stop)
+        self.rereading = Budget(_REREADING, stop)
 
 
 class Lane:
     """One thread that applies portions."""
 
-    def __init__(self, parts: Parts, frontier: Frontier[Position], stop: StopToken) -> None:
+    def __init__(
+        self, parts: Parts, frontier: Frontier[Position], room: Room, stop: StopToken
+    ) -> None:
         self._parts = parts
-        self._refetch = Refetch(parts, stop)
+        self._writer = OutcomeWriter(parts, room.rereading, stop)
         self._frontier = frontier
-        self._stop = stop
-        self._portions: Channel[Portion] = Channel(_WAITING_BYTES, stop)
-        self._upserts_left = 0
+        self._room = room
+        # Without a bound of its own: what waits here has its room.
+        self._portions: Channel[Portion] = Channel(1 << 40, stop)
 
     def put(self, portion: Portion) -> None:
+        """Hand on a portion; wait until there is room for it."""
+        self._room.events.take(portion.size)
         self._portions.put(portion, portion.size)
 
     def run(self) -> None:
-        """Apply portions until stopped; those that wait together are applied together."""
-        for portion in self._portions:
-            portions, size = [portion], portion.size
-            while size < _BATCH_BYTES:
-                more = self._portions.take_ready()
-                if more is None:
-                    break
-                portions.append(more)
-                size += more.size
-            self._apply(portions)
-            for each in portions:
-                self._frontier.finish(each.entry)
+        """Apply portions until stopped."""
+        while True:
+            self._room.events.give_back(self._apply_waiting())
+
+    def _apply_waiting(self) -> int:
+        """Apply the portions that wait together; their size. They are gone, then, and may not be held any longer."""
+        portions = self._waiting()
+        self._apply(portions)
+        for each in portions:
+            self._frontier.finish(each.entry)
+        return sum(each.size for each in portions)
+
+    def _waiting(self) -> list[Portion]:
+        first = self._portions.take()
+        assert first is not None  # the channel is never closed
+        portions, size = [first], first.size
+        while size < _BATCH_BYTES and (more := self._portions.take_ready()):
+            portions.append(more)
+            size += more.size
+        return portions
 
     def _apply(self, portions: Sequence[Portion]) -> None:
         batch = _Batch()
@@ -127,109 +103,10 @@ class Lane:
         newest = portions[-1].source_time
         refetched = 0
         for record, outcomes in batch.collections():
-            refetched += self._write(record, outcomes, newest)
+            refetched += self._writer.write(record, outcomes, newest)
         events = sum(len(each.events) for each in portions)
         self._parts.progress.add(events_applied=events, documents_refetched=refetched)
         self._parts.observe(Point.EVENTS_APPLIED, str(newest))
-
-    def _write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp) -> int:
-        """Write outcomes, in their order where the collection needs it; the number that was read again."""
-        if record.definition.capped or record.definition.collated:
-            return self._write_in_order(record, outcomes, newest)
-        again = [each.key for each in outcomes if each.refetch]
-        outcomes = self._insert(record.namespace, [each for each in outcomes if not each.refetch])
-        self._delete(record.namespace, [each for each in outcomes if each.deleted], ordered=False)
-        written = [each for each in outcomes if not each.deleted]
-        if written:
-            statements = [update_statement(each) for each in written]
-            found, errors = self._parts.destination.update(record.namespace, statements, False)
-            again.extend(written[error["index"]].key for error in errors)
-            if found + len(errors) < len(written):
-                again.extend(self._missing(record.namespace, written))
-        self._write_again(record, again, newest)
-        return len(again)
-
-    def _write_in_order(
-        self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp
-    ) -> int:
-        """What is read again has its place in the order, too."""
-        number = 0
-        for refetch, group in groupby(outcomes, attrgetter("refetch")):
-            if refetch:
-                again = [each.key for each in group]
-                # What one query finds comes in its own order.
-                for keys in [[key] for key in again] if record.definition.capped else [again]:
-                    self._write_again(record, keys, newest)
-                number += len(again)
-                continue
-            for written, deleted in runs(list(group), record.definition.collated):
-                number += self._update_in_order(record, written, newest)
-                self._delete(record.namespace, deleted, ordered=True)
-        return number
-
-    def _update_in_order(
-        self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp
-    ) -> int:
-        """Write documents and updates one after the other; the number that was read again."""
-        number = 0
-        missing: list[bytes] = []
-        while outcomes:
-            statements = [update_statement(each) for each in outcomes]
-            found, errors = self._parts.destination.update(record.namespace, statements, True)
-            done = errors[0]["index"] if errors else len(outcomes)
-            if found < done:
-                missing.extend(self._missing(record.namespace, outcomes[:done]))
-            if errors:
-                # The command ended there. The others come after what is read again instead.
-                self._write_again(record, [outcomes[done].key], newest)
-                number += 1
-            outcomes = outcomes[done + 1 :]
-        self._write_again(record, missing, newest)
-        return number + len(missing)
-
-    def _insert(self, namespace: Namespace, outcomes: list[Outcome]) -> list[Outcome]:
-        """Insert the documents that should be new; what is left to do, with those that were there."""
-        new: list[Outcome] = []
-        others: list[Outcome] = []
-        for each in outcomes:
-            (new if insertable(each) else others).append(each)
-        if len(new) < _FEW or self._upserts_left > 0:
-            self._upserts_left -= len(new)
-            return outcomes
-        documents = b"".join([each.document for each in new if each.document is not None])
-        refused = self._parts.destination.insert(namespace, documents)
-        if len(refused) > len(new) * _MANY_CLASHES:
-            self._upserts_left = _UPSERTS_AFTER_CLASHES
-        return others + [new[error["index"]] for error in refused]
-
-    def _missing(self, namespace: Namespace, outcomes: list[Outcome]) -> list[bytes]:
-        """The keys of updates whose document is not there."""
-        keys = [each.key for each in outcomes if each.document is None]
-        there = fetch(self._parts.client, namespace, keys, self._stop, only_ids=True)
-        return [key for key in keys if canonical(key, id_element(key)) not in there]
-
-    def _delete(self, namespace: Namespace, outcomes: list[Outcome], ordered: bool) -> None:
-        if not outcomes:
-            return
-        try:
-            self._parts.destination.delete(
-                namespace, [delete_statement(e) for e in outcomes], ordered
-            )
-        except Refused as refused:
-            raise _not_applicable(namespace, refused.errors[0]) from refused
-
-    def _write_again(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
-        for outcomes in self._refetch.outcomes(record, list(dict.fromkeys(keys)), newest):
-            self._delete(record.namespace, [each for each in outcomes if each.deleted], False)
-            written = [each for each in outcomes if not each.deleted]
-            for literal in (False, True):
-                # A pipeline only where it must be: servers abort in one that changes a field whose name is there twice.
-                if written:
-                    statements = [update_statement(each, literal) for each in written]
-                    _, errors = self._parts.destination.update(record.namespace, statements, False)
-                    written = [written[error["index"]] for error in errors]
-            if written:
-                raise _not_applicable(record.namespace, errors[0])
 
 
 class _Batch:
@@ -254,10 +131,3 @@ class _Batch:
             (self._records[uuid], list(outcomes.values()))
             for uuid, outcomes in self._folded.items()
         ]
-
-
-def _not_applicable(namespace: Namespace, error: dict[str, object]) -> OperationError:
-    return OperationError(
-        EVENT_NOT_APPLICABLE,
-        f"A write to {namespace} was refused with code {error['code']}: {error['errmsg']}",
-    )

@@ -173,8 +173,9 @@ def _is_within_another(path: bytes, paths: Sets) -> bool:
     return False
 
 
-def _document(fields: bytes) -> bytes:
-    return int32(len(fields) + 5) + fields + b"\0"
+def _document(*parts: bytes) -> bytes:
+    """A document of fields, which are copied once."""
+    return b"".join((int32(sum(map(len, parts)) + 5), *parts, b"\0"))
 
 
 def _pipeline(stages: Iterable[bytes]) -> bytes:
@@ -211,16 +212,16 @@ def update_statement(outcome: Outcome, literal: bool = False) -> bytes:
     if outcome.sets:
         return _document(query + b"\x03u\0" + _set(outcome.sets))
     if outcome.document is None:
-        return _document(query + _pipeline(outcome.stages))
+        return _document(query, _pipeline(outcome.stages))
     if literal or outcome.stages or holds_zero_timestamp(outcome.document):
         pipeline = _pipeline([literal_stage(outcome.document), *outcome.stages])
-        return _document(query + pipeline + _UPSERT)
-    return _document(query + b"\x03u\0" + outcome.document + _UPSERT)
+        return _document(query, pipeline, _UPSERT)
+    return _document(query, b"\x03u\0", outcome.document, _UPSERT)
 
 
 def delete_statement(outcome: Outcome) -> bytes:
     """The statement of a delete command."""
-    return _document(b"\x03q\0" + outcome.key + b"\x10limit\0" + int32(1))
+    return _document(b"\x03q\0", outcome.key, b"\x10limit\0", int32(1))
 
 
 def holds_zero_timestamp(document: bytes) -> bool:

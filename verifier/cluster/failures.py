@@ -53,7 +53,8 @@ EVENT_TOO_LARGE = ErrorKind(
     "EventTooLarge",
     409,
     "The source cannot send a change event, because even without its contents it is larger than 16 MB.",
-    "Write no document with an _id of more than 5 MB while a sync runs; clean the destination and start the sync again.",
+    "Write no document with an _id of more than 5 MB while a sync runs; "
+    "clean the destination and start the sync again.",
 )
 
 # Codes with which a server says "not now": elections, shutdowns, interrupted operations, network trouble between

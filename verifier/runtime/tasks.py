@@ -1,4 +1,4 @@
-"""Threads with an owner: stop tokens, task groups and channels. The only module that starts threads.
+"""Threads with an owner: stop tokens, task groups, budgets and channels. The only module that starts threads.
 
 A thread lives inside a `with TaskGroup(...)` block. Leaving the block joins every thread of it; the first
 error stops the others and is raised from the block; a group that was stopped from outside raises `Cancelled`,
@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -125,6 +126,53 @@ class TaskGroup:
             raise BaseExceptionGroup(f"{len(errors)} tasks of {self.name} failed", errors)
         if errors[0] is not body:
             raise errors[0]
+
+
+class Budget:
+    """An amount that threads share, of bytes as a rule. Who needs some takes it, in the order of asking.
+
+    More than the whole is given to one alone. Every wait ends when the token is stopped.
+    """
+
+    def __init__(self, whole: int, stop: StopToken) -> None:
+        self._whole = whole
+        self._stop = stop
+        self._changed = threading.Condition()  # guards everything below
+        self._line: deque[object] = deque()
+        self._taken = 0
+
+    def take(self, amount: int) -> None:
+        """Wait until there is that much left, and take it."""
+        place = object()
+        with self._changed:
+            self._line.append(place)
+            try:
+                while self._line[0] is not place or not self._has(amount):
+                    self._stop.check()
+                    self._changed.wait(_GLANCE)
+                self._stop.check()
+                self._taken += amount
+            finally:
+                self._line.remove(place)
+                self._changed.notify_all()
+
+    def give_back(self, amount: int) -> None:
+        """Any thread may give back what another one took."""
+        with self._changed:
+            self._taken -= amount
+            self._changed.notify_all()
+
+    @contextmanager
+    def hold(self, amount: int) -> Iterator[None]:
+        """Take that much for the length of a block."""
+        self.take(amount)
+        try:
+            yield
+        finally:
+            self.give_back(amount)
+
+    def _has(self, amount: int) -> bool:
+        return not self._taken or self._taken + amount <= self._whole
 
 
 class Channel(Generic[T]):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from syncsvc.engine import dispatch
 from syncsvc.engine.dispatch import Dispatcher, group_of, lane_of
 from syncsvc.engine.frontier import Frontier
-from syncsvc.engine.lanes import IN_ORDER, Lane, Portion
+from syncsvc.engine.lanes import IN_ORDER, Lane, Portion, Room
 from syncsvc.engine.parts import Parts
 from syncsvc.store import CollectionRecord
 from tests.unit import documents
@@ -105,7 +105,9 @@ class Dispatch:
 
     def __init__(self, lanes: int) -> None:
         self.frontier = Frontier(START)
-        self.lanes = [Lane(PARTS, self.frontier, StopToken()) for _ in range(lanes)]
+        stop = StopToken()
+        room = Room(stop)
+        self.lanes = [Lane(PARTS, self.frontier, room, stop) for _ in range(lanes)]
         self.dispatcher = Dispatcher(self.lanes, self.frontier)
 
     def add(self, *numbers: int, body: bytes = b"") -> None:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncsvc.engine.dispatch import group_of
-from syncsvc.engine.lanes import _Batch, runs
+from syncsvc.engine.lanes import _Batch
 from syncsvc.engine.translate import Outcome
+from syncsvc.engine.writing import runs
 from syncsvc.store import CollectionRecord
 from tests.unit.syncsvc.records import collection_record
 from verifier.cluster.events import DataEvent, DataKind

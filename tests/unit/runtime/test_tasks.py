@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.deadlines import no_longer_than
-from verifier.runtime.tasks import Cancelled, Channel, StopToken, TaskGroup
+from verifier.runtime.tasks import Budget, Cancelled, Channel, StopToken, TaskGroup
 
 # Longer than anything here takes: a wait of this length that is not ended early fails its test.
 LONG = 20.0
@@ -224,6 +224,86 @@ class TestTaskGroup:
             pass
         stop.stop("later")
         assert not group.stop.stopped
+
+
+class TestBudget:
+    @pytest.mark.parametrize(
+        "taken, amount, waits",
+        [
+            ([], 10, False),
+            ([4], 6, False),
+            ([4], 7, True),
+            ([], 1000, False),
+            ([1000], 1, True),
+            ([1], 1000, True),
+            ([10], 0, False),
+        ],
+    )
+    def test_what_is_taken_is_bounded(self, taken: list[int], amount: int, waits: bool) -> None:
+        stop = StopToken()
+        budget = Budget(10, stop)
+        for each in taken:
+            budget.take(each)
+        done = threading.Event()
+
+        def take() -> None:
+            with suppress(Cancelled):
+                budget.take(amount)
+                done.set()
+
+        with TaskGroup("test", StopToken()) as group:
+            group.spawn("take", take)
+            assert done.wait(MOMENT if waits else LONG) is not waits
+            stop.stop("end")
+        assert done.is_set() is not waits
+
+    def test_what_is_given_back_is_there_again(self, stop: StopToken) -> None:
+        budget = Budget(10, stop)
+        budget.take(10)
+        with TaskGroup("test", stop) as group:
+            group.spawn("take", budget.take, 10)
+            budget.give_back(10)
+
+    def test_a_block_gives_back_what_it_holds_also_when_it_fails(self, stop: StopToken) -> None:
+        budget = Budget(10, stop)
+        with pytest.raises(ValueError), budget.hold(10):
+            raise ValueError
+        with budget.hold(10):
+            pass
+
+    def test_much_is_not_overtaken_by_little(self, stop: StopToken) -> None:
+        budget = Budget(10, stop)
+        budget.take(5)
+        order: list[int] = []
+
+        def take(amount: int) -> None:
+            with budget.hold(amount):
+                order.append(amount)
+
+        with TaskGroup("test", stop) as group:
+            group.spawn("much", take, 10)
+            wait_until(lambda: len(budget._line) == 1)
+            group.spawn("little", take, 1)
+            wait_until(lambda: len(budget._line) == 2)
+            budget.give_back(5)
+        assert order == [10, 1]
+
+    def test_who_is_stopped_stands_in_nobodys_way(self) -> None:
+        stop = StopToken()
+        budget = Budget(10, stop)
+        budget.take(10)
+        with pytest.raises(Cancelled), TaskGroup("test", stop) as group:
+            group.spawn("take", budget.take, 10)
+            wait_until(lambda: len(budget._line) == 1)
+            stop.stop("end")
+        assert not budget._line
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    ends = monotonic() + LONG
+    while not condition():
+        assert monotonic() < ends
+        threading.Event().wait(0.001)
 
 
 class TestChannel:

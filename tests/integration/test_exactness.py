@@ -1,0 +1,207 @@
+"""Events replayed over documents that are ahead of them end in the source's bytes, whatever the updates were.
+
+Each document on the destination begins in the state that it had at a random moment, as a copy would have read it, and
+all its events are then applied, from the first one on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from itertools import islice
+from random import Random
+from typing import Any
+
+import pytest
+from bson import Int64, Timestamp
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
+from pymongo import DeleteOne, InsertOne, ReplaceOne, UpdateOne
+from pymongo.collection import Collection
+from pymongo.errors import BulkWriteError
+
+from syncsvc.engine.destination import Destination
+from syncsvc.engine.dispatch import group_of
+from syncsvc.engine.frontier import Frontier
+from syncsvc.engine.lanes import Lane, Portion, Room
+from syncsvc.engine.parts import Parts
+from syncsvc.progress import Progress
+from syncsvc.store import CollectionRecord, CopyStatus
+from syncsvc.writer import ClusterWriter
+from tests.conftest import Pair
+from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
+from verifier.cluster.events import DataEvent, parse_event
+from verifier.cluster.facts import gather
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.runtime.tasks import StopToken
+
+RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
+# Longer than any update: of a small document the server logs a replacement.
+PAD = "p" * 2000
+# Few, so that most paths lead to something; the letters are those of the oplog's diffs.
+NAMES = ["a", "u", "i", "s", "sa", "0"]
+ODD_NAMES = ["", ".", "a.u", "$a", "s.a", "a.0", "$"]
+
+_DOCUMENTS = 80
+_WRITES = 25
+
+Write = UpdateOne | ReplaceOne[Any] | DeleteOne | InsertOne[Any]
+
+
+class Writes:
+    """Random writes of one document."""
+
+    def __init__(self, random: Random, odd: bool) -> None:
+        self._random = random
+        self._odd = odd
+
+    def document(self, identity: int) -> dict[str, Any]:
+        return {"_id": identity, "pad": PAD, **self._fields(), "tail": PAD}
+
+    def write(self, identity: int) -> Write:
+        key = {"_id": identity}
+        kind = self._random.random()
+        if kind < 0.03:
+            return ReplaceOne(key, self.document(identity), upsert=True)
+        if kind < 0.05:
+            return DeleteOne(key)
+        if kind < 0.09:
+            return InsertOne(self.document(identity))
+        return UpdateOne(key, self._classic() if kind < 0.7 else self._pipeline())
+
+    def _classic(self) -> dict[str, Any]:
+        operator = self._random.choice(
+            ["$set"] * 6 + ["$unset", "$inc", "$push", "$pop", "$rename"]
+        )
+        paths = {self._path() for _ in range(self._random.choice([1, 1, 2, 3]))}
+        return {operator: {path: self._argument(operator) for path in paths}}
+
+    def _argument(self, operator: str) -> Any:
+        if operator == "$push":
+            return {
+                "$each": [self._value() for _ in range(2)],
+                "$slice": self._random.randint(-4, 4),
+            }
+        given = {"$unset": 1, "$inc": 1, "$pop": 1, "$rename": self._path()}
+        return given[operator] if operator in given else self._value()
+
+    def _pipeline(self) -> list[dict[str, Any]]:
+        return [self._stage() for _ in range(self._random.choice([1, 1, 2]))]
+
+    def _stage(self) -> dict[str, Any]:
+        kind = self._random.randrange(5)
+        name = self._random.choice(NAMES)
+        if kind == 0:
+            return {"$set": {self._path(): {"$literal": self._value()} for _ in range(2)}}
+        if kind == 1:
+            return {"$unset": self._path()}
+        if kind == 2:
+            size = self._random.randint(1, 3)
+            return {"$set": {name: {"$slice": [{"$ifNull": [f"${name}", [1, 2]]}, size]}}}
+        if kind == 3:
+            merged = {"$mergeObjects": ["$$ROOT", {"$literal": self._fields()}]}
+            return {"$replaceWith": merged}
+        odd = self._random.choice(ODD_NAMES if self._odd else NAMES)
+        field = {"field": {"$literal": odd}, "input": "$$ROOT"}
+        if self._random.random() < 0.3:
+            return {"$replaceWith": {"$unsetField": field}}
+        return {"$replaceWith": {"$setField": {**field, "value": {"$literal": self._value()}}}}
+
+    def _path(self) -> str:
+        return ".".join(self._random.choices(NAMES, k=self._random.choice([1, 1, 2, 2, 3])))
+
+    def _fields(self, depth: int = 0) -> dict[str, Any]:
+        names = [*NAMES, *(ODD_NAMES if self._odd else ())]
+        chosen = self._random.sample(names, self._random.randint(3, 6))
+        return {name: self._value(depth + 1) for name in chosen}
+
+    def _value(self, depth: int = 1) -> Any:
+        kind = self._random.randrange(12 if depth < 3 else 6)
+        if kind == 6:
+            return [self._value(depth + 1) for _ in range(self._random.randint(0, 4))]
+        if kind > 6:
+            return self._fields(depth)
+        return [1, 1.0, Int64(1), "x" * self._random.randint(0, 9), Timestamp(0, 0), None][kind]
+
+
+class Replay:
+    """Applies the events of one collection by a lane."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._stop = StopToken()
+        source, destination = pair.source.client, pair.destination.client
+        facts = gather(source)
+        self.progress = Progress()
+        nothing: Any = None
+        writer = ClusterWriter(destination, False, self._stop)
+        given: dict[str, Any] = {
+            "source": source,
+            "source_facts": facts,
+            "client": destination,
+            "destination": Destination(writer, self._stop),
+            "progress": self.progress,
+            "observe": lambda point, detail: None,
+        }
+        parts = Parts(**{each.name: given.get(each.name, nothing) for each in fields(Parts)})
+        listed = next(source.d.list_collections(filter={"name": "c"}))
+        name = Namespace("d", "c")
+        spec = CollectionSpec(name, Kind.COLLECTION, bytes(listed["info"]["uuid"]))
+        self._record = CollectionRecord(spec, CopyStatus.DONE, name)
+        self._source = source
+        self._stream = ChangeStream(source, facts, raw_updates=True)
+        self._position = start_position(self._stream)
+        self._frontier = Frontier(self._position)
+        self._lane = Lane(parts, self._frontier, Room(self._stop), self._stop)
+
+    def run(self, random: Random) -> int:
+        """Apply what was written since this was made, in batches of random size; the number of events."""
+        end = self._source.admin.command({"appendOplogNote": 1, "data": {}})["operationTime"]
+        events = self._events(end)
+        count = 0
+        while batch := list(islice(events, random.choice([1, 5, 50, 500]))):
+            items = [(self._record, group_of(self._record, event), event) for event in batch]
+            entry = self._frontier.enter(self._position, 1)
+            self._lane._apply([Portion(items, entry, end, 0)])
+            count += len(batch)
+        return count
+
+    def _events(self, end: Timestamp) -> Iterator[DataEvent]:
+        for page in ChangeReader(self._stream, self._position, self._stop).pages():
+            for view in page.events:
+                event = parse_event(bytes(view))
+                assert isinstance(event, DataEvent)
+                yield event
+            if page.position.time >= end:
+                return
+
+
+def write(collection: Collection[Any], writes: list[Write]) -> None:
+    """Do what the server takes of them."""
+    try:
+        collection.bulk_write(writes, ordered=False)
+    except BulkWriteError:
+        pass
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_replayed_documents_have_the_sources_bytes(pair: Pair, seed: int) -> None:
+    random = Random(seed)
+    writes = Writes(random, odd=seed % 2 == 1)
+    source, destination = (
+        side.client.d.get_collection("c", codec_options=RAW)
+        for side in (pair.source, pair.destination)
+    )
+    pair.destination.client.d.create_collection("c")
+    source.insert_many([writes.document(n) for n in range(_DOCUMENTS)])
+    replay = Replay(pair)
+    # Documents that come later are inserted by the events.
+    copied_at = {n: random.randrange(_WRITES) for n in range(_DOCUMENTS + 20)}
+    for turn in range(_WRITES):
+        write(source, [writes.write(n) for n in copied_at])
+        now = [n for n, when in copied_at.items() if when == turn]
+        if copied := list(source.find({"_id": {"$in": now}})):
+            destination.insert_many(copied)
+    events = replay.run(random)
+    assert replay.progress.snapshot.documents_refetched < events / 20
+    pair.assert_equal()
