@@ -133,7 +133,7 @@ class Catalog:
 
     def _indexes(self, namespace: Namespace) -> dict[str, Document]:
         indexes = retry(
-            lambda: list_indexes(self._client, namespace), failures.is_transient, self._stop
+            lambda: list_indexes(self._client, *namespace), failures.is_transient, self._stop
         )
         return {each["name"]: each for each in indexes if not is_id_index(each)}
 

@@ -20,7 +20,7 @@ from syncsvc.errors import UNSUPPORTED_CHANGE
 from syncsvc.store import CollectionRecord, CopyStatus
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.namespace import is_user_namespace
-from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.cluster.specification import CollectionSpec, Kind, collection_spec
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
@@ -62,7 +62,7 @@ class DefinitionEvents:
             return
         record = self._registry.get(event.collection)
         if record is None:
-            definition = _created(event)
+            definition = collection_spec(event.namespace, event.collection, event.description, {})
             if not self._selection.selects(definition.namespace):
                 return
             record = placed(self._registry, definition, CopyStatus.DONE)
@@ -149,17 +149,3 @@ class DefinitionEvents:
 
     def _known(self, event: DefinitionEvent) -> CollectionRecord | None:
         return None if event.collection is None else self._registry.get(event.collection)
-
-
-def _created(event: DefinitionEvent) -> CollectionSpec:
-    """The definition of a new collection; of a time-series collection, its buckets tell."""
-    if event.namespace.owner == event.namespace:
-        kind, options = Kind.COLLECTION, event.description
-    else:
-        kind = Kind.TIME_SERIES
-        options = {
-            name: value
-            for name, value in event.description.items()
-            if name in ("timeseries", "expireAfterSeconds", "collation", "storageEngine")
-        }
-    return CollectionSpec(event.namespace.owner, kind, event.collection, options)

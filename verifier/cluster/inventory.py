@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from bson.binary import Binary
@@ -15,7 +14,7 @@ from verifier.cluster.failures import COMMAND_NOT_SUPPORTED_ON_VIEW, NAMESPACE_N
 from verifier.cluster.filters import Selection
 from verifier.cluster.namespace import Namespace, is_user_database, is_user_namespace
 from verifier.cluster.rawcursor import RawCursor
-from verifier.cluster.specification import CollectionSpec, Document, Kind
+from verifier.cluster.specification import CollectionSpec, Document, Kind, collection_spec
 
 
 def _id_index(options: Document, indexes: list[Document]) -> Document:
@@ -42,14 +41,14 @@ def list_raw(client: Client, database: str, query: Document | None = None) -> li
     return _rows(client, database, {"listCollections": 1, "filter": query or {}})
 
 
-def list_indexes(client: Client, namespace: Namespace) -> list[Document]:
-    """All finished indexes of a collection, the one on `_id` too; none of one that is gone.
+def list_indexes(client: Client, database: str, collection: str | Binary) -> list[Document]:
+    """All finished indexes of a collection, by name or UUID, the one on `_id` too; none of one that is gone.
 
     Raises the driver's errors.
     """
-    command = {"listIndexes": namespace.collection, "includeBuildUUIDs": True}
+    command = {"listIndexes": collection, "includeBuildUUIDs": True}
     try:
-        listed = _rows(client, namespace.database, command)
+        listed = _rows(client, database, command)
     except OperationFailure as error:
         if error.code == NAMESPACE_NOT_FOUND:
             return []
@@ -58,25 +57,18 @@ def list_indexes(client: Client, namespace: Namespace) -> list[Document]:
     return [index for index in listed if "buildUUID" not in index]
 
 
-def _specification(
-    client: Client, name: Namespace, rows: dict[Namespace, Document]
-) -> CollectionSpec | None:
-    """The collection or view of that name; None for a time-series collection that is gone but for its row."""
-    row = rows[name]
-    plain = CollectionSpec(name, Kind(row["type"]), None, dict(row["options"]))
-    if plain.kind is Kind.VIEW:
-        return plain
-    stored = rows.get(plain.storage)
-    if stored is None:
-        return None
-    indexes = list_indexes(client, plain.storage)
-    return replace(
-        plain,
-        uuid=bytes(stored["info"]["uuid"]),
-        options=(
-            plain.options if plain.kind is Kind.TIME_SERIES else _id_index(plain.options, indexes)
-        ),
-        indexes={index["name"]: index for index in indexes if not is_id_index(index)},
+def _specification(client: Client, name: Namespace, row: Document) -> CollectionSpec:
+    """The collection or view of a row; a time-series collection is that of its buckets."""
+    if row["type"] == Kind.VIEW.value:
+        return CollectionSpec(name, Kind.VIEW, None, dict(row["options"]))
+    uuid = row["info"]["uuid"]
+    # By UUID: another collection may have the name by now.
+    indexes = list_indexes(client, name.database, Binary(bytes(uuid), 4))
+    return collection_spec(
+        name,
+        bytes(uuid),
+        _id_index(dict(row["options"]), indexes),
+        {index["name"]: index for index in indexes if not is_id_index(index)},
     )
 
 
@@ -92,22 +84,26 @@ def list_collections(
     """
     databases = client.list_database_names() if database is None else [database]
     query = None if kind is None else {"type": kind.value}
-    for database in sorted(filter(is_user_database, databases)):
-        rows = {Namespace(database, row["name"]): row for row in list_raw(client, database, query)}
-        names = set(filter(is_user_namespace, rows))
-        for name in sorted(names if selection is None else selection.of(names)):
-            found = _specification(client, name, rows)
-            if found is not None:
-                yield found
+    for each in sorted(filter(is_user_database, databases)):
+        listed = list_raw(client, each, query)
+        # A time-series collection has a row of its own, which tells less than the one of its buckets.
+        rows = {
+            Namespace(each, row["name"]): row
+            for row in listed
+            if row["type"] != Kind.TIME_SERIES.value
+            and is_user_namespace(Namespace(each, row["name"]).owner)
+        }
+        owners = {name.owner for name in rows}
+        selected = owners if selection is None else selection.of(owners)
+        for name in sorted(rows, key=lambda name: name.owner):
+            if name.owner in selected:
+                yield _specification(client, name, rows[name])
 
 
 def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpec | None:
     """The collection with that UUID under the name that it has now; None when it is gone."""
-    for stored in list_raw(client, database, {"info.uuid": Binary(uuid, 4)}):
-        name = Namespace(database, stored["name"])
-        query = {"name": {"$in": [name.collection, name.owner.collection]}}
-        rows = {Namespace(database, row["name"]): row for row in list_raw(client, database, query)}
-        return _specification(client, name.owner, rows) if name.owner in rows else None
+    for row in list_raw(client, database, {"info.uuid": Binary(uuid, 4)}):
+        return _specification(client, Namespace(database, row["name"]), row)
     return None
 
 

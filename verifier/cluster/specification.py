@@ -49,6 +49,20 @@ class CollectionSpec:
         return bool(collation.get("locale", "simple") != "simple")
 
 
+# The options of buckets that are options of their time-series collection; the others come with them.
+_TIME_SERIES_OPTIONS = ("timeseries", "expireAfterSeconds", "collation", "storageEngine")
+
+
+def collection_spec(
+    name: Namespace, uuid: bytes, options: Document, indexes: Document
+) -> CollectionSpec:
+    """The collection of that name; of the name of buckets, their time-series collection."""
+    if name.owner == name:
+        return CollectionSpec(name, Kind.COLLECTION, uuid, options, indexes)
+    told = {each: options[each] for each in _TIME_SERIES_OPTIONS if each in options}
+    return CollectionSpec(name.owner, Kind.TIME_SERIES, uuid, told, indexes)
+
+
 def same_index(left: Document, right: Document) -> bool:
     """Equality of index specifications: the order of the options means nothing, that of all below them does."""
     return left.keys() == right.keys() and all(
