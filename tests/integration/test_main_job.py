@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import pytest
-
 from syncsvc.sandbox.workload import Workload
 from tests.conftest import Pair
 from tests.support import writes
 from tests.support.daemon import Daemon
-from tests.support.phases import When, writes_in
 
 
 def test_an_empty_source_is_committed(pair: Pair, daemon: Daemon) -> None:
@@ -19,32 +14,6 @@ def test_an_empty_source_is_committed(pair: Pair, daemon: Daemon) -> None:
     assert pair.destination.client.list_database_names() == [
         *("admin", "config", "local", "mongosync_reserved_for_internal_use")
     ]
-
-
-@pytest.mark.parametrize("when", When, ids=lambda when: when.name)
-@pytest.mark.parametrize("write", writes.ALL, ids=lambda write: write.__name__)
-def test_writes_arrive(
-    pair: Pair, daemon: Daemon, write: Callable[[writes.AnyClient], None], when: When
-) -> None:
-    writes.fill(pair.source.client)
-    with writes_in(when, daemon):
-        write(pair.source.client)
-    daemon.commit()
-    pair.assert_equal()
-
-
-@pytest.mark.parametrize("when", [When.COPY, When.APPLY], ids=lambda when: when.name)
-@pytest.mark.parametrize("write", writes.UPDATES, ids=lambda write: write.__name__)
-def test_writes_arrive_without_raw_diffs(
-    pair: Pair, daemon: Daemon, write: Callable[[writes.AnyClient], None], when: When
-) -> None:
-    daemon.force_classic_updates()
-    writes.fill(pair.source.client)
-    with writes_in(when, daemon):
-        write(pair.source.client)
-    daemon.commit()
-    pair.assert_equal()
-    assert "documents read again" in daemon.log
 
 
 def test_a_writer_may_go_on_until_commit(pair: Pair, daemon: Daemon) -> None:

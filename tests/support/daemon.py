@@ -99,6 +99,17 @@ class Daemon:
     def wait_until_applying(self) -> dict[str, Any]:
         return self._wait(lambda p: p["info"] == "change event application", "applying")
 
+    def commit_or_fail(self) -> dict[str, Any]:
+        """Commit as soon as it is possible; the progress at the end, which may be FAILED."""
+
+        def asked(progress: dict[str, Any]) -> bool:
+            ended = progress["state"] == "FAILED"
+            return ended or (progress["canCommit"] and self.post("commit").ok)
+
+        wait_for(lambda: asked(self.progress()), "canCommit or FAILED", 90)
+        ends = ("COMMITTED", "FAILED")
+        return wait_for(lambda: _in_state(self.progress(), ends), " or ".join(ends), 90)
+
     def wait_for_state(self, state: str) -> dict[str, Any]:
         return self._wait(lambda progress: progress["state"] == state, state)
 
@@ -176,3 +187,7 @@ class Daemon:
     def close(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self.kill()
+
+
+def _in_state(progress: dict[str, Any], states: tuple[str, ...]) -> dict[str, Any] | None:
+    return progress if progress["state"] in states else None
