@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+
 from syncsvc.sandbox.workload import Workload
 from tests.conftest import Pair
 from tests.support import writes
@@ -25,3 +28,30 @@ def test_a_writer_may_go_on_until_commit(pair: Pair, daemon: Daemon) -> None:
     assert written.inserted and written.updated and written.deleted
     daemon.commit()
     pair.assert_equal()
+
+
+def test_a_writer_may_go_on_while_the_commit_is_asked_for(pair: Pair, daemon: Daemon) -> None:
+    """What was written before the commit was asked for arrives; of the rest, what came first."""
+    c = pair.source.client.d.c
+    acknowledged: list[int] = []
+    stop = threading.Event()
+
+    def write() -> None:
+        for number in itertools.count():
+            if stop.is_set():
+                return
+            c.insert_one({"_id": number})
+            acknowledged.append(number)
+
+    with writes.started(write):
+        try:
+            daemon.start()
+            daemon.wait_until_committable()
+            before = len(acknowledged)
+            assert daemon.post("commit").ok
+        finally:
+            stop.set()
+    daemon.wait_for_state("COMMITTED")
+    arrived = [each["_id"] for each in pair.destination.client.d.c.find().sort("_id")]
+    assert before <= len(arrived) <= len(acknowledged)
+    assert arrived == list(range(len(arrived)))
