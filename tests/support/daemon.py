@@ -156,8 +156,10 @@ class Daemon:
             (self.folder / f"hold-{name}").unlink()
 
     def wait_until_reached(self, point: Point, subject: str = "", number: int = 1) -> None:
-        reached = self.folder / f"reached-{slug(point, subject)}-{number}"
-        wait_for(reached.exists, f"{point.value} is reached")
+        wait_for(lambda: self.has_reached(point, subject, number), f"{point.value} is reached")
+
+    def has_reached(self, point: Point, subject: str = "", number: int = 1) -> bool:
+        return (self.folder / f"reached-{slug(point, subject)}-{number}").exists()
 
     def wait_until_killed(self) -> None:
         """Wait for the end of the process by the SIGKILL of `kill_at`, and forget that order."""
