@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import datetime
 from typing import Any
 
 from pymongo import ASCENDING, DESCENDING
@@ -17,6 +18,7 @@ from tests.support.behaviours.behaviour import (
     nothing,
     use,
 )
+from tests.support.waiting import wait_for
 
 
 def _create(db: AnyDatabase, collection: str, *indexes: dict[str, Any]) -> None:
@@ -94,6 +96,7 @@ def create_indexes_on_a_collated_collection(db: AnyDatabase) -> None:
 def create_hashed_indexes(db: AnyDatabase) -> None:
     db.c.create_index([("n", "hashed")])
     db.c.create_index([("m", 1), ("n", "hashed")])
+    db.c.create_index([("_id", "hashed")])
     use(db.c, "after")
 
 
@@ -260,3 +263,12 @@ def index_that_left_duplicates(db: AnyDatabase) -> None:
     db.c.drop_index("n_1")
     db.c.drop_index("when_1")
     db.c.insert_many([{"_id": f"duplicate {n}", "n": 1} for n in range(3)])
+
+
+@behaviour(fill=few_documents)
+def documents_that_expired(db: AnyDatabase) -> None:
+    """The source deletes them by itself; the destination must not before the end, and has to then."""
+    db.c.update_many({"_id": {"$lt": 10}}, {"$set": {"when": datetime(2001, 1, 1)}})
+    db.c.create_index("when", expireAfterSeconds=1)
+    wait_for(lambda: not db.c.find_one({"_id": {"$lt": 10}}), "the source deletes what expired")
+    db.c.insert_one({"_id": 3, "life": "second"})
