@@ -106,9 +106,9 @@ class Daemon:
             ended = progress["state"] == "FAILED"
             return ended or (progress["canCommit"] and self.post("commit").ok)
 
-        wait_for(lambda: asked(self.progress()), "canCommit or FAILED", 90)
+        wait_for(lambda: asked(self.progress()), "canCommit or FAILED", 150)
         ends = ("COMMITTED", "FAILED")
-        return wait_for(lambda: _in_state(self.progress(), ends), " or ".join(ends), 90)
+        return wait_for(lambda: _in_state(self.progress(), ends), " or ".join(ends), 150)
 
     def wait_for_state(self, state: str) -> dict[str, Any]:
         return self._wait(lambda progress: progress["state"] == state, state)

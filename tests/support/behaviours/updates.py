@@ -123,7 +123,11 @@ def _with_duplicate_names(db: AnyDatabase) -> None:
 
 @behaviour(fill=_with_duplicate_names)
 def duplicate_names(db: AnyDatabase) -> None:
-    """The documents are made as bytes. (Updates of a field that is there twice end the server that replicates them.)"""
+    """The documents are made as bytes.
+
+    No update names a field that is there twice: secondaries of the source would not follow it truly either, and a
+    server that is given its diff in a pipeline ends with a failed invariant.
+    """
     db.c.insert_one(_duplicates("new"))
     for key in (0, "new"):
         db.c.update_one({"_id": key}, {"$set": {"added": 1, "sub.y": 1}, "$push": {"list": 4}})
