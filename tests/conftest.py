@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,12 +49,21 @@ class Pair:
         self.destination.empty()
 
 
+@contextmanager
+def started_pair() -> Iterator[Pair]:
+    """Two single-node replica sets without access control."""
+    # A large transaction must fit into the cache beside all that was written just before.
+    source = ReplicaSet(name="source", cache_size_gb=1)
+    destination = ReplicaSet(name="destination", cache_size_gb=1)
+    with source, destination, source.client() as first, destination.client() as second:
+        yield Pair(Side(source.uri, first), Side(destination.uri, second))
+
+
 @pytest.fixture(scope="session")
 def replica_sets() -> Iterator[Pair]:
-    """Two single-node replica sets without access control, for the whole session."""
-    with ReplicaSet(name="source") as source, ReplicaSet(name="destination") as destination:
-        with source.client() as first, destination.client() as second:
-            yield Pair(Side(source.uri, first), Side(destination.uri, second))
+    """Two clusters for the whole session."""
+    with started_pair() as pair:
+        yield pair
 
 
 @pytest.fixture

@@ -55,7 +55,9 @@ class DocumentStream:
 def by_id(collection: AnyCollection) -> DocumentStream:
     """All documents in the order of `_id`."""
     return DocumentStream(
-        collection.find_raw_batches(sort=[("_id", 1)], hint="_id_", batch_size=DOCUMENTS_A_BATCH)
+        collection.find_raw_batches(
+            sort=[("_id", 1)], hint=[("_id", 1)], batch_size=DOCUMENTS_A_BATCH
+        )
     )
 
 

@@ -6,7 +6,7 @@ It is the judge of the demo and of the tests, so it shares no code with what it 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, TypeVar
 
 from pymongo import MongoClient
@@ -59,10 +59,13 @@ class _Namespace:
         return client.get_database(self.database, LENIENT)[self.name]
 
 
+Difference = tuple[_Namespace, str]
+
+
 def compare_clusters(source: Client, destination: Client) -> Equality:
     """Compares all user databases; nothing may write to them meanwhile."""
     comparison = _Comparison(source, destination)
-    differences = _listed(comparison.differences())
+    differences = _listed(map(_sentence, comparison.found()))
     counted = comparison.counted
     return Equality(
         namespaces=counted["namespaces"],
@@ -74,6 +77,13 @@ def compare_clusters(source: Client, destination: Client) -> Equality:
     )
 
 
+def differences_by_database(source: Client, destination: Client) -> dict[str, tuple[str, ...]]:
+    """In which points the clusters differ, for each user database that does."""
+    found = _Comparison(source, destination).found()
+    grouped = groupby(found, key=lambda each: each[0].database)
+    return {database: _listed(map(_sentence, each)) for database, each in grouped}
+
+
 class _Comparison:
     """One pass over both clusters, which yields sentences and counts what it has seen."""
 
@@ -82,14 +92,14 @@ class _Comparison:
         self._source = source
         self._destination = destination
 
-    def differences(self) -> Iterator[str]:
+    def found(self) -> Iterator[Difference]:
         source, destination = _namespaces(self._source), _namespaces(self._destination)
         self.counted["namespaces"] = len(source)
         self.counted["views"] = sum(info["type"] == "view" for info in source.values())
         for namespace in sorted(source.keys() | destination.keys()):
             infos = source.get(namespace, {}), destination.get(namespace, {})
             for sentence in self._namespace(namespace, *infos):
-                yield f"{namespace}: {sentence}"
+                yield namespace, sentence
 
     def _namespace(
         self, namespace: _Namespace, left: Specification, right: Specification
@@ -164,6 +174,11 @@ def _indexes(collection: AnyCollection) -> dict[str, Specification]:
 def _differing_options(left: Specification, right: Specification) -> Iterator[str]:
     if names := different_names(elements(left), elements(right)):
         yield f"options differ: {', '.join(names)}"
+
+
+def _sentence(difference: Difference) -> str:
+    namespace, sentence = difference
+    return f"{namespace}: {sentence}"
 
 
 def _listed(differences: Iterable[str]) -> tuple[str, ...]:

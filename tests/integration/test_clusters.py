@@ -14,7 +14,7 @@ from tests.conftest import Pair, Side
 from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
 from tests.support.daemon import Daemon
-from tests.support.phases import When, writes_in
+from tests.support.phases import PHASES, When, writes_in
 from tests.support.waiting import wait_for
 
 SOURCE_ROLES = ["readAnyDatabase", "clusterMonitor", "backup"]
@@ -38,7 +38,7 @@ def guarded_pair(guarded: tuple[ReplicaSet, ReplicaSet]) -> Iterator[Pair]:
         yield pair
 
 
-@pytest.mark.parametrize("when", When, ids=lambda when: when.name)
+@pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_access_control(
     guarded: tuple[ReplicaSet, ReplicaSet], guarded_pair: Pair, tmp_path: Path, when: When
 ) -> None:

@@ -8,7 +8,7 @@ from syncsvc.engine.observe import Point
 from tests.conftest import Pair
 from tests.support import writes
 from tests.support.daemon import Daemon
-from tests.support.phases import When, writes_in
+from tests.support.phases import PHASES, When, writes_in
 
 
 def index_names(client: writes.AnyClient, collection: str = "c") -> set[str]:
@@ -25,7 +25,7 @@ def create_and_drop(client: writes.AnyClient) -> None:
     client.d.command({"collMod": "new", "index": {"name": "plain", "hidden": True}})
 
 
-@pytest.mark.parametrize("when", When, ids=lambda when: when.name)
+@pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_after_the_copy(pair: Pair, daemon: Daemon, when: When) -> None:
     writes.fill(pair.source.client)
     pair.source.client.d.other.create_index("early", unique=True, sparse=True)
@@ -48,7 +48,7 @@ def test_after_the_copy_means_after_the_copy(pair: Pair, daemon: Daemon) -> None
     pair.assert_equal()
 
 
-@pytest.mark.parametrize("when", When, ids=lambda when: when.name)
+@pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_never(pair: Pair, daemon: Daemon, when: When) -> None:
     writes.fill(pair.source.client)
     pair.source.client.d.other.create_index("early")
@@ -70,7 +70,7 @@ def test_never_with_verification(pair: Pair, daemon: Daemon) -> None:
     assert index_names(pair.destination.client) == {"_id_"}
 
 
-@pytest.mark.parametrize("when", When, ids=lambda when: when.name)
+@pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_never_and_ttl_cannot_be_verified(pair: Pair, daemon: Daemon, when: When) -> None:
     writes.fill(pair.source.client)
     with writes_in(when, daemon, buildIndexes="never"):
@@ -90,7 +90,7 @@ def test_an_index_that_becomes_ttl_cannot_be_verified(pair: Pair, daemon: Daemon
     assert daemon.wait_for_state("FAILED")["error"] == "TTLNotVerifiable"
 
 
-@pytest.mark.parametrize("when", When, ids=lambda when: when.name)
+@pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_all_but_hashed(pair: Pair, daemon: Daemon, when: When) -> None:
     writes.fill(pair.source.client)
     pair.source.client.d.other.create_index([("n", "hashed")])

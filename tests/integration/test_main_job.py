@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import pytest
+import itertools
+import threading
 
 from syncsvc.sandbox.workload import Workload
 from tests.conftest import Pair
 from tests.support import writes
 from tests.support.daemon import Daemon
-from tests.support.phases import When, writes_in
 
 
 def test_an_empty_source_is_committed(pair: Pair, daemon: Daemon) -> None:
@@ -19,32 +17,6 @@ def test_an_empty_source_is_committed(pair: Pair, daemon: Daemon) -> None:
     assert pair.destination.client.list_database_names() == [
         *("admin", "config", "local", "mongosync_reserved_for_internal_use")
     ]
-
-
-@pytest.mark.parametrize("when", When, ids=lambda when: when.name)
-@pytest.mark.parametrize("write", writes.ALL, ids=lambda write: write.__name__)
-def test_writes_arrive(
-    pair: Pair, daemon: Daemon, write: Callable[[writes.AnyClient], None], when: When
-) -> None:
-    writes.fill(pair.source.client)
-    with writes_in(when, daemon):
-        write(pair.source.client)
-    daemon.commit()
-    pair.assert_equal()
-
-
-@pytest.mark.parametrize("when", [When.COPY, When.APPLY], ids=lambda when: when.name)
-@pytest.mark.parametrize("write", writes.UPDATES, ids=lambda write: write.__name__)
-def test_writes_arrive_without_raw_diffs(
-    pair: Pair, daemon: Daemon, write: Callable[[writes.AnyClient], None], when: When
-) -> None:
-    daemon.force_classic_updates()
-    writes.fill(pair.source.client)
-    with writes_in(when, daemon):
-        write(pair.source.client)
-    daemon.commit()
-    pair.assert_equal()
-    assert "documents read again" in daemon.log
 
 
 def test_a_writer_may_go_on_until_commit(pair: Pair, daemon: Daemon) -> None:
@@ -56,3 +28,30 @@ def test_a_writer_may_go_on_until_commit(pair: Pair, daemon: Daemon) -> None:
     assert written.inserted and written.updated and written.deleted
     daemon.commit()
     pair.assert_equal()
+
+
+def test_a_writer_may_go_on_while_the_commit_is_asked_for(pair: Pair, daemon: Daemon) -> None:
+    """What was written before the commit was asked for arrives; of the rest, what came first."""
+    c = pair.source.client.d.c
+    acknowledged: list[int] = []
+    stop = threading.Event()
+
+    def write() -> None:
+        for number in itertools.count():
+            if stop.is_set():
+                return
+            c.insert_one({"_id": number})
+            acknowledged.append(number)
+
+    with writes.started(write):
+        try:
+            daemon.start()
+            daemon.wait_until_committable()
+            before = len(acknowledged)
+            assert daemon.post("commit").ok
+        finally:
+            stop.set()
+    daemon.wait_for_state("COMMITTED")
+    arrived = [each["_id"] for each in pair.destination.client.d.c.find().sort("_id")]
+    assert before <= len(arrived) <= len(acknowledged)
+    assert arrived == list(range(len(arrived)))

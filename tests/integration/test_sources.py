@@ -11,8 +11,9 @@ import pytest
 from syncsvc.sandbox import ReplicaSet
 from tests.conftest import Pair
 from tests.support import writes
+from tests.support.behaviours import UPDATES
 from tests.support.daemon import Daemon
-from tests.support.phases import When, writes_in
+from tests.support.phases import PHASES, When, writes_in
 
 MEGABYTE = 1 << 20
 
@@ -46,14 +47,16 @@ def test_a_key_that_is_too_large_for_any_event_fails_by_name(pair: Pair, daemon:
     assert daemon.wait_for_state("FAILED")["error"] == "EventTooLarge"
 
 
-@pytest.mark.parametrize("when", When, ids=lambda when: when.name)
+@pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_data_of_a_source_that_tells_no_uuids(pair: Pair, daemon: Daemon, when: When) -> None:
     """A server of 6.0 that is asked as one of 5.0 would be."""
     daemon.believe_the_source_is_old()
-    writes.fill(pair.source.client)
+    client = pair.source.client
+    for each in UPDATES:
+        each.fill(client[each.name])
     with writes_in(when, daemon):
-        for write in writes.UPDATES:
-            write(pair.source.client)
+        for each in UPDATES:
+            each.change(client[each.name])
     daemon.commit()
     pair.assert_equal()
 
@@ -129,8 +132,8 @@ def test_a_real_source_of_5_0(old_source: ReplicaSet, pair: Pair, daemon: Daemon
         try:
             successor.run()
             with writes_in(When.APPLY, successor):
-                for write in writes.UPDATES:
-                    write(client)
+                writes.single_document_writes(client)
+                writes.hot_document(client)
             successor.commit()
         finally:
             successor.close()

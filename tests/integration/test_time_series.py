@@ -10,7 +10,7 @@ from tests.conftest import Pair
 from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
 from tests.support.daemon import Daemon
-from tests.support.phases import When, writes_in
+from tests.support.phases import PHASES, When, writes_in
 
 BEGIN = datetime(2024, 1, 1)
 LONG = 10**9
@@ -65,7 +65,7 @@ def change(client: writes.AnyClient) -> None:
     measure(client, "again", 10)
 
 
-@pytest.mark.parametrize("when", When, ids=lambda when: when.name)
+@pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_time_series_arrive(pair: Pair, daemon: Daemon, when: When) -> None:
     fill(pair.source.client)
     with writes_in(when, daemon):

@@ -8,7 +8,7 @@ import pytest
 from pymongo import ASCENDING, DESCENDING
 from pymongo.database import Database
 
-from syncsvc.sandbox.equality import Equality
+from syncsvc.sandbox.equality import Equality, differences_by_database
 from tests.sandbox.pair import Pair, started_pair
 
 
@@ -145,3 +145,23 @@ def test_order_of_index_fields_is_ignored(pair: Pair) -> None:
     pair.source.command({"createIndexes": "c", "indexes": [left]})
     pair.destination.command({"createIndexes": "c", "indexes": [dict(reversed(left.items()))]})
     assert pair.compare().equal
+
+
+def test_differences_by_database(pair: Pair) -> None:
+    source = pair.clients[0]
+    for number in range(60):
+        source.first[f"c{number:02}"].insert_one({"_id": 1})
+    source.second.create_collection("a")
+    pair.both(lambda db: db.create_collection("same"))
+    found = differences_by_database(*pair.clients)
+    assert list(found) == ["first", "second"]
+    assert found["first"][0] == "first.c00: collection missing on destination"
+    assert found["first"][-1] == "and 10 more differences"
+    assert found["second"] == ("second.a: collection missing on destination",)
+
+
+def test_a_clustered_index_of_any_name(pair: Pair) -> None:
+    clustered = {"key": {"_id": 1}, "unique": True, "name": "mine"}
+    pair.both(lambda db: db.create_collection("c", clusteredIndex=clustered))
+    pair.source.c.insert_one({"_id": 1})
+    assert pair.differences() == ["db.c: _id 1 missing on destination"]

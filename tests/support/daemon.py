@@ -99,6 +99,17 @@ class Daemon:
     def wait_until_applying(self) -> dict[str, Any]:
         return self._wait(lambda p: p["info"] == "change event application", "applying")
 
+    def commit_or_fail(self) -> dict[str, Any]:
+        """Commit as soon as it is possible; the progress at the end, which may be FAILED."""
+
+        def asked(progress: dict[str, Any]) -> bool:
+            ended = progress["state"] == "FAILED"
+            return ended or (progress["canCommit"] and self.post("commit").ok)
+
+        wait_for(lambda: asked(self.progress()), "canCommit or FAILED", 150)
+        ends = ("COMMITTED", "FAILED")
+        return wait_for(lambda: _in_state(self.progress(), ends), " or ".join(ends), 150)
+
     def wait_for_state(self, state: str) -> dict[str, Any]:
         return self._wait(lambda progress: progress["state"] == state, state)
 
@@ -145,8 +156,10 @@ class Daemon:
             (self.folder / f"hold-{name}").unlink()
 
     def wait_until_reached(self, point: Point, subject: str = "", number: int = 1) -> None:
-        reached = self.folder / f"reached-{slug(point, subject)}-{number}"
-        wait_for(reached.exists, f"{point.value} is reached")
+        wait_for(lambda: self.has_reached(point, subject, number), f"{point.value} is reached")
+
+    def has_reached(self, point: Point, subject: str = "", number: int = 1) -> bool:
+        return (self.folder / f"reached-{slug(point, subject)}-{number}").exists()
 
     def wait_until_killed(self) -> None:
         """Wait for the end of the process by the SIGKILL of `kill_at`, and forget that order."""
@@ -176,3 +189,7 @@ class Daemon:
     def close(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self.kill()
+
+
+def _in_state(progress: dict[str, Any], states: tuple[str, ...]) -> dict[str, Any] | None:
+    return progress if progress["state"] in states else None

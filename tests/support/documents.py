@@ -15,11 +15,13 @@ from pymongo.collection import Collection
 _NAN = float("nan")
 
 
-def _raw(kind: int, name: bytes, value: bytes) -> bytes:
+def raw_field(kind: int, name: bytes, value: bytes) -> bytes:
+    """One field as bytes."""
     return bytes([kind]) + name + b"\0" + value
 
 
-def _document(*fields: bytes) -> RawBSONDocument:
+def raw_document(*fields: bytes) -> RawBSONDocument:
+    """A document of fields that are bytes already."""
     body = b"".join(fields)
     return RawBSONDocument((len(body) + 5).to_bytes(4, "little") + body + b"\0")
 
@@ -58,18 +60,18 @@ VALUES: dict[str, Any] = {
 
 # Types that the driver no longer writes, as bytes; and dates outside of what Python knows.
 RAW_FIELDS: dict[str, bytes] = {
-    "undefined": _raw(0x06, b"v", b""),
-    "symbol": _raw(0x0E, b"v", b"\x04\0\0\0abc\0"),
-    "database pointer": _raw(0x0C, b"v", b"\x04\0\0\0a.b\0" + bytes(range(12))),
-    "early date": _raw(0x09, b"v", (-(2**62)).to_bytes(8, "little", signed=True)),
-    "late date": _raw(0x09, b"v", (2**62).to_bytes(8, "little", signed=True)),
-    "nan with a payload": _raw(0x01, b"v", b"\x01\0\0\0\0\0\xf8\x7f"),
-    "old binary": _raw(0x05, b"v", b"\x07\0\0\0\x02\x03\0\0\0abc"),
-    "zero timestamp at top": _raw(0x11, b"v", bytes(8)),
-    "duplicate names": _raw(0x10, b"v", b"\x01\0\0\0") + _raw(0x10, b"v", b"\x02\0\0\0"),
-    "empty name": _raw(0x10, b"", b"\x01\0\0\0"),
-    "dotted name": _raw(0x10, b"a.b", b"\x01\0\0\0"),
-    "dollar name": _raw(0x10, b"$x", b"\x01\0\0\0"),
+    "undefined": raw_field(0x06, b"v", b""),
+    "symbol": raw_field(0x0E, b"v", b"\x04\0\0\0abc\0"),
+    "database pointer": raw_field(0x0C, b"v", b"\x04\0\0\0a.b\0" + bytes(range(12))),
+    "early date": raw_field(0x09, b"v", (-(2**62)).to_bytes(8, "little", signed=True)),
+    "late date": raw_field(0x09, b"v", (2**62).to_bytes(8, "little", signed=True)),
+    "nan with a payload": raw_field(0x01, b"v", b"\x01\0\0\0\0\0\xf8\x7f"),
+    "old binary": raw_field(0x05, b"v", b"\x07\0\0\0\x02\x03\0\0\0abc"),
+    "zero timestamp at top": raw_field(0x11, b"v", bytes(8)),
+    "duplicate names": raw_field(0x10, b"v", b"\x01\0\0\0") + raw_field(0x10, b"v", b"\x02\0\0\0"),
+    "empty name": raw_field(0x10, b"", b"\x01\0\0\0"),
+    "dotted name": raw_field(0x10, b"a.b", b"\x01\0\0\0"),
+    "dollar name": raw_field(0x10, b"$x", b"\x01\0\0\0"),
 }
 
 IDS: tuple[Any, ...] = (
@@ -100,10 +102,10 @@ def odd_documents() -> Iterator[RawBSONDocument]:
         yield RawBSONDocument(bson.encode({"_id": f"value {number}", "name": name, "v": value}))
     for number, (name, field) in enumerate(RAW_FIELDS.items()):
         head = bson.encode({"_id": f"raw {number}", "name": name})[4:-1]
-        yield _document(head, field)
+        yield raw_document(head, field)
     for number, key in enumerate(IDS):
         yield RawBSONDocument(bson.encode({"_id": key, "number": number}))
-    yield _document(_raw(0x0E, b"_id", b"\x04\0\0\0sym\0"))
+    yield raw_document(raw_field(0x0E, b"_id", b"\x04\0\0\0sym\0"))
 
 
 def insert_odd_documents(collection: Collection[Any]) -> None:

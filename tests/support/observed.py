@@ -2,6 +2,7 @@
 
 The observer obeys files in FOLDER, named after points: at the n-th passing of a point, `kill-<point>-<n>` ends the
 process by SIGKILL, and `hold-<point>-<n>` makes it wait, after writing `reached-<point>-<n>`, until that file is gone.
+A point may be named with what it is about, a namespace or a step; then only its passings with that are counted.
 With a file `classic-updates`, the daemon believes that the source does not offer the oplog's own diffs; with
 `save-every-page`, the copy saves its resume point after every page; with `old-source`, it believes that servers of 6.0
 tell as little as those of 5.0; with `watch-closely`, the oplog is looked at all the time.
@@ -10,6 +11,7 @@ tell as little as those of 5.0; with `watch-closely`, the oplog is looked at all
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -24,9 +26,8 @@ from verifier.cluster.facts import ClusterFacts
 
 
 def slug(point: Point, subject: str = "") -> str:
-    """The file name of a point; steps of the cut-over are told apart by their names."""
-    name = f"{point.value} {subject}" if point is Point.STEP_DONE else point.value
-    return name.replace(" ", "_")
+    """The file name of a point, in general or with one subject."""
+    return re.sub(r"\W+", "_", f"{point.value} {subject}".strip())[:200]
 
 
 def observer(folder: Path) -> Observer:
@@ -35,7 +36,10 @@ def observer(folder: Path) -> Observer:
     pause = threading.Event()
 
     def observe(point: Point, subject: str) -> None:
-        name = slug(point, subject)
+        for name in {slug(point), slug(point, subject)}:
+            obey(name)
+
+    def obey(name: str) -> None:
         with lock:
             passed[name] += 1
             number = passed[name]

@@ -15,8 +15,19 @@ class When(Enum):
     """Where in a sync the writes of a test happen."""
 
     BEFORE = "before the sync"
+    REPLAY = "between the start of the change stream and the listing, which knows more than the events say"
+    LISTED = "between the listing and the copy, which finds the documents of later"
     COPY = "during the copy"
     APPLY = "during change event application"
+
+
+PHASES = (When.BEFORE, When.COPY, When.APPLY)
+
+_HELD_AT = {
+    When.REPLAY: Point.STARTED,
+    When.LISTED: Point.LISTED,
+    When.COPY: Point.BATCH_WRITTEN,
+}
 
 
 @contextmanager
@@ -28,12 +39,12 @@ def writes_in(when: When, daemon: Daemon, **options: Any) -> Iterator[None]:
     if when is When.BEFORE:
         yield
         daemon.start(**options)
-    elif when is When.COPY:
-        with daemon.held_at(Point.BATCH_WRITTEN):
-            daemon.start(**options)
-            daemon.wait_until_reached(Point.BATCH_WRITTEN)
-            yield
-    else:
+    elif when is When.APPLY:
         daemon.start(**options)
         daemon.wait_until_committable()
         yield
+    else:
+        with daemon.held_at(_HELD_AT[when]):
+            daemon.start(**options)
+            daemon.wait_until_reached(_HELD_AT[when])
+            yield

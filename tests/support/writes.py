@@ -1,4 +1,4 @@
-"""Writes that tests do on the source in one phase or another, each a function of a client."""
+"""Writes of tests that run a sync of their own, each a function of a client."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bson import Timestamp
 from pymongo import ASCENDING, DESCENDING, MongoClient
 
-from tests.support.documents import insert_odd_documents
 from tests.support.waiting import wait_for
 
 AnyClient = MongoClient[Any]
@@ -62,81 +60,9 @@ def single_document_writes(client: AnyClient) -> None:
     c.insert_many([{"_id": n, "again": True} for n in range(60, 70)])
 
 
-def array_updates(client: AnyClient) -> None:
-    c = client.d.c
-    for n in range(30):
-        c.update_one({"_id": n}, {"$push": {"list": n}, "$set": {"sub.b.1.c": n}})
-        c.update_one({"_id": n}, [{"$set": {"list": {"$slice": ["$list", 3]}}}])
-        c.update_one({"_id": n}, {"$pop": {"sub.b": 1}, "$pull": {"list": 2}})
-        c.update_one({"_id": n}, {"$set": {"list.7": "far"}})
-
-
-def odd_names(client: AnyClient) -> None:
-    """Fields that a path cannot name, next to paths that look the same."""
-    c = client.d.c
-    c.insert_one(
-        {"_id": "odd", "a": {"x.y": 1, "x": {"y": 2}}, "a.b": 1, "$d": 1, "pad": "p" * 2000}
-    )
-    for number in range(3):
-        c.update_one(
-            {"_id": "odd"},
-            [{"$replaceWith": {"$setField": {"field": "a.b", "input": "$$ROOT", "value": number}}}],
-        )
-        c.update_one(
-            {"_id": "odd"},
-            [
-                {
-                    "$replaceWith": {
-                        "$setField": {
-                            "field": {"$literal": "$d"},
-                            "input": "$$ROOT",
-                            "value": number,
-                        }
-                    }
-                }
-            ],
-        )
-        c.update_one({"_id": "odd"}, {"$set": {"a.x.y": number, f"z{9 - number}": 1}})
-
-
-def zero_timestamps(client: AnyClient) -> None:
-    c = client.d.c
-    c.insert_one({"_id": "zero", "pad": "p" * 2000})
-    c.update_one({"_id": "zero"}, [{"$set": {"t": Timestamp(0, 0)}}])
-    c.update_one(
-        {"_id": 5}, [{"$replaceWith": {"_id": 5, "t": Timestamp(0, 0), "u": [Timestamp(0, 0)]}}]
-    )
-
-
-def keys_of_changing_type(client: AnyClient) -> None:
-    """Keys that are one for the server and several for their bytes."""
-    c = client.d.c
-    for before, after in ((1, 1.0), (2, 2.0), (3, 3.0)):
-        c.delete_one({"_id": before})
-        c.insert_one({"_id": after, "type": "double"})
-    c.insert_one({"_id": {"k": 1}, "v": 1})
-    c.delete_one({"_id": {"k": 1}})
-    c.insert_one({"_id": {"k": 1.0}, "v": 2})
-
-
 def hot_document(client: AnyClient) -> None:
     for n in range(300):
         client.d.c.update_one({"_id": 7}, {"$inc": {"n": 1}, "$set": {f"sub.k{n % 7}": n}})
-
-
-def transactions(client: AnyClient) -> None:
-    with client.start_session() as session:
-        with session.start_transaction():
-            for n in range(10):
-                client.d.c.update_one({"_id": n}, {"$set": {"tx": n}}, session=session)
-            client.d.other.insert_one({"_id": "tx"}, session=session)
-        session.start_transaction()
-        client.d.other.insert_one({"_id": "aborted"}, session=session)
-        session.abort_transaction()
-
-
-def odd_documents(client: AnyClient) -> None:
-    insert_odd_documents(client.d.odd)
 
 
 def many_collections(client: AnyClient) -> None:
@@ -212,24 +138,6 @@ def indexes(client: AnyClient) -> None:
     c.create_index([("twin", 1)], name="twin unique", unique=True, sparse=True)
 
 
-def twin_indexes(client: AnyClient) -> None:
-    """A unique and a plain index on the same keys, which are one when uniqueness is taken away."""
-    client.d.other.update_many({}, [{"$set": {"t": "$_id"}}])
-    client.d.other.create_index([("t", 1)], name="unique twin", unique=True)
-    client.d.other.create_index([("t", 1)], name="plain twin")
-
-
-def dropped_indexes(client: AnyClient) -> None:
-    c = client.d.c
-    c.create_index("first")
-    c.create_index("second", name="moving")
-    c.drop_index("first_1")
-    c.drop_index("moving")
-    c.create_index([("third", 1)], name="moving")
-    client.d.other.create_index("gone")
-    client.d.other.drop_indexes()
-
-
 def drop_and_create_again(client: AnyClient) -> None:
     client.d.drop_collection("c")
     client.d.c.insert_many({"_id": n, "second": True} for n in range(25))
@@ -248,42 +156,3 @@ def views(client: AnyClient) -> None:
     client.d.command({"create": "was view", "viewOn": "c", "pipeline": []})
     client.d.drop_collection("was view")
     client.d["was view"].insert_one({"_id": 1})
-
-
-def drop_database(client: AnyClient) -> None:
-    client.gone.c.insert_one({"_id": 1})
-    client.gone.command({"create": "view", "viewOn": "c", "pipeline": []})
-    client.drop_database("gone")
-    client.gone.d.insert_one({"_id": 2})
-
-
-def large_documents(client: AnyClient) -> None:
-    client.d.large.insert_one({"_id": 1, "blob": b"\x11" * (16 * 1024 * 1024 - 60)})
-    client.d.large.insert_many({"_id": n, "blob": b"\0" * 5_000_000} for n in range(2, 6))
-    client.d.large.update_one({"_id": 2}, {"$set": {"more": "m" * 5_000_000}})
-    client.d.large.update_one({"_id": 2}, {"$set": {"blob": b"\x01" * 9_000_000}})
-
-
-UPDATES: tuple[Callable[[AnyClient], None], ...] = (
-    single_document_writes,
-    array_updates,
-    odd_names,
-    zero_timestamps,
-    hot_document,
-    transactions,
-)
-
-ALL: tuple[Callable[[AnyClient], None], ...] = (
-    *UPDATES,
-    keys_of_changing_type,
-    odd_documents,
-    many_collections,
-    new_collections,
-    indexes,
-    twin_indexes,
-    dropped_indexes,
-    drop_and_create_again,
-    views,
-    drop_database,
-    large_documents,
-)

@@ -1,0 +1,112 @@
+"""Everything that a source may do, in each phase of a sync: one sync carries all behaviours of a phase.
+
+`pytest -k <name of a behaviour>` runs that one alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from syncsvc.sandbox.equality import differences_by_database
+from tests.conftest import Pair, started_pair
+from tests.support.behaviours import ALL, GAPS, UPDATES, Behaviour
+from tests.support.daemon import Daemon
+from tests.support.phases import When, writes_in
+
+
+@dataclass(frozen=True)
+class Round:
+    """One sync: when the changes happen, and whether the source offers the oplog's own diffs."""
+
+    when: When
+    raw_diffs: bool = True
+
+    def __str__(self) -> str:
+        return self.when.name if self.raw_diffs else f"{self.when.name}-without-raw-diffs"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a round ended: why it failed, if it did, and in what the clusters differ, by database."""
+
+    failure: str
+    differences: Mapping[str, tuple[str, ...]]
+
+    def assert_equal(self, behaviour: Behaviour) -> None:
+        assert not self.failure
+        assert not {name: found for name, found in self.differences.items() if behaviour.owns(name)}
+
+
+def _chosen(request: pytest.FixtureRequest) -> list[Behaviour]:
+    """The behaviours of the tests that are to run with this round."""
+    rows = [getattr(item, "callspec").params for item in request.session.items if _is_ours(item)]
+    return [row["behaviour"] for row in rows if row.get("outcome") == request.param]
+
+
+def _is_ours(item: pytest.Item) -> bool:
+    return item.path == Path(__file__)
+
+
+def _do(calls: list[Callable[[], object]]) -> None:
+    """Several at a time, as most of them wait for the server; raises the first error."""
+    with ThreadPoolExecutor(max_workers=4) as executor:
+        for future in [executor.submit(call) for call in calls]:
+            future.result()
+
+
+def _sync(pair: Pair, daemon: Daemon, round_: Round, behaviours: list[Behaviour]) -> Outcome:
+    source = pair.source.client
+    # Something to copy, even if all databases of the behaviours begin empty.
+    source.anchor.c.insert_one({"_id": 1})
+    _do([partial(each.fill, source[each.name]) for each in behaviours])
+    if not round_.raw_diffs:
+        daemon.force_classic_updates()
+    with writes_in(round_.when, daemon):
+        _do([partial(each.change, source[each.name]) for each in behaviours])
+    progress = daemon.commit_or_fail()
+    if progress["state"] == "FAILED":
+        return Outcome(f"{progress['error']}: {progress['errorDescription']}", {})
+    assert round_.raw_diffs or "documents read again" in daemon.log
+    return Outcome("", differences_by_database(source, pair.destination.client))
+
+
+@pytest.fixture(scope="module")
+def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    folder = tmp_path_factory.mktemp(str(request.param))
+    # Clusters of its own: to drop hundreds of databases takes much longer than to start a server.
+    with started_pair() as pair:
+        daemon = Daemon(pair.source.uri, pair.destination.uri, folder)
+        try:
+            daemon.run()
+            return _sync(pair, daemon, request.param, _chosen(request))
+        finally:
+            daemon.close()
+
+
+@pytest.mark.parametrize("outcome", [*map(Round, When)], indirect=True, ids=str)
+@pytest.mark.parametrize("behaviour", ALL, ids=lambda each: each.name)
+def test_it_arrives(outcome: Outcome, behaviour: Behaviour) -> None:
+    outcome.assert_equal(behaviour)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Round(When.COPY, raw_diffs=False), Round(When.APPLY, raw_diffs=False)],
+    indirect=True,
+    ids=str,
+)
+@pytest.mark.parametrize("behaviour", UPDATES, ids=lambda each: each.name)
+def test_it_arrives_without_raw_diffs(outcome: Outcome, behaviour: Behaviour) -> None:
+    outcome.assert_equal(behaviour)
+
+
+@pytest.mark.xfail(strict=True, reason="not passed yet")
+@pytest.mark.parametrize("behaviour", GAPS, ids=lambda each: each.name)
+def test_it_does_not_arrive_yet(pair: Pair, daemon: Daemon, behaviour: Behaviour) -> None:
+    _sync(pair, daemon, Round(When.APPLY), [behaviour]).assert_equal(behaviour)

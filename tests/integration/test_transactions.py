@@ -1,0 +1,59 @@
+"""Transactions that are open while phases of a sync begin and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from pymongo.client_session import ClientSession
+
+from syncsvc.engine.observe import Point
+from tests.conftest import Pair
+from tests.support import writes
+from tests.support.daemon import Daemon
+
+
+@contextmanager
+def _open_transaction(client: writes.AnyClient, first: int) -> Iterator[ClientSession]:
+    """A transaction that has written already: to the ten documents from `first` on, and new ones."""
+    with client.start_session() as session:
+        session.start_transaction()
+        for n in range(first, first + 5):
+            client.d.c.update_one({"_id": n}, {"$set": {"sub.a": "tx"}}, session=session)
+            client.d.c.insert_one({"_id": f"tx {n}", "pad": "p" * 2000}, session=session)
+            client.d.c.update_one({"_id": f"tx {n}"}, {"$set": {"n": n}}, session=session)
+            client.d.c.delete_one({"_id": n + 5}, session=session)
+        yield session
+
+
+def test_transactions_that_were_open_before(pair: Pair, daemon: Daemon) -> None:
+    client = pair.source.client
+    client.admin.command({"setParameter": 1, "transactionLifetimeLimitSeconds": 600})
+    writes.fill(client)
+    with ExitStack() as stack:
+        begun = [stack.enter_context(_open_transaction(client, n)) for n in (0, 10, 20, 30)]
+        in_copy, in_application, aborted, aborted_afterwards = begun
+        with daemon.held_at(Point.BATCH_WRITTEN):
+            daemon.start()
+            daemon.wait_until_reached(Point.BATCH_WRITTEN)
+            in_copy.commit_transaction()
+        daemon.wait_until_committable()
+        in_application.commit_transaction()
+        aborted.abort_transaction()
+        client.d.c.update_one({"_id": 20}, {"$set": {"sub.a": "free again"}})
+        daemon.commit()
+        aborted_afterwards.abort_transaction()
+    pair.assert_equal()
+    assert pair.destination.client.d.c.count_documents({"_id": {"$regex": "^tx"}}) == 10
+
+
+def test_a_transaction_over_the_start_of_the_stream(pair: Pair, daemon: Daemon) -> None:
+    """It is committed when the stream has begun, and listed and copied are what it wrote."""
+    client = pair.source.client
+    writes.fill(client)
+    with _open_transaction(client, 0) as session, daemon.held_at(Point.STARTED):
+        daemon.start()
+        daemon.wait_until_reached(Point.STARTED)
+        session.commit_transaction()
+    daemon.commit()
+    pair.assert_equal()
