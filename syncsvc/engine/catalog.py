@@ -8,9 +8,10 @@ from pymongo.errors import OperationFailure
 
 from syncsvc.engine import standin
 from syncsvc.engine.parts import Parts
+from syncsvc.engine.source import find_on_source
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from verifier.cluster import failures
-from verifier.cluster.inventory import find_collection, is_id_index, list_indexes, list_raw
+from verifier.cluster.inventory import is_id_index, list_indexes, list_raw
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Document, Kind, same_index
 from verifier.runtime.errors import OperationError
@@ -28,7 +29,7 @@ class Catalog:
     """The definitions on the destination, which are stand-ins until commit."""
 
     def __init__(self, parts: Parts, stop: StopToken) -> None:
-        self._source = parts.source
+        self._parts = parts
         self._client = parts.client
         self._writer = parts.writer
         self._stop = stop
@@ -85,6 +86,11 @@ class Catalog:
         for each in self._list(database, {"type": Kind.VIEW.value}):
             self.drop(Namespace(database, each["name"]))
 
+    def drop_empty_database(self, database: str) -> None:
+        """Drop a database with nothing of users in it: it would be in the way of one that differs in case."""
+        if all(each["name"].startswith("system.") for each in self._list(database, {})):
+            self._run(Namespace(database, ""), {"dropDatabase": 1})
+
     def reconcile_indexes(self, definition: CollectionSpec) -> None:
         """Make the indexes of a collection the stand-ins of its definition's, whatever they are now."""
         namespace, wanted = definition.storage, standin.stand_in(definition).indexes
@@ -125,10 +131,8 @@ class Catalog:
 
     def _source_has(self, definition: CollectionSpec, index: str) -> bool:
         assert definition.uuid is not None
-        database, uuid = definition.namespace.database, definition.uuid
-        found = retry(
-            lambda: find_collection(self._source, database, uuid), failures.is_transient, self._stop
-        )
+        database = definition.namespace.database
+        found = find_on_source(self._parts, database, definition.uuid, self._stop)
         return found is not None and index in found.indexes
 
     def _indexes(self, namespace: Namespace) -> dict[str, Document]:

@@ -16,6 +16,7 @@ from syncsvc.engine.modification import immediate, modified
 from syncsvc.engine.naming import placed
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.renames import Renames
+from syncsvc.engine.source import find_on_source
 from syncsvc.errors import UNSUPPORTED_CHANGE
 from syncsvc.store import CollectionRecord, CopyStatus
 from verifier.cluster.events import DefinitionEvent
@@ -29,6 +30,8 @@ class DefinitionEvents:
     """Applies definition events to the registry and to the destination."""
 
     def __init__(self, parts: Parts, stop: StopToken) -> None:
+        self._parts = parts
+        self._stop = stop
         self._catalog = Catalog(parts, stop)
         self._renames = Renames(parts, self._catalog, stop)
         self._registry = parts.registry
@@ -65,10 +68,21 @@ class DefinitionEvents:
             definition = collection_spec(event.namespace, event.collection, event.description, {})
             if not self._selection.selects(definition.namespace):
                 return
-            record = placed(self._registry, definition, CopyStatus.DONE)
+            record = placed(self._registry, self._with_id_index(definition), CopyStatus.DONE)
             # Saved before it is created: a restart in between creates it, and never leaves it unknown.
             self._registry.save(record)
         self._catalog.create(record.definition)
+
+    def _with_id_index(self, definition: CollectionSpec) -> CollectionSpec:
+        """The event does not tell an `_id` index of the old format (`v: 1`); the source does, while it is there."""
+        told = {"idIndex", "clusteredIndex", "timeseries"}
+        if not told.isdisjoint(definition.options):
+            return definition
+        assert definition.uuid is not None
+        database = definition.namespace.database
+        found = find_on_source(self._parts, database, definition.uuid, self._stop)
+        index = {} if found is None else {"idIndex": found.options["idIndex"]}
+        return replace(definition, options={**definition.options, **index})
 
     def _define_view(self, event: DefinitionEvent) -> None:
         """A view was created or modified; either event holds its whole definition."""
@@ -100,6 +114,7 @@ class DefinitionEvents:
     def _drop_database(self, event: DefinitionEvent) -> None:
         """Its collections were dropped by events of their own; views do not announce their end."""
         self._catalog.drop_views(event.namespace.database)
+        self._catalog.drop_empty_database(event.namespace.database)
 
     def _rename(self, event: DefinitionEvent) -> None:
         assert event.collection is not None and event.renamed is not None

@@ -15,14 +15,11 @@ from syncsvc.engine.indexing import check_ttl, destined
 from syncsvc.engine.naming import parked_for, place_for, placed
 from syncsvc.engine.note import append_note
 from syncsvc.engine.parts import Parts
+from syncsvc.engine.source import find_on_source
 from syncsvc.errors import RENAMED_OUT_OF_FILTER
 from syncsvc.store import CollectionRecord, CopyStatus
-from verifier.cluster import failures
-from verifier.cluster.inventory import find_collection
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.specification import CollectionSpec
 from verifier.runtime.errors import OperationError
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 
@@ -68,7 +65,7 @@ class Renames:
         """
         if not self._parts.selection.selects(name):
             return
-        found = self._find(name.database, uuid)
+        found = find_on_source(self._parts, name.database, uuid, self._stop)
         if found is None:
             # Dropped since: all of its later events lead up to that.
             return
@@ -81,10 +78,3 @@ class Renames:
             self._registry.save(record)
         self._catalog.create(record.definition)
         Copier(self._parts).run(append_note(self._parts.source, self._stop), self._stop)
-
-    def _find(self, database: str, uuid: bytes) -> CollectionSpec | None:
-        return retry(
-            lambda: find_collection(self._parts.source, database, uuid),
-            failures.is_transient,
-            self._stop,
-        )

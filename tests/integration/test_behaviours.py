@@ -15,7 +15,7 @@ import pytest
 
 from syncsvc.sandbox.equality import differences_by_database
 from tests.conftest import Pair, started_pair
-from tests.support.behaviours import ALL, GAPS, UPDATES, Behaviour
+from tests.support.behaviours import ALL, UPDATES, Behaviour
 from tests.support.daemon import Daemon
 from tests.support.phases import When, writes_in
 
@@ -104,9 +104,3 @@ def test_it_arrives(outcome: Outcome, behaviour: Behaviour) -> None:
 @pytest.mark.parametrize("behaviour", UPDATES, ids=lambda each: each.name)
 def test_it_arrives_without_raw_diffs(outcome: Outcome, behaviour: Behaviour) -> None:
     outcome.assert_equal(behaviour)
-
-
-@pytest.mark.xfail(strict=True, reason="not passed yet")
-@pytest.mark.parametrize("behaviour", GAPS, ids=lambda each: each.name)
-def test_it_does_not_arrive_yet(pair: Pair, daemon: Daemon, behaviour: Behaviour) -> None:
-    _sync(pair, daemon, Round(When.APPLY), [behaviour]).assert_equal(behaviour)

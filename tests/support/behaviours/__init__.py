@@ -26,13 +26,7 @@ def _of(*modules: object) -> tuple[Behaviour, ...]:
     return tuple(each for each in found if isinstance(each, Behaviour))
 
 
-# Those that the product does not pass yet.
-GAPS = (
-    collections.create_with_an_old_id_index,
-    collections.drop_database_and_create_in_other_case,
-)
-
-ALL = tuple(each for each in _of(*_MODULES) if each not in GAPS)
+ALL = _of(*_MODULES)
 
 # Those that change no definition, and whose replay depends on how the source tells of updates.
 UPDATES = (*_of(updates, keys, transactions), values.update_every_type)
