@@ -20,12 +20,11 @@ from verifier.cluster.events import DataEvent
 from verifier.cluster.times import Position
 from verifier.runtime.tasks import Budget, Channel, StopToken
 
-# Events on their way over all lanes, from being handed on to being applied; and how much one lane applies at once. In
-# bytes.
+# Events on their way over all lanes, from being handed on to being applied; how much one lane applies at once; and what
+# all lanes read again at once, of which no event tells the size. In bytes.
 _BYTES_ON_THE_WAY = 24 << 20
 _BATCH_BYTES = 4 << 20
-# So many lanes read documents again at once, each up to 16 MB that no event tells of.
-_REREADING = 1
+_REREAD_BYTES = 16 << 20
 
 # The group of all documents of a collection together, whose events keep their order and are not folded.
 IN_ORDER = object()
@@ -52,7 +51,7 @@ class Room:
 
     def __init__(self, stop: StopToken) -> None:
         self.events = Budget(_BYTES_ON_THE_WAY, stop)
-        self.rereading = Budget(_REREADING, stop)
+        self.rereading = Budget(_REREAD_BYTES, stop)
 
 
 class Lane:

@@ -184,7 +184,7 @@ def _pipeline(stages: Iterable[bytes]) -> bytes:
 
 
 def _set(sets: Sets) -> bytes:
-    return single(DOCUMENT, b"$set", _document(b"".join(sets.values())))
+    return single(DOCUMENT, b"$set", _document(*sets.values()))
 
 
 def literal_stage(document: bytes) -> bytes:
@@ -210,7 +210,7 @@ def update_statement(outcome: Outcome, literal: bool = False) -> bytes:
     """
     query = b"\x03q\0" + outcome.key
     if outcome.sets:
-        return _document(query + b"\x03u\0" + _set(outcome.sets))
+        return _document(query, b"\x03u\0", _set(outcome.sets))
     if outcome.document is None:
         return _document(query, _pipeline(outcome.stages))
     if literal or outcome.stages or holds_zero_timestamp(outcome.document):

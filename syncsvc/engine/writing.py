@@ -32,6 +32,11 @@ _MANY_CLASHES = 0.1
 _UPSERTS_AFTER_CLASHES = 5_000
 _FEW = 4
 
+# What is in memory at once of documents that are read again, at most; and the size of a document where the copy tells
+# none. In bytes.
+_MOST_REREAD = 16 << 20
+_UNKNOWN_SIZE = 16 << 10
+
 
 def runs(
     outcomes: Sequence[Outcome], collated: bool
@@ -58,7 +63,7 @@ def runs(
 
 
 class OutcomeWriter:
-    """Writes for one lane. `rereading` limits how many read documents again at once."""
+    """Writes for one lane. `rereading` limits, in bytes, what all lanes read again at once."""
 
     def __init__(self, parts: Parts, rereading: Budget, stop: StopToken) -> None:
         self._parts = parts
@@ -159,7 +164,7 @@ class OutcomeWriter:
     def _write_again(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
         if not keys:
             return
-        with self._rereading.hold(1):
+        with self._rereading.hold(_bytes_to_read(record, keys)):
             self._replace(record, list(dict.fromkeys(keys)), newest)
 
     def _replace(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
@@ -174,6 +179,12 @@ class OutcomeWriter:
                     written = [written[error["index"]] for error in errors]
             if written:
                 raise _not_applicable(record.namespace, errors[0])
+
+
+def _bytes_to_read(record: CollectionRecord, keys: Sequence[bytes]) -> int:
+    """About what documents of these keys take that are in memory at once, going by the average of the copy."""
+    average = record.copied // record.documents if record.documents else _UNKNOWN_SIZE
+    return min(len(keys) * average, _MOST_REREAD)
 
 
 def _not_applicable(namespace: Namespace, error: dict[str, object]) -> OperationError:

@@ -16,11 +16,13 @@ from typing import Any
 import pymongo
 
 from tests.bench import applying, copying
+from tests.bench.backlog import BACKLOGS
 from tests.bench.data import MEDIUM, SETS, DataSet, medium
 from tests.bench.report import Result, document, table
 
 _BENCHMARKS = ("copy", "apply")
 _MEMORY_STEPS = (200_000, 2_000_000)
+_MEMORY_BACKLOGS = (100_000, 1_000_000)
 
 
 def main() -> None:
@@ -58,12 +60,15 @@ def _parser() -> argparse.ArgumentParser:
         "--sets", nargs="+", choices=SETS, default=["medium"], help="what is copied"
     )
     parser.add_argument(
+        "--backlogs", nargs="+", choices=BACKLOGS, default=["mixed"], help="what is applied"
+    )
+    parser.add_argument(
         "--json", type=Path, default=Path("bench-results.json"), help="where figures are kept"
     )
     parser.add_argument(
         "--memory",
         action="store_true",
-        help="show instead the service's peak memory for a small and a large copy",
+        help="show instead the service's peak memory for copies and for backlogs, small and large",
     )
     return parser
 
@@ -83,7 +88,8 @@ def _results(options: argparse.Namespace) -> Iterator[Result]:
         for name in options.sets:
             yield copying.benchmark(_data_set(name, options.documents), options.rounds, _say)
     if "apply" in wanted:
-        yield applying.benchmark(options.events, options.rounds, _say)
+        for name in options.backlogs:
+            yield applying.benchmark(name, options.events, options.rounds, _say)
 
 
 def _data_set(name: str, documents: int) -> DataSet:
@@ -93,6 +99,8 @@ def _data_set(name: str, documents: int) -> DataSet:
 def _show_memory() -> None:
     for documents in _MEMORY_STEPS:
         print(f"{documents:>9,} documents: {copying.memory(documents).peak_mb:.0f} MB", flush=True)
+    for events in _MEMORY_BACKLOGS:
+        print(f"{events:>9,} events: {applying.memory(events).peak_mb:.0f} MB", flush=True)
 
 
 def _machine() -> dict[str, Any]:

@@ -14,6 +14,7 @@ from bson.timestamp import Timestamp
 
 from syncsvc.sandbox import ReplicaSet
 from tests.bench import backlog, probe
+from tests.bench.backlog import BACKLOGS, Backlog
 from tests.bench.clusters import check_equal, cluster, servers
 from tests.bench.daemon import Daemon, running, wait_for
 from tests.bench.measure import Measurement, Stopwatch, turns
@@ -54,19 +55,27 @@ class Round:
             return stopwatch.read()
 
 
-def benchmark(events: int, rounds: int, say: Callable[[str], None]) -> Result:
-    result = Result("apply", "event", events, "stream", _CANDIDATES)
+def benchmark(name: str, asked: int, rounds: int, say: Callable[[str], None]) -> Result:
+    """Apply the backlog of that name, of about as many events as asked."""
+    chosen = BACKLOGS[name]
+    result = Result(f"apply {name}", "event", chosen.events(asked), "stream", _CANDIDATES)
     for turn in turns(_CANDIDATES, rounds):
-        with _prepared(events) as prepared:
-            for name in turn:
-                measurement = prepared.measure(name)
-                result.add(name, measurement)
-                say(f"{result.title}: {name}: {measurement.seconds:.2f} s")
+        with _prepared(chosen, asked) as prepared:
+            for candidate in turn:
+                measurement = prepared.measure(candidate)
+                result.add(candidate, measurement)
+                say(f"{result.title}: {candidate}: {measurement.seconds:.2f} s")
     return result
 
 
+def memory(events: int) -> Measurement:
+    """One application of so many mixed events by the service."""
+    with _prepared(BACKLOGS["mixed"], events) as prepared:
+        return prepared.measure("daemon")
+
+
 @contextmanager
-def _prepared(events: int) -> Iterator[Round]:
+def _prepared(chosen: Backlog, asked: int) -> Iterator[Round]:
     with (
         cluster("source") as source,
         cluster("destination") as destination,
@@ -74,12 +83,12 @@ def _prepared(events: int) -> Iterator[Round]:
         source.client() as writer,
         base.client() as loader,
     ):
-        backlog.load_base(writer)
-        backlog.load_base(loader)
+        backlog.load_base(writer, chosen)
+        backlog.load_base(loader, chosen)
         with running(source, destination) as daemon:
             daemon.start()
             daemon.wait_until_caught_up()
             daemon.suspend()
             start = writer.admin.command("appendOplogNote", data={})["operationTime"]
-            backlog.write(writer, events)
+            backlog.write(writer, chosen, asked)
             yield Round(source, destination, daemon, start, base)

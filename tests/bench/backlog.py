@@ -1,13 +1,13 @@
 """The change events to be applied: a base that both clusters hold, and the writes after it.
 
-Half are small updates, three in ten inserts, one in ten replaces, one in ten deletes, mixed as users would mix them.
 Markers come last; so many that each applying thread meets some.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
 from typing import Any
@@ -20,30 +20,72 @@ from tests.bench.data import DATABASE, DataSet, fields, load
 # As bulk_write takes them.
 Write = InsertOne[dict[str, Any]] | UpdateOne | ReplaceOne[dict[str, Any]] | DeleteOne
 
-BASE = DataSet("base", collections=4, documents=25_000, size=500)
 MARKERS = "markers"
 MARKER_IDS = [f"marker-{number:02}" for number in range(64)]
 _BULK = 1000
+_WRITERS = 4
 
 
-def load_base(client: Client) -> None:
-    load(client, BASE)
+def _small_update(random: Random, size: int) -> dict[str, Any]:
+    return {"$inc": {"quantity": 1}, "$set": {"place.x": random.random()}}
+
+
+def _sometimes_large_update(random: Random, size: int) -> dict[str, Any]:
+    """Nine in ten change a few bytes, and one nearly all."""
+    if random.random() < 0.9:
+        return _small_update(random, size)
+    return {"$set": {"text": fields(random, size)["text"]}}
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """Writes to the documents of `base`, mixed as users would mix them; `mix` is how many of each kind there are.
+
+    Of large ones, that take longer, only one in `thinned` of those asked for is written.
+    """
+
+    base: DataSet
+    mix: dict[str, int] = field(
+        default_factory=lambda: {"update": 5, "insert": 3, "replace": 1, "delete": 1}
+    )
+    update: Callable[[Random, int], dict[str, Any]] = _small_update
+    thinned: int = 1
+
+    def events(self, asked: int) -> int:
+        """How many there are when so many are asked for."""
+        return asked // self.thinned // self.base.collections * self.base.collections
+
+
+BACKLOGS = {
+    "mixed": Backlog(DataSet("mixed", collections=4, documents=25_000, size=500)),
+    "large": Backlog(
+        DataSet("large", collections=1, documents=2_000, size=50_000),
+        update=_sometimes_large_update,
+        thinned=20,
+    ),
+    "hot": Backlog(DataSet("hot", collections=1, documents=100, size=500), mix={"update": 1}),
+    "many": Backlog(DataSet("many", collections=200, documents=500, size=500)),
+}
+
+
+def load_base(client: Client, backlog: Backlog) -> None:
+    load(client, backlog.base)
     # Made now, so that the backlog holds nothing but writes.
     client[DATABASE].create_collection(MARKERS)
 
 
-def write(client: Client, events: int) -> None:
-    """Write the backlog, one thread a collection."""
-    share = events // BASE.collections
+def write(client: Client, backlog: Backlog, asked: int) -> None:
+    """Write the backlog, by some threads, each collection by one."""
+    share = backlog.events(asked) // backlog.base.collections
 
     def write_to(name: str) -> None:
-        writes = _writes(Random(name))
+        writes = _writes(Random(name), backlog)
         for first in range(0, share, _BULK):
             bulk = list(islice(writes, min(_BULK, share - first)))
             client[DATABASE][name].bulk_write(bulk)
 
-    with ThreadPoolExecutor(BASE.collections) as pool:
-        list(pool.map(write_to, BASE.names))
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        list(pool.map(write_to, backlog.base.names))
     client[DATABASE][MARKERS].insert_many([{"_id": marker} for marker in MARKER_IDS])
 
 
@@ -52,26 +94,24 @@ def is_applied(client: Client) -> bool:
     return client[DATABASE][MARKERS].count_documents({}) == len(MARKER_IDS)
 
 
-def _writes(random: Random) -> Iterator[Write]:
+def _writes(random: Random, backlog: Backlog) -> Iterator[Write]:
     """Writes that all find their document, so that each makes one event."""
-    there = list(range(BASE.documents))
-    following = BASE.documents
+    base = backlog.base
+    there = list(range(base.documents))
+    following = base.documents
+    kinds, weights = list(backlog.mix), list(backlog.mix.values())
     while True:
-        kind = random.choices(("update", "insert", "replace", "delete"), (5, 3, 1, 1))[0]
+        kind = random.choices(kinds, weights)[0]
         place = random.randrange(len(there))
         if kind == "insert":
-            yield InsertOne({"_id": following} | fields(random, BASE.size))
+            yield InsertOne({"_id": following} | fields(random, base.size))
             there.append(following)
             following += 1
         elif kind == "update":
-            yield UpdateOne({"_id": there[place]}, _small_update(random))
+            yield UpdateOne({"_id": there[place]}, backlog.update(random, base.size))
         elif kind == "replace":
-            yield ReplaceOne({"_id": there[place]}, fields(random, BASE.size))
+            yield ReplaceOne({"_id": there[place]}, fields(random, base.size))
         else:
             yield DeleteOne({"_id": there[place]})
             there[place] = there[-1]
             there.pop()
-
-
-def _small_update(random: Random) -> dict[str, Any]:
-    return {"$inc": {"quantity": 1}, "$set": {"place.x": random.random()}}
