@@ -1,0 +1,171 @@
+"""What one seed decides: what every thread writes, where the daemon is held meanwhile, when it is killed. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Any
+
+from syncsvc.engine.observe import Point
+from tests.model.definitions import Definitions
+from tests.model.operation import Operation
+from tests.model.writes import Writes
+
+
+class Profile(Enum):
+    """What the writers do once the sync has begun."""
+
+    DATA = "data"
+    DEFINITIONS = "definitions"
+
+
+@dataclass(frozen=True)
+class Passing:
+    """The n-th time that a daemon passes a point."""
+
+    point: Point
+    number: int = 1
+    subject: str = ""
+
+
+@dataclass(frozen=True)
+class Delay:
+    """Some seconds after the stage began."""
+
+    seconds: float
+
+
+Kill = Passing | Delay
+Stream = tuple[Operation, ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What every writer does next; the daemon is held while they do, or runs beside them.
+
+    A kill at a point that is not reached within the stage comes later, or gives way to the kill of the next stage.
+    """
+
+    streams: tuple[Stream, ...]
+    hold: Passing | None = None
+    kill: Kill | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run: `before` precedes the start of the sync, the commit comes after the last stage."""
+
+    before: Stage
+    initializing: Stage
+    copying: Stage
+    applying: tuple[Stage, ...]
+    commit_kill: Kill | None
+    verification: bool
+    classic_updates: bool
+    save_every_page: bool
+
+    @property
+    def start_options(self) -> dict[str, Any]:
+        return {"verification": {"enabled": self.verification}}
+
+
+_WRITERS = 3
+# Operations of one writer in each stage, and how many of them are changes of definitions.
+_BEFORE, _INITIALIZING, _COPYING, _APPLYING = 25, 25, 35, 50
+_SHARES = {Profile.DATA: 0.0, Profile.DEFINITIONS: 0.2}
+_SHARE_BEFORE = 0.3
+_STEPS = (
+    "definitions prepared",
+    "destination unblocked",
+    "destination writable",
+    "indexes unique",
+)
+
+# Points of each phase, and up to which passing a kill may wait.
+_KILLS_OF_START = (
+    (Point.STARTED, 1),
+    (Point.COLLECTION_CREATED, 6),
+    (Point.LISTED, 1),
+)
+_KILLS_OF_COPY = (
+    (Point.BATCH_WRITTEN, 8),
+    (Point.COPY_SAVED, 4),
+    (Point.COLLECTION_COPIED, 8),
+)
+_KILLS_OF_APPLICATION = (
+    (Point.EVENTS_APPLIED, 40),
+    (Point.DEFINITION_APPLIED, 12),
+    (Point.POSITION_SAVED, 2),
+)
+_KILLS_OF_COMMIT = ((Point.STEP_DONE, 1), (Point.POSITION_SAVED, 1), (Point.DEFINITION_APPLIED, 1))
+
+
+def plan(seed: int, profile: Profile) -> Plan:
+    """The same for the same arguments, always."""
+    random = Random(f"{seed} {profile.value}")
+    writers = [_Writer(seed, number) for number in range(_WRITERS)]
+
+    def streams(number: int) -> tuple[Stream, ...]:
+        return tuple(each.operations(number, _SHARES[profile]) for each in writers)
+
+    return Plan(
+        before=Stage(tuple(each.beginning(_BEFORE) for each in writers)),
+        initializing=Stage(
+            streams(_INITIALIZING), _hold_of_start(random), _kill(random, 0.4, _KILLS_OF_START)
+        ),
+        copying=Stage(streams(_COPYING), _hold_of_copy(random), _kill(random, 0.5, _KILLS_OF_COPY)),
+        applying=tuple(
+            Stage(streams(_APPLYING), kill=_kill(random, 0.6, _KILLS_OF_APPLICATION))
+            for _ in range(2)
+        ),
+        commit_kill=_kill(random, 0.3, _KILLS_OF_COMMIT),
+        verification=random.random() < 0.75,
+        classic_updates=random.random() < 0.2,
+        save_every_page=random.random() < 0.5,
+    )
+
+
+class _Writer:
+    """Makes up the operations of one thread, which do not depend on what the server answers."""
+
+    def __init__(self, seed: int, number: int) -> None:
+        self._random = Random(f"{seed} writer {number}")
+        self._writes = Writes(self._random, f"w{number}")
+        self._definitions = Definitions(self._random)
+
+    def beginning(self, number: int) -> Stream:
+        return (
+            *self.operations(8, 1.0),
+            *(self._writes.filling() for _ in range(12)),
+            *self.operations(number, _SHARE_BEFORE),
+        )
+
+    def operations(self, number: int, share: float) -> Stream:
+        return tuple(self._operation(share) for _ in range(number))
+
+    def _operation(self, share: float) -> Operation:
+        if self._random.random() < share:
+            return self._definitions.change()
+        return self._writes.write()
+
+
+def _hold_of_start(random: Random) -> Passing | None:
+    point = random.choice((Point.STARTED, Point.COLLECTION_CREATED, Point.LISTED))
+    return Passing(point) if random.random() < 0.6 else None
+
+
+def _hold_of_copy(random: Random) -> Passing | None:
+    point = random.choice((Point.BATCH_WRITTEN, Point.COLLECTION_COPIED))
+    return Passing(point, random.randint(1, 4)) if random.random() < 0.6 else None
+
+
+def _kill(random: Random, probability: float, kills: tuple[tuple[Point, int], ...]) -> Kill | None:
+    """One of the kills, at a random passing up to the given number; or at a random time."""
+    if random.random() > probability:
+        return None
+    if random.random() < 0.3:
+        return Delay(random.uniform(0, 0.5))
+    point, most = random.choice(kills)
+    subject = random.choice(_STEPS) if point is Point.STEP_DONE else ""
+    return Passing(point, random.randint(1, most), subject)
