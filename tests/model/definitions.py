@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -68,13 +68,19 @@ class Definitions:
         self._random = random
         self._kinds: dict[Callable[[], Operation], int] = {
             self._create: 20,
-            self._drop: 12,
             self._make_again: 16,
+            self._drop: 12,
             self._drop_database: 1,
-            self._create_indexes: 40,
-            self._drop_indexes: 24,
+            self._rename: 24,
+            self._modify: 20,
+            self._modify_index: 20,
+            self._create_indexes: 30,
+            self._drop_indexes: 20,
             self._create_view: 16,
-            self._drop_view: 12,
+            self._modify_view: 8,
+            self._drop_view: 10,
+            self._replace_by_result: 8,
+            self._merge_result: 8,
         }
 
     def change(self) -> Operation:
@@ -140,6 +146,67 @@ class Definitions:
     def _drop_database(self) -> Operation:
         return self._one({"dropDatabase": 1})
 
+    def _rename(self) -> Operation:
+        """Also across databases, to the name that it has, and to the name of a view."""
+        names = self._family()
+        source = f"{self._near_database()}.{self._random.choice(names)}"
+        target = f"{self._near_database()}.{self._random.choice(names)}"
+        rename = {"renameCollection": source, "to": target, "dropTarget": self._chance(0.6)}
+        return plain("admin", rename)
+
+    def _family(self) -> Sequence[str]:
+        """Names between which documents may move: what is once ordered stays that."""
+        return values.ORDERED if self._chance(0.3) else (*values.PLAIN * 2, *values.VIEWS)
+
+    def _near_database(self) -> str:
+        """The first one more often, so that two draws are mostly of one database."""
+        return values.DATABASES[0] if self._chance(0.75) else values.DATABASES[1]
+
+    def _modify(self) -> Operation:
+        change: Document = {}
+        collection = self._collection()
+        for each in values.shuffled(self._random, self._changes(collection), 2):
+            change.update(each)
+        return self._one({"collMod": collection, **change})
+
+    def _changes(self, collection: str) -> list[Document]:
+        validation = self._validation()
+        capped: list[Document] = [
+            {"cappedSize": 4096 * self._random.randint(1, 20)},
+            {"cappedMax": self._random.randint(3, 40)},
+        ]
+        clustered: list[Document] = [{"expireAfterSeconds": self._random.choice((200, "off"))}]
+        return [
+            *(capped if collection in values.ORDERED else clustered),
+            validation,
+            {"validator": validation["validator"]},
+            {"validationLevel": validation["validationLevel"]},
+            {"validationAction": validation["validationAction"]},
+            {"changeStreamPreAndPostImages": {"enabled": self._chance(0.5)}},
+            {},
+        ]
+
+    def _modify_index(self) -> Operation:
+        by_name = {"name": self._name()}
+        by_key = {"keyPattern": values.favoured(self._random, _INDEXES, 8)["key"]}
+        change: Document = {"index": by_name if self._chance(0.7) else by_key}
+        for each in values.shuffled(self._random, self._changes_of_index(), 2):
+            change["index"].update(each)
+        collection = self._collection()
+        if self._chance(0.2):
+            change.update(self._random.choice(self._changes(collection)))
+        return self._one({"collMod": collection, **change})
+
+    def _changes_of_index(self) -> list[Document]:
+        return [
+            {"hidden": True},
+            {"hidden": False},
+            {"expireAfterSeconds": self._random.randint(0, 100)},
+            {"prepareUnique": True},
+            {"prepareUnique": False},
+            {"unique": True},
+        ]
+
     def _create_indexes(self) -> Operation:
         few = _INDEXES[:8] if self._chance(0.5) else _INDEXES
         indexes = [self._named(each) for each in values.shuffled(self._random, few, 3)]
@@ -173,6 +240,27 @@ class Definitions:
             "viewOn": self._random.choice(names),
             "pipeline": self._random.choice(_PIPELINES),
         }
+
+    def _modify_view(self) -> Operation:
+        return self._one({"collMod": self._random.choice(values.VIEWS), **self._view()})
+
+    def _replace_by_result(self) -> Operation:
+        names = self._family()
+        target = {"db": values.database(self._random), "coll": self._random.choice(names)}
+        return self._result_of(self._random.choice(names), {"$out": target})
+
+    def _merge_result(self) -> Operation:
+        into = {"db": values.database(self._random), "coll": self._random.choice(values.PLAIN)}
+        matched = self._random.choice(
+            ("replace", "merge", "keepExisting", [{"$set": {"merged": "$$new.n"}}])
+        )
+        not_matched = "insert" if matched == "keepExisting" or self._chance(0.7) else "discard"
+        merge = {"into": into, "whenMatched": matched, "whenNotMatched": not_matched}
+        return self._result_of(self._collection(), {"$merge": merge})
+
+    def _result_of(self, collection: str, stage: Document) -> Operation:
+        pipeline = [*self._random.choice(_PIPELINES), stage]
+        return self._one({"aggregate": collection, "pipeline": pipeline, "cursor": {}})
 
     def _drop_view(self) -> Operation:
         return self._one({"drop": self._random.choice(values.VIEWS)})

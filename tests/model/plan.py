@@ -18,6 +18,7 @@ class Profile(Enum):
 
     DATA = "data"
     DEFINITIONS = "definitions"
+    MOSTLY_DEFINITIONS = "mostly-definitions"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ Stream = tuple[Operation, ...]
 class Stage:
     """What every writer does next; the daemon is held while they do, or runs beside them.
 
-    A kill at a point that is not reached within the stage comes later, or gives way to the kill of the next stage.
+    A kill at a point that is not reached within the stage comes later, and the kills of later stages after it.
     """
 
     streams: tuple[Stream, ...]
@@ -71,10 +72,25 @@ class Plan:
 
 
 _WRITERS = 3
-# Operations of one writer in each stage, and how many of them are changes of definitions.
-_BEFORE, _INITIALIZING, _COPYING, _APPLYING = 25, 25, 35, 50
-_SHARES = {Profile.DATA: 0.0, Profile.DEFINITIONS: 0.2}
-_SHARE_BEFORE = 0.3
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How many operations a writer carries out in each stage, and how many of them are changes of definitions."""
+
+    initializing: int
+    copying: int
+    applying: int
+    share: float
+
+
+_AMOUNTS = {
+    Profile.DATA: Amount(25, 35, 50, 0),
+    Profile.DEFINITIONS: Amount(25, 35, 50, 0.2),
+    Profile.MOSTLY_DEFINITIONS: Amount(15, 20, 25, 0.6),
+}
+# Before the sync: the same for all.
+_BEFORE, _SHARE_BEFORE = 25, 0.3
 _STEPS = (
     "definitions prepared",
     "destination unblocked",
@@ -94,7 +110,7 @@ _KILLS_OF_COPY = (
     (Point.COLLECTION_COPIED, 8),
 )
 _KILLS_OF_APPLICATION = (
-    (Point.EVENTS_APPLIED, 40),
+    (Point.EVENTS_APPLIED, 30),
     (Point.DEFINITION_APPLIED, 12),
     (Point.POSITION_SAVED, 2),
 )
@@ -104,19 +120,24 @@ _KILLS_OF_COMMIT = ((Point.STEP_DONE, 1), (Point.POSITION_SAVED, 1), (Point.DEFI
 def plan(seed: int, profile: Profile) -> Plan:
     """The same for the same arguments, always."""
     random = Random(f"{seed} {profile.value}")
+    amount = _AMOUNTS[profile]
     writers = [_Writer(seed, number) for number in range(_WRITERS)]
 
     def streams(number: int) -> tuple[Stream, ...]:
-        return tuple(each.operations(number, _SHARES[profile]) for each in writers)
+        return tuple(each.operations(number, amount.share) for each in writers)
 
     return Plan(
         before=Stage(tuple(each.beginning(_BEFORE) for each in writers)),
         initializing=Stage(
-            streams(_INITIALIZING), _hold_of_start(random), _kill(random, 0.4, _KILLS_OF_START)
+            streams(amount.initializing),
+            _hold_of_start(random),
+            _kill(random, 0.4, _KILLS_OF_START),
         ),
-        copying=Stage(streams(_COPYING), _hold_of_copy(random), _kill(random, 0.5, _KILLS_OF_COPY)),
+        copying=Stage(
+            streams(amount.copying), _hold_of_copy(random), _kill(random, 0.5, _KILLS_OF_COPY)
+        ),
         applying=tuple(
-            Stage(streams(_APPLYING), kill=_kill(random, 0.6, _KILLS_OF_APPLICATION))
+            Stage(streams(amount.applying), kill=_kill(random, 0.6, _KILLS_OF_APPLICATION))
             for _ in range(2)
         ),
         commit_kill=_kill(random, 0.3, _KILLS_OF_COMMIT),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
@@ -31,6 +32,7 @@ class Run:
         self.kills = 0
         self._plan = plan
         self._pair = pair
+        self._orders: deque[Kill] = deque()
         self._due: float | None = None
         self._pause = threading.Event()
 
@@ -85,12 +87,17 @@ class Run:
         return self.daemon.has_reached(hold.point, hold.subject, hold.number)
 
     def _order(self, kill: Kill | None) -> None:
-        """Have the daemon killed; without a new order, the last one stands."""
-        if kill is None:
-            return
-        self.daemon.forget_kills()
-        self._due = monotonic() + kill.seconds if isinstance(kill, Delay) else None
-        if isinstance(kill, Passing):
+        """Have the daemon killed, after the kills that were ordered before."""
+        if kill is not None:
+            self._orders.append(kill)
+            if len(self._orders) == 1:
+                self._prepare_kill()
+
+    def _prepare_kill(self) -> None:
+        kill = self._orders[0]
+        if isinstance(kill, Delay):
+            self._due = monotonic() + kill.seconds
+        else:
             self.daemon.kill_at(kill.point, kill.subject, kill.number)
 
     def _wait(self, holds: Callable[[dict[str, Any]], bool], what: str) -> None:
@@ -120,6 +127,9 @@ class Run:
         self.kills += 1
         self._due = None
         self.daemon.forget_kills()
+        self._orders.popleft()
+        if self._orders:
+            self._prepare_kill()
         self.daemon.run()
 
     def _is_committed(self, progress: dict[str, Any]) -> bool:
