@@ -81,6 +81,8 @@ class Definitions:
             self._drop_view: 10,
             self._replace_by_result: 8,
             self._merge_result: 8,
+            self._convert_to_capped: 4,
+            self._clone_as_capped: 4,
         }
 
     def change(self) -> Operation:
@@ -119,10 +121,14 @@ class Definitions:
     def _capped(self) -> Document:
         if self._chance(0.3):
             return {}
-        options: Document = {"capped": True, "size": 4096 * self._random.randint(1, 20)}
+        options: Document = {"capped": True, "size": self._size()}
         if self._chance(0.5):
             options["max"] = self._random.randint(3, 40)
         return options
+
+    def _size(self) -> int:
+        """Room for two documents, or for some more."""
+        return 4096 * self._random.randint(1, 20)
 
     def _validation(self) -> Document:
         return {
@@ -172,7 +178,7 @@ class Definitions:
     def _changes(self, collection: str) -> list[Document]:
         validation = self._validation()
         capped: list[Document] = [
-            {"cappedSize": 4096 * self._random.randint(1, 20)},
+            {"cappedSize": self._size()},
             {"cappedMax": self._random.randint(3, 40)},
         ]
         clustered: list[Document] = [{"expireAfterSeconds": self._random.choice((200, "off"))}]
@@ -261,6 +267,17 @@ class Definitions:
     def _result_of(self, collection: str, stage: Document) -> Operation:
         pipeline = [*self._random.choice(_PIPELINES), stage]
         return self._one({"aggregate": collection, "pipeline": pipeline, "cursor": {}})
+
+    def _convert_to_capped(self) -> Operation:
+        name = self._random.choice(values.ORDERED)
+        return self._one({"convertToCapped": name, "size": self._size()})
+
+    def _clone_as_capped(self) -> Operation:
+        name, to = self._random.sample(values.ORDERED, 2)
+        return self._one(
+            {"drop": to},
+            {"cloneCollectionAsCapped": name, "toCollection": to, "size": self._size()},
+        )
 
     def _drop_view(self) -> Operation:
         return self._one({"drop": self._random.choice(values.VIEWS)})
