@@ -86,8 +86,8 @@ class Amount:
 
 _AMOUNTS = {
     Profile.DATA: Amount(25, 35, 50, 0),
-    Profile.DEFINITIONS: Amount(25, 35, 50, 0.2),
-    Profile.MOSTLY_DEFINITIONS: Amount(15, 20, 25, 0.6),
+    Profile.DEFINITIONS: Amount(20, 30, 40, 0.2),
+    Profile.MOSTLY_DEFINITIONS: Amount(12, 16, 20, 0.6),
 }
 # Before the sync: the same for all.
 _BEFORE, _SHARE_BEFORE = 25, 0.3

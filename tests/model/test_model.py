@@ -1,6 +1,6 @@
 """Random writes, random changes of definitions, random kills: every run ends equal.
 
-SYNCSVC_MODEL_SEEDS is the number of seeds for each profile; `python -m tests.model` runs single ones.
+SYNCSVC_MODEL_SEEDS is the number of seeds for each profile; `python -m tests.model` runs any, and one again.
 """
 
 from __future__ import annotations
