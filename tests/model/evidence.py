@@ -9,7 +9,6 @@ from bson import Timestamp
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 
 from syncsvc.sandbox.document_merge import LENIENT
-from syncsvc.sandbox.equality import compare_clusters
 from tests.conftest import Pair
 from tests.model.operation import Document
 from tests.model.run import Run
@@ -22,7 +21,7 @@ _MOST_NAMESPACES = 10
 def keep(run: Run, pair: Pair, folder: Path) -> str:
     """Write the journal, and the oplog of each namespace that differs, into the folder; what to read first."""
     (folder / "journal").write_text(_lines(map(_journal_line, run.writers.journal)))
-    differences = compare_clusters(pair.source.client, pair.destination.client).differences
+    differences = run.differences()
     namespaces = dict.fromkeys(each.partition(": ")[0] for each in differences)
     for namespace in list(namespaces)[:_MOST_NAMESPACES]:
         entries = oplog_of(pair, namespace, run.began)

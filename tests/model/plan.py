@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
-from typing import Any
 
 from syncsvc.engine.observe import Point
 from tests.model.definitions import Definitions
-from tests.model.operation import Operation
+from tests.model.operation import Document, Operation
+from tests.model.selection import FILTER, leaves
 from tests.model.writes import Writes
 
 
@@ -19,6 +19,7 @@ class Profile(Enum):
     DATA = "data"
     DEFINITIONS = "definitions"
     MOSTLY_DEFINITIONS = "mostly-definitions"
+    FILTERED = "filtered"
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,10 @@ class Passing:
 
 @dataclass(frozen=True)
 class Delay:
-    """Some seconds after the stage began."""
+    """Some seconds after the stage began; by SIGTERM where it is gentle."""
 
     seconds: float
+    gentle: bool
 
 
 Kill = Passing | Delay
@@ -62,13 +64,11 @@ class Plan:
     copying: Stage
     applying: tuple[Stage, ...]
     commit_kill: Kill | None
-    verification: bool
+    start_options: Document
+    filtered: bool
     classic_updates: bool
     save_every_page: bool
-
-    @property
-    def start_options(self) -> dict[str, Any]:
-        return {"verification": {"enabled": self.verification}}
+    load_level: int
 
 
 _WRITERS = 3
@@ -88,6 +88,7 @@ _AMOUNTS = {
     Profile.DATA: Amount(25, 35, 50, 0),
     Profile.DEFINITIONS: Amount(20, 30, 40, 0.2),
     Profile.MOSTLY_DEFINITIONS: Amount(12, 16, 20, 0.6),
+    Profile.FILTERED: Amount(20, 30, 40, 0.3),
 }
 # Before the sync: the same for all.
 _BEFORE, _SHARE_BEFORE = 25, 0.3
@@ -121,7 +122,8 @@ def plan(seed: int, profile: Profile) -> Plan:
     """The same for the same arguments, always."""
     random = Random(f"{seed} {profile.value}")
     amount = _AMOUNTS[profile]
-    writers = [_Writer(seed, number) for number in range(_WRITERS)]
+    filtered = profile is Profile.FILTERED
+    writers = [_Writer(seed, number, filtered) for number in range(_WRITERS)]
 
     def streams(number: int) -> tuple[Stream, ...]:
         return tuple(each.operations(number, amount.share) for each in writers)
@@ -141,19 +143,26 @@ def plan(seed: int, profile: Profile) -> Plan:
             for _ in range(2)
         ),
         commit_kill=_kill(random, 0.3, _KILLS_OF_COMMIT),
-        verification=random.random() < 0.75,
+        start_options={
+            "verification": {"enabled": random.random() < 0.75},
+            "buildIndexes": random.choice(("beforeDataCopy", "afterDataCopy")),
+            **(FILTER if filtered else {}),
+        },
+        filtered=filtered,
         classic_updates=random.random() < 0.2,
         save_every_page=random.random() < 0.5,
+        load_level=random.randint(1, 4),
     )
 
 
 class _Writer:
     """Makes up the operations of one thread, which do not depend on what the server answers."""
 
-    def __init__(self, seed: int, number: int) -> None:
+    def __init__(self, seed: int, number: int, filtered: bool) -> None:
         self._random = Random(f"{seed} writer {number}")
         self._writes = Writes(self._random, f"w{number}")
         self._definitions = Definitions(self._random)
+        self._filtered = filtered
 
     def beginning(self, number: int) -> Stream:
         return (
@@ -166,9 +175,12 @@ class _Writer:
         return tuple(self._operation(share) for _ in range(number))
 
     def _operation(self, share: float) -> Operation:
-        if self._random.random() < share:
-            return self._definitions.change()
-        return self._writes.write()
+        if self._random.random() >= share:
+            return self._writes.write()
+        change = self._definitions.change()
+        while self._filtered and leaves(change):
+            change = self._definitions.change()
+        return change
 
 
 def _hold_of_start(random: Random) -> Passing | None:
@@ -186,7 +198,7 @@ def _kill(random: Random, probability: float, kills: tuple[tuple[Point, int], ..
     if random.random() > probability:
         return None
     if random.random() < 0.3:
-        return Delay(random.uniform(0, 0.5))
+        return Delay(random.uniform(0, 0.5), gentle=random.random() < 0.3)
     point, most = random.choice(kills)
     subject = random.choice(_STEPS) if point is Point.STEP_DONE else ""
     return Passing(point, random.randint(1, most), subject)

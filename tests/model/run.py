@@ -13,8 +13,11 @@ from typing import Any
 
 import requests
 
-from tests.conftest import Pair
+from syncsvc.sandbox.equality import compare_clusters
+from tests.conftest import Pair, Side
+from tests.model import values
 from tests.model.plan import Delay, Kill, Passing, Plan, Stage
+from tests.model.selection import selects
 from tests.model.writers import Writers
 from tests.support.daemon import Daemon
 from tests.support.waiting import wait_for
@@ -27,7 +30,8 @@ class Run:
 
     def __init__(self, plan: Plan, pair: Pair, folder: Path) -> None:
         self.writers = Writers(pair.source.client)
-        self.daemon = Daemon(pair.source.uri, pair.destination.uri, folder)
+        load = ("--loadLevel", str(plan.load_level))
+        self.daemon = Daemon(pair.source.uri, pair.destination.uri, folder, *load)
         self.began = pair.source.client.admin.command("hello")["operationTime"]
         self.kills = 0
         self._plan = plan
@@ -45,7 +49,22 @@ class Run:
             self._sync()
         finally:
             self.daemon.close()
-        self._pair.assert_equal()
+        self._assert_equal()
+
+    def differences(self) -> list[str]:
+        """What the judge finds, but for what the filter leaves out."""
+        source, destination = self._pair.source.client, self._pair.destination.client
+        found = compare_clusters(source, destination).differences
+        if not self._plan.filtered:
+            return list(found)
+        return [each for each in found if selects(_namespace(each)) or not _is_missing(each)]
+
+    def _assert_equal(self) -> None:
+        if not self._plan.filtered:
+            self._pair.assert_equal()
+        assert self.differences() == []
+        if self._plan.filtered:
+            assert [each for each in _namespaces(self._pair.destination) if not selects(each)] == []
 
     def _configure(self) -> None:
         if self._plan.classic_updates:
@@ -110,10 +129,10 @@ class Run:
     def _look_after_daemon(self) -> dict[str, Any] | None:
         """Kill it when that is due, start it again when it was killed; its progress, if it answers."""
         if self._due is not None and monotonic() > self._due:
-            self.daemon.kill()
+            self._kill()
         if self.daemon.exit_status is not None:
             self._start_again()
-        with contextlib.suppress(requests.ConnectionError):
+        with contextlib.suppress(requests.RequestException):
             progress = self.daemon.progress()
             if progress["state"] == "FAILED":
                 raise AssertionError(f"{progress['error']}: {progress['errorDescription']}")
@@ -122,8 +141,16 @@ class Run:
             return progress
         return None
 
+    def _kill(self) -> None:
+        kill = self._orders[0]
+        if isinstance(kill, Delay) and kill.gentle:
+            self.daemon.ask_to_end()
+            assert self.daemon.wait_until_ended(20) == 0
+        else:
+            self.daemon.kill()
+
     def _start_again(self) -> None:
-        assert self.daemon.exit_status == -signal.SIGKILL, self.daemon.exit_status
+        assert self.daemon.exit_status in (0, -signal.SIGKILL), self.daemon.exit_status
         self.kills += 1
         self._due = None
         self.daemon.forget_kills()
@@ -137,6 +164,26 @@ class Run:
             # Sent again when a kill was faster than its answer.
             self.daemon.post_unanswered("commit", {})
         return bool(progress["state"] == "COMMITTED")
+
+
+def _namespaces(side: Side) -> list[str]:
+    return [
+        f"{database}.{collection}"
+        for database in values.DATABASES
+        for collection in side.client[database].list_collection_names()
+        if not collection.startswith("system.")
+    ]
+
+
+def _namespace(difference: str) -> str:
+    return difference.partition(": ")[0]
+
+
+def _is_missing(difference: str) -> bool:
+    return difference.partition(": ")[2] in (
+        "collection missing on destination",
+        "view missing on destination",
+    )
 
 
 def _is_applying(progress: dict[str, Any]) -> bool:

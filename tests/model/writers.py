@@ -31,6 +31,7 @@ REFUSALS = {
     27: "IndexNotFound",
     28: "PathNotViable",
     40: "ConflictingUpdateOperators",
+    47: "NoMatchingDocument, of an index build whose collection is dropped",
     48: "NamespaceExists",
     52: "DollarPrefixedFieldName",
     56: "EmptyFieldName",

@@ -78,7 +78,7 @@ class Daemon:
 
     def post_unanswered(self, command: str, body: Any) -> None:
         """Send a command to a daemon that may be killed before it answers."""
-        with contextlib.suppress(requests.ConnectionError):
+        with contextlib.suppress(requests.RequestException):
             self.post(command, body)
 
     def progress(self) -> dict[str, Any]:
