@@ -8,7 +8,7 @@ from random import Random
 
 from syncsvc.engine.observe import Point
 from tests.model.definitions import Definitions
-from tests.model.operation import Document, Operation
+from tests.model.operation import Document, End, Operation
 from tests.model.selection import FILTER, leaves
 from tests.model.writes import Writes
 
@@ -57,13 +57,18 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run: `before` precedes the start of the sync, the commit comes after the last stage."""
+    """A run: `before` precedes the start of the sync, the commit comes after the last stage.
+
+    Two transactions are open at the start: one is committed after the copy, the other aborted after the commit.
+    """
 
     before: Stage
     initializing: Stage
     copying: Stage
     applying: tuple[Stage, ...]
     commit_kill: Kill | None
+    open_during_copy: Operation
+    open_during_commit: Operation
     start_options: Document
     filtered: bool
     classic_updates: bool
@@ -143,6 +148,8 @@ def plan(seed: int, profile: Profile) -> Plan:
             for _ in range(2)
         ),
         commit_kill=_kill(random, 0.3, _KILLS_OF_COMMIT),
+        open_during_copy=_open_transaction(seed, 0, End.COMMIT),
+        open_during_commit=_open_transaction(seed, 1, End.ABORT),
         start_options={
             "verification": {"enabled": random.random() < 0.75},
             "buildIndexes": random.choice(("beforeDataCopy", "afterDataCopy")),
@@ -181,6 +188,11 @@ class _Writer:
         while self._filtered and leaves(change):
             change = self._definitions.change()
         return change
+
+
+def _open_transaction(seed: int, number: int, end: End) -> Operation:
+    random = Random(f"{seed} transaction {number}")
+    return Writes(random, f"t{number}").long_transaction(end)
 
 
 def _hold_of_start(random: Random) -> Passing | None:

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -16,9 +17,10 @@ import requests
 from syncsvc.sandbox.equality import compare_clusters
 from tests.conftest import Pair, Side
 from tests.model import values
+from tests.model.operation import Operation
 from tests.model.plan import Delay, Kill, Passing, Plan, Stage
 from tests.model.selection import selects
-from tests.model.writers import Writers
+from tests.model.writers import Writers, transaction
 from tests.support.daemon import Daemon
 from tests.support.waiting import wait_for
 
@@ -46,7 +48,8 @@ class Run:
         with self.writers.writing(self._plan.before.streams):
             self.daemon.run()
         try:
-            self._sync()
+            with self._open(self._plan.open_during_commit):
+                self._sync()
         finally:
             self.daemon.close()
         self._assert_equal()
@@ -72,9 +75,12 @@ class Run:
         if self._plan.save_every_page:
             self.daemon.save_every_page()
 
+    def _open(self, operation: Operation) -> AbstractContextManager[object]:
+        return transaction(self._pair.source.client, operation)
+
     def _sync(self) -> None:
         plan = self._plan
-        with self._held(plan.copying.hold):
+        with self._open(plan.open_during_copy), self._held(plan.copying.hold):
             with self._held(plan.initializing.hold):
                 self._carry_out(plan.initializing)
             self._carry_out(plan.copying)

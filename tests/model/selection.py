@@ -20,7 +20,7 @@ def selects(namespace: str) -> bool:
     database, _, collection = namespace.partition(".")
     if database == "m0":
         return collection not in ("d", "w")
-    return collection in ("a", "k", "v", "x")
+    return database == "m1" and collection in ("a", "k", "v", "x")
 
 
 def leaves(operation: Operation) -> bool:

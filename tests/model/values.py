@@ -15,6 +15,7 @@ from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Rege
 from tests.model.operation import Document
 
 DATABASES = ("m0", "m1")
+APART = "m2"
 # In these, any document may go and come back.
 PLAIN = ("a", "b", "c", "d")
 # In these, an `_id` is used once. Capped collections are made under these names only: where a document is deleted and

@@ -128,22 +128,26 @@ def perform(client: AnyClient, operation: Operation) -> Any:
     """Carry an operation out; the source's time after it. Raises Refused."""
     if operation.end is None:
         return _perform_plainly(client, operation)
+    with transaction(client, operation) as session:
+        pass
+    return session.operation_time
+
+
+@contextmanager
+def transaction(client: AnyClient, operation: Operation) -> Iterator[ClientSession]:
+    """The commands are carried out before the block, the end comes after it. Raises Refused."""
+    # A session that ends aborts its transaction.
     with client.start_session() as session:
         session.start_transaction()
+        for command in operation.commands:
+            _run(client, operation, command, session)
+        yield session
+        if operation.end is End.ABORT:
+            return
         try:
-            for command in operation.commands:
-                _run(client, operation, command, session)
-        except Refused:
-            session.abort_transaction()
-            raise
-        try:
-            if operation.end is End.ABORT:
-                session.abort_transaction()
-            else:
-                session.commit_transaction()
+            session.commit_transaction()
         except OperationFailure as error:
             raise _refused(error) from error
-        return session.operation_time
 
 
 def _perform_plainly(client: AnyClient, operation: Operation) -> Any:

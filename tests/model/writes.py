@@ -48,6 +48,12 @@ class Writes:
 
         return self._one(insert)
 
+    def long_transaction(self, end: End) -> Operation:
+        """One that may stay open: of a database of its own, because it stands in the way of definitions."""
+        inserts = ({"insert": name, "documents": self._documents(name, 9)} for name in ("k", "l"))
+        deletes = {"delete": "k", "deletes": [{"q": self._query("k"), "limit": 1}]}
+        return Operation(values.APART, (*inserts, deletes), end)
+
     def _documents(self, collection: str, most: int) -> list[Document]:
         return [self._document(collection) for _ in range(self._random.randint(1, most))]
 
