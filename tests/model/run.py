@@ -149,16 +149,16 @@ class Run:
 
     def _kill(self) -> None:
         kill = self._orders[0]
+        self._due = None
         if isinstance(kill, Delay) and kill.gentle:
+            # It ends when it is no longer held.
             self.daemon.ask_to_end()
-            assert self.daemon.wait_until_ended(20) == 0
         else:
             self.daemon.kill()
 
     def _start_again(self) -> None:
         assert self.daemon.exit_status in (0, -signal.SIGKILL), self.daemon.exit_status
         self.kills += 1
-        self._due = None
         self.daemon.forget_kills()
         self._orders.popleft()
         if self._orders:
