@@ -126,14 +126,10 @@ class Run:
             self.daemon.kill_at(kill.point, kill.subject, kill.number)
 
     def _wait(self, holds: Callable[[dict[str, Any]], bool], what: str) -> None:
-        def look() -> bool:
-            progress = self._look_after_daemon()
-            return progress is not None and holds(progress)
+        wait_for(lambda: holds(self._look_after_daemon()), what, 60)
 
-        wait_for(look, what, 60)
-
-    def _look_after_daemon(self) -> dict[str, Any] | None:
-        """Kill it when that is due, start it again when it was killed; its progress, if it answers."""
+    def _look_after_daemon(self) -> dict[str, Any]:
+        """Kill it when that is due, start it again when it was killed; its progress, empty when it does not answer."""
         if self._due is not None and monotonic() > self._due:
             self._kill()
         if self.daemon.exit_status is not None:
@@ -145,7 +141,7 @@ class Run:
             if progress["state"] == "IDLE":
                 self.daemon.start(**self._plan.start_options)
             return progress
-        return None
+        return {}
 
     def _kill(self) -> None:
         kill = self._orders[0]
@@ -166,10 +162,10 @@ class Run:
         self.daemon.run()
 
     def _is_committed(self, progress: dict[str, Any]) -> bool:
-        if progress["state"] == "RUNNING" and progress["canCommit"]:
+        if progress.get("state") == "RUNNING" and progress["canCommit"]:
             # Sent again when a kill was faster than its answer.
             self.daemon.post_unanswered("commit", {})
-        return bool(progress["state"] == "COMMITTED")
+        return progress.get("state") == "COMMITTED"
 
 
 def _namespaces(side: Side) -> list[str]:
@@ -193,4 +189,4 @@ def _is_missing(difference: str) -> bool:
 
 
 def _is_applying(progress: dict[str, Any]) -> bool:
-    return bool(progress["info"] == "change event application")
+    return progress.get("info") == "change event application"
