@@ -81,6 +81,10 @@ class Definitions:
             self._drop_view: 10,
             self._replace_by_result: 8,
             self._merge_result: 8,
+            self._create_series: 6,
+            self._modify_series: 3,
+            self._index_series: 3,
+            self._drop_series: 4,
             self._convert_to_capped: 4,
             self._clone_as_capped: 4,
         }
@@ -241,7 +245,7 @@ class Definitions:
         return self._one(view)
 
     def _view(self) -> Document:
-        names = (*values.PLAIN, *values.ORDERED, *values.VIEWS)
+        names = (*values.PLAIN, *values.ORDERED, *values.VIEWS, *values.SERIES)
         return {
             "viewOn": self._random.choice(names),
             "pipeline": self._random.choice(_PIPELINES),
@@ -267,6 +271,47 @@ class Definitions:
     def _result_of(self, collection: str, stage: Document) -> Operation:
         pipeline = [*self._random.choice(_PIPELINES), stage]
         return self._one({"aggregate": collection, "pipeline": pipeline, "cursor": {}})
+
+    def _create_series(self) -> Operation:
+        series: Document = {"timeField": "at", "granularity": self._granularity()}
+        if self._chance(0.8):
+            series["metaField"] = "place"
+        options: Document = {"timeseries": series}
+        if self._chance(0.3):
+            options["expireAfterSeconds"] = self._seconds_of_series()
+        if self._chance(0.2):
+            options["collation"] = self._random.choice(_COLLATIONS)
+        return self._one({"create": self._series(), **options})
+
+    def _modify_series(self) -> Operation:
+        change = self._random.choice(
+            (
+                {"timeseries": {"granularity": self._granularity()}},
+                {"expireAfterSeconds": self._seconds_of_series()},
+                {"expireAfterSeconds": "off"},
+                {"index": {"name": "place_1", "hidden": self._chance(0.5)}},
+            )
+        )
+        return self._one({"collMod": self._series(), **change})
+
+    def _index_series(self) -> Operation:
+        key = self._random.choice(({"place": 1}, {"place": 1, "at": -1}, {"at": 1}, {"n": 1}))
+        index = {"key": key, "name": index_name({"key": key})}
+        if self._chance(0.3):
+            return self._one({"dropIndexes": self._series(), "index": index["name"]})
+        return self._one({"createIndexes": self._series(), "indexes": [index]})
+
+    def _drop_series(self) -> Operation:
+        return self._one({"drop": self._series()})
+
+    def _series(self) -> str:
+        return self._random.choice(values.SERIES)
+
+    def _granularity(self) -> str:
+        return self._random.choice(("seconds", "minutes", "hours"))
+
+    def _seconds_of_series(self) -> int:
+        return self._random.randint(10**8, 10**9)
 
     def _convert_to_capped(self) -> Operation:
         name = self._random.choice(values.ORDERED)

@@ -37,13 +37,14 @@ def keep(run: Run, pair: Pair, folder: Path) -> str:
 
 def oplog_of(pair: Pair, namespace: str, began: Timestamp) -> Iterator[Document]:
     """The entries since then that are about the namespace, or about a collection that had this name at some time."""
-    database = namespace.partition(".")[0]
+    database, _, collection = namespace.partition(".")
+    names = {namespace, f"{database}.system.buckets.{collection}"}
     oplog = pair.source.client.local.get_collection("oplog.rs", LENIENT)
     entries = [e for each in oplog.find({"ts": {"$gt": began}}) for e in _operations(each)]
-    uuids = {each["ui"] for each in entries if "ui" in each and namespace in _namespaces(each)}
+    uuids = {each["ui"] for each in entries if "ui" in each and names & _namespaces(each)}
     for each in entries:
         dropped = each["ns"] == f"{database}.$cmd" and "dropDatabase" in each["o"]
-        if dropped or each.get("ui") in uuids or namespace in _namespaces(each):
+        if dropped or each.get("ui") in uuids or names & _namespaces(each):
             yield each
 
 

@@ -22,6 +22,8 @@ PLAIN = ("a", "b", "c", "d")
 # inserted again during a sync, its place in the natural order is a known limit.
 ORDERED = ("k", "l")
 VIEWS = ("v", "w", "x")
+# Time-series collections, and plain ones that come about between them.
+SERIES = ("s",)
 
 # No TTL index fires: dates lie far ahead.
 _FAR = datetime(2099, 1, 1, tzinfo=UTC)
@@ -149,6 +151,20 @@ def fields(random: Random) -> Document:
 def favoured(random: Random, choices: Sequence[Any], few: int) -> Any:
     """Any of the choices, and as often one of the first few."""
     return random.choice(choices[:few] if random.random() < 0.5 else choices)
+
+
+def measurements(random: Random) -> list[Document]:
+    """Some of them fall into one bucket; none is old enough to expire."""
+    begin = datetime(2030, 1, 1, tzinfo=UTC) + timedelta(hours=random.randrange(4))
+    return [
+        {
+            "at": begin + timedelta(seconds=random.randrange(5000)),
+            "place": random.choice((1, "a", {"x": 1})),
+            "n": random.randrange(50),
+            **({"more": scalar(random)} if random.random() < 0.3 else {}),
+        }
+        for _ in range(random.randint(1, 8))
+    ]
 
 
 def shuffled(random: Random, choices: Sequence[Any], most: int) -> list[Any]:

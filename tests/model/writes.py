@@ -33,6 +33,9 @@ class Writes:
             self._hot_document: 2,
             self._key_of_another_type: 3,
             self._transaction: 5,
+            self._measurements: 4,
+            self._update_of_measurements: 1,
+            self._delete_of_measurements: 1,
         }
 
     def write(self) -> Operation:
@@ -195,6 +198,26 @@ class Writes:
         )
         end = End.ABORT if self._random.random() < 0.2 else End.COMMIT
         return Operation(values.database(self._random), commands, end)
+
+    def _measurements(self) -> Operation:
+        series = self._random.choice(values.SERIES)
+        insert = {"insert": series, "documents": values.measurements(self._random)}
+        return plain(values.database(self._random), insert)
+
+    def _update_of_measurements(self) -> Operation:
+        """Of time-series collections, only the field that tells the series may be updated, and asked for."""
+        change = {"q": {"place": "a"}, "u": {"$set": {"place": self._random.choice((2, "b"))}}}
+        update = {
+            "update": self._random.choice(values.SERIES),
+            "updates": [{**change, "multi": True}],
+        }
+        return plain(values.database(self._random), update)
+
+    def _delete_of_measurements(self) -> Operation:
+        query = {"place": self._random.choice((1, 2, "a", "b"))}
+        deletes = [{"q": query, "limit": 0}]
+        delete = {"delete": self._random.choice(values.SERIES), "deletes": deletes}
+        return plain(values.database(self._random), delete)
 
     def _flip(self) -> bool:
         return self._random.random() < 0.5
