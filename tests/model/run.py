@@ -182,10 +182,8 @@ def _namespace(difference: str) -> str:
 
 
 def _is_missing(difference: str) -> bool:
-    return difference.partition(": ")[2] in (
-        "collection missing on destination",
-        "view missing on destination",
-    )
+    """Whether it says that a whole collection or view is not on the destination."""
+    return difference.partition(": ")[2].partition(" ")[2] == "missing on destination"
 
 
 def _is_applying(progress: dict[str, Any]) -> bool:
