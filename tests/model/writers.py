@@ -19,6 +19,9 @@ from tests.model.plan import Stream
 
 AnyClient = MongoClient[Any]
 
+# Operations that wait for each other on the server are given up, in milliseconds.
+_MOST_MS = 20_000
+
 # What a server says to an operation that does not fit what is there at that moment.
 REFUSALS = {
     2: "BadValue",
@@ -33,6 +36,7 @@ REFUSALS = {
     40: "ConflictingUpdateOperators",
     47: "NoMatchingDocument, of an index build whose collection is dropped",
     48: "NamespaceExists",
+    50: "MaxTimeMSExpired",
     52: "DollarPrefixedFieldName",
     56: "EmptyFieldName",
     66: "ImmutableField",
@@ -138,7 +142,7 @@ def transaction(client: AnyClient, operation: Operation) -> Iterator[ClientSessi
     """The commands are carried out before the block, the end comes after it. Raises Refused."""
     # A session that ends aborts its transaction.
     with client.start_session() as session:
-        session.start_transaction()
+        session.start_transaction(max_commit_time_ms=_MOST_MS)
         for command in operation.commands:
             _run(client, operation, command, session)
         yield session
@@ -169,7 +173,9 @@ def _run(
 ) -> Any:
     try:
         # Of some documents, the server's messages are no UTF-8.
-        reply = client[operation.database].command(command, codec_options=LENIENT, session=session)
+        reply = client[operation.database].command(
+            {**command, "maxTimeMS": _MOST_MS}, codec_options=LENIENT, session=session
+        )
     except OperationFailure as error:
         raise _refused(error) from error
     errors = reply.get("writeErrors")
