@@ -15,34 +15,37 @@ from tests.model.run import Run
 from tests.model.values import PAD
 from tests.model.writers import Entry
 
-_MOST_NAMESPACES = 10
-
 
 def keep(run: Run, pair: Pair, folder: Path) -> str:
-    """Write the journal, and the oplog of each namespace that differs, into the folder; what to read first."""
+    """Write the journal and the oplog into the folder, the oplog also by namespace that differs; what to read first."""
     (folder / "journal").write_text(_lines(map(_journal_line, run.writers.journal)))
+    oplog = _oplog_since(run.began, pair)
+    (folder / "oplog").write_text(_lines(map(_text, oplog)))
     differences = run.differences()
-    namespaces = dict.fromkeys(each.partition(": ")[0] for each in differences)
-    for namespace in list(namespaces)[:_MOST_NAMESPACES]:
-        entries = oplog_of(pair, namespace, run.began)
-        (folder / f"oplog {namespace}").write_text(_lines(map(_text, entries)))
+    namespaces = dict.fromkeys(each.partition(": ")[0] for each in differences if ": " in each)
+    for namespace in namespaces:
+        (folder / f"oplog {namespace}").write_text(_lines(map(_text, _about(namespace, oplog))))
     return _lines(
         [
-            f"Evidence: {folder}: log/syncsvc.log, journal, {', '.join(f'oplog {n}' for n in namespaces)}",
+            f"Evidence in {folder}: log/syncsvc.log, journal, oplog and parts of it by namespace",
             "The clusters differ now (where the sync failed, definitions may, too):",
             *differences,
         ]
     )
 
 
-def oplog_of(pair: Pair, namespace: str, began: Timestamp) -> Iterator[Document]:
-    """The entries since then that are about the namespace, or about a collection that had this name at some time."""
+def _oplog_since(began: Timestamp, pair: Pair) -> list[Document]:
+    oplog = pair.source.client.local.get_collection("oplog.rs", LENIENT)
+    found = oplog.find({"ts": {"$gt": began}, "op": {"$ne": "n"}})
+    return [each for entry in found for each in _operations(entry)]
+
+
+def _about(namespace: str, oplog: list[Document]) -> Iterator[Document]:
+    """The entries about the namespace, or about a collection that had this name at some time."""
     database, _, collection = namespace.partition(".")
     names = {namespace, f"{database}.system.buckets.{collection}"}
-    oplog = pair.source.client.local.get_collection("oplog.rs", LENIENT)
-    entries = [e for each in oplog.find({"ts": {"$gt": began}}) for e in _operations(each)]
-    uuids = {each["ui"] for each in entries if "ui" in each and names & _namespaces(each)}
-    for each in entries:
+    uuids = {each["ui"] for each in oplog if "ui" in each and names & _namespaces(each)}
+    for each in oplog:
         dropped = each["ns"] == f"{database}.$cmd" and "dropDatabase" in each["o"]
         if dropped or each.get("ui") in uuids or names & _namespaces(each):
             yield each
