@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV = .venv
 BIN = $(VENV)/bin
 
-.PHONY: help demo test unit lint format coverage bench clean
+.PHONY: help demo test unit model lint format coverage bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -22,6 +22,9 @@ test: $(VENV)/installed  ## run all tests, on real servers that the tests start
 
 unit: $(VENV)/installed  ## run the tests that need no server
 	$(BIN)/python -m pytest tests/unit
+
+model: $(VENV)/installed  ## run random writes, DDL and kills, with more seeds than the tests do
+	$(BIN)/python -m tests.model --seeds 1-50
 
 lint: $(VENV)/installed  ## check style, imports and types
 	$(BIN)/black --check --quiet --line-length 100 syncsvc verifier tests

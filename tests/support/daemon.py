@@ -48,6 +48,12 @@ class Daemon:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def exit_status(self) -> int | None:
+        """None while the process runs."""
+        assert self._process is not None
+        return self._process.poll()
+
     def run(self) -> None:
         """Start the process and wait until it answers."""
         command = [sys.executable, "-m", "tests.support.observed", str(self.folder), *self._options]
@@ -72,7 +78,7 @@ class Daemon:
 
     def post_unanswered(self, command: str, body: Any) -> None:
         """Send a command to a daemon that may be killed before it answers."""
-        with contextlib.suppress(requests.ConnectionError):
+        with contextlib.suppress(requests.RequestException):
             self.post(command, body)
 
     def progress(self) -> dict[str, Any]:
@@ -122,9 +128,13 @@ class Daemon:
 
         return wait_for(look, what, 90)
 
+    def classic_updates(self) -> None:
+        """From the next start on, as with a source that does not offer the oplog's own diffs."""
+        (self.folder / "classic-updates").touch()
+
     def force_classic_updates(self) -> None:
         """Start again, as with a source that does not offer the oplog's own diffs."""
-        (self.folder / "classic-updates").touch()
+        self.classic_updates()
         self.kill()
         self.run()
 
@@ -165,6 +175,9 @@ class Daemon:
         """Wait for the end of the process by the SIGKILL of `kill_at`, and forget that order."""
         assert self._process is not None
         assert self._process.wait(60) == -signal.SIGKILL
+        self.forget_kills()
+
+    def forget_kills(self) -> None:
         for order in self.folder.glob("kill-*"):
             order.unlink()
 

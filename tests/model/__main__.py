@@ -1,0 +1,57 @@
+"""`python -m tests.model --seeds 1-50`: runs seeds of the model test, between two replica sets of its own."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.conftest import started_pair
+from tests.model.plan import Profile
+from tests.model.trial import attempt
+
+
+def main() -> int:
+    options = _parser().parse_args()
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="model-"))
+    failed = []
+    with started_pair() as pair:
+        for number in range(options.repeat):
+            for seed in options.seeds:
+                for profile in options.profiles:
+                    name = f"{profile.value}-{seed}-{number}"
+                    try:
+                        print(f"{name}: {attempt(seed, profile, pair, folder / name)}", flush=True)
+                        shutil.rmtree(folder / name)
+                    except AssertionError as error:
+                        print(f"{name}: {error}", flush=True)
+                        failed.append(name)
+    print(f"{len(failed)} failed: {', '.join(failed)}" if failed else "All ended equal.")
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
+    parser.add_argument("--seeds", type=_seeds, default=range(1, 6), help="7, or 1-50")
+    parser.add_argument(
+        "--profile",
+        dest="profiles",
+        type=lambda name: [Profile(name)],
+        default=list(Profile),
+        metavar="|".join(each.value for each in Profile),
+        help="what the writers do (default: each in turn)",
+    )
+    parser.add_argument("--repeat", type=int, default=1, help="how often all of it is done")
+    parser.add_argument("--folder", type=Path, help="where the evidence of failures is kept")
+    return parser
+
+
+def _seeds(text: str) -> Sequence[int]:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,88 @@
+"""What is kept of a run that failed: what was asked of the source, and what the source's oplog says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from bson import Timestamp
+from bson.json_util import RELAXED_JSON_OPTIONS, dumps
+
+from syncsvc.sandbox.document_merge import LENIENT
+from tests.conftest import Pair
+from tests.model.operation import Document
+from tests.model.run import Run
+from tests.model.values import PAD
+from tests.model.writers import Entry
+
+
+def keep(run: Run, pair: Pair, folder: Path) -> str:
+    """Write the journal and the oplog into the folder, the oplog also by namespace that differs; what to read first."""
+    (folder / "journal").write_text(_lines(map(_journal_line, run.writers.journal)))
+    oplog = _oplog_since(run.began, pair)
+    (folder / "oplog").write_text(_lines(map(_text, oplog)))
+    differences = run.differences()
+    namespaces = dict.fromkeys(each.partition(": ")[0] for each in differences if ": " in each)
+    for namespace in namespaces:
+        (folder / f"oplog {namespace}").write_text(_lines(map(_text, _about(namespace, oplog))))
+    return _lines(
+        [
+            f"Evidence in {folder}: log/syncsvc.log, journal, oplog and parts of it by namespace",
+            "The clusters differ now (where the sync failed, definitions may, too):",
+            *differences,
+        ]
+    )
+
+
+def _oplog_since(began: Timestamp, pair: Pair) -> list[Document]:
+    oplog = pair.source.client.local.get_collection("oplog.rs", LENIENT)
+    found = oplog.find({"ts": {"$gt": began}, "op": {"$ne": "n"}})
+    return [each for entry in found for each in _operations(entry)]
+
+
+def _about(namespace: str, oplog: list[Document]) -> Iterator[Document]:
+    """The entries about the namespace, or about a collection that had this name at some time."""
+    database, _, collection = namespace.partition(".")
+    names = {namespace, f"{database}.system.buckets.{collection}"}
+    uuids = {each["ui"] for each in oplog if "ui" in each and names & _namespaces(each)}
+    for each in oplog:
+        dropped = each["ns"] == f"{database}.$cmd" and "dropDatabase" in each["o"]
+        if dropped or each.get("ui") in uuids or names & _namespaces(each):
+            yield each
+
+
+def _operations(entry: Document) -> Iterator[Document]:
+    """The entry itself, or the operations of the transaction that it holds."""
+    inner = entry["o"].get("applyOps") if entry["op"] == "c" else None
+    if inner is None:
+        yield entry
+        return
+    for each in inner:
+        yield from _operations({"ts": entry["ts"], "in transaction": True, **each})
+
+
+def _namespaces(entry: Document) -> set[str]:
+    if entry["op"] != "c":
+        return {entry["ns"]}
+    database = entry["ns"].removesuffix(".$cmd")
+    action, collection = next(iter(entry["o"].items()))
+    if action == "renameCollection":
+        return {collection, entry["o"]["to"]}
+    return {f"{database}.{collection}"}
+
+
+def _journal_line(entry: Entry) -> str:
+    operation = entry.operation
+    commands = ", ".join(map(_text, operation.commands))
+    how = "" if operation.end is None else f" in a transaction, {operation.end.value}"
+    outcome = "done" if entry.refused is None else f"refused, {entry.refused}"
+    who = f"writer {entry.writer} #{entry.number}"
+    return f"{entry.time} {who}: {operation.database} {commands}{how}: {outcome}"
+
+
+def _text(document: Document) -> str:
+    return dumps(document, json_options=RELAXED_JSON_OPTIONS).replace(PAD, "p*")
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,216 @@
+"""What one seed decides: what every thread writes, where the daemon is held meanwhile, when it is killed. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+
+from syncsvc.engine.observe import Point
+from tests.model.definitions import Definitions
+from tests.model.operation import Document, End, Operation
+from tests.model.selection import FILTER, leaves
+from tests.model.writes import Writes
+
+
+class Profile(Enum):
+    """What the writers do once the sync has begun."""
+
+    DATA = "data"
+    DEFINITIONS = "definitions"
+    MOSTLY_DEFINITIONS = "mostly-definitions"
+    FILTERED = "filtered"
+
+
+@dataclass(frozen=True)
+class Passing:
+    """The n-th time that a daemon passes a point."""
+
+    point: Point
+    number: int = 1
+    subject: str = ""
+
+
+@dataclass(frozen=True)
+class Delay:
+    """Some seconds after the stage began; by SIGTERM where it is gentle."""
+
+    seconds: float
+    gentle: bool
+
+
+Kill = Passing | Delay
+Stream = tuple[Operation, ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What every writer does next; the daemon is held while they do, or runs beside them.
+
+    A kill at a point that is not reached within the stage comes later, and the kills of later stages after it.
+    """
+
+    streams: tuple[Stream, ...]
+    hold: Passing | None = None
+    kill: Kill | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run: `before` precedes the start of the sync, the commit comes after the last stage.
+
+    Two transactions are open at the start: one is committed after the copy, the other aborted after the commit.
+    """
+
+    before: Stage
+    initializing: Stage
+    copying: Stage
+    applying: tuple[Stage, ...]
+    commit_kill: Kill | None
+    open_during_copy: Operation
+    open_during_commit: Operation
+    start_options: Document
+    filtered: bool
+    classic_updates: bool
+    save_every_page: bool
+    load_level: int
+
+
+_WRITERS = 3
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How many operations a writer carries out in each stage, and how many of them are changes of definitions."""
+
+    initializing: int
+    copying: int
+    applying: int
+    share: float
+
+
+_AMOUNTS = {
+    Profile.DATA: Amount(25, 35, 50, 0),
+    Profile.DEFINITIONS: Amount(20, 30, 40, 0.2),
+    Profile.MOSTLY_DEFINITIONS: Amount(12, 16, 20, 0.6),
+    Profile.FILTERED: Amount(20, 30, 40, 0.3),
+}
+# Before the sync: the same for all.
+_BEFORE, _SHARE_BEFORE = 25, 0.3
+_STEPS = (
+    "definitions prepared",
+    "destination unblocked",
+    "destination writable",
+    "indexes unique",
+)
+
+# Points of each phase, and up to which passing a kill may wait.
+_KILLS_OF_START = (
+    (Point.STARTED, 1),
+    (Point.COLLECTION_CREATED, 6),
+    (Point.LISTED, 1),
+)
+_KILLS_OF_COPY = (
+    (Point.BATCH_WRITTEN, 8),
+    (Point.COPY_SAVED, 4),
+    (Point.COLLECTION_COPIED, 8),
+)
+_KILLS_OF_APPLICATION = (
+    (Point.EVENTS_APPLIED, 30),
+    (Point.DEFINITION_APPLIED, 12),
+    (Point.POSITION_SAVED, 2),
+)
+_KILLS_OF_COMMIT = ((Point.STEP_DONE, 1), (Point.POSITION_SAVED, 1), (Point.DEFINITION_APPLIED, 1))
+
+
+def plan(seed: int, profile: Profile) -> Plan:
+    """The same for the same arguments, always."""
+    random = Random(f"{seed} {profile.value}")
+    amount = _AMOUNTS[profile]
+    filtered = profile is Profile.FILTERED
+    writers = [_Writer(seed, number, filtered) for number in range(_WRITERS)]
+
+    def streams(number: int) -> tuple[Stream, ...]:
+        return tuple(each.operations(number, amount.share) for each in writers)
+
+    return Plan(
+        before=Stage(tuple(each.beginning(_BEFORE) for each in writers)),
+        initializing=Stage(
+            streams(amount.initializing),
+            _hold_of_start(random),
+            _kill(random, 0.4, _KILLS_OF_START),
+        ),
+        copying=Stage(
+            streams(amount.copying), _hold_of_copy(random), _kill(random, 0.5, _KILLS_OF_COPY)
+        ),
+        applying=tuple(
+            Stage(streams(amount.applying), kill=_kill(random, 0.6, _KILLS_OF_APPLICATION))
+            for _ in range(2)
+        ),
+        commit_kill=_kill(random, 0.3, _KILLS_OF_COMMIT),
+        open_during_copy=_open_transaction(seed, 0, End.COMMIT),
+        open_during_commit=_open_transaction(seed, 1, End.ABORT),
+        start_options={
+            "verification": {"enabled": random.random() < 0.75},
+            "buildIndexes": random.choice(("beforeDataCopy", "afterDataCopy")),
+            **(FILTER if filtered else {}),
+        },
+        filtered=filtered,
+        classic_updates=random.random() < 0.2,
+        save_every_page=random.random() < 0.5,
+        load_level=random.randint(1, 4),
+    )
+
+
+class _Writer:
+    """Makes up the operations of one thread, which do not depend on what the server answers."""
+
+    def __init__(self, seed: int, number: int, filtered: bool) -> None:
+        self._random = Random(f"{seed} writer {number}")
+        self._writes = Writes(self._random, f"w{number}")
+        self._definitions = Definitions(self._random)
+        self._filtered = filtered
+
+    def beginning(self, number: int) -> Stream:
+        return (
+            *self.operations(8, 1.0),
+            *(self._writes.filling() for _ in range(12)),
+            *self.operations(number, _SHARE_BEFORE),
+        )
+
+    def operations(self, number: int, share: float) -> Stream:
+        return tuple(self._operation(share) for _ in range(number))
+
+    def _operation(self, share: float) -> Operation:
+        if self._random.random() >= share:
+            return self._writes.write()
+        change = self._definitions.change()
+        while self._filtered and leaves(change):
+            change = self._definitions.change()
+        return change
+
+
+def _open_transaction(seed: int, number: int, end: End) -> Operation:
+    random = Random(f"{seed} transaction {number}")
+    return Writes(random, f"t{number}").long_transaction(end)
+
+
+def _hold_of_start(random: Random) -> Passing | None:
+    point = random.choice((Point.STARTED, Point.COLLECTION_CREATED, Point.LISTED))
+    return Passing(point) if random.random() < 0.6 else None
+
+
+def _hold_of_copy(random: Random) -> Passing | None:
+    point = random.choice((Point.BATCH_WRITTEN, Point.COLLECTION_COPIED))
+    return Passing(point, random.randint(1, 4)) if random.random() < 0.6 else None
+
+
+def _kill(random: Random, probability: float, kills: tuple[tuple[Point, int], ...]) -> Kill | None:
+    """One of the kills, at a random passing up to the given number; or at a random time."""
+    if random.random() > probability:
+        return None
+    if random.random() < 0.3:
+        return Delay(random.uniform(0, 0.5), gentle=random.random() < 0.3)
+    point, most = random.choice(kills)
+    subject = random.choice(_STEPS) if point is Point.STEP_DONE else ""
+    return Passing(point, random.randint(1, most), subject)

@@ -1,0 +1,29 @@
+"""Random writes, random changes of definitions, random kills: every run ends equal.
+
+SYNCSVC_MODEL_SEEDS is the number of seeds for each profile; `python -m tests.model` runs any, and one again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Pair
+from tests.model.plan import Profile, plan
+from tests.model.trial import attempt
+
+SEEDS = range(1, 1 + int(os.environ.get("SYNCSVC_MODEL_SEEDS", "1")))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("profile", list(Profile), ids=lambda profile: profile.value)
+def test_every_run_ends_equal(profile: Profile, seed: int, pair: Pair, tmp_path: Path) -> None:
+    attempt(seed, profile, pair, tmp_path)
+
+
+def test_a_seed_always_means_the_same() -> None:
+    for profile in Profile:
+        assert repr(plan(7, profile)) == repr(plan(7, profile))
+        assert repr(plan(7, profile)) != repr(plan(8, profile))

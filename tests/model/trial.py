@@ -1,0 +1,49 @@
+"""One seed tried: the plan made, carried out, and what is said of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from tests.conftest import Pair
+from tests.model import evidence
+from tests.model.plan import Profile, plan
+from tests.model.run import Run
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What happened in a run that ended well."""
+
+    seconds: float
+    operations: int
+    refused: Counter[int]
+    kills: int
+
+    def __str__(self) -> str:
+        refused = ", ".join(f"{code}: {number}" for code, number in self.refused.most_common())
+        return (
+            f"equal after {self.seconds:.1f} s, {self.operations} operations "
+            f"({self.refused.total()} refused: {refused}), {self.kills} kills"
+        )
+
+
+def attempt(seed: int, profile: Profile, pair: Pair, folder: Path) -> Summary:
+    """Carry a seed out. Raises AssertionError with all that is known when it does not end equal."""
+    began = monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    pair.empty()
+    run = Run(plan(seed, profile), pair, folder)
+    try:
+        run.carry_out()
+    except Exception as error:
+        raise AssertionError(
+            f"Seed {seed} of {profile.value} failed: {error}\n"
+            f"Again: python -m tests.model --profile {profile.value} --seeds {seed} --repeat 5\n"
+            f"{evidence.keep(run, pair, folder)}"
+        ) from error
+    journal = run.writers.journal
+    refused = Counter(code for entry in journal if entry.refused for code in entry.refused.codes)
+    return Summary(monotonic() - began, len(journal), refused, run.kills)

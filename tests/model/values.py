@@ -1,0 +1,172 @@
+"""Random names, keys, values and documents. Pure.
+
+All draw from small pools, so that what the threads do collides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
+
+from tests.model.operation import Document
+
+DATABASES = ("m0", "m1")
+APART = "m2"
+# In these, any document may go and come back.
+PLAIN = ("a", "b", "c", "d")
+# In these, an `_id` is used once. Capped collections are made under these names only: where a document is deleted and
+# inserted again during a sync, its place in the natural order is a known limit.
+ORDERED = ("k", "l")
+VIEWS = ("v", "w", "x")
+# Time-series collections, and plain ones that come about between them.
+SERIES = ("s",)
+
+# No TTL index fires: dates lie far ahead.
+_FAR = datetime(2099, 1, 1, tzinfo=UTC)
+
+# Some are one key for the server and differ in their bytes, others are one key for a collation.
+KEYS: tuple[Any, ...] = (
+    *range(8),
+    1.0,
+    2.0,
+    1.5,
+    Int64(3),
+    Decimal128("2.0"),
+    Decimal128("2.00"),
+    float("nan"),
+    -0.0,
+    *("a", "A", "b", "B", "é", "e", ""),
+    {"k": 1},
+    {"k": 1.0},
+    {"k": "a"},
+    {"k": "A"},
+    ObjectId("0123456789abcdef01234567"),
+    ObjectId("0123456789abcdef01234568"),
+    Binary(b"\x00\x01", 0),
+    True,
+    False,
+    None,
+    Timestamp(0, 0),
+    Timestamp(5, 6),
+    MinKey(),
+    MaxKey(),
+    Code("x"),
+    _FAR,
+    _FAR + timedelta(days=1),
+)
+
+_SCALARS: tuple[Any, ...] = (
+    0,
+    1,
+    -7,
+    1.5,
+    -0.0,
+    float("nan"),
+    Int64(2**40),
+    Decimal128("1.10"),
+    "text",
+    "TEXT",
+    "",
+    "ünïcödé \U0001f600",
+    None,
+    True,
+    False,
+    Timestamp(0, 0),
+    Timestamp(9, 9),
+    ObjectId("0123456789abcdef01234569"),
+    Binary(b"\x00\x11\x00" * 3, 0),
+    Regex("^a", "i"),
+    Code("x", {"x": 1}),
+    MinKey(),
+    MaxKey(),
+)
+_POINTS: tuple[Any, ...] = (
+    {"type": "Point", "coordinates": [1.5, 2.5]},
+    {"type": "Point", "coordinates": [-70, 40]},
+    [3, 4],
+)
+# Long enough for the oplog to hold differences instead of whole documents.
+PAD = "p" * 2000
+
+
+def database(random: Random) -> str:
+    return random.choice(DATABASES)
+
+
+def key(random: Random) -> Any:
+    """One of the first keys half of the time, so that it probably is of a document that is there."""
+    return favoured(random, KEYS, 12)
+
+
+def scalar(random: Random) -> Any:
+    return random.choice(_SCALARS)
+
+
+def value(random: Random, depth: int = 0) -> Any:
+    kind = random.random()
+    if depth > 2 or kind < 0.6:
+        return scalar(random)
+    if kind < 0.8:
+        return [value(random, depth + 1) for _ in range(random.randrange(5))]
+    return {
+        name: value(random, depth + 1)
+        for name in random.sample(
+            ("x", "y", "z", "x.y", "$d", "", "0", "list"), random.randrange(4)
+        )
+    }
+
+
+def numbers(random: Random, most: int = 12) -> list[int]:
+    return [random.randrange(20) for _ in range(random.randrange(most))]
+
+
+def fields(random: Random) -> Document:
+    """Fields that indexes, validators and updates know, in any order, with odd ones among them."""
+    document: Document = {
+        "n": random.randrange(50),
+        "s": random.choice(("one", "two words", "ONE", "zwei", "")),
+        "list": numbers(random),
+        "sub": {"x": value(random, 1), "y": {"z": random.randrange(9)}, "list": numbers(random, 4)},
+    }
+    if random.random() < 0.7:
+        document["pad"] = PAD
+    for name in ("q", "r", "a", "b", "a.b", "$d", "", "0"):
+        if random.random() < 0.15:
+            document[name] = value(random)
+    if random.random() < 0.3:
+        document["u"] = random.randrange(30)
+    if random.random() < 0.2:
+        document["when"] = _FAR + timedelta(days=random.randrange(9))
+    if random.random() < 0.2:
+        document["place"] = random.choice(_POINTS)
+    names = list(document)
+    random.shuffle(names)
+    return {name: document[name] for name in names}
+
+
+def favoured(random: Random, choices: Sequence[Any], few: int) -> Any:
+    """Any of the choices, and as often one of the first few."""
+    return random.choice(choices[:few] if random.random() < 0.5 else choices)
+
+
+def measurements(random: Random) -> list[Document]:
+    """Some of them fall into one bucket; none is old enough to expire."""
+    begin = datetime(2030, 1, 1, tzinfo=UTC) + timedelta(hours=random.randrange(4))
+    return [
+        {
+            "at": begin + timedelta(seconds=random.randrange(5000)),
+            "place": random.choice((1, "a", {"x": 1})),
+            "n": random.randrange(50),
+            **({"more": scalar(random)} if random.random() < 0.3 else {}),
+        }
+        for _ in range(random.randint(1, 8))
+    ]
+
+
+def shuffled(random: Random, choices: Sequence[Any], most: int) -> list[Any]:
+    """A few of the choices, in any order."""
+    return random.sample(choices, random.randint(1, most))

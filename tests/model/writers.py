@@ -1,0 +1,190 @@
+"""Threads that carry operations out, count what the server refuses, and keep a journal."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pymongo import MongoClient
+from pymongo.client_session import ClientSession
+from pymongo.errors import OperationFailure
+
+from syncsvc.sandbox.document_merge import LENIENT
+from tests.model.operation import Document, End, Operation
+from tests.model.plan import Stream
+
+AnyClient = MongoClient[Any]
+
+# Operations that wait for each other on the server are given up, in milliseconds.
+_MOST_MS = 20_000
+
+# What a server says to an operation that does not fit what is there at that moment.
+REFUSALS = {
+    2: "BadValue",
+    5: "GraphContainsCycle",
+    9: "FailedToParse",
+    14: "TypeMismatch",
+    20: "IllegalOperation",
+    24: "LockTimeout",
+    26: "NamespaceNotFound",
+    27: "IndexNotFound",
+    28: "PathNotViable",
+    40: "ConflictingUpdateOperators",
+    47: "NoMatchingDocument, of an index build whose collection is dropped",
+    48: "NamespaceExists",
+    50: "MaxTimeMSExpired",
+    52: "DollarPrefixedFieldName",
+    56: "EmptyFieldName",
+    66: "ImmutableField",
+    67: "CannotCreateIndex",
+    68: "IndexAlreadyExists",
+    72: "InvalidOptions",
+    85: "IndexOptionsConflict",
+    86: "IndexKeySpecsConflict",
+    112: "WriteConflict",
+    121: "DocumentValidationFailure",
+    125: "CommandFailed",
+    166: "CommandNotSupportedOnView",
+    167: "OptionNotSupportedOnView",
+    171: "CannotIndexParallelArrays",
+    175: "QueryPlanKilled",
+    181: "AmbiguousIndexKeyPattern",
+    197: "InvalidIndexSpecificationOption",
+    215: "DatabaseDropPending",
+    246: "SnapshotUnavailable",
+    276: "IndexBuildAborted",
+    11000: "DuplicateKey",
+    12587: "BackgroundOperationInProgressForNamespace",
+    16766: "a hashed index met an array",
+    16804: "a geo index met something else",
+    17152: "$out to a capped collection",
+    50810: "KeyString format error: a duplicate key in a clustered collection",
+    50819: "KeyString format error",
+    50825: "KeyString format error",
+    50826: "KeyString format error",
+    51132: "$merge met a key that it cannot take",
+    51181: "a combination of $merge modes that is not supported",
+}
+
+
+class Refused(Exception):
+    """The server refused a command, or single statements of it."""
+
+    def __init__(self, errors: Sequence[Document]) -> None:
+        super().__init__("; ".join(f"{each['code']}: {each['errmsg']}" for each in errors))
+        self.errors = errors
+        self.codes = {each["code"] for each in errors}
+
+
+class Entry(NamedTuple):
+    """One operation of the journal: the source's time after it, where it told, and what it refused."""
+
+    writer: int
+    number: int
+    operation: Operation
+    time: Any
+    refused: Refused | None
+
+
+@dataclass
+class Writers:
+    """Carries streams out, each in a thread of its own."""
+
+    client: AnyClient
+    journal: list[Entry] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._stopping = threading.Event()
+
+    @contextmanager
+    def writing(self, streams: Sequence[Stream]) -> Iterator[list[Future[None]]]:
+        """Write beside the block; when it is left, all is written, or the block's error ends the writing."""
+        with ThreadPoolExecutor(len(streams), "writer") as executor:
+            running = [executor.submit(self._write, *each) for each in enumerate(streams)]
+            try:
+                yield running
+            except BaseException:
+                self._stopping.set()
+                raise
+            wait(running)
+        for each in running:
+            each.result()
+
+    def _write(self, writer: int, stream: Stream) -> None:
+        for number, operation in enumerate(stream):
+            if self._stopping.is_set():
+                return
+            time, refused = None, None
+            try:
+                time = perform(self.client, operation)
+            except Refused as error:
+                refused = error
+                if not error.codes <= REFUSALS.keys():
+                    raise AssertionError(f"{operation} was refused: {error}") from error
+            self.journal.append(Entry(writer, number, operation, time, refused))
+
+
+def perform(client: AnyClient, operation: Operation) -> Any:
+    """Carry an operation out; the source's time after it. Raises Refused."""
+    if operation.end is None:
+        return _perform_plainly(client, operation)
+    with transaction(client, operation) as session:
+        pass
+    return session.operation_time
+
+
+@contextmanager
+def transaction(client: AnyClient, operation: Operation) -> Iterator[ClientSession]:
+    """The commands are carried out before the block, the end comes after it. Raises Refused."""
+    # A session that ends aborts its transaction.
+    with client.start_session() as session:
+        session.start_transaction(max_commit_time_ms=_MOST_MS)
+        for command in operation.commands:
+            _run(client, operation, command, session)
+        yield session
+        if operation.end is End.ABORT:
+            return
+        try:
+            session.commit_transaction()
+        except OperationFailure as error:
+            raise _refused(error) from error
+
+
+def _perform_plainly(client: AnyClient, operation: Operation) -> Any:
+    """The next command is given also after one was refused."""
+    refused: list[Document] = []
+    time = None
+    for command in operation.commands:
+        try:
+            time = _run(client, operation, command, None)
+        except Refused as error:
+            refused.extend(error.errors)
+    if refused:
+        raise Refused(refused)
+    return time
+
+
+def _run(
+    client: AnyClient, operation: Operation, command: Document, session: ClientSession | None
+) -> Any:
+    try:
+        # Of some documents, the server's messages are no UTF-8.
+        reply = client[operation.database].command(
+            {**command, "maxTimeMS": _MOST_MS}, codec_options=LENIENT, session=session
+        )
+    except OperationFailure as error:
+        raise _refused(error) from error
+    errors = reply.get("writeErrors")
+    if errors:
+        raise Refused(errors)
+    return reply.get("operationTime")
+
+
+def _refused(error: OperationFailure) -> Refused:
+    return Refused(
+        [{"code": error.code, "errmsg": str((error.details or {}).get("errmsg", error))}]
+    )
