@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bson.timestamp import Timestamp
 
@@ -194,12 +194,15 @@ class Copier:
             self._upsert(namespace, refused)
 
     def _upsert(self, namespace: Namespace, documents: Sequence[memoryview]) -> None:
-        copies = [bytes(each) for each in documents]
-        statements = [update_statement(Outcome(id_only(each), each)) for each in copies]
-        if not statements:
-            return
-        _, errors = self._parts.destination.update(namespace, statements, ordered=True)
-        if errors:
+        left = [Outcome(id_only(bytes(each)), bytes(each)) for each in documents]
+        errors: list[dict[str, Any]] = []
+        for literal in (False, True):
+            if left:
+                statements = [update_statement(each, literal) for each in left]
+                _, errors = self._parts.destination.update(namespace, statements, ordered=True)
+                # An ordered command ends at its first error.
+                left = left[errors[0]["index"] :] if errors else []
+        if left:
             raise OperationError(
                 DOCUMENT_NOT_COPIED,
                 f"A document of {namespace} was refused with code {errors[0]['code']}: {errors[0]['errmsg']}.",

@@ -16,12 +16,12 @@ from syncsvc.engine.modification import immediate, modified
 from syncsvc.engine.naming import placed
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.renames import Renames
-from syncsvc.engine.source import find_on_source
+from syncsvc.engine.source import find_on_source, time_series_on_source
 from syncsvc.errors import UNSUPPORTED_CHANGE
 from syncsvc.store import CollectionRecord, CopyStatus
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.namespace import is_user_namespace
-from verifier.cluster.specification import CollectionSpec, Kind, collection_spec
+from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
@@ -63,9 +63,14 @@ class DefinitionEvents:
         if event.collection is None:
             self._define_view(event)
             return
+        if event.namespace != event.namespace.owner:
+            # Buckets alone are nothing yet, and nothing at all if the rest of the command fails.
+            return
         record = self._registry.get(event.collection)
         if record is None:
-            definition = collection_spec(event.namespace, event.collection, event.description, {})
+            definition = CollectionSpec(
+                event.namespace, Kind.COLLECTION, event.collection, event.description
+            )
             if not self._selection.selects(definition.namespace):
                 return
             record = placed(self._registry, self._with_id_index(definition), CopyStatus.DONE)
@@ -75,7 +80,7 @@ class DefinitionEvents:
 
     def _with_id_index(self, definition: CollectionSpec) -> CollectionSpec:
         """The event does not tell an `_id` index of the old format (`v: 1`); the source does, while it is there."""
-        told = {"idIndex", "clusteredIndex", "timeseries"}
+        told = {"idIndex", "clusteredIndex"}
         if not told.isdisjoint(definition.options):
             return definition
         assert definition.uuid is not None
@@ -87,7 +92,7 @@ class DefinitionEvents:
     def _define_view(self, event: DefinitionEvent) -> None:
         """A view was created or modified; either event holds its whole definition."""
         if event.description["viewOn"] == event.namespace.buckets.collection:
-            # The outside of a time-series collection.
+            self._define_time_series(event)
             return
         if not self._selection.selects(event.namespace):
             return
@@ -96,6 +101,14 @@ class DefinitionEvents:
             # One of an older definition may be there: this event is newer, or later ones will tell.
             self._catalog.drop_view(event.namespace)
             self._catalog.create_view(view)
+
+    def _define_time_series(self, event: DefinitionEvent) -> None:
+        """The outside of a time-series collection was created or modified, which does not tell its UUID."""
+        record = self._registry.at(event.namespace)
+        if record is None or record.status is not CopyStatus.DONE:
+            uuid = time_series_on_source(self._parts, event.namespace, self._stop)
+            if uuid is not None:
+                self._renames.adopt(uuid, event.namespace)
 
     def _drop(self, event: DefinitionEvent) -> None:
         if event.collection is not None:
@@ -106,10 +119,7 @@ class DefinitionEvents:
     def _drop_collection(self, uuid: bytes) -> None:
         record = self._registry.get(uuid)
         if record is not None:
-            self._catalog.drop(record.definition.namespace)
-            # After the drop: a restart in between drops again, and never forgets to.
-            self._registry.remove(record)
-            self._renames.release(record.definition.namespace)
+            self._renames.drop(record)
 
     def _drop_database(self, event: DefinitionEvent) -> None:
         """Its collections were dropped by events of their own; views do not announce their end."""

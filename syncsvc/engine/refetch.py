@@ -5,6 +5,7 @@ Always safe, since later events of the document replay over what was read.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Hashable, Iterator, Sequence
 
 from bson.timestamp import Timestamp
@@ -38,24 +39,47 @@ class Refetch:
     def _read(
         self, record: CollectionRecord, keys: Sequence[bytes], not_before: Timestamp
     ) -> Iterator[list[Outcome]]:
-        uuid = self._parts.source_uuid(record)
-
-        def read(namespace: Namespace) -> Iterator[dict[Hashable, bytes]]:
-            return fetch_pages(
-                self._parts.source, namespace, list(keys), self._stop, uuid, not_before
-            )
-
         missing = {canonical(key, id_element(key)): key for key in keys}
         if record.definition.collated:
-            # Keys that differ here may be one for the server: what is there goes first, and what is found comes after.
-            yield [Outcome(key, deleted=True) for key in keys]
-            missing.clear()
+            yield self._make_way(record, missing, not_before)
         try:
-            for page in follow_renames(record.source_storage, read):
-                for found in page:
-                    missing.pop(found, None)
+            for page in self._pages(record, keys, not_before):
+                others = [each for found, each in page.items() if missing.pop(found, None) is None]
+                if record.definition.collated:
+                    yield [Outcome(id_only(each), deleted=True) for each in others]
                 yield [Outcome(id_only(each), document=each) for each in page.values()]
         except CollectionGone:
             # Its drop comes later, and takes these documents with it.
             pass
-        yield [Outcome(key, deleted=True) for key in missing.values()]
+        if not record.definition.collated:
+            yield [Outcome(key, deleted=True) for key in missing.values()]
+
+    def _make_way(
+        self, record: CollectionRecord, missing: dict[Hashable, bytes], not_before: Timestamp
+    ) -> list[Outcome]:
+        """The deletions of the keys that the source does not have to the letter; these are missing no more.
+
+        Keys that differ here may be one for the server: what is gone goes first, and what has another key comes after.
+        What goes after that is deleted by an event of its own.
+        """
+        there: set[Hashable] = set()
+        with contextlib.suppress(CollectionGone):
+            for page in self._pages(record, list(missing.values()), not_before, only_ids=True):
+                there.update(page)
+        return [Outcome(missing.pop(key), deleted=True) for key in missing.keys() - there]
+
+    def _pages(
+        self,
+        record: CollectionRecord,
+        keys: Sequence[bytes],
+        not_before: Timestamp,
+        only_ids: bool = False,
+    ) -> Iterator[dict[Hashable, bytes]]:
+        uuid = self._parts.source_uuid(record)
+
+        def read(namespace: Namespace) -> Iterator[dict[Hashable, bytes]]:
+            return fetch_pages(
+                self._parts.source, namespace, list(keys), self._stop, uuid, not_before, only_ids
+            )
+
+        return follow_renames(record.source_storage, read)

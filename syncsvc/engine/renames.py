@@ -36,11 +36,20 @@ class Renames:
         """The collection had one name and has another. Raises OperationError RenamedOutOfFilter."""
         record = self._registry.get(uuid)
         if record is None or record.status is not CopyStatus.DONE:
-            self._adopt(uuid, name)
+            self.adopt(uuid, name)
         elif record.source_name == before:
-            if not self._parts.selection.selects(name):
+            if self._parts.selection.selects(name):
+                self._move(record, name)
+            elif _is_temporary(record):
+                self.drop(record)
+            else:
                 raise OperationError(RENAMED_OUT_OF_FILTER, f"{before} was renamed to {name}.")
-            self._move(record, name)
+
+    def drop(self, record: CollectionRecord) -> None:
+        self._catalog.drop(record.definition.namespace)
+        # After the drop: a restart in between drops again, and never forgets to.
+        self._registry.remove(record)
+        self.release(record.definition.namespace)
 
     def release(self, name: Namespace) -> None:
         """The name became free on the destination: whoever is parked for it takes it."""
@@ -58,8 +67,8 @@ class Renames:
         self._registry.save(replace(record, definition=definition, source_name=name))
         self.release(record.definition.namespace)
 
-    def _adopt(self, uuid: bytes, name: Namespace) -> None:
-        """Copy a collection that comes into the filter under this name, from the source as it is now.
+    def adopt(self, uuid: bytes, name: Namespace) -> None:
+        """Copy a collection that comes to be synced under this name, from the source as it is now.
 
         It may be there in part, from before a restart. What was written to it meanwhile comes as events later.
         """
@@ -78,3 +87,11 @@ class Renames:
             self._registry.save(record)
         self._catalog.create(record.definition)
         Copier(self._parts).run(append_note(self._parts.source, self._stop), self._stop)
+
+
+def _is_temporary(record: CollectionRecord) -> bool:
+    """Whether the server made the collection on the way to another one: `$out` does, and a rename across databases."""
+    name = record.source_name.collection
+    return bool(record.definition.options.get("temp")) or (
+        name.startswith("tmp") and name.endswith(".renameCollection")
+    )

@@ -65,6 +65,9 @@ def change(client: AnyClient) -> None:
     client.admin.command({"renameCollection": "shop.items", "to": "hr.items from shop"})
     client.logs_x.app.rename("never seen")
     client.hr.late.drop()
+    # By way of collections of the server's own, which have names that fit.
+    client.hr.app.aggregate([{"$out": "secret"}])
+    client.admin.command({"renameCollection": "logs_x.db", "to": "hr.secret", "dropTarget": True})
     client.drop_database("other")
     client.other.c.insert_one({"_id": 1})
     client.shop.command({"create": "orders view 2", "viewOn": "orders 2", "pipeline": []})

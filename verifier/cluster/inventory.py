@@ -85,19 +85,13 @@ def list_collections(
     databases = client.list_database_names() if database is None else [database]
     query = None if kind is None else {"type": kind.value}
     for each in sorted(filter(is_user_database, databases)):
-        listed = list_raw(client, each, query)
-        # A time-series collection has a row of its own, which tells less than the one of its buckets.
-        rows = {
-            Namespace(each, row["name"]): row
-            for row in listed
-            if row["type"] != Kind.TIME_SERIES.value
-            and is_user_namespace(Namespace(each, row["name"]).owner)
-        }
-        owners = {name.owner for name in rows}
-        selected = owners if selection is None else selection.of(owners)
-        for name in sorted(rows, key=lambda name: name.owner):
-            if name.owner in selected:
-                yield _specification(client, name, rows[name])
+        rows = {Namespace(each, row["name"]): row for row in list_raw(client, each, query)}
+        names = set(filter(is_user_namespace, rows))
+        for name in sorted(names if selection is None else selection.of(names)):
+            # A time-series collection's own row tells less than the one of its buckets.
+            stored = name.buckets if rows[name]["type"] == Kind.TIME_SERIES.value else name
+            if stored in rows:
+                yield _specification(client, stored, rows[stored])
 
 
 def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpec | None:
@@ -105,6 +99,17 @@ def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpe
     for row in list_raw(client, database, {"info.uuid": Binary(uuid, 4)}):
         return _specification(client, Namespace(database, row["name"]), row)
     return None
+
+
+def find_time_series(client: Client, namespace: Namespace) -> bytes | None:
+    """The UUID of the time-series collection of that name, that of its buckets; None when there is none."""
+    query = {"name": {"$in": [namespace.collection, namespace.buckets.collection]}}
+    rows = {row["name"]: row for row in list_raw(client, namespace.database, query)}
+    outside = rows.get(namespace.collection, {}).get("type")
+    stored = rows.get(namespace.buckets.collection)
+    if outside != Kind.TIME_SERIES.value or stored is None:
+        return None
+    return bytes(stored["info"]["uuid"])
 
 
 def size_of(client: Client, namespace: Namespace) -> int:

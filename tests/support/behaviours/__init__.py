@@ -8,6 +8,7 @@ from tests.support.behaviours import (
     modifications,
     outputs,
     renames,
+    time_series,
     transactions,
     updates,
     values,
@@ -16,7 +17,7 @@ from tests.support.behaviours import (
 from tests.support.behaviours.behaviour import Behaviour
 
 _MODULES = (
-    *(collections, renames, indexes, modifications, views, outputs),
+    *(collections, renames, indexes, modifications, views, outputs, time_series),
     *(updates, keys, values, large, transactions),
 )
 

@@ -93,3 +93,18 @@ def mixed_keys(db: AnyDatabase) -> None:
         c.delete_many({"_id": {"$gte": "2", "$lt": "3"}})
         c.update_many({"_id": {"$type": "object"}}, {"$set": {"n": 2}})
         c.insert_many({"_id": [n, str(n), {"n": n}][n % 3]} for n in range(200, 230))
+
+
+def capped_and_collated(db: AnyDatabase) -> None:
+    collation = {"locale": "en", "strength": 2}
+    db.create_collection("c", capped=True, size=100_000, collation=collation)
+    db.c.insert_many({"_id": letter, "pad": "p" * 2000} for letter in "abc")
+
+
+@behaviour(fill=capped_and_collated)
+def updates_of_a_capped_and_collated_collection(db: AnyDatabase) -> None:
+    db.c.insert_many({"_id": letter, "pad": "p" * 2000} for letter in "def")
+    db.c.update_one({"_id": "a"}, {"$set": {"n": 1}})
+    db.c.update_one({"_id": "e"}, {"$set": {"n": 1}})
+    db.c.insert_one({"_id": "g", "$x": 1})
+    db.c.insert_one({"_id": "h"})
