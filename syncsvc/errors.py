@@ -94,8 +94,8 @@ RENAMED_OUT_OF_FILTER = ErrorKind(
     "RenamedOutOfFilter",
     409,
     "A collection that is synced was renamed on the source to a name that the filter leaves out.",
-    "Nothing was dropped. Clean the destination and start the sync again with a filter that includes the new name, "
-    "or rename the collection back before.",
+    "Nothing was dropped. Clean the destination, and start the sync again with a filter that includes the new name; "
+    "or rename the collection back first.",
 )
 TTL_NOT_VERIFIABLE = ErrorKind(
     "TTLNotVerifiable",
@@ -107,7 +107,7 @@ EVENT_NOT_APPLICABLE = ErrorKind(
     "EventNotApplicable",
     409,
     "The destination refuses a change of the source, also after the document was read again.",
-    "See the log for the refused writes; then clean the destination and start the sync again.",
+    "See the description for the server's reason; then clean the destination and start the sync again.",
 )
 DOCUMENT_NOT_COPIED = ErrorKind(
     "DocumentNotCopied",

@@ -19,6 +19,7 @@ class WarningKind(Enum):
 
     OPLOG_SHORT = "oplog short"
     OPLOG_UNKNOWN = "oplog unknown"
+    INDEXES_WITHHELD = "indexes withheld"
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,7 @@ class CollectionRecord:
 
     `definition` is what it will be on the destination after commit, under the name that it has there now. That is the
     source's name, except while another collection, of a later time, has it there: `source_name` is the one on the
-    source at that point of the change stream where the replay is.
+    source at that point of the change stream where the replay is. While they are `withheld`, its indexes are not there.
     """
 
     definition: CollectionSpec
@@ -230,6 +230,12 @@ class CollectionRecord:
     copied: int = 0
     documents: int = 0
     resume: ResumePoint | None = None
+    withheld: bool = False
+
+    @property
+    def present(self) -> CollectionSpec:
+        """What the destination is to have of it now."""
+        return replace(self.definition, indexes={}) if self.withheld else self.definition
 
     @property
     def uuid(self) -> bytes:
@@ -262,6 +268,7 @@ def _collection_document(record: CollectionRecord) -> dict[str, Any]:
         "copied": record.copied,
         "documents": record.documents,
         "resume": None if record.resume is None else asdict(record.resume),
+        "withheld": record.withheld,
     }
 
 
@@ -280,6 +287,7 @@ def _collection_record(document: dict[str, Any]) -> CollectionRecord:
         copied=document["copied"],
         documents=document["documents"],
         resume=None if document["resume"] is None else ResumePoint(**document["resume"]),
+        withheld=document["withheld"],
     )
 
 
@@ -292,6 +300,8 @@ class Registry:
     def __init__(self, client: Client, writer: ClusterWriter, stop: StopToken) -> None:
         self._writer = writer
         self._lock = threading.Lock()  # guards _records and _holders
+        # Held by whoever reads a record to save it changed, where that is not the tail alone.
+        self.redefining = threading.RLock()
         collection = client[METADATA_DATABASE][_COLLECTIONS]
         documents = retry(lambda: list(collection.find()), failures.is_transient, stop)
         loaded = map(_collection_record, documents)
@@ -313,6 +323,13 @@ class Registry:
     def __iter__(self) -> Iterator[CollectionRecord]:
         with self._lock:
             return iter(list(self._records.values()))
+
+    def change(self, record: CollectionRecord, **changes: Any) -> CollectionRecord:
+        """Save the newest record of the collection with these fields changed; several threads may, each its own."""
+        with self.redefining:
+            changed = replace(self.get(record.uuid) or record, **changes)
+            self.save(changed)
+            return changed
 
     def save(self, record: CollectionRecord) -> None:
         """Add the record, or put it in the place of the one with its UUID."""

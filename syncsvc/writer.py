@@ -38,14 +38,15 @@ class ClusterWriter:
         self._extra = {} if access_control else {"mayBypassWriteBlocking": True}
         self._stop = stop
 
-    def run(self, database: str, command: dict[str, Any]) -> dict[str, Any]:
+    def run(self, database: str, command: dict[str, Any], repeat: bool = True) -> dict[str, Any]:
         """The server's reply, in which write errors of single documents are left to the caller.
 
-        Raises the driver's errors, the last one after transient ones have lasted too long.
+        Raises the driver's errors, the last one after transient ones have lasted too long; without `repeat`, the first.
         """
 
         # Our fields go last: the first names the command.
-        return self._repeat(database, {**command, "writeConcern": _MAJORITY, **self._extra})
+        full = {**command, "writeConcern": _MAJORITY, **self._extra}
+        return self._repeat(database, full) if repeat else self._once(database, full)
 
     def administer(self, command: dict[str, Any]) -> dict[str, Any]:
         """Run an administrative command that takes no write concern of its own. Raises the driver's errors."""

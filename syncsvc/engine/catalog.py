@@ -8,7 +8,6 @@ from pymongo.errors import OperationFailure
 
 from syncsvc.engine import standin
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.source import find_on_source
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from verifier.cluster import failures
 from verifier.cluster.inventory import is_id_index, list_indexes, list_raw
@@ -20,22 +19,18 @@ from verifier.runtime.tasks import StopToken
 
 # The view is there; or it makes a circle, is too deep, or has another collation, with views that are yet to change.
 _PASSING_VIEW_CODES = (failures.NAMESPACE_EXISTS, 5, 165, 167)
-# How often the build of an index is tried before its failure is one of the sync, and the pause in between, in seconds.
-_BUILDS = 5
-_BUILD_PAUSE = 1.0
 
 
 class Catalog:
     """The definitions on the destination, which are stand-ins until commit."""
 
     def __init__(self, parts: Parts, stop: StopToken) -> None:
-        self._parts = parts
         self._client = parts.client
         self._writer = parts.writer
         self._stop = stop
 
     def create(self, definition: CollectionSpec) -> None:
-        """Make sure that a collection is there as a stand-in, and has its indexes."""
+        """Make sure that a collection is there as a stand-in, and has its indexes. Raises OperationError."""
         self.create_bare(definition)
         self.reconcile_indexes(definition)
 
@@ -92,7 +87,10 @@ class Catalog:
             self._run(Namespace(database, ""), {"dropDatabase": 1})
 
     def reconcile_indexes(self, definition: CollectionSpec) -> None:
-        """Make the indexes of a collection the stand-ins of its definition's, whatever they are now."""
+        """Make the indexes of a collection the stand-ins of its definition's, whatever they are now.
+
+        Raises OperationError DefinitionNotApplicable, which names the index that cannot be built.
+        """
         namespace, wanted = definition.storage, standin.stand_in(definition).indexes
         # Before any is built: what goes may be in the way of what comes.
         found = self._indexes(namespace)
@@ -100,23 +98,7 @@ class Catalog:
             self._drop_index(namespace, name)
         for name, index in wanted.items():
             if name not in found or not same_index(found[name], index):
-                self._build_index(definition, index)
-
-    def _build_index(self, definition: CollectionSpec, index: Document) -> None:
-        """Build an index, given as a stand-in, for as often as the source has it and it fails."""
-        for attempt in range(1, _BUILDS + 1):
-            try:
                 self._create_index(definition, index)
-                return
-            except OperationError as error:
-                # Documents that came after the index was dropped may be ones that it would refuse.
-                if not self._source_has(definition, index["name"]):
-                    return
-                if attempt == _BUILDS:
-                    raise OperationError(
-                        error.kind, f"Index {index['name']}: {error.description}"
-                    ) from error
-            self._stop.sleep(_BUILD_PAUSE)
 
     def _create_index(self, definition: CollectionSpec, index: Document) -> None:
         """One of the same name and another definition gives way."""
@@ -125,15 +107,14 @@ class Catalog:
             "indexes": [standin.creatable(index, definition.collated)],
         }
         conflicts = (failures.INDEX_OPTIONS_CONFLICT, failures.INDEX_KEY_SPECS_CONFLICT)
-        if self._run(definition.namespace, command, *conflicts) is None:
-            self._drop_index(definition.storage, index["name"])
-            self._run(definition.namespace, command)
-
-    def _source_has(self, definition: CollectionSpec, index: str) -> bool:
-        assert definition.uuid is not None
-        database = definition.namespace.database
-        found = find_on_source(self._parts, database, definition.uuid, self._stop)
-        return found is not None and index in found.indexes
+        try:
+            if self._run(definition.namespace, command, *conflicts) is None:
+                self._drop_index(definition.storage, index["name"])
+                self._run(definition.namespace, command)
+        except OperationError as error:
+            raise OperationError(
+                error.kind, f"Index {index['name']}: {error.description}"
+            ) from error
 
     def _indexes(self, namespace: Namespace) -> dict[str, Document]:
         indexes = retry(

@@ -17,10 +17,12 @@ from syncsvc.engine.cutover import Cutover
 from syncsvc.engine.listing import Listing
 from syncsvc.engine.note import append_note
 from syncsvc.engine.observe import Point
+from syncsvc.engine.old_source import OldSource
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.verification import Verification
 from syncsvc.engine.views import reconcile_views
 from syncsvc.engine.watch import OplogWatch
+from syncsvc.engine.withholding import restore_indexes
 from syncsvc.engine.writeblock import set_write_block
 from syncsvc.options import BuildIndexes, WriteBlocking
 from syncsvc.state import Phase, State
@@ -110,7 +112,7 @@ class Coordinator:
     def _copy(self, stop: StopToken) -> Phase:
         # Whatever was written before the change stream's start is older than now, and no copy may miss it.
         now = append_note(self._parts.source, stop)
-        Copier(self._parts).run(now, stop)
+        Copier(self._parts, stop).run(now)
         self._parts.run.update(copy_end=append_note(self._parts.source, stop))
         return Phase.INDEXING
 
@@ -125,7 +127,10 @@ class Coordinator:
             self._oplog.follow(application.held_after)
             self._wait_for_commit(application, group.stop)
             application.wait_until_past(self._commit_time(group.stop))
+            if not self._parts.source_facts.tells_definitions:
+                OldSource(self._parts).check_definitions(group.stop)
             reconcile_views(self._parts, group.stop)
+            restore_indexes(self._parts, group.stop)
             if self._parts.run.record.options.verification:
                 Verification(self._parts, application.drain, group.stop).verify()
             application.save_position()

@@ -11,18 +11,19 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.destination import is_there_already
+from syncsvc.engine.destination import is_there_already, refusal
 from syncsvc.engine.frontier import Entry, Frontier
 from syncsvc.engine.observe import Observer, Point
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.translate import Outcome, update_statement, zero_timestamp_documents
+from syncsvc.engine.withholding import withhold
 from syncsvc.errors import DOCUMENT_NOT_COPIED
 from syncsvc.store import CollectionRecord, CopyStatus, Registry
-from verifier.cluster.keys import id_only
+from verifier.cluster.keys import id_only, shown
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.renamed import CollectionGone
 from verifier.cluster.scan import ResumePoint, Scan
@@ -82,7 +83,15 @@ class CollectionCopy:
             return
         else:
             self._record = replace(self._record, resume=self._frontier.passed)
-        self._registry.save(self._record)
+        saved = self._record
+        # The rest of the record may be changed meanwhile, by others.
+        self._registry.change(
+            saved,
+            status=saved.status,
+            copied=saved.copied,
+            documents=saved.documents,
+            resume=saved.resume,
+        )
         self._saved_at = monotonic()
         point = Point.COLLECTION_COPIED if done else Point.COPY_SAVED
         self._observe(point, str(self._record.namespace))
@@ -100,12 +109,13 @@ class Batch(NamedTuple):
 class Copier:
     """Copies what the registry says is not copied yet."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, stop: StopToken) -> None:
         self._parts = parts
+        self._stop = stop
 
-    def run(self, not_before: Timestamp, stop: StopToken) -> None:
+    def run(self, not_before: Timestamp) -> None:
         """Return when every collection is copied. Reads what the source held at `not_before` or later."""
-        with TaskGroup("copy", stop) as group:
+        with TaskGroup("copy", self._stop) as group:
             waiting: Channel[CollectionRecord] = Channel(1 << 40, group.stop)
             batches: Channel[Batch] = Channel(_WAITING_BYTES, group.stop)
             for record in self._unfinished():
@@ -179,11 +189,11 @@ class Copier:
         special = zero_timestamp_documents(block, batch.documents)
         if special and batch.copy.record.definition.capped:
             # All of them, or they would not be in their order.
-            self._upsert(namespace, batch.documents)
+            self._upsert(batch.copy.record, batch.documents)
             return
         if special:
             plain = [each for n, each in enumerate(batch.documents) if n not in special]
-            self._upsert(namespace, [batch.documents[number] for number in sorted(special)])
+            self._upsert(batch.copy.record, [batch.documents[n] for n in sorted(special)])
             block = b"".join(plain)
         else:
             plain = list(batch.documents)
@@ -191,19 +201,26 @@ class Copier:
             # Servers have other codes than that of a duplicate for some keys of clustered collections.
             errors = self._parts.destination.insert(namespace, block)
             refused = [plain[each["index"]] for each in errors if not is_there_already(each)]
-            self._upsert(namespace, refused)
+            self._upsert(batch.copy.record, refused)
 
-    def _upsert(self, namespace: Namespace, documents: Sequence[memoryview]) -> None:
+    def _upsert(self, record: CollectionRecord, documents: Sequence[memoryview]) -> None:
         left = [Outcome(id_only(bytes(each)), bytes(each)) for each in documents]
-        errors: list[dict[str, Any]] = []
+        left, error = self._upserted(record.namespace, left)
+        if left and withhold(self._parts, record.uuid, error, self._stop):
+            left, error = self._upserted(record.namespace, left)
+        if left:
+            raise OperationError(
+                DOCUMENT_NOT_COPIED,
+                f"The document {shown(left[0].key)} of {record.namespace} was refused: {error}.",
+            )
+
+    def _upserted(self, namespace: Namespace, left: list[Outcome]) -> tuple[list[Outcome], str]:
+        """Upsert documents in order: what is left of them after the first that is refused, and why it is."""
+        error = ""
         for literal in (False, True):
             if left:
                 statements = [update_statement(each, literal) for each in left]
                 _, errors = self._parts.destination.update(namespace, statements, ordered=True)
-                # An ordered command ends at its first error.
                 left = left[errors[0]["index"] :] if errors else []
-        if left:
-            raise OperationError(
-                DOCUMENT_NOT_COPIED,
-                f"A document of {namespace} was refused with code {errors[0]['code']}: {errors[0]['errmsg']}.",
-            )
+                error = refusal(errors[0]) if errors else ""
+        return left, error

@@ -17,6 +17,7 @@ from syncsvc.engine.naming import placed
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.renames import Renames
 from syncsvc.engine.source import find_on_source, time_series_on_source
+from syncsvc.engine.withholding import build_indexes
 from syncsvc.errors import UNSUPPORTED_CHANGE
 from syncsvc.store import CollectionRecord, CopyStatus
 from verifier.cluster.events import DefinitionEvent
@@ -24,6 +25,9 @@ from verifier.cluster.namespace import is_user_namespace
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
+
+# Events of newer servers that change nothing by themselves.
+_OF_NO_CONSEQUENCE = frozenset({"startIndexBuild", "abortIndexBuild", "endOfTransaction"})
 
 
 class DefinitionEvents:
@@ -52,6 +56,8 @@ class DefinitionEvents:
         # What happens to a time-series collection is told of its buckets.
         if not is_user_namespace(event.namespace.owner):
             return
+        if event.operation in _OF_NO_CONSEQUENCE:
+            return
         action = self._actions.get(event.operation)
         if action is None:
             raise OperationError(
@@ -76,7 +82,8 @@ class DefinitionEvents:
             record = placed(self._registry, self._with_id_index(definition), CopyStatus.DONE)
             # Saved before it is created: a restart in between creates it, and never leaves it unknown.
             self._registry.save(record)
-        self._catalog.create(record.definition)
+        self._catalog.create_bare(record.present)
+        build_indexes(self._parts, record, self._stop)
 
     def _with_id_index(self, definition: CollectionSpec) -> CollectionSpec:
         """The event does not tell an `_id` index of the old format (`v: 1`); the source does, while it is there."""
@@ -86,8 +93,10 @@ class DefinitionEvents:
         assert definition.uuid is not None
         database = definition.namespace.database
         found = find_on_source(self._parts, database, definition.uuid, self._stop)
-        index = {} if found is None else {"idIndex": found.options["idIndex"]}
-        return replace(definition, options={**definition.options, **index})
+        index = None if found is None else found.options.get("idIndex")
+        if index is None:
+            return definition
+        return replace(definition, options={**definition.options, "idIndex": index})
 
     def _define_view(self, event: DefinitionEvent) -> None:
         """A view was created or modified; either event holds its whole definition."""
@@ -113,6 +122,8 @@ class DefinitionEvents:
     def _drop(self, event: DefinitionEvent) -> None:
         if event.collection is not None:
             self._drop_collection(event.collection)
+            # Also when it was dropped before a restart, which may have come before this.
+            self._renames.release(event.namespace)
         elif self._registry.at(event.namespace) is None:
             self._catalog.drop_view(event.namespace)
 
@@ -132,6 +143,7 @@ class DefinitionEvents:
         if replaced is not None:
             self._drop_collection(bytes(replaced))
         self._renames.follow(event.collection, event.namespace, event.renamed)
+        self._renames.release(event.namespace)
 
     def _modify(self, event: DefinitionEvent) -> None:
         if event.collection is None:
@@ -169,8 +181,7 @@ class DefinitionEvents:
 
     def _redefine(self, record: CollectionRecord, definition: CollectionSpec) -> None:
         """What is to be put back at commit is saved before it is taken away."""
-        self._registry.save(replace(record, definition=definition))
-        self._catalog.reconcile_indexes(definition)
+        build_indexes(self._parts, self._registry.change(record, definition=definition), self._stop)
 
     def _known(self, event: DefinitionEvent) -> CollectionRecord | None:
         return None if event.collection is None else self._registry.get(event.collection)

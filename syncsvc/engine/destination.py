@@ -41,10 +41,13 @@ class Destination:
         return list(reply.get("writeErrors", ()))
 
     def update(
-        self, namespace: Namespace, statements: Sequence[bytes], ordered: bool
+        self, namespace: Namespace, statements: Sequence[bytes], ordered: bool, repeat: bool = True
     ) -> tuple[int, list[dict[str, Any]]]:
-        """Run update statements: how many found or made their document, and the write errors."""
-        reply = self._write(namespace, "update", "updates", b"".join(statements), ordered)
+        """Run update statements: how many found or made their document, and the write errors.
+
+        Without `repeat`, a transient failure is raised as the driver's error.
+        """
+        reply = self._write(namespace, "update", "updates", b"".join(statements), ordered, repeat)
         return int(reply["n"]), list(reply.get("writeErrors", ()))
 
     def delete(self, namespace: Namespace, statements: Sequence[bytes], ordered: bool) -> None:
@@ -70,7 +73,13 @@ class Destination:
         return not errors
 
     def _write(
-        self, namespace: Namespace, verb: str, field: str, documents: bytes, ordered: bool
+        self,
+        namespace: Namespace,
+        verb: str,
+        field: str,
+        documents: bytes,
+        ordered: bool,
+        repeat: bool = True,
     ) -> dict[str, Any]:
         command = {
             verb: namespace.collection,
@@ -80,9 +89,14 @@ class Destination:
         if verb != "delete":
             command["bypassDocumentValidation"] = True
         with self._sending.hold(len(documents)):
-            return self._writer.run(namespace.database, command)
+            return self._writer.run(namespace.database, command, repeat)
 
 
 def is_there_already(error: dict[str, Any]) -> bool:
     """Whether an insert was refused because its `_id` is there."""
     return error["code"] == DUPLICATE_KEY and list(error.get("keyPattern", {"_id": 1})) == ["_id"]
+
+
+def refusal(error: dict[str, Any]) -> str:
+    """What the server said of a document that it refused."""
+    return f"{error.get('errmsg', 'no reason was told')} (code {error.get('code')})"

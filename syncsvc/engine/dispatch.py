@@ -60,7 +60,7 @@ class Dispatcher:
         group = group_of(record, event)
         lane = lane_of(record, group, len(self._lanes))
         self._events[lane].append((record, group, event))
-        self._sizes[lane] += len(event.body) + _EVENT_OVERHEAD
+        self._sizes[lane] += len(event.body) + len(event.key) + _EVENT_OVERHEAD
         if self._sizes[lane] > _PORTION_BYTES:
             self._hand_on(lane, source_time)
 

@@ -79,7 +79,7 @@ class Listing:
         if self._options.build_indexes is BuildIndexes.AFTER_DATA_COPY:
             self._catalog.create_bare(record.definition)
         else:
-            self._catalog.create(record.definition)
+            self._catalog.create(record.present)
         self._observe(Point.COLLECTION_CREATED, str(definition.namespace))
 
 

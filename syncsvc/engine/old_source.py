@@ -1,18 +1,25 @@
 """Sources before 6.0: their events tell names, not UUIDs, and not every change of a definition.
 
 So a name means one collection for as long as the sync runs, and any change of a definition that shows fails the sync by
-name: a drop or rename by its event, a new collection by the first event of a document in it. Changes of indexes and
-options do not show; the verification finds them.
+name: a drop or rename by its event, a new collection by the first event of a document in it. Other changes do not show:
+the definitions are compared once more when a commit is asked for.
 """
 
 from __future__ import annotations
 
+from syncsvc.engine.indexing import destined
 from syncsvc.engine.parts import Parts
 from syncsvc.errors import UNSUPPORTED_CHANGE
 from syncsvc.store import CollectionRecord
+from verifier.cluster import failures
 from verifier.cluster.events import DefinitionEvent
+from verifier.cluster.inventory import list_collections
 from verifier.cluster.namespace import Namespace, is_user_namespace
+from verifier.cluster.specification import Kind
+from verifier.compare.definitions import compare_definitions
 from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
 
 
 class OldSource:
@@ -29,6 +36,23 @@ class OldSource:
             self._refuse("create", namespace)
             self._not_synced.add(namespace)
         return record
+
+    def check_definitions(self, stop: StopToken) -> None:
+        """Raise OperationError UnsupportedChange for what the source defines otherwise than when it was listed."""
+        listed = retry(
+            lambda: list(list_collections(self._parts.source, self._parts.selection)),
+            failures.is_transient,
+            stop,
+        )
+        build = self._parts.run.record.options.build_indexes
+        for each in listed:
+            if each.kind is Kind.VIEW:
+                continue
+            record = self._parts.registry.at(each.namespace)
+            if record is None:
+                self._refuse("create", each.namespace)
+            elif compare_definitions([record.definition], [destined(each, build)]):
+                self._refuse("collMod, createIndexes or dropIndexes", each.namespace)
 
     def refuse(self, event: DefinitionEvent) -> None:
         """Raise OperationError UnsupportedChange, if the event is of something that is synced."""

@@ -14,12 +14,10 @@ from syncsvc.engine.parts import Parts
 from syncsvc.engine.translate import Outcome
 from syncsvc.store import CollectionRecord
 from verifier.cluster.keys import canonical, id_element, id_only
-from verifier.cluster.lookup import fetch_pages
+from verifier.cluster.lookup import fetch_pages, portions
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.renamed import CollectionGone, follow_renames
 from verifier.runtime.tasks import StopToken
-
-_KEYS_A_QUERY = 1_000
 
 
 class Refetch:
@@ -33,8 +31,8 @@ class Refetch:
         self, record: CollectionRecord, keys: Sequence[bytes], not_before: Timestamp
     ) -> Iterator[list[Outcome]]:
         """For each key, the document as the source holds it, or its deletion; a few megabytes at a time."""
-        for start in range(0, len(keys), _KEYS_A_QUERY):
-            yield from self._read(record, keys[start : start + _KEYS_A_QUERY], not_before)
+        for portion in portions(keys):
+            yield from self._read(record, portion, not_before)
 
     def _read(
         self, record: CollectionRecord, keys: Sequence[bytes], not_before: Timestamp

@@ -85,8 +85,8 @@ class Renames:
             wanted = destined(replace(found, namespace=name), options.build_indexes)
             record = placed(self._registry, wanted, CopyStatus.WAITING)
             self._registry.save(record)
-        self._catalog.create(record.definition)
-        Copier(self._parts).run(append_note(self._parts.source, self._stop), self._stop)
+        self._catalog.create(record.present)
+        Copier(self._parts, self._stop).run(append_note(self._parts.source, self._stop))
 
 
 def _is_temporary(record: CollectionRecord) -> bool:

@@ -10,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 from bson.timestamp import Timestamp
+from pymongo.errors import PyMongoError
 
-from syncsvc.engine.destination import Refused
+from syncsvc.engine.destination import Refused, refusal
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.refetch import Refetch
 from syncsvc.engine.translate import Outcome, delete_statement, insertable, update_statement
+from syncsvc.engine.withholding import withhold
 from syncsvc.errors import EVENT_NOT_APPLICABLE
 from syncsvc.store import CollectionRecord
-from verifier.cluster.keys import canonical, id_element
+from verifier.cluster import failures
+from verifier.cluster.keys import canonical, id_element, shown
 from verifier.cluster.lookup import fetch
 from verifier.cluster.namespace import Namespace
 from verifier.runtime.errors import OperationError
@@ -36,6 +40,10 @@ _FEW = 4
 # none. In bytes.
 _MOST_REREAD = 16 << 20
 _UNKNOWN_SIZE = 16 << 10
+
+
+# A statement that was refused, by its `index`, with the server's `code` and `errmsg` if it said so.
+WriteError = dict[str, Any]
 
 
 def runs(
@@ -84,8 +92,7 @@ class OutcomeWriter:
         self._delete(record.namespace, [each for each in outcomes if each.deleted], ordered=False)
         written = [each for each in outcomes if not each.deleted]
         if written:
-            statements = [update_statement(each) for each in written]
-            found, errors = self._parts.destination.update(record.namespace, statements, False)
+            found, errors = self._update(record.namespace, written, ordered=False)
             again.extend(written[error["index"]].key for error in errors)
             if found + len(errors) < len(written):
                 again.extend(self._missing(record.namespace, written))
@@ -117,8 +124,7 @@ class OutcomeWriter:
         number = 0
         missing: list[bytes] = []
         while outcomes:
-            statements = [update_statement(each) for each in outcomes]
-            found, errors = self._parts.destination.update(record.namespace, statements, True)
+            found, errors = self._update(record.namespace, outcomes, ordered=True)
             done = errors[0]["index"] if errors else len(outcomes)
             if found < done:
                 missing.extend(self._missing(record.namespace, outcomes[:done]))
@@ -145,6 +151,33 @@ class OutcomeWriter:
             self._upserts_left = _UPSERTS_AFTER_CLASHES
         return others + [new[error["index"]] for error in refused]
 
+    def _update(
+        self, namespace: Namespace, outcomes: list[Outcome], ordered: bool
+    ) -> tuple[int, list[WriteError]]:
+        """Run the update statements of outcomes: how many found their document, and which were refused.
+
+        A server of 6.0 ends when a pipeline changes a field whose name is in its document twice. So what has a pipeline
+        is never sent again after the connection was lost, but counts as refused, and is read again.
+        """
+        destination = self._parts.destination
+        statements = [update_statement(each) for each in outcomes]
+        risky = [number for number, each in enumerate(outcomes) if each.stages and not each.sets]
+        if not risky:
+            return destination.update(namespace, statements, ordered)
+        try:
+            return destination.update(namespace, statements, ordered, repeat=False)
+        except PyMongoError as error:
+            if not failures.is_transient(error):
+                raise
+        sent = range(risky[0]) if ordered else sorted(set(range(len(outcomes))) - set(risky))
+        found, errors = 0, list[WriteError]()
+        if sent:
+            found, errors = destination.update(namespace, [statements[n] for n in sent], ordered)
+        refused = [{**error, "index": sent[error["index"]]} for error in errors]
+        if ordered:
+            return found, refused or [{"index": risky[0]}]
+        return found, refused + [{"index": number} for number in risky]
+
     def _missing(self, namespace: Namespace, outcomes: list[Outcome]) -> list[bytes]:
         """The keys of updates whose document is not there."""
         keys = [each.key for each in outcomes if each.document is None]
@@ -159,7 +192,9 @@ class OutcomeWriter:
                 namespace, [delete_statement(e) for e in outcomes], ordered
             )
         except Refused as refused:
-            raise _not_applicable(namespace, refused.errors[0]) from refused
+            error = refused.errors[0]
+            key = outcomes[error["index"]].key
+            raise _not_applicable(namespace, key, refusal(error)) from refused
 
     def _write_again(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
         if not keys:
@@ -170,15 +205,24 @@ class OutcomeWriter:
     def _replace(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
         for outcomes in self._refetch.outcomes(record, keys, newest):
             self._delete(record.namespace, [each for each in outcomes if each.deleted], False)
-            written = [each for each in outcomes if not each.deleted]
-            for literal in (False, True):
-                # A pipeline only where it must be: servers abort in one that changes a field whose name is there twice.
-                if written:
-                    statements = [update_statement(each, literal) for each in written]
-                    _, errors = self._parts.destination.update(record.namespace, statements, False)
-                    written = [written[error["index"]] for error in errors]
-            if written:
-                raise _not_applicable(record.namespace, errors[0])
+            left = [each for each in outcomes if not each.deleted]
+            left, error = self._replaced(record.namespace, left)
+            if left and withhold(self._parts, record.uuid, error, self._stop):
+                left, error = self._replaced(record.namespace, left)
+            if left:
+                raise _not_applicable(record.namespace, left[0].key, error)
+
+    def _replaced(self, namespace: Namespace, left: list[Outcome]) -> tuple[list[Outcome], str]:
+        """Write whole documents: those that are refused, and why the first of them is."""
+        error = ""
+        for literal in (False, True):
+            # A pipeline only where it must be, see `_update`.
+            if left:
+                statements = [update_statement(each, literal) for each in left]
+                _, errors = self._parts.destination.update(namespace, statements, ordered=False)
+                left = [left[each["index"]] for each in errors]
+                error = refusal(errors[0]) if errors else ""
+        return left, error
 
 
 def _bytes_to_read(record: CollectionRecord, keys: Sequence[bytes]) -> int:
@@ -187,8 +231,8 @@ def _bytes_to_read(record: CollectionRecord, keys: Sequence[bytes]) -> int:
     return min(len(keys) * average, _MOST_REREAD)
 
 
-def _not_applicable(namespace: Namespace, error: dict[str, object]) -> OperationError:
+def _not_applicable(namespace: Namespace, key: bytes, error: str) -> OperationError:
     return OperationError(
         EVENT_NOT_APPLICABLE,
-        f"A write to {namespace} was refused with code {error['code']}: {error['errmsg']}",
+        f"A write of the document {shown(key)} to {namespace} was refused: {error}.",
     )

@@ -9,6 +9,7 @@ from tests.conftest import Pair
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.phases import PHASES, When, writes_in
+from tests.support.waiting import wait_for
 
 
 def index_names(client: writes.AnyClient, collection: str = "c") -> set[str]:
@@ -116,9 +117,43 @@ def test_an_index_that_cannot_be_built_is_named(pair: Pair, daemon: Daemon) -> N
     insert = {"insert": "c", "documents": [parallel], "mayBypassWriteBlocking": True}
     pair.destination.client.d.command(insert)
     pair.source.client.d.c.create_index([("p", 1), ("q", 1)], name="both")
+    wait_for(lambda: "warnings" in daemon.progress(), "a warning")
+    assert "The indexes of d.c are kept off" in daemon.progress()["warnings"][0]
+    daemon.post("commit")
     progress = daemon.wait_for_state("FAILED")
     assert progress["error"] == "DefinitionNotApplicable"
     assert "Index both: createIndexes on d.c was refused" in progress["errorDescription"]
+
+
+@pytest.mark.parametrize("build", ["beforeDataCopy", "afterDataCopy"])
+@pytest.mark.parametrize("point", [Point.STARTED, Point.LISTED, Point.BATCH_WRITTEN])
+def test_documents_that_an_index_of_another_time_refuses(
+    pair: Pair, daemon: Daemon, point: Point, build: str
+) -> None:
+    """An index is dropped, documents come that it would refuse, an index of its name is made."""
+    writes.fill(pair.source.client)
+    c = pair.source.client.d.c
+    c.create_index([("p", 1), ("q", 1)], name="x", hidden=True)
+    c.create_index([("t", "text")], name="text")
+    c.insert_one({"_id": "mixed", "p": 1, "q": 1, "pad": "p" * 2000})
+    with daemon.held_at(point):
+        daemon.start(buildIndexes=build)
+        daemon.wait_until_reached(point)
+        c.drop_index("x")
+        c.drop_index("text")
+        c.insert_one({"_id": "parallel", "p": [1, 2], "q": [1, 2]})
+        c.insert_one({"_id": "language", "t": "text", "language": "klingon"})
+        c.update_one({"_id": "mixed"}, {"$set": {"q": [1]}})
+        c.delete_one({"_id": "parallel"})
+        c.create_index([("p", 1), ("q", 1)], name="x", unique=True, sparse=True)
+        c.update_one({"_id": "mixed"}, {"$set": {"q": 1}})
+        c.update_one({"_id": "mixed"}, {"$set": {"p": [1, 2]}})
+        c.drop_index("x")
+        c.insert_one({"_id": "parallel", "p": [1, 2], "q": [1, 2]})
+        c.create_index("n", name="x")
+    daemon.commit()
+    pair.assert_equal()
+    assert "warnings" not in daemon.progress()
 
 
 def test_a_kill_while_indexes_are_built_after_the_copy(pair: Pair, daemon: Daemon) -> None:

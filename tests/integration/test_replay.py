@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import bson
+from bson.raw_bson import RawBSONDocument
+
 from syncsvc.engine.observe import Point
+from syncsvc.sandbox import ReplicaSet
+from syncsvc.sandbox.equality import compare_clusters
 from tests.conftest import Pair
 from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.phases import When, writes_in
+from tests.support.waiting import wait_for
 
 
 def test_changes_of_what_is_not_synced(pair: Pair, daemon: Daemon) -> None:
@@ -21,6 +27,38 @@ def test_changes_of_what_is_not_synced(pair: Pair, daemon: Daemon) -> None:
         other.client.drop_database(other.name)
     daemon.commit()
     pair.assert_equal()
+
+
+def test_a_capped_collection_that_writes_over_what_is_copied(pair: Pair, daemon: Daemon) -> None:
+    capped = pair.source.client.d.create_collection("c", capped=True, size=3_000_000)
+    capped.insert_many({"_id": n, "pad": "p" * 500} for n in range(5000))
+    with daemon.held_at(Point.BATCH_WRITTEN):
+        daemon.start()
+        daemon.wait_until_reached(Point.BATCH_WRITTEN)
+        capped.insert_many({"_id": n, "pad": "p" * 500} for n in range(5000, 17_000))
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_an_update_that_ends_the_destinations_server(pair: Pair, tmp_path: Path) -> None:
+    """A server of 6.0 ends when a pipeline changes a field whose name is in its document twice."""
+    twice = bson.encode({"_id": 1, "a": 1})[4:-1] + bson.encode({"a": 2, "pad": "p" * 3000})[4:-1]
+    document = RawBSONDocument((len(twice) + 5).to_bytes(4, "little") + twice + b"\0")
+    pair.source.client.d.c.insert_one(document)
+    with ReplicaSet(name="fragile") as fragile:
+        daemon = Daemon(pair.source.uri, fragile.uri, tmp_path)
+        try:
+            daemon.run()
+            daemon.start()
+            daemon.wait_until_committable()
+            pair.source.client.d.c.update_one({"_id": 1}, {"$set": {"a": 5, "new": 1}})
+            wait_for(lambda: fragile.members[0].pid is None, "the server ends")
+            fragile.restart_member(0)
+            daemon.commit()
+            with fragile.client() as client:
+                assert compare_clusters(pair.source.client, client).differences == ()
+        finally:
+            daemon.close()
 
 
 def test_an_index_build_in_progress_is_not_listed(pair: Pair, daemon: Daemon) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +113,28 @@ def test_definitions_outside_of_the_filter_do_no_harm(pair: Pair, daemon: Daemon
     pair.source.client.d.c.insert_one({"_id": "after"})
     daemon.commit()
     pair.assert_equal()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"create": "empty"}, "create on d.empty"),
+        ({"create": "series", "timeseries": {"timeField": "t"}}, "create on d.series"),
+        ({"createIndexes": "c", "indexes": [{"key": {"n": 1}, "name": "n"}]}, "createIndexes or dropIndexes on d.c"),
+    ],
+)  # fmt: skip
+def test_what_such_a_source_does_not_tell_is_found_at_commit(
+    pair: Pair, daemon: Daemon, change: dict[str, Any], said: str
+) -> None:
+    daemon.believe_the_source_is_old()
+    writes.fill(pair.source.client)
+    daemon.start(verification={"enabled": False})
+    daemon.wait_until_committable()
+    pair.source.client.d.command(change)
+    daemon.post("commit")
+    progress = daemon.wait_for_state("FAILED")
+    assert progress["error"] == "UnsupportedChange"
+    assert said in progress["errorDescription"]
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,9 @@ _NUMBERS = frozenset({rawbson.DOUBLE, rawbson.INT32, rawbson.INT64, rawbson.DECI
 _COLLATABLE = frozenset({rawbson.STRING, rawbson.SYMBOL, rawbson.DOCUMENT, rawbson.ARRAY})
 
 
+_MOST_SHOWN = 200
+
+
 class KeyWithoutId(ValueError):
     """A document key or document has no `_id`."""
 
@@ -62,6 +65,12 @@ def id_only(document: bytes) -> bytes:
     """The document cut down to its `_id`."""
     element = id_element(document)
     return rawbson.single(element.kind, b"_id", document[element.start : element.end])
+
+
+def shown(key: bytes) -> str:
+    """A key as people are told of it, cut where it is long."""
+    text = str(rawbson.decode(key))
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def _number(document: bytes, kind: int, at: int) -> Hashable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from bson.binary import Binary
@@ -15,6 +15,10 @@ from verifier.cluster.keys import canonical, id_element
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import RawCursor, resilient_pages
 from verifier.runtime.tasks import StopToken
+
+# How many keys one query has, and how many bytes: it must stay below 16 MB.
+_MOST_KEYS = 1_000
+_MOST_KEY_BYTES = 8 << 20
 
 
 def _filter(keys: Iterable[bytes]) -> RawBSONDocument:
@@ -70,11 +74,26 @@ def fetch_pages(
         yield {canonical(each, id_element(each)): each for each in documents}
 
 
+def portions(keys: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """The keys in portions that one query takes."""
+    portion: list[bytes] = []
+    size = 0
+    for key in keys:
+        if portion and (len(portion) == _MOST_KEYS or size + len(key) > _MOST_KEY_BYTES):
+            yield portion
+            portion, size = [], 0
+        portion.append(key)
+        size += len(key)
+    if portion:
+        yield portion
+
+
 def fetch(
     client: Client, namespace: Namespace, keys: list[bytes], stop: StopToken, only_ids: bool = False
 ) -> dict[Hashable, bytes]:
-    """All pages of `fetch_pages` at once."""
+    """All pages of `fetch_pages` at once, for any number of keys."""
     found: dict[Hashable, bytes] = {}
-    for page in fetch_pages(client, namespace, keys, stop, only_ids=only_ids):
-        found.update(page)
+    for portion in portions(keys):
+        for page in fetch_pages(client, namespace, portion, stop, only_ids=only_ids):
+            found.update(page)
     return found

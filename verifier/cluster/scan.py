@@ -112,5 +112,9 @@ class Scan:
         if failures.code_of(error) == failures.KEY_NOT_FOUND and self._place is not None:
             self._place = None
             return True
+        if failures.code_of(error) == failures.CAPPED_POSITION_LOST:
+            # A capped collection wrote over the place where the cursor was.
+            self._place = None
+            return True
         # A collection that was dropped or renamed under its cursor: opening it again by UUID tells which.
         return failures.is_transient(error) or failures.is_cursor_lost(error)

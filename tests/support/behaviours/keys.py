@@ -108,3 +108,14 @@ def updates_of_a_capped_and_collated_collection(db: AnyDatabase) -> None:
     db.c.update_one({"_id": "e"}, {"$set": {"n": 1}})
     db.c.insert_one({"_id": "g", "$x": 1})
     db.c.insert_one({"_id": "h"})
+
+
+def large_keys(db: AnyDatabase) -> None:
+    db.c.insert_many({"_id": f"{n}" + "k" * 5000} for n in range(6000))
+
+
+@behaviour(fill=large_keys)
+def many_documents_of_large_keys(db: AnyDatabase) -> None:
+    """The keys alone fill a command."""
+    db.c.update_many({}, {"$inc": {"n": 1}})
+    db.c.delete_many({"_id": {"$gt": "3"}})

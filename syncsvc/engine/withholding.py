@@ -1,0 +1,83 @@
+"""Keeps the indexes of a collection off the destination for as long as they refuse what the replay must pass through.
+
+A document may come to the destination as it was before an index was made, or after it was dropped, and an index may be
+built over documents of several times: it can refuse what it never met on the source (arrays in parallel, odd languages,
+broken geometries). Then all indexes of the collection are withheld. They are built when everything is applied, and the
+documents are those of the source; what is refused then fails the sync.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from syncsvc.engine.catalog import Catalog
+from syncsvc.engine.parts import Parts
+from syncsvc.progress import WarningKind
+from syncsvc.store import CollectionRecord
+from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import StopToken
+
+_log = logging.getLogger(__name__)
+
+# How often the withheld indexes of a collection are tried to be built, and the pause in between, in seconds.
+_BUILDS = 5
+_PAUSE = 1.0
+
+
+def withhold(parts: Parts, uuid: bytes, reason: str, stop: StopToken) -> bool:
+    """Take the indexes of a collection away, so that what they refused can be tried again; False if there are none."""
+    with parts.registry.redefining:
+        record = parts.registry.get(uuid)
+        if record is None or not record.definition.indexes:
+            return False
+        if not record.withheld:
+            record = parts.registry.change(record, withheld=True)
+            _log.warning(
+                "The indexes of a collection are withheld.",
+                extra={"namespace": str(record.namespace), "reason": reason},
+            )
+            _warn(parts)
+        Catalog(parts, stop).reconcile_indexes(record.present)
+        return True
+
+
+def build_indexes(parts: Parts, record: CollectionRecord, stop: StopToken) -> None:
+    """Give a collection the indexes of its definition; withhold them if documents are in the way."""
+    try:
+        Catalog(parts, stop).reconcile_indexes(record.present)
+    except OperationError as error:
+        if not withhold(parts, record.uuid, error.description, stop):
+            raise
+
+
+def restore_indexes(parts: Parts, stop: StopToken) -> None:
+    """Build all that were withheld. Raises OperationError DefinitionNotApplicable for one that cannot be."""
+    catalog = Catalog(parts, stop)
+    for record in parts.registry:
+        if record.withheld:
+            _restore(catalog, record, stop)
+            parts.registry.change(record, withheld=False)
+    _warn(parts)
+
+
+def _restore(catalog: Catalog, record: CollectionRecord, stop: StopToken) -> None:
+    for attempt in range(1, _BUILDS + 1):
+        try:
+            catalog.reconcile_indexes(record.definition)
+            return
+        except OperationError:
+            if attempt == _BUILDS:
+                raise
+        stop.sleep(_PAUSE)
+
+
+def _warn(parts: Parts) -> None:
+    names = sorted(str(each.namespace) for each in parts.registry if each.withheld)
+    if not names:
+        parts.progress.end_warning(WarningKind.INDEXES_WITHHELD)
+        return
+    parts.progress.warn(
+        WarningKind.INDEXES_WITHHELD,
+        f"The indexes of {', '.join(names)} are kept off the destination for now, because they refuse documents of "
+        "another time. They are built when a commit was asked for, before the verification, which comes later then.",
+    )
