@@ -44,10 +44,7 @@ BAD_STARTS: list[tuple[str, Any, str, tuple[str, ...]]] = [
     ),
     ("same cluster twice", {"source": "cluster1", "destination": "cluster1"}, "SameCluster", ("cluster1",)),
     ("unknown cluster", {"source": "cluster0", "destination": "cluster2"}, "UnknownCluster", ("cluster2",)),
-    ("buildIndexes never", {**GOOD, "buildIndexes": "never"}, "NotSupportedYet", ("buildIndexes",)),
     ("reversible", {**GOOD, "reversible": True}, "NotSupportedYet", ("reversible",)),
-    ("include filter", {**GOOD, "includeNamespaces": [{"database": "a"}]}, "NotSupportedYet", ("includeNamespaces",)),
-    ("exclude filter", {**GOOD, "excludeNamespaces": [{"database": "a"}]}, "NotSupportedYet", ("excludeNamespaces",)),
     ("source blocking", {**GOOD, "enableUserWriteBlocking": True}, "NotSupportedYet", ("enableUserWriteBlocking",)),
     ("sharding", {**GOOD, "sharding": {"shardingEntries": []}}, "NotSupportedYet", ("sharding",)),
 ]  # fmt: skip
@@ -136,12 +133,6 @@ def test_a_destination_that_holds_data_is_refused(pair: Pair, daemon: Daemon) ->
     daemon.start()
     daemon.commit()
     pair.assert_equal()
-
-
-def test_time_series_collections_are_refused_by_name(pair: Pair, daemon: Daemon) -> None:
-    pair.source.client.d.create_collection("ts", timeseries={"timeField": "t"})
-    assert_refused(daemon.post("start", GOOD), 409, "UnsupportedCollection", ("d.ts",))
-    assert daemon.progress()["state"] == "IDLE"
 
 
 def test_a_second_start_and_an_early_commit_are_refused(pair: Pair, daemon: Daemon) -> None:
