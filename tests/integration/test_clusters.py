@@ -82,7 +82,7 @@ def test_an_oplog_that_may_not_be_read_is_no_failure(
     guarded: tuple[ReplicaSet, ReplicaSet], guarded_pair: Pair, tmp_path: Path
 ) -> None:
     admin = guarded_pair.source.client.admin
-    privilege = {"resource": {"cluster": True}, "actions": ["replSetGetConfig"]}
+    privilege = {"resource": {"cluster": True}, "actions": ["replSetGetConfig", "useUUID"]}
     admin.command("createRole", "poor", privileges=[privilege], roles=["readAnyDatabase"])
     daemon = Daemon(
         guarded[0].create_user("poor", ["poor"]), guarded_pair.destination.uri, tmp_path
