@@ -92,6 +92,7 @@ def test_an_oplog_that_may_not_be_read_is_no_failure(
         daemon.run()
         writes.fill(guarded_pair.source.client)
         daemon.start()
+        wait_for(lambda: "warnings" in daemon.progress(), "a warning")
         progress = daemon.wait_until_committable()
         assert progress["estimatedOplogTimeRemaining"] == "not checked yet"
         (warning,) = progress["warnings"]
