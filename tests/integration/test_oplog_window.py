@@ -141,7 +141,7 @@ def test_while_events_wait_to_be_applied(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
-    with slow(pair, "update", 1000):
+    with slow(pair, "insert", 1000):
         pad = "p" * 100_000
         pair.source.client.d.c.insert_many({"_id": f"new {n}", "pad": pad} for n in range(600))
         roll_over(pair.source.client)
