@@ -12,7 +12,6 @@ from tests.conftest import Pair, Side
 from tests.integration.test_bad_input import assert_refused
 from tests.support.daemon import Daemon
 from tests.support.phases import When, writes_in
-from tests.support.waiting import wait_for
 from tests.support.writes import AnyClient
 
 INCLUDE = [
@@ -149,27 +148,22 @@ def test_a_kill_while_a_collection_comes_into_the_filter(pair: Pair, daemon: Dae
     assert_selected(pair)
 
 
-def test_a_restart_at_what_a_transaction_wrote_outside_of_the_filter(
-    pair: Pair, daemon: Daemon
-) -> None:
+def test_a_restart_within_a_transaction_over_the_border(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
     client.inside.c.insert_one({"_id": 1})
     client.outside.c.insert_one({"_id": 1})
-    daemon.start(includeNamespaces=[{"database": "inside"}])
-    daemon.wait_until_committable()
-    with client.start_session() as session, session.start_transaction():
-        client.inside.c.insert_one({"_id": 2}, session=session)
-        for number in range(2, 20):
-            client.outside.c.insert_one({"_id": number}, session=session)
-    runs = pair.destination.client.mongosync_reserved_for_internal_use.runs
-    written = session.operation_time
-    wait_for(lambda: runs.find_one({})["position"]["time"] >= written, "the position is saved")
-    daemon.kill()
+    daemon.kill_at(Point.DEFINITION_APPLIED)
+    with writes_in(When.COPY, daemon, includeNamespaces=[{"database": "inside"}]):
+        with client.start_session() as session, session.start_transaction():
+            client.outside.c.insert_one({"_id": 2}, session=session)
+            client.inside.c.insert_one({"_id": 2}, session=session)
+        # The position is saved in front of it.
+        client.inside.c.create_index("n")
+    daemon.wait_until_killed()
     daemon.run()
-    client.inside.c.insert_one({"_id": 3})
     daemon.commit()
     assert names(pair.destination) == {("inside", "c")}
-    assert pair.destination.client.inside.c.count_documents({}) == 3
+    assert pair.destination.client.inside.c.count_documents({}) == 2
 
 
 @pytest.mark.parametrize(
