@@ -15,16 +15,15 @@ from typing import NamedTuple
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.destination import is_there_already, refusal
+from syncsvc.engine.destination import is_there_already
 from syncsvc.engine.frontier import Entry, Frontier
 from syncsvc.engine.observe import Observer, Point
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.translate import Outcome, update_statement, zero_timestamp_documents
-from syncsvc.engine.withholding import withhold
+from syncsvc.engine.translate import Outcome, zero_timestamp_documents
+from syncsvc.engine.whole import write_whole
 from syncsvc.errors import DOCUMENT_NOT_COPIED
 from syncsvc.store import CollectionRecord, CopyStatus, Registry
 from verifier.cluster.keys import id_only, shown
-from verifier.cluster.namespace import Namespace
 from verifier.cluster.renamed import CollectionGone
 from verifier.cluster.scan import ResumePoint, Scan
 from verifier.runtime.errors import OperationError
@@ -204,23 +203,10 @@ class Copier:
             self._upsert(batch.copy.record, refused)
 
     def _upsert(self, record: CollectionRecord, documents: Sequence[memoryview]) -> None:
-        left = [Outcome(id_only(bytes(each)), bytes(each)) for each in documents]
-        left, error = self._upserted(record.namespace, left)
-        if left and withhold(self._parts, record.uuid, error, self._stop):
-            left, error = self._upserted(record.namespace, left)
+        whole = [Outcome(id_only(bytes(each)), bytes(each)) for each in documents]
+        left, error = write_whole(self._parts, record, whole, True, self._stop)
         if left:
             raise OperationError(
                 DOCUMENT_NOT_COPIED,
                 f"The document {shown(left[0].key)} of {record.namespace} was refused: {error}.",
             )
-
-    def _upserted(self, namespace: Namespace, left: list[Outcome]) -> tuple[list[Outcome], str]:
-        """Upsert documents in order: what is left of them after the first that is refused, and why it is."""
-        error = ""
-        for literal in (False, True):
-            if left:
-                statements = [update_statement(each, literal) for each in left]
-                _, errors = self._parts.destination.update(namespace, statements, ordered=True)
-                left = left[errors[0]["index"] :] if errors else []
-                error = refusal(errors[0]) if errors else ""
-        return left, error

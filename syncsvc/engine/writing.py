@@ -19,7 +19,7 @@ from syncsvc.engine.destination import Refused, refusal
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.refetch import Refetch
 from syncsvc.engine.translate import Outcome, delete_statement, insertable, update_statement
-from syncsvc.engine.withholding import withhold
+from syncsvc.engine.whole import write_whole
 from syncsvc.errors import EVENT_NOT_APPLICABLE
 from syncsvc.store import CollectionRecord
 from verifier.cluster import failures
@@ -206,23 +206,9 @@ class OutcomeWriter:
         for outcomes in self._refetch.outcomes(record, keys, newest):
             self._delete(record.namespace, [each for each in outcomes if each.deleted], False)
             left = [each for each in outcomes if not each.deleted]
-            left, error = self._replaced(record.namespace, left)
-            if left and withhold(self._parts, record.uuid, error, self._stop):
-                left, error = self._replaced(record.namespace, left)
+            left, error = write_whole(self._parts, record, left, False, self._stop)
             if left:
                 raise _not_applicable(record.namespace, left[0].key, error)
-
-    def _replaced(self, namespace: Namespace, left: list[Outcome]) -> tuple[list[Outcome], str]:
-        """Write whole documents: those that are refused, and why the first of them is."""
-        error = ""
-        for literal in (False, True):
-            # A pipeline only where it must be, see `_update`.
-            if left:
-                statements = [update_statement(each, literal) for each in left]
-                _, errors = self._parts.destination.update(namespace, statements, ordered=False)
-                left = [left[each["index"]] for each in errors]
-                error = refusal(errors[0]) if errors else ""
-        return left, error
 
 
 def _bytes_to_read(record: CollectionRecord, keys: Sequence[bytes]) -> int:
