@@ -6,9 +6,10 @@ from typing import Any
 
 from flask import Blueprint
 
-from syncsvc.schemas import EmptySchema, StartSchema, load
+from syncsvc.schemas import StartSchema
 from syncsvc.service import Service
 from verifier.runtime.httpd import json_body
+from verifier.runtime.schemas import EmptySchema, load
 
 SUCCESS = {"success": True}
 

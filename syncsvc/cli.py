@@ -13,7 +13,6 @@ from syncsvc import __version__
 from syncsvc.app import create_app
 from syncsvc.engine.observe import Observer, ignore
 from syncsvc.errors import UNSUPPORTED_TOPOLOGY
-from syncsvc.malloc import keep_large_buffers
 from syncsvc.service import Cluster, Service
 from syncsvc.settings import Settings, read_settings
 from verifier.cluster import failures
@@ -22,6 +21,7 @@ from verifier.cluster.facts import Topology, gather
 from verifier.runtime import logs
 from verifier.runtime.errors import OperationError
 from verifier.runtime.httpd import HttpServer
+from verifier.runtime.malloc import keep_large_buffers
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 
 LOG_FILE = "syncsvc.log"

@@ -11,13 +11,8 @@ from verifier.cluster.failures import (
 )
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
 from verifier.runtime.httpd import ADDRESS_NOT_AVAILABLE, MALFORMED_BODY
+from verifier.runtime.schemas import INVALID_REQUEST
 
-INVALID_REQUEST = ErrorKind(
-    "InvalidRequest",
-    400,
-    "A field of the request body is missing, unknown or of a wrong type or value.",
-    "Correct the named fields; every violation is listed.",
-)
 UNKNOWN_CLUSTER = ErrorKind(
     "UnknownCluster",
     400,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -44,18 +43,6 @@ class StartOptions:
     @property
     def namespaces(self) -> NamespaceFilter:
         return NamespaceFilter(self.include_namespaces, self.exclude_namespaces)
-
-    def patterns(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Every pattern of the filters, with the name of its field in the request."""
-        lists = {
-            "includeNamespaces": self.include_namespaces,
-            "excludeNamespaces": self.exclude_namespaces,
-        }
-        for name, elements in lists.items():
-            for number, element in enumerate(elements):
-                for field in ("databaseRegex", "collectionsRegex"):
-                    if field in element:
-                        yield f"{name}[{number}].{field}", element[field]
 
     def as_document(self) -> dict[str, Any]:
         """The request that gives these options, every field written out; `schemas` reads it back."""

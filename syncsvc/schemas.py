@@ -1,42 +1,15 @@
-"""The shape of request bodies. Every violation is found at once, and unknown fields are refused by name."""
+"""The shape of request bodies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from marshmallow import (
-    RAISE,
-    Schema,
-    ValidationError,
-    fields,
-    post_load,
-    validate,
-    validates_schema,
-)
+from marshmallow import ValidationError, fields, post_load, validate
 
-from syncsvc.errors import INVALID_REQUEST
 from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
-from verifier.cluster.namespace import is_user_database
-from verifier.runtime.errors import OperationError
-
-_REGEX_OPTIONS = "imxs"
-# What the library says of a field that is not in the schema.
-_UNKNOWN = ["Unknown field."]
-
-
-class _Strict(Schema):
-    class Meta:
-        unknown = RAISE
-
-
-class _Boolean(fields.Field[bool]):
-    """JSON true or false and nothing that merely looks like it."""
-
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
-        if not isinstance(value, bool):
-            raise ValidationError("Not true or false.")
-        return value
+from verifier.cluster.filter_schema import NamespaceFilterSchema
+from verifier.runtime.schemas import Boolean, Strict
 
 
 class _WriteBlockingField(fields.Field[WriteBlocking]):
@@ -64,62 +37,30 @@ class _ShardKeyElement(fields.Field[dict[str, Any]]):
         return dict(value)
 
 
-def _of_users(name: str) -> None:
-    if not is_user_database(name):
-        raise ValidationError("System and reserved databases are never synced.")
-
-
-def _not_system(name: str) -> None:
-    if name.startswith("system."):
-        raise ValidationError("System collections are never synced.")
-
-
 def _text() -> fields.String:
     return fields.String(required=True, validate=validate.Length(min=1))
 
 
-class _PatternSchema(_Strict):
-    pattern = _text()
-    options = fields.String(
-        validate=validate.ContainsOnly(_REGEX_OPTIONS, error=f"Only {_REGEX_OPTIONS} are allowed.")
-    )
-
-
-class _NamespaceFilterSchema(_Strict):
-    database = fields.String(validate=[validate.Length(min=1), _of_users])
-    databaseRegex = fields.Nested(_PatternSchema)
-    collections = fields.List(
-        fields.String(required=True, validate=[validate.Length(min=1), _not_system]),
-        validate=validate.Length(min=1),
-    )
-    collectionsRegex = fields.Nested(_PatternSchema)
-
-    @validates_schema(pass_original=True, skip_on_field_errors=False)
-    def _one_database(self, data: Any, original: Any, **kwargs: Any) -> None:
-        if isinstance(original, dict) and ("database" in original) == ("databaseRegex" in original):
-            raise ValidationError("Give either database or databaseRegex.", "database")
-
-
-class _ShardKeySchema(_Strict):
+class _ShardKeySchema(Strict):
     key = fields.List(_ShardKeyElement(), required=True, validate=validate.Length(min=1))
 
 
-class _ShardingEntrySchema(_Strict):
+class _ShardingEntrySchema(Strict):
     database = _text()
     collection = _text()
     shardCollection = fields.Nested(_ShardKeySchema, required=True)
 
 
-class _ShardingSchema(_Strict):
-    createSupportingIndexes = _Boolean(load_default=False)
+class _ShardingSchema(Strict):
+    createSupportingIndexes = Boolean(load_default=False)
     shardingEntries = fields.List(fields.Nested(_ShardingEntrySchema), required=True)
 
 
-class _VerificationSchema(_Strict):
-    enabled = _Boolean(load_default=True)
+class _VerificationSchema(Strict):
+    enabled = Boolean(load_default=True)
 
 
-class StartSchema(_Strict):
+class StartSchema(Strict):
     """The body of `POST /api/v1/start`; loads into StartOptions."""
 
     source = _text()
@@ -128,10 +69,10 @@ class StartSchema(_Strict):
         BuildIndexes, by_value=True, load_default=BuildIndexes.BEFORE_DATA_COPY
     )
     enableUserWriteBlocking = _WriteBlockingField(load_default=WriteBlocking.DESTINATION_ONLY)
-    reversible = _Boolean(load_default=False)
+    reversible = Boolean(load_default=False)
     verification = fields.Nested(_VerificationSchema, load_default=lambda: {"enabled": True})
-    includeNamespaces = fields.List(fields.Nested(_NamespaceFilterSchema), load_default=list)
-    excludeNamespaces = fields.List(fields.Nested(_NamespaceFilterSchema), load_default=list)
+    includeNamespaces = fields.List(fields.Nested(NamespaceFilterSchema), load_default=list)
+    excludeNamespaces = fields.List(fields.Nested(NamespaceFilterSchema), load_default=list)
     sharding = fields.Nested(_ShardingSchema)
 
     @post_load
@@ -147,29 +88,3 @@ class StartSchema(_Strict):
             exclude_namespaces=tuple(data["excludeNamespaces"]),
             sharding=data.get("sharding"),
         )
-
-
-class EmptySchema(_Strict):
-    """The body of commands that take no options."""
-
-
-def load(schema: Schema, body: Mapping[str, Any]) -> Any:
-    """What the body means by that schema. Raises OperationError InvalidRequest with every violation."""
-    try:
-        return schema.load(body)
-    except ValidationError as error:
-        violations = "; ".join(_flatten(error.messages, ""))
-        raise OperationError(INVALID_REQUEST, f"{violations}.") from error
-
-
-def _flatten(messages: Any, path: str) -> Iterator[str]:
-    if isinstance(messages, dict):
-        for name, below in messages.items():
-            # The library's own name for the whole of a body; an unknown field may have that name, too.
-            whole = name == "_schema" and below != _UNKNOWN
-            shown = name or '""'
-            step = f"[{name}]" if isinstance(name, int) else f".{shown}" if path else str(shown)
-            yield from _flatten(below, path if whole else path + step)
-    else:
-        for message in messages if isinstance(messages, list) else [messages]:
-            yield f"{path or 'the body'}: {str(message).rstrip('.')}"

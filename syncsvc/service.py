@@ -27,13 +27,14 @@ from syncsvc.report import progress_report
 from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from syncsvc.store import Failure, Registry, RunRecord, RunStore, load_run, new_owner, other_runs
-from syncsvc.writer import ClusterWriter
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts, gather
-from verifier.cluster.filters import Selection, bad_pattern
+from verifier.cluster.filters import Selection, bad_patterns
 from verifier.cluster.inventory import list_collections
+from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.errors import INTERNAL_ERROR, OperationError, describe
+from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.tasks import Cancelled, StopToken
 
 _log = logging.getLogger(__name__)
@@ -195,13 +196,9 @@ class Service:
             refuse_time_series(list(list_collections(source.client, selection)))
 
     def _check_patterns(self, options: StartOptions, judge: Cluster) -> None:
-        bad = [
-            f"{place}: {reason}"
-            for place, pattern in options.patterns()
-            if (reason := bad_pattern(judge.client, pattern, self._stop)) is not None
-        ]
+        bad = bad_patterns(judge.client, options.namespaces, self._stop)
         if bad:
-            raise OperationError(errors.INVALID_REQUEST, f"{'; '.join(bad)}.")
+            raise OperationError(INVALID_REQUEST, f"{'; '.join(bad)}.")
 
     def _selection(self, options: StartOptions, source: Cluster, destination: Cluster) -> Selection:
         # Servers before 6.0 have no way to be asked without a collection; the destination is none of these.

@@ -21,17 +21,18 @@ from bson.timestamp import Timestamp
 
 from syncsvc import errors
 from syncsvc.options import StartOptions
-from syncsvc.schemas import StartSchema, load
+from syncsvc.schemas import StartSchema
 from syncsvc.state import Phase, State
-from syncsvc.writer import ClusterWriter
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.scan import ResumePoint
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.cluster.times import Position
+from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
+from verifier.runtime.schemas import load
 from verifier.runtime.tasks import StopToken
 
 METADATA_DATABASE = "mongosync_reserved_for_internal_use"

@@ -10,7 +10,6 @@ from bson.timestamp import Timestamp
 
 from syncsvc.engine.frontier import Frontier
 from syncsvc.engine.lanes import Lane, Room
-from syncsvc.engine.note import append_note
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.tail import Tail
@@ -18,6 +17,7 @@ from syncsvc.store import METADATA_DATABASE
 from verifier.cluster import failures
 from verifier.cluster.changes import ChangeReader, ChangeStream, offers_raw_updates
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.note import append_note
 from verifier.cluster.times import Position, seconds_between
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup

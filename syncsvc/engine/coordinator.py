@@ -15,7 +15,6 @@ from syncsvc.engine.catalog import Catalog
 from syncsvc.engine.copy import Copier
 from syncsvc.engine.cutover import Cutover
 from syncsvc.engine.listing import Listing
-from syncsvc.engine.note import append_note
 from syncsvc.engine.observe import Point
 from syncsvc.engine.old_source import OldSource
 from syncsvc.engine.parts import Parts
@@ -29,6 +28,7 @@ from syncsvc.state import Phase, State
 from syncsvc.store import CONFIRM_INTERVAL
 from verifier.cluster import failures
 from verifier.cluster.changes import ChangeStream, start_position
+from verifier.cluster.note import append_note
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken, TaskGroup
 

@@ -9,11 +9,11 @@ import bson
 from pymongo.errors import OperationFailure
 
 from syncsvc.engine.translate import fold, update_statement
-from syncsvc.writer import ClusterWriter
 from verifier.cluster.events import DataEvent, DataKind
 from verifier.cluster.failures import DUPLICATE_KEY, is_transient
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawbson import RawDocuments
+from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import Budget, StopToken
 
 # What is sent at once by all threads together, in bytes. The driver holds it three times over while it is sent.

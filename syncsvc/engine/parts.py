@@ -9,10 +9,10 @@ from syncsvc.engine.observe import Observer
 from syncsvc.progress import Progress
 from syncsvc.settings import LoadLevel
 from syncsvc.store import CollectionRecord, Registry, RunStore
-from syncsvc.writer import ClusterWriter
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.filters import Selection
+from verifier.cluster.writer import ClusterWriter
 
 
 @dataclass(frozen=True)

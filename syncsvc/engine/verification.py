@@ -7,7 +7,7 @@ destination too. So a difference counts only when it is still there after everyt
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from syncsvc.engine.indexing import destined
 from syncsvc.engine.parts import Parts
@@ -21,10 +21,12 @@ from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.compare.comparison import MOST_SUSPECTS, Comparison
 from verifier.compare.definitions import compare_definitions
-from verifier.compare.mismatch import Mismatch
+from verifier.compare.mismatch import DefinitionMismatch, DocumentMismatch
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
+
+Mismatch = DocumentMismatch | DefinitionMismatch
 
 _log = logging.getLogger(__name__)
 
@@ -75,8 +77,8 @@ class Verification:
         self._settle(lambda: self._comparison.look_again(findings.suspects))
         return [name for name, keys in findings.suspects.items() if len(keys) >= MOST_SUSPECTS]
 
-    def _settle(self, look: Callable[[], list[Mismatch]]) -> None:
-        mismatches: list[Mismatch] = []
+    def _settle(self, look: Callable[[], Sequence[Mismatch]]) -> None:
+        mismatches: Sequence[Mismatch] = []
         for _ in range(_LOOKS):
             self._drain()
             mismatches = look()
@@ -84,7 +86,7 @@ class Verification:
                 return
         raise _failed(mismatches)
 
-    def _definitions(self) -> list[Mismatch]:
+    def _definitions(self) -> list[DefinitionMismatch]:
         build = self._parts.run.record.options.build_indexes
         expected = [stand_in(destined(each, build)) for each in self._on_source()]
         # Whatever the filter: the destination was empty, and may hold nothing else.
@@ -99,7 +101,7 @@ class Verification:
         )
 
 
-def _failed(mismatches: list[Mismatch]) -> OperationError:
+def _failed(mismatches: Sequence[Mismatch]) -> OperationError:
     for mismatch in mismatches[:_SHOWN]:
         _log.error("A mismatch was found.", extra={"mismatch": str(mismatch)})
     shown = "; ".join(map(str, mismatches[:3]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncsvc.writer import ClusterWriter
+from verifier.cluster.writer import ClusterWriter
 
 
 def set_write_block(writer: ClusterWriter, blocked: bool) -> None:

@@ -27,13 +27,13 @@ from syncsvc.engine.lanes import Lane, Portion, Room
 from syncsvc.engine.parts import Parts
 from syncsvc.progress import Progress
 from syncsvc.store import CollectionRecord, CopyStatus
-from syncsvc.writer import ClusterWriter
 from tests.conftest import Pair
 from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
 from verifier.cluster.events import DataEvent, parse_event
 from verifier.cluster.facts import gather
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
 
 RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)

@@ -6,7 +6,7 @@ A filter is turned into one match expression, and a server always decides what f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,15 @@ class NamespaceFilter:
         if self.exclude:
             parts.append({"$nor": [_element(each, database, collection) for each in self.exclude]})
         return {"$and": parts} if parts else None
+
+    def patterns(self) -> Iterator[tuple[str, Document]]:
+        """Every pattern, with the name of its field in a request."""
+        lists = {"includeNamespaces": self.include, "excludeNamespaces": self.exclude}
+        for name, elements in lists.items():
+            for number, element in enumerate(elements):
+                for field in ("databaseRegex", "collectionsRegex"):
+                    if field in element:
+                        yield f"{name}[{number}].{field}", element[field]
 
 
 def _element(element: Document, database: str, collection: str) -> Document:
@@ -94,8 +103,13 @@ def _matching(
     return retry(lambda: list(client.admin.aggregate(pipeline)), failures.is_transient, stop)
 
 
-def bad_pattern(client: Client, pattern: Document, stop: StopToken) -> str | None:
-    """What the server finds wrong with a pattern of a filter; None when it is good. Raises the driver's errors."""
+def bad_patterns(client: Client, namespaces: NamespaceFilter, stop: StopToken) -> list[str]:
+    """What the server finds wrong with the patterns of a filter, each by its field. Raises the driver's errors."""
+    reasons = [(place, _refusal(client, pattern, stop)) for place, pattern in namespaces.patterns()]
+    return [f"{place}: {reason}" for place, reason in reasons if reason is not None]
+
+
+def _refusal(client: Client, pattern: Document, stop: StopToken) -> str | None:
     try:
         _matching(client, [{"name": ""}], {"name": _regex(pattern)}, stop)
     except OperationFailure as error:

@@ -16,7 +16,7 @@ from verifier.cluster.lookup import fetch
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import Page, RawCursor
 from verifier.compare.documents import DocumentPairing, compare_document
-from verifier.compare.mismatch import Difference, Mismatch
+from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import Channel, StopToken, TaskGroup
 
@@ -55,15 +55,15 @@ class Comparison:
                 group.spawn(str(number), self._work, queue, findings, group.stop)
         return findings
 
-    def look_again(self, suspects: dict[Namespace, list[bytes]]) -> list[Mismatch]:
+    def look_again(self, suspects: dict[Namespace, list[bytes]]) -> list[DocumentMismatch]:
         """Fetch each suspect from both sides; the mismatches that are still there."""
-        mismatches: list[Mismatch] = []
+        mismatches: list[DocumentMismatch] = []
         for namespace, keys in suspects.items():
             for start in range(0, len(keys), _LOOKUP_KEYS):
                 mismatches.extend(self._look_up(namespace, keys[start : start + _LOOKUP_KEYS]))
         return mismatches
 
-    def compare_counts(self, namespaces: Iterable[Namespace]) -> list[Mismatch]:
+    def compare_counts(self, namespaces: Iterable[Namespace]) -> list[DefinitionMismatch]:
         """The number of documents by the servers' own count: the check that shares no query with the others."""
         mismatches = []
         for namespace in namespaces:
@@ -77,7 +77,7 @@ class Comparison:
             if source != destination:
                 detail = f"{source} on the source, {destination} on the destination"
                 mismatches.append(
-                    Mismatch(namespace, Difference.CONTENT, "the number of documents", detail)
+                    DefinitionMismatch(namespace, Difference.CONTENT, Aspect.COUNT, detail=detail)
                 )
         return mismatches
 
@@ -123,7 +123,7 @@ class Comparison:
             found = pairing.suspects(_stoppable(source, stop), destination)
             return pairing, list(islice(found, MOST_SUSPECTS))
 
-    def _look_up(self, namespace: Namespace, keys: list[bytes]) -> Iterator[Mismatch]:
+    def _look_up(self, namespace: Namespace, keys: list[bytes]) -> Iterator[DocumentMismatch]:
         source, destination = (
             fetch(client, namespace, keys, self._stop) for client in self._clients
         )

@@ -14,7 +14,7 @@ from verifier.cluster import rawbson
 from verifier.cluster.keys import id_only
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import Page
-from verifier.compare.mismatch import Difference, Mismatch
+from verifier.compare.mismatch import Difference, DocumentMismatch, FieldDifference
 
 # How many bytes of unmatched documents are kept, on both sides together, before they become suspects.
 _PENDING_BYTES = 32 << 20
@@ -76,19 +76,19 @@ class DocumentPairing:
 
 def compare_document(
     namespace: Namespace, key: bytes, source: bytes | None, destination: bytes | None
-) -> Mismatch | None:
+) -> DocumentMismatch | None:
     """The mismatch between the two sides' documents with that key; None when they are equal, or missing on both."""
     if source == destination:
         return None
-    subject = f"the document {rawbson.decode(key)}"
     if destination is None:
-        return Mismatch(namespace, Difference.MISSING, subject)
+        return DocumentMismatch(namespace, key, Difference.MISSING)
     if source is None:
-        return Mismatch(namespace, Difference.EXTRA, subject)
-    return Mismatch(namespace, Difference.CONTENT, subject, _differing_fields(source, destination))
+        return DocumentMismatch(namespace, key, Difference.EXTRA)
+    fields = tuple(_differing_fields(source, destination))
+    return DocumentMismatch(namespace, key, Difference.CONTENT, fields)
 
 
-def _differing_fields(source: bytes, destination: bytes) -> str:
+def _differing_fields(source: bytes, destination: bytes) -> Iterator[FieldDifference]:
     values = [
         [(each.name, each.kind, document[each.start : each.end]) for each in elements]
         for document, elements in (
@@ -98,6 +98,7 @@ def _differing_fields(source: bytes, destination: bytes) -> str:
     ]
     counts = [Counter(each) for each in values]
     names = {name for name, *_ in (counts[0] - counts[1]) + (counts[1] - counts[0])}
+    for name in sorted(names):
+        yield FieldDifference(name.decode(errors="replace"), "different")
     if not names:
-        return "order of fields"
-    return "fields " + ", ".join(sorted(name.decode(errors="replace") for name in names))
+        yield FieldDifference("", "order of fields")

@@ -5,24 +5,77 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from verifier.cluster.keys import shown
 from verifier.cluster.namespace import Namespace
 
 
 class Difference(Enum):
-    MISSING = "missing on destination"
-    EXTRA = "extra on destination"
-    CONTENT = "different"
+    """The value is the name in the API."""
+
+    MISSING = "missingOnDst"
+    EXTRA = "extraOnDst"
+    CONTENT = "content"
+
+    def __str__(self) -> str:
+        return _SHOWN[self]
+
+
+_SHOWN = {
+    Difference.MISSING: "missing on the destination",
+    Difference.EXTRA: "extra on the destination",
+    Difference.CONTENT: "different",
+}
 
 
 @dataclass(frozen=True)
-class Mismatch:
-    """Evidence that one thing differs: `subject` names it within the namespace, `detail` says how."""
+class FieldDifference:
+    """A path in a document, its steps joined by dots, and how the two sides differ there."""
+
+    path: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class DocumentMismatch:
+    """One document that is not equal on both sides.
+
+    `namespace` is the source's. `key` is a BSON document with the `_id` alone. `fields` are only of documents that are
+    on both sides.
+    """
+
+    namespace: Namespace
+    key: bytes
+    difference: Difference
+    fields: tuple[FieldDifference, ...] = ()
+
+    def __str__(self) -> str:
+        fields = "; ".join(f"{each.path}: {each.detail}" for each in self.fields)
+        detail = f" ({fields})" if fields else ""
+        return f"{self.namespace}: the document {shown(self.key)} is {self.difference}{detail}"
+
+
+class Aspect(Enum):
+    """Of what of a collection or view a difference is. The value is the name in the API."""
+
+    EXISTENCE = "exist"
+    KIND = "type"
+    OPTION = "spec"
+    INDEX = "index"
+    SHARD_KEY = "shard key"
+    COUNT = "count"
+
+
+@dataclass(frozen=True)
+class DefinitionMismatch:
+    """A difference in a collection or view itself. `component` names the option or index."""
 
     namespace: Namespace
     difference: Difference
-    subject: str
+    aspect: Aspect
+    component: str = ""
     detail: str = ""
 
     def __str__(self) -> str:
+        subject = f"{self.aspect.value} {self.component}".rstrip()
         detail = f" ({self.detail})" if self.detail else ""
-        return f"{self.namespace}: {self.subject} is {self.difference.value}{detail}"
+        return f"{self.namespace}: {subject} is {self.difference}{detail}"

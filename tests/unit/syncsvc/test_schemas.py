@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncsvc.errors import INVALID_REQUEST
 from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
-from syncsvc.schemas import EmptySchema, StartSchema, load
+from syncsvc.schemas import StartSchema
 from verifier.runtime.errors import OperationError
+from verifier.runtime.schemas import INVALID_REQUEST, EmptySchema, load
 
 NAMES = {"source": "cluster0", "destination": "cluster1"}
 

@@ -1,0 +1,46 @@
+"""The shape of the elements of `includeNamespaces` and `excludeNamespaces`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from marshmallow import ValidationError, fields, validate, validates_schema
+
+from verifier.cluster.namespace import is_user_database
+from verifier.runtime.schemas import Strict
+
+_REGEX_OPTIONS = "imxs"
+
+
+def _of_users(name: str) -> None:
+    if not is_user_database(name):
+        raise ValidationError("System and reserved databases are never synced.")
+
+
+def _not_system(name: str) -> None:
+    if name.startswith("system."):
+        raise ValidationError("System collections are never synced.")
+
+
+class _PatternSchema(Strict):
+    pattern = fields.String(required=True, validate=validate.Length(min=1))
+    options = fields.String(
+        validate=validate.ContainsOnly(_REGEX_OPTIONS, error=f"Only {_REGEX_OPTIONS} are allowed.")
+    )
+
+
+class NamespaceFilterSchema(Strict):
+    """One element; loads into the dict that NamespaceFilter takes."""
+
+    database = fields.String(validate=[validate.Length(min=1), _of_users])
+    databaseRegex = fields.Nested(_PatternSchema)
+    collections = fields.List(
+        fields.String(required=True, validate=[validate.Length(min=1), _not_system]),
+        validate=validate.Length(min=1),
+    )
+    collectionsRegex = fields.Nested(_PatternSchema)
+
+    @validates_schema(pass_original=True, skip_on_field_errors=False)
+    def _one_database(self, data: Any, original: Any, **kwargs: Any) -> None:
+        if isinstance(original, dict) and ("database" in original) == ("databaseRegex" in original):
+            raise ValidationError("Give either database or databaseRegex.", "database")

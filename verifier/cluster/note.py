@@ -1,0 +1,31 @@
+"""Asks a cluster for its newest cluster time, and moves its change streams on to it."""
+
+from __future__ import annotations
+
+from bson.timestamp import Timestamp
+from pymongo.errors import OperationFailure
+
+from verifier.cluster import failures
+from verifier.cluster.connect import Client
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
+
+
+def append_note(client: Client, stop: StopToken) -> Timestamp:
+    """The cluster's newest time, after which nothing but newer writes can come.
+
+    Writes a no-op to the oplog, so that change streams move past that time at once; a user without that privilege
+    gets the newest time as it is, and they move when the cluster writes its own periodic no-op.
+    """
+
+    def note() -> Timestamp:
+        try:
+            reply = client.admin.command({"appendOplogNote": 1, "data": {"syncsvc": "tick"}})
+        except OperationFailure as error:
+            if failures.named_kind(error) is not failures.NOT_AUTHORIZED:
+                raise
+            reply = client.admin.command("ping")
+        time: Timestamp = reply["operationTime"]
+        return time
+
+    return retry(note, failures.is_transient, stop)

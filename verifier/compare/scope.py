@@ -1,0 +1,50 @@
+"""Which namespaces are compared, and what each is called on the other cluster. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from verifier.cluster.filters import NamespaceFilter
+from verifier.cluster.namespace import Namespace
+
+
+class NamespacePair(NamedTuple):
+    """The names of one collection or view on the two clusters."""
+
+    source: Namespace
+    destination: Namespace
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a check is about. `namespaces` speaks of names on the source.
+
+    `renamed` maps source names to destination names, where they differ: of a collection, or of a database with all of
+    its collections, which is a Namespace without a collection.
+    """
+
+    namespaces: NamespaceFilter = NamespaceFilter()
+    renamed: Mapping[Namespace, Namespace] = field(default_factory=dict)
+
+    def on_destination(self, source: Namespace) -> Namespace:
+        """What a collection or view of the source is called on the destination."""
+        named = self.renamed.get(source)
+        if named is not None:
+            return named
+        database = self.renamed.get(Namespace(source.database, ""))
+        return source if database is None else Namespace(database.database, source.collection)
+
+    def on_source(self, destination: Namespace) -> Namespace | None:
+        """What a collection or view of the destination is called on the source; None where no name leads to it."""
+        candidates = [destination]
+        for source, renamed in self.renamed.items():
+            if renamed == destination:
+                candidates.append(source)
+            elif renamed == Namespace(destination.database, ""):
+                candidates.append(Namespace(source.database, destination.collection))
+        for source in candidates:
+            if self.on_destination(source) == destination:
+                return source
+        return None

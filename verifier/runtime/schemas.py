@@ -1,0 +1,60 @@
+"""Reads request bodies with marshmallow: every violation is found at once, and unknown fields are refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from marshmallow import RAISE, Schema, ValidationError, fields
+
+from verifier.runtime.errors import ErrorKind, OperationError
+
+INVALID_REQUEST = ErrorKind(
+    "InvalidRequest",
+    400,
+    "A field of the request body is missing, unknown or of a wrong type or value.",
+    "Correct the named fields; every violation is listed.",
+)
+
+# What the library says of a field that is not in the schema.
+_UNKNOWN = ["Unknown field."]
+
+
+class Strict(Schema):
+    class Meta:
+        unknown = RAISE
+
+
+class Boolean(fields.Field[bool]):
+    """JSON true or false and nothing that merely looks like it."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
+        if not isinstance(value, bool):
+            raise ValidationError("Not true or false.")
+        return value
+
+
+class EmptySchema(Strict):
+    """The body of commands that take no options."""
+
+
+def load(schema: Schema, body: Mapping[str, Any]) -> Any:
+    """What the body means by that schema. Raises OperationError InvalidRequest with every violation."""
+    try:
+        return schema.load(body)
+    except ValidationError as error:
+        violations = "; ".join(_flatten(error.messages, ""))
+        raise OperationError(INVALID_REQUEST, f"{violations}.") from error
+
+
+def _flatten(messages: Any, path: str) -> Iterator[str]:
+    if isinstance(messages, dict):
+        for name, below in messages.items():
+            # The library's own name for the whole of a body; an unknown field may have that name, too.
+            whole = name == "_schema" and below != _UNKNOWN
+            shown = name or '""'
+            step = f"[{name}]" if isinstance(name, int) else f".{shown}" if path else str(shown)
+            yield from _flatten(below, path if whole else path + step)
+    else:
+        for message in messages if isinstance(messages, list) else [messages]:
+            yield f"{path or 'the body'}: {str(message).rstrip('.')}"
