@@ -1,0 +1,131 @@
+"""What is told of a check while it runs and when it has ended. Frozen values; nothing here is a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from bson.timestamp import Timestamp
+
+from verifier.cluster.namespace import Namespace
+from verifier.compare.mismatch import Difference
+
+
+class Phase(Enum):
+    """IDLE: no check runs. CHECK: generation 0 does. RECHECK: a later one does."""
+
+    IDLE = "idle"
+    CHECK = "check"
+    RECHECK = "recheck"
+
+
+class Outcome(Enum):
+    """INCOMPLETE is not passed: something that had to be compared was not."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    INCOMPLETE = "incomplete"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a check ended, with at least one reason unless it passed; `error` names what made it incomplete."""
+
+    outcome: Outcome
+    reasons: tuple[str, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class TaskCounts:
+    """The tasks of the current generation.
+
+    `failed` found a difference; those of them that found one in a definition are in `metadata_mismatch` as well.
+    `recheck` of them found what the next generation looks at again.
+    """
+
+    added: int = 0
+    processing: int = 0
+    completed: int = 0
+    failed: int = 0
+    metadata_mismatch: int = 0
+    recheck: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.added + self.processing + self.completed + self.failed
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """How much a generation has compared, of how much; the totals are estimates, None where there is none."""
+
+    documents: int = 0
+    total_documents: int | None = None
+    size: int = 0
+    total_size: int | None = None
+    namespaces: int = 0
+
+
+@dataclass(frozen=True)
+class NamespaceProgress:
+    """One namespace in generation 0, by its name on the source; the totals are estimates."""
+
+    documents: int = 0
+    total_documents: int | None = None
+    size: int = 0
+    total_size: int | None = None
+    tasks: int = 0
+    tasks_done: int = 0
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The change events of one cluster since the check began.
+
+    `per_second` is over the last minute. All events up to `rechecked` have been looked at again. `seen` counts them by
+    operation.
+    """
+
+    seen: Mapping[str, int] = field(default_factory=dict)
+    per_second: float | None = None
+    lag_seconds: int | None = None
+    rechecked: Timestamp | None = None
+
+
+@dataclass(frozen=True)
+class MismatchCounts:
+    """The mismatches of the generation that is shown: documents by kind and namespace, and definitions."""
+
+    documents: Mapping[Difference, int] = field(default_factory=dict)
+    namespaces: Mapping[Namespace, int] = field(default_factory=dict)
+    definitions: int = 0
+
+
+@dataclass(frozen=True)
+class CheckProgress:
+    """A check at one moment; sizes are in bytes, rates a second over the last minute, None where unknown.
+
+    `first` are the amounts of generation 0, once it is over. `rechecked` counts documents over all later generations.
+    `notes` name what was not compared and why.
+    """
+
+    phase: Phase = Phase.IDLE
+    generation: int | None = None
+    started: float | None = None
+    ended: float | None = None
+    tasks: TaskCounts = TaskCounts()
+    amounts: Amounts = Amounts()
+    first: Amounts | None = None
+    documents_per_second: float | None = None
+    size_per_second: float | None = None
+    recent_recheck_seconds: tuple[float, ...] = ()
+    rechecked: int = 0
+    source: Changes = Changes()
+    destination: Changes = Changes()
+    mismatches: MismatchCounts = MismatchCounts()
+    namespaces: Mapping[Namespace, NamespaceProgress] = field(default_factory=dict)
+    writes_off: bool = False
+    notes: tuple[str, ...] = ()
+    verdict: Verdict | None = None
