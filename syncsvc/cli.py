@@ -7,17 +7,12 @@ import platform
 import sys
 from collections.abc import Sequence
 
-from pymongo.errors import PyMongoError
-
 from syncsvc import __version__
 from syncsvc.app import create_app
 from syncsvc.engine.observe import Observer, ignore
-from syncsvc.errors import UNSUPPORTED_TOPOLOGY
-from syncsvc.service import Cluster, Service
+from syncsvc.service import Service
 from syncsvc.settings import Settings, read_settings
-from verifier.cluster import failures
-from verifier.cluster.connect import connect
-from verifier.cluster.facts import Topology, gather
+from verifier.cluster.cluster import open_cluster
 from verifier.runtime import logs
 from verifier.runtime.errors import OperationError
 from verifier.runtime.httpd import HttpServer
@@ -50,7 +45,10 @@ def main(arguments: Sequence[str] | None = None, observe: Observer = ignore) -> 
 
 def _serve(settings: Settings, observe: Observer) -> None:
     stop = StopToken()
-    clusters = {name: _open(name, uri) for name, uri in settings.clusters.items()}
+    application = f"syncsvc {__version__}"
+    clusters = {
+        name: open_cluster(name, uri, application) for name, uri in settings.clusters.items()
+    }
     try:
         with TaskGroup("main", stop) as tasks:
             service = Service(
@@ -71,20 +69,3 @@ def _serve(settings: Settings, observe: Observer) -> None:
         for cluster in clusters.values():
             cluster.client.close()
     _log.info("Stopped.")
-
-
-def _open(name: str, uri: str) -> Cluster:
-    """Connect to a cluster and ask it for its facts. Raises OperationError."""
-    try:
-        client = connect(uri, f"syncsvc {__version__}")
-        facts = gather(client)
-    except PyMongoError as error:
-        kind = failures.named_kind(error) or failures.CLUSTER_UNREACHABLE
-        raise OperationError(kind, f"{name}: {failures.text_of(error)}.") from error
-    except OperationError as error:
-        raise OperationError(error.kind, f"{name}: {error.description}") from error
-    if facts.topology is Topology.STANDALONE:
-        raise OperationError(
-            UNSUPPORTED_TOPOLOGY, f"{name} at {facts.address} is a standalone server."
-        )
-    return Cluster(name, client, facts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from verifier.cluster.cluster import UNSUPPORTED_TOPOLOGY
 from verifier.cluster.connect import INVALID_URI
 from verifier.cluster.failures import (
     CLUSTER_UNREACHABLE,
@@ -60,12 +61,6 @@ METADATA_LEFT_OVER = ErrorKind(
     409,
     "The destination holds the metadata of a sync of another instance.",
     "Nothing was touched. When that sync is over, drop mongosync_reserved_for_internal_use on the destination.",
-)
-UNSUPPORTED_TOPOLOGY = ErrorKind(
-    "UnsupportedTopology",
-    409,
-    "A cluster is of a kind that this version does not sync.",
-    "Both clusters must be replica sets.",
 )
 UNSUPPORTED_VERSION = ErrorKind(
     "UnsupportedServerVersion",

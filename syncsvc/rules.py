@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from syncsvc import errors
 from syncsvc.options import StartOptions, WriteBlocking
+from verifier.cluster.cluster import UNSUPPORTED_TOPOLOGY
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.failures import NOT_AUTHORIZED
 from verifier.runtime.errors import ErrorKind, OperationError
@@ -52,7 +53,7 @@ def cluster_violations(
         ("destination", destination, OLDEST_DESTINATION),
     ):
         if facts.topology is not Topology.REPLICA_SET:
-            yield errors.UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
+            yield UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
         if facts.version[:2] < oldest:
             yield errors.UNSUPPORTED_VERSION, f"The {role} runs {_dotted(facts.version)}."
         elif facts.topology is Topology.REPLICA_SET and facts.identity is None:

@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from pymongo.errors import PyMongoError
@@ -28,8 +27,8 @@ from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from syncsvc.store import Failure, Registry, RunRecord, RunStore, load_run, new_owner, other_runs
 from verifier.cluster import failures
-from verifier.cluster.connect import Client
-from verifier.cluster.facts import ClusterFacts, gather
+from verifier.cluster.cluster import Cluster
+from verifier.cluster.facts import gather
 from verifier.cluster.filters import Selection, bad_patterns
 from verifier.cluster.inventory import list_collections
 from verifier.cluster.writer import ClusterWriter
@@ -42,20 +41,6 @@ _log = logging.getLogger(__name__)
 # Failures that a restart may find gone: they are shown, not saved, and a restarted process goes on with the run.
 # (A superseded process must not save anything.)
 _PASSING = frozenset({errors.SUPERSEDED, failures.CLUSTER_UNREACHABLE, failures.NOT_AUTHORIZED})
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """One of the two clusters of this process, with its facts when the process started."""
-
-    name: str
-    client: Client
-    facts: ClusterFacts
-
-    @property
-    def identity(self) -> str:
-        """The same for one cluster by whichever address it is reached, where the user may read it."""
-        return self.facts.identity or self.facts.address
 
 
 class Service:

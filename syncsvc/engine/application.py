@@ -36,7 +36,7 @@ _GLANCE = 0.05
 def change_stream(parts: Parts, raw_updates: bool) -> ChangeStream:
     """The stream of all that concerns this sync."""
     namespaces = parts.run.record.options.namespaces
-    return ChangeStream(parts.source, parts.source_facts, raw_updates, namespaces)
+    return ChangeStream(parts.source, parts.source_facts, raw_updates, namespaces=namespaces)
 
 
 class Application:

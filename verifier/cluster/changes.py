@@ -12,7 +12,7 @@ from pymongo.errors import OperationFailure
 
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
-from verifier.cluster.events import DATA_OPERATIONS
+from verifier.cluster.events import DATA_OPERATIONS, KEY_EVENT_FIELDS
 from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import BUCKETS_PREFIX
@@ -43,7 +43,8 @@ class StreamPage(NamedTuple):
 class ChangeStream:
     """What a change stream of that cluster is to tell.
 
-    Of a replica set with `raw_updates`, the oplog's own diff of each update. Data events only of namespaces that pass
+    Of a replica set with `raw_updates`, the oplog's own diff of each update. With `keys_only`, nothing of what a change
+    contains, only which document it was (`parse_key_event`). Data events only of namespaces that pass
     the filter; definition events of all: a collection may be renamed into the filter. That is exact: what happens to a
     collection before it comes into the filter is read when it does.
     """
@@ -51,6 +52,7 @@ class ChangeStream:
     client: Client
     facts: ClusterFacts
     raw_updates: bool = False
+    keys_only: bool = False
     namespaces: NamespaceFilter = NamespaceFilter()
 
     def open(
@@ -83,7 +85,9 @@ class ChangeStream:
             # Whose buckets these are, an expression over names cannot tell; whoever knows their UUID can.
             buckets = {"ns.coll": {"$regex": f"^{re.escape(BUCKETS_PREFIX)}"}}
             yield {"$match": {"$or": [definitions, buckets, selected]}}
-        if bare:
+        if self.keys_only:
+            yield {"$project": dict.fromkeys(KEY_EVENT_FIELDS, 1)}
+        elif bare:
             yield {"$unset": ["fullDocument", "updateDescription", "rawUpdateDescription"]}
         elif self.facts.splits_large_events:
             yield {"$changeStreamSplitLargeEvent": {}}

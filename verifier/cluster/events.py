@@ -65,6 +65,24 @@ class DefinitionEvent(NamedTuple):
     token: dict[str, Any]
 
 
+class KeyEvent(NamedTuple):
+    """That a document was changed, and nothing else of it. `key` is the document key as a BSON document."""
+
+    operation: str
+    namespace: Namespace
+    key: bytes
+
+
+# What must be there of an event to be parsed as a KeyEvent or a DefinitionEvent.
+KEY_EVENT_FIELDS = (
+    "operationType",
+    "ns",
+    "documentKey",
+    "to",
+    "operationDescription",
+    "collectionUUID",
+)
+
 # The operations of one document, as change streams name them.
 DATA_OPERATIONS = ("insert", "update", "replace", "delete")
 _DATA_KINDS = {name.encode(): DataKind(name) for name in DATA_OPERATIONS}
@@ -166,6 +184,18 @@ def _any_event(raw: bytes) -> DataEvent | DefinitionEvent | Fragment:
         return DataEvent(DataKind.UNTOLD, collection, key, b"", namespace=namespace)
     body = raw[at : at + int32_at(raw, at)[0]]
     return DataEvent(kind, collection, key, body, raw_diff, namespace)
+
+
+def parse_key_event(raw: bytes) -> KeyEvent | DefinitionEvent:
+    """The event in the bytes of a change stream document that has only KEY_EVENT_FIELDS, or more."""
+    fields = _field_offsets(raw)
+    at = fields[b"operationType"]
+    operation = raw[at + 4 : at + 3 + int32_at(raw, at)[0]]
+    if operation not in _DATA_KINDS:
+        return _definition_event(rawbson.decode(raw))
+    at = fields[b"documentKey"]
+    key = raw[at : at + int32_at(raw, at)[0]]
+    return KeyEvent(operation.decode(), _namespace(_document_at(raw, fields[b"ns"])), key)
 
 
 def join_fragments(fragments: Iterable[Fragment]) -> bytes:

@@ -72,6 +72,16 @@ def _specification(client: Client, name: Namespace, row: Document) -> Collection
     )
 
 
+def _user_rows(client: Client, database: str, query: Document | None) -> dict[Namespace, Document]:
+    """The rows of `listCollections`, by name; a time-series collection has a row for itself and one for its buckets."""
+    return {Namespace(database, row["name"]): row for row in list_raw(client, database, query)}
+
+
+def _stored(name: Namespace, rows: dict[Namespace, Document]) -> Namespace:
+    """Where what has that name keeps its documents: its row tells more than the one of a time-series collection."""
+    return name.buckets if rows[name]["type"] == Kind.TIME_SERIES.value else name
+
+
 def list_collections(
     client: Client,
     selection: Selection | None = None,
@@ -85,13 +95,30 @@ def list_collections(
     databases = client.list_database_names() if database is None else [database]
     query = None if kind is None else {"type": kind.value}
     for each in sorted(filter(is_user_database, databases)):
-        rows = {Namespace(each, row["name"]): row for row in list_raw(client, each, query)}
+        rows = _user_rows(client, each, query)
         names = set(filter(is_user_namespace, rows))
         for name in sorted(names if selection is None else selection.of(names)):
-            # A time-series collection's own row tells less than the one of its buckets.
-            stored = name.buckets if rows[name]["type"] == Kind.TIME_SERIES.value else name
+            stored = _stored(name, rows)
             if stored in rows:
                 yield _specification(client, stored, rows[stored])
+
+
+def list_names(client: Client) -> dict[Namespace, Kind]:
+    """The names of all collections and views of the users, and of which kind each is. Raises the driver's errors."""
+    names: dict[Namespace, Kind] = {}
+    for database in filter(is_user_database, client.list_database_names()):
+        rows = _user_rows(client, database, None)
+        names.update((name, Kind(rows[name]["type"])) for name in filter(is_user_namespace, rows))
+    return names
+
+
+def find_named(client: Client, name: Namespace) -> CollectionSpec | None:
+    """The collection or view that has that name now. Raises the driver's errors."""
+    query = {"name": {"$in": [name.collection, name.buckets.collection]}}
+    rows = _user_rows(client, name.database, query)
+    if name not in rows or _stored(name, rows) not in rows:
+        return None
+    return _specification(client, _stored(name, rows), rows[_stored(name, rows)])
 
 
 def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpec | None:
@@ -103,13 +130,8 @@ def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpe
 
 def find_time_series(client: Client, namespace: Namespace) -> bytes | None:
     """The UUID of the time-series collection of that name, that of its buckets; None when there is none."""
-    query = {"name": {"$in": [namespace.collection, namespace.buckets.collection]}}
-    rows = {row["name"]: row for row in list_raw(client, namespace.database, query)}
-    outside = rows.get(namespace.collection, {}).get("type")
-    stored = rows.get(namespace.buckets.collection)
-    if outside != Kind.TIME_SERIES.value or stored is None:
-        return None
-    return bytes(stored["info"]["uuid"])
+    found = find_named(client, namespace)
+    return found.uuid if found is not None and found.kind is Kind.TIME_SERIES else None
 
 
 def size_of(client: Client, namespace: Namespace) -> int:

@@ -79,3 +79,21 @@ class DefinitionMismatch:
         subject = f"{self.aspect.value} {self.component}".rstrip()
         detail = f" ({self.detail})" if self.detail else ""
         return f"{self.namespace}: {subject} is {self.difference}{detail}"
+
+
+Mismatch = DocumentMismatch | DefinitionMismatch
+
+
+@dataclass(frozen=True)
+class StoredMismatch:
+    """A mismatch as it was saved in a generation.
+
+    First and last seen in UNIX seconds; first seen is forgotten when the document changes. `place` is what to page on
+    after.
+    """
+
+    mismatch: Mismatch
+    generation: int
+    first_seen: float
+    last_seen: float
+    place: str

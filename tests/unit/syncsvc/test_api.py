@@ -11,8 +11,9 @@ from pymongo import MongoClient
 
 from syncsvc.app import create_app
 from syncsvc.engine.observe import ignore
-from syncsvc.service import Cluster, Service
+from syncsvc.service import Service
 from syncsvc.settings import LOAD_LEVELS
+from verifier.cluster.cluster import Cluster
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.runtime.tasks import StopToken

@@ -6,7 +6,8 @@ import pytest
 from pymongo.errors import AutoReconnect, OperationFailure
 
 from syncsvc.errors import SAME_CLUSTER
-from syncsvc.service import Cluster, _named
+from syncsvc.service import _named
+from verifier.cluster.cluster import Cluster
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.runtime.errors import OperationError, describe
 

@@ -1,0 +1,53 @@
+"""A cluster that this process works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pymongo.errors import PyMongoError
+
+from verifier.cluster import failures
+from verifier.cluster.connect import Client, connect
+from verifier.cluster.facts import ClusterFacts, Topology, gather
+from verifier.runtime.errors import ErrorKind, OperationError
+
+UNSUPPORTED_TOPOLOGY = ErrorKind(
+    "UnsupportedTopology",
+    409,
+    "A cluster is of a kind that this version does not work with.",
+    "Both clusters must be replica sets.",
+)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One cluster by the name that users know it by, with its facts when the process started."""
+
+    name: str
+    client: Client
+    facts: ClusterFacts
+
+    @property
+    def identity(self) -> str:
+        """The same for one cluster by whichever address it is reached, where the user may read it."""
+        return self.facts.identity or self.facts.address
+
+
+def open_cluster(name: str, uri: str, application: str) -> Cluster:
+    """Connect to a cluster and ask it for its facts.
+
+    Raises OperationError InvalidURI, ClusterUnreachable, NotAuthorized, and UnsupportedTopology for a single server.
+    """
+    try:
+        client = connect(uri, application)
+        facts = gather(client)
+    except PyMongoError as error:
+        kind = failures.named_kind(error) or failures.CLUSTER_UNREACHABLE
+        raise OperationError(kind, f"{name}: {failures.text_of(error)}.") from error
+    except OperationError as error:
+        raise OperationError(error.kind, f"{name}: {error.description}") from error
+    if facts.topology is Topology.STANDALONE:
+        raise OperationError(
+            UNSUPPORTED_TOPOLOGY, f"{name} at {facts.address} is a standalone server."
+        )
+    return Cluster(name, client, facts)
