@@ -8,25 +8,15 @@ from pathlib import Path
 
 from syncsvc import __version__
 from verifier.runtime.logs import LEVELS
-from verifier.runtime.options import Option, parse
+from verifier.runtime.options import Option, number, parse
 
 PREFIX = "SYNCSVC"
 DEFAULT_ID = "coordinator"
 
-
-def _port(text: str) -> int:
-    number = int(text)
-    if not 0 <= number <= 65535:
-        raise ValueError(text)
-    return number
-
-
-_port.__name__ = "port"  # named in the message for a bad value
-
 TABLE = (
     Option("cluster0", "connection string of the one cluster", required=True, value="URI"),
     Option("cluster1", "connection string of the other cluster", required=True, value="URI"),
-    Option("port", "port of the HTTP API", parse=_port, default=27182, value="PORT"),
+    Option("port", "port of the HTTP API", parse=number(0, 65535), default=27182, value="PORT"),
     Option("bindAddress", "address of the HTTP API", default="127.0.0.1", value="ADDRESS"),
     Option(
         "logPath",
@@ -34,7 +24,13 @@ TABLE = (
         value="DIR",
     ),
     Option(
-        "verbosity", "least level that is logged", str.upper, "INFO", choices=LEVELS, value="LEVEL"
+        "verbosity",
+        "least level that is logged",
+        parse=str.upper,
+        default="INFO",
+        choices=LEVELS,
+        value="LEVEL",
+        aliases=("logLevel",),
     ),
     Option(
         "loadLevel",

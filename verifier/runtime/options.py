@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, NoReturn, TextIO
 
 import configargparse
@@ -14,9 +17,22 @@ import yaml
 from verifier.runtime.logs import redact
 
 
+class Form(Enum):
+    """How an option is given: as one text; by its name alone; as a list; as a text of JSON.
+
+    In the environment and in a file, a flag is true or false. A list is repeated or separated by commas, and in a file
+    it may be a list; JSON may be written there as YAML.
+    """
+
+    TEXT = "text"
+    FLAG = "flag"
+    LIST = "list"
+    JSON = "JSON"
+
+
 @dataclass(frozen=True)
 class Option:
-    """One process option; `name` is its flag without the dashes and its YAML key."""
+    """One process option; `name` is its flag without the dashes and its YAML key, and so is each of the aliases."""
 
     name: str
     meaning: str
@@ -25,41 +41,90 @@ class Option:
     required: bool = False
     choices: tuple[Any, ...] | None = None
     value: str = "VALUE"
+    form: Form = Form.TEXT
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def flags(self) -> list[str]:
+        return [f"--{name}" for name in (self.name, *self.aliases)]
 
     def variable(self, prefix: str) -> str:
         """The environment variable: bindAddress is PREFIX_BIND_ADDRESS."""
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name)
         return f"{prefix}_{words}".upper()
 
+    def arguments(self) -> dict[str, Any]:
+        """What the parser must know of it."""
+        if self.form is Form.FLAG:
+            return {"action": "store_true"}
+        known = {"required": self.required, "metavar": self.value}
+        if self.form is Form.LIST:
+            return {**known, "action": "extend", "type": self._parse_list, "default": []}
+        return {**known, "type": self.parse, "default": self.default, "choices": self.choices}
+
+    def _parse_list(self, text: str) -> list[Any]:
+        return [self.parse(part.strip()) for part in text.split(",")]
+
+
+CONFIG = Option(
+    "config", "a YAML file with the same names as keys", value="FILE", aliases=("configFile",)
+)
+
+
+def number(least: int, most: int) -> Callable[[str], int]:
+    """Reads a whole number between the two."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch("-?[0-9]{1,9}", text) or not least <= int(text) <= most:
+            raise ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+        return int(text)
+
+    return parse
+
 
 class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it comes without types
     """Refuses what would otherwise become the text that Python has for it."""
 
-    def parse(self, stream: TextIO) -> dict[str, str]:
+    def __init__(self, table: Sequence[Option]) -> None:
+        super().__init__()
+        self._forms = {
+            flag.removeprefix("--"): option.form for option in table for flag in option.flags
+        }
+
+    def parse(self, stream: TextIO) -> dict[str, Any]:
         try:
             # Every value as the text that it is: 010 and no are names as good as any.
             values = yaml.load(stream, yaml.BaseLoader)
-            _check_mapping(values)
+            if not isinstance(values, dict):
+                raise ValueError("it is not a mapping of options to values")
+            given = {name: self._given(name, value) for name, value in values.items()}
         except (yaml.YAMLError, ValueError) as error:
             text = f"the config file {stream.name} cannot be used: {error}"
             raise configargparse.ConfigFileParserException(text) from error
-        return {name: value for name, value in values.items() if value not in ("", "null", "~")}
+        return {name: value for name, value in given.items() if value not in ("", "null", "~")}
 
-
-def _check_mapping(values: Any) -> None:
-    if not isinstance(values, dict):
-        raise ValueError("it is not a mapping of options to values")
-    for name, value in values.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise ValueError(f"{name!r} is not the name of an option with one value")
+    def _given(self, name: str, value: Any) -> str | list[str]:
+        if isinstance(value, str):
+            return value
+        form = self._forms.get(name)
+        if form is Form.JSON:
+            return json.dumps(value)
+        if form is Form.LIST and isinstance(value, list) and {*map(type, value)} <= {str}:
+            return value
+        raise ValueError(f"{name!r} is not the name of an option with such a value")
 
 
 class _Parser(configargparse.ArgumentParser):  # type: ignore[misc] # it comes without types
     """Values of the configuration file and the environment pass through here too, hence the redaction."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {redact(message)}. See {self.prog} --help.", file=sys.stderr)
-        raise SystemExit(2)
+        refuse(self.prog, message)
+
+
+def refuse(program: str, message: str) -> NoReturn:
+    """End the program with status 2, because its options cannot be used."""
+    print(f"{program}: {redact(message.rstrip('.'))}. See {program} --help.", file=sys.stderr)
+    raise SystemExit(2)
 
 
 def parse(
@@ -78,26 +143,19 @@ def parse(
         prog=program,
         description=description,
         allow_abbrev=False,
-        config_file_parser_class=_YamlFile,
+        config_file_parser_class=_YamlFile(table),
         add_env_var_help=True,
     )
     parser.add_argument("--version", "-v", action="version", version=f"{program} {version}")
     parser.add_argument(
-        "--config",
-        is_config_file=True,
-        metavar="FILE",
-        help="YAML file with the same names as keys",
+        *CONFIG.flags, is_config_file=True, metavar=CONFIG.value, help=CONFIG.meaning
     )
     for option in table:
         parser.add_argument(
-            f"--{option.name}",
+            *option.flags,
             env_var=option.variable(prefix),
-            type=option.parse,
-            default=option.default,
-            required=option.required,
-            choices=option.choices,
-            metavar=option.value,
             help=_help(option),
+            **option.arguments(),
         )
     values = vars(parser.parse_args(sys.argv[1:] if arguments is None else list(arguments)))
     return {option.name: values[option.name] for option in table}
@@ -111,7 +169,11 @@ def _help(option: Option) -> str:
 def as_rst(table: Sequence[Option], prefix: str) -> str:
     """The table as the list that the documentation shows."""
     rows = [
-        f"``--{option.name} {option.value}``, ``{option.variable(prefix)}``\n    {_help(option)}."
-        for option in table
+        f"{_usage(option)}, ``{option.variable(prefix)}``\n    {_help(option)}." for option in table
     ]
-    return "\n".join(rows) + "\n"
+    return "\n".join([*rows, f"{_usage(CONFIG)}\n    {_help(CONFIG)}."]) + "\n"
+
+
+def _usage(option: Option) -> str:
+    value = "" if option.form is Form.FLAG else f" {option.value}"
+    return ", ".join(f"``{flag}{value}``" for flag in option.flags)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from verifier.runtime.options import Option, as_rst, parse
+from verifier.runtime.options import Form, Option, as_rst, number, parse, refuse
 
 TABLE = (
     Option("uri", "connection string", required=True, value="URI"),
@@ -15,6 +15,11 @@ TABLE = (
     Option("port", "port", parse=int, default=1, value="PORT"),
     Option("level", "level", parse=str.upper, default="INFO", choices=("INFO", "DEBUG")),
     Option("logPath", "directory"),
+    Option("clean", "begin anew", form=Form.FLAG),
+    Option("only", "names", value="NAME", form=Form.LIST),
+    Option("filter", "which", value="JSON", form=Form.JSON),
+    Option("user", "name", aliases=("login",)),
+    Option("workers", "threads", number(1, 64), 4),
 )
 URI = ["--uri", "mongodb://host"]
 SECRET = "mongodb://user:S3cr3t@host"
@@ -47,6 +52,11 @@ def test_defaults_fill_what_is_not_given() -> None:
         "port": 1,
         "level": "INFO",
         "logPath": None,
+        "clean": False,
+        "only": [],
+        "filter": None,
+        "user": None,
+        "workers": 4,
     }
 
 
@@ -88,6 +98,18 @@ def test_a_required_option_may_come_from_anywhere(
         ("logPath: null", "logPath", None),
         ("bindAddress: null", "bindAddress", "127.0.0.1"),
         ("# nothing but this\nport: 7", "port", 7),
+        ("clean: true", "clean", True),
+        ("clean: yes", "clean", True),
+        ("clean: false", "clean", False),
+        ("only: a", "only", ["a"]),
+        ("only: a,b", "only", ["a", "b"]),
+        ("only: [a, b, 'c,d']", "only", ["a", "b", "c", "d"]),
+        ("only: []", "only", []),
+        ("only: null", "only", []),
+        ("filter: '[{\"a\": 1}]'", "filter", '[{"a": 1}]'),
+        ("filter: [{a: x, b: [c, d]}]", "filter", '[{"a": "x", "b": ["c", "d"]}]'),
+        ("filter:\n- a: 010\n", "filter", '[{"a": "010"}]'),
+        ("login: me", "user", "me"),
     ],
 )
 def test_a_file_holds_the_same_names(tmp_path: Path, text: str, name: str, value: Any) -> None:
@@ -95,9 +117,81 @@ def test_a_file_holds_the_same_names(tmp_path: Path, text: str, name: str, value
 
 
 @pytest.mark.parametrize(
+    "arguments, given",
+    [
+        ([], []),
+        (["--only", "a"], ["a"]),
+        (["--only", "a,b", "--only", "c"], ["a", "b", "c"]),
+        (["--only=a, b"], ["a", "b"]),
+    ],
+)
+def test_a_list_is_repeated_or_separated_by_commas(arguments: list[str], given: list[str]) -> None:
+    assert values(*URI, *arguments)["only"] == given
+
+
+@pytest.mark.parametrize("alias", ["--user", "--login"])
+def test_an_alias_is_as_good_as_the_name(
+    alias: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = [*URI, *config(tmp_path, f"{alias.removeprefix('--')}: file")]
+    assert values(*arguments)["user"] == "file"
+    monkeypatch.setenv("PROG_USER", "environment")
+    assert values(*arguments)["user"] == "environment"
+    assert values(*arguments, alias, "flag")["user"] == "flag"
+
+
+@pytest.mark.parametrize(
+    "name, text, given",
+    [
+        ("clean", "true", True),
+        ("clean", "0", False),
+        ("only", "a,b", ["a", "b"]),
+        ("filter", '[{"a": 1}]', '[{"a": 1}]'),
+    ],
+)
+def test_the_environment_has_all_forms(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str, given: object
+) -> None:
+    monkeypatch.setenv(f"PROG_{name.upper()}", text)
+    assert values(*URI)[name] == given
+
+
+def test_a_flag_that_is_false_in_the_environment_wins_over_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROG_CLEAN", "false")
+    assert values(*URI, *config(tmp_path, "clean: true"))["clean"] is False
+
+
+def test_the_file_has_two_names(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("port: 2")
+    assert values(*URI, "--configFile", str(tmp_path / "x.yaml"))["port"] == 2
+
+
+def test_a_number_has_bounds() -> None:
+    assert values(*URI, "--workers", "64")["workers"] == 64
+
+
+def test_settings_that_do_not_go_together_are_refused_in_the_same_way(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        refuse("prog", f"--a goes with --b only, {SECRET}.")
+    assert raised.value.code == 2
+    message = capsys.readouterr().err
+    assert message.startswith("prog: --a goes with") and message.endswith(". See prog --help.\n")
+    assert "S3cr3t" not in message and ".." not in message
+
+
+@pytest.mark.parametrize(
     "arguments, named",
     [
         ([], "--uri"),
+        ([*URI, "--workers", "0"], "'0' is not a whole number from 1 to 64"),
+        ([*URI, "--workers", "65"], "--workers"),
+        ([*URI, "--workers", "4.0"], "'4.0' is not a whole number"),
+        ([*URI, "--workers", "9" * 5000], "--workers"),
+        ([*URI, "--clean=yes"], "--clean"),
         ([*URI, "--port", "x"], "--port"),
         ([*URI, "--port"], "--port"),
         ([*URI, "--level", "loud"], "--level"),
@@ -123,6 +217,11 @@ def test_a_bad_flag_is_refused_by_name(
         ("port: x", "port"),
         ("port: [1, 2]", "port"),
         ("port: {a: 1}", "port"),
+        ("clean: maybe", "clean"),
+        ("clean: [true]", "clean"),
+        ("only: [[a]]", "only"),
+        ("only: {a: b}", "only"),
+        ("only: [{a: b}]", "only"),
         ("level: loud", "level"),
         ("uri: null", "uri"),
         ("a: b: c", "config.yaml"),
@@ -205,15 +304,19 @@ def test_help_names_every_option_with_variable_and_default(
     assert raised.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
     for option in TABLE:
-        assert f"--{option.name} {option.value}" in shown
+        assert all(flag in shown for flag in option.flags)
+        assert option.form is Form.FLAG or f"--{option.name} {option.value}" in shown
         assert f"env var: {option.variable('PROG')}" in shown
     assert "(default: 127.0.0.1)" in shown
 
 
 def test_the_table_is_documented() -> None:
-    assert as_rst(TABLE[:2], "PROG") == (
-        "``--uri URI``, ``PROG_URI``\n"
-        "    connection string.\n"
+    table = (TABLE[1], Option("clean", "anew", form=Form.FLAG, aliases=("c",)))
+    assert as_rst(table, "PROG") == (
         "``--bindAddress ADDRESS``, ``PROG_BIND_ADDRESS``\n"
         "    address (default: 127.0.0.1).\n"
+        "``--clean``, ``--c``, ``PROG_CLEAN``\n"
+        "    anew.\n"
+        "``--config FILE``, ``--configFile FILE``\n"
+        "    a YAML file with the same names as keys.\n"
     )

@@ -50,9 +50,9 @@ def test_a_higher_load_level_is_never_less() -> None:
 @pytest.mark.parametrize(
     "flag, value, shown",
     [
-        ("--port", "65536", "invalid port value: '65536'"),
+        ("--port", "65536", "'65536' is not a whole number from 0 to 65535"),
         ("--port", "-1", "--port"),
-        ("--port", "http", "invalid port value: 'http'"),
+        ("--port", "http", "'http' is not a whole number from 0 to 65535"),
         ("--loadLevel", "0", "invalid choice: 0"),
         ("--loadLevel", "5", "invalid choice: 5"),
         ("--loadLevel", "2.5", "--loadLevel"),
