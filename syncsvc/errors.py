@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verifier.cluster.cluster import UNSUPPORTED_TOPOLOGY
+from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
 from verifier.cluster.connect import INVALID_URI
 from verifier.cluster.failures import (
     CLUSTER_UNREACHABLE,
@@ -19,12 +19,6 @@ UNKNOWN_CLUSTER = ErrorKind(
     400,
     "source or destination is not the name of a cluster of this process.",
     "The names are cluster0 and cluster1, after the process options.",
-)
-SAME_CLUSTER = ErrorKind(
-    "SameCluster",
-    400,
-    "Source and destination are one cluster.",
-    "Name two different clusters, and check both connection strings.",
 )
 NOT_SUPPORTED_YET = ErrorKind(
     "NotSupportedYet",
@@ -169,10 +163,3 @@ ALL = (
     ADDRESS_NOT_AVAILABLE,
     INTERNAL_ERROR,
 )
-
-
-def as_rst() -> str:
-    """The table as the list that the documentation shows."""
-    return "".join(
-        f"``{kind.name}`` ({kind.status})\n    {kind.meaning} {kind.remedy}\n" for kind in ALL
-    )

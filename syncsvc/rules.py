@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from syncsvc import errors
 from syncsvc.options import StartOptions, WriteBlocking
-from verifier.cluster.cluster import UNSUPPORTED_TOPOLOGY
+from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.failures import NOT_AUTHORIZED
 from verifier.runtime.errors import ErrorKind, OperationError
@@ -27,7 +27,7 @@ def option_violations(options: StartOptions, clusters: Mapping[str, object]) -> 
         if name not in clusters:
             yield errors.UNKNOWN_CLUSTER, f"{role} is {name}, the clusters are {names}."
     if options.source == options.destination:
-        yield errors.SAME_CLUSTER, f"source and destination are both {options.source}."
+        yield SAME_CLUSTER, f"source and destination are both {options.source}."
     for field in _unsupported(options):
         yield errors.NOT_SUPPORTED_YET, field
 
@@ -65,7 +65,7 @@ def cluster_violations(
         versions = f"The source runs {_dotted(source.version)}, the destination {_dotted(destination.version)}"
         yield errors.UNSUPPORTED_VERSION, f"{versions}, which is older."
     if source.identity is not None and source.identity == destination.identity:
-        yield errors.SAME_CLUSTER, "Both connection strings lead to the same replica set."
+        yield SAME_CLUSTER, "Both connection strings lead to the same replica set."
     elif destination.user_databases:
         names = ", ".join(destination.user_databases)
         yield errors.DESTINATION_NOT_EMPTY, f"The destination holds {names}."

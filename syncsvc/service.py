@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pymongo.errors import PyMongoError
-
 from syncsvc import errors, rules
 from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.destination import Destination
@@ -32,7 +30,7 @@ from verifier.cluster.facts import gather
 from verifier.cluster.filters import Selection, bad_patterns
 from verifier.cluster.inventory import list_collections
 from verifier.cluster.writer import ClusterWriter
-from verifier.runtime.errors import INTERNAL_ERROR, OperationError, describe
+from verifier.runtime.errors import OperationError, describe
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.tasks import Cancelled, StopToken
 
@@ -107,7 +105,7 @@ class Service:
 
     def recover(self) -> None:
         """Go on with the run that is saved on one of the clusters, if there is one. Raises OperationError."""
-        with _named_errors():
+        with failures.named_errors():
             self._recover(list(self._saved_runs()))
 
     def _recover(self, found: list[tuple[RunRecord, Cluster]]) -> None:
@@ -151,7 +149,7 @@ class Service:
         if not self._command.acquire(blocking=False):
             raise OperationError(errors.COMMAND_IN_PROGRESS, "The command was not carried out.")
         try:
-            with _named_errors():
+            with failures.named_errors():
                 yield
         finally:
             self._command.release()
@@ -248,7 +246,7 @@ class Service:
 
     def _fail(self, error: Exception) -> None:
         assert self._run is not None
-        kind, description = describe(_named(error))
+        kind, description = describe(failures.named(error))
         _log.error(
             "The sync failed.",
             exc_info=error,
@@ -262,26 +260,3 @@ class Service:
         self._run.show(**failed)
         if kind not in _PASSING:
             self._run.update(**failed)
-
-
-@contextmanager
-def _named_errors() -> Iterator[None]:
-    """Within the block, driver's errors that have a name are raised under it."""
-    try:
-        yield
-    except PyMongoError as error:
-        kind = failures.named_kind(error)
-        if kind is None:
-            raise
-        raise OperationError(kind, f"{failures.text_of(error)}.") from error
-
-
-def _named(error: BaseException) -> BaseException:
-    """The error itself, the first of a group of them, or the named one that a driver's error stands for."""
-    if isinstance(error, BaseExceptionGroup):
-        return _named(error.exceptions[0])
-    if not isinstance(error, PyMongoError):
-        return error
-    # What a server says of a fault of ours may hold a whole reply: only its message is told.
-    kind = failures.named_kind(error) or INTERNAL_ERROR
-    return OperationError(kind, f"{failures.text_of(error)}.")

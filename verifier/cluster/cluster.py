@@ -11,6 +11,12 @@ from verifier.cluster.connect import Client, connect
 from verifier.cluster.facts import ClusterFacts, Topology, gather
 from verifier.runtime.errors import ErrorKind, OperationError
 
+SAME_CLUSTER = ErrorKind(
+    "SameCluster",
+    400,
+    "Source and destination are one cluster.",
+    "Name two different clusters, and check both connection strings.",
+)
 UNSUPPORTED_TOPOLOGY = ErrorKind(
     "UnsupportedTopology",
     409,

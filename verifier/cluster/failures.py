@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pymongo.errors import (
     ConnectionFailure,
     OperationFailure,
@@ -9,7 +12,7 @@ from pymongo.errors import (
     WriteConcernError,
 )
 
-from verifier.runtime.errors import ErrorKind
+from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 
 NAMESPACE_NOT_FOUND = 26
 INDEX_NOT_FOUND = 27
@@ -46,16 +49,16 @@ NOT_AUTHORIZED = ErrorKind(
 OPLOG_WINDOW_EXCEEDED = ErrorKind(
     "OplogWindowExceeded",
     409,
-    "The source's oplog no longer holds the point from which change events must be read.",
-    "Enlarge the source's oplog (replSetResizeOplog), clean the destination and start the sync again.",
+    "The oplog no longer holds the point from which change events must be read.",
+    "Enlarge the oplog (replSetResizeOplog); then begin anew: a sync with a clean destination, a check with --clean.",
 )
 
 EVENT_TOO_LARGE = ErrorKind(
     "EventTooLarge",
     409,
-    "The source cannot send a change event, because even without its contents it is larger than 16 MB.",
-    "Write no document with an _id of more than 5 MB while a sync runs; "
-    "clean the destination and start the sync again.",
+    "A server cannot send a change event, because even without its contents it is larger than 16 MB.",
+    "Write no document with an _id of more than 5 MB meanwhile; "
+    "then begin anew: a sync with a clean destination, a check with --clean.",
 )
 
 # Codes with which a server says "not now": elections, shutdowns, interrupted operations, network trouble between
@@ -141,3 +144,25 @@ def named_kind(error: BaseException) -> ErrorKind | None:
     if code_of(error) in (UNAUTHORIZED, 18):
         return NOT_AUTHORIZED
     return CLUSTER_UNREACHABLE if is_transient(error) else None
+
+
+@contextmanager
+def named_errors() -> Iterator[None]:
+    """Raises the driver's errors that have a name as OperationError."""
+    try:
+        yield
+    except PyMongoError as error:
+        kind = named_kind(error)
+        if kind is None:
+            raise
+        raise OperationError(kind, f"{text_of(error)}.") from error
+
+
+def named(error: BaseException) -> BaseException:
+    """The error itself, the first of a group of them, or the named one that a driver's error stands for."""
+    if isinstance(error, BaseExceptionGroup):
+        return named(error.exceptions[0])
+    if not isinstance(error, PyMongoError):
+        return error
+    # What a server says of a fault of ours may hold a whole reply: only its message is told.
+    return OperationError(named_kind(error) or INTERNAL_ERROR, f"{text_of(error)}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -44,3 +45,10 @@ def describe(error: BaseException) -> tuple[ErrorKind, str]:
     if isinstance(error, OperationError):
         return error.kind, str(error)
     return INTERNAL_ERROR, f"{type(error).__name__}: {error}. {INTERNAL_ERROR.remedy}"
+
+
+def as_rst(kinds: Iterable[ErrorKind]) -> str:
+    """A table of errors as the list that the documentation shows."""
+    return "".join(
+        f"``{kind.name}`` ({kind.status})\n    {kind.meaning} {kind.remedy}\n" for kind in kinds
+    )

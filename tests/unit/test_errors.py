@@ -1,4 +1,4 @@
-"""The table of errors is whole: every kind that exists is in it, and every one in it is used."""
+"""The tables of errors are whole: every kind that a process can meet is in its table, and every one in it is used."""
 
 from __future__ import annotations
 
@@ -6,14 +6,34 @@ import ast
 import importlib
 import pkgutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import ModuleType
 
 import pytest
 
 import syncsvc
+import syncsvc.errors
 import verifier
-from syncsvc import errors
-from verifier.runtime.errors import ErrorKind
+import verifier.errors
+from verifier.runtime.errors import ErrorKind, as_rst
+
+# The modules that only list kinds.
+LISTS = (syncsvc.errors.__name__, verifier.errors.__name__)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The table of one process, and where the kinds in it come from."""
+
+    kinds: tuple[ErrorKind, ...]
+    packages: tuple[str, ...]
+
+
+TABLES = {
+    "syncsvc": Table(syncsvc.errors.ALL, ("syncsvc", "verifier.runtime", "verifier.cluster")),
+    "verifier": Table(verifier.errors.ALL, ("verifier",)),
+}
+BOTH = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 
 
 def modules() -> Iterator[ModuleType]:
@@ -22,6 +42,11 @@ def modules() -> Iterator[ModuleType]:
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if "sandbox" not in found.name and "__main__" not in found.name:
                 yield importlib.import_module(found.name)
+
+
+def modules_of(table: Table) -> list[ModuleType]:
+    prefixes = tuple(f"{package}." for package in table.packages)
+    return [module for module in modules() if module.__name__.startswith(prefixes)]
 
 
 def kinds_of(module: ModuleType) -> set[ErrorKind]:
@@ -34,9 +59,10 @@ def source_of(module: ModuleType) -> ast.Module:
         return ast.parse(file.read())
 
 
-def test_every_kind_is_in_the_table() -> None:
-    found = {kind for module in modules() for kind in kinds_of(module)}
-    assert found == set(errors.ALL)
+@BOTH
+def test_every_kind_is_in_the_table(table: Table) -> None:
+    found = {kind for module in modules_of(table) for kind in kinds_of(module)}
+    assert found == set(table.kinds)
 
 
 def test_kinds_are_made_at_the_top_of_modules_only() -> None:
@@ -53,13 +79,14 @@ def _makes_a_kind(node: ast.AST) -> bool:
     return "ErrorKind" in (getattr(node.func, "id", ""), getattr(node.func, "attr", ""))
 
 
-def test_every_kind_is_raised_somewhere() -> None:
-    names = {id(kind): name for module in modules() for name, kind in vars(module).items()}
+@BOTH
+def test_every_kind_is_raised_somewhere(table: Table) -> None:
+    names = {id(kind): name for module in modules_of(table) for name, kind in vars(module).items()}
     used: set[str] = set()
-    for module in modules():
-        if module is not errors:
+    for module in modules_of(table):
+        if module.__name__ not in LISTS:
             used |= {*_names_loaded(source_of(module))}
-    unused = [kind.name for kind in errors.ALL if names[id(kind)] not in used]
+    unused = [kind.name for kind in table.kinds if names[id(kind)] not in used]
     assert unused == []
 
 
@@ -71,19 +98,23 @@ def _names_loaded(tree: ast.Module) -> Iterator[str]:
             yield node.id
 
 
-def test_names_are_different() -> None:
-    names = [kind.name for kind in errors.ALL]
+@BOTH
+def test_names_are_different(table: Table) -> None:
+    names = [kind.name for kind in table.kinds]
     assert sorted(names) == sorted(set(names))
 
 
-@pytest.mark.parametrize("kind", errors.ALL, ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind", [*syncsvc.errors.ALL, *verifier.errors.ALL], ids=lambda kind: str(kind.name)
+)
 def test_a_kind_is_complete(kind: ErrorKind) -> None:
     assert kind.name.isidentifier() and kind.name[0].isupper()
     assert kind.status in (400, 409, 500)
     assert kind.meaning.endswith(".") and kind.remedy.endswith(".")
 
 
-def test_every_kind_is_documented() -> None:
-    text = errors.as_rst()
-    for kind in errors.ALL:
+@BOTH
+def test_every_kind_is_documented(table: Table) -> None:
+    text = as_rst(table.kinds)
+    for kind in table.kinds:
         assert f"``{kind.name}`` ({kind.status})\n    {kind.meaning} {kind.remedy}\n" in text

@@ -1,14 +1,13 @@
-"""A failure is reported under the name that it has."""
+"""A cluster has one identity, and a failure is reported under the name that it has."""
 
 from __future__ import annotations
 
 import pytest
 from pymongo.errors import AutoReconnect, OperationFailure
 
-from syncsvc.errors import SAME_CLUSTER
-from syncsvc.service import _named
-from verifier.cluster.cluster import Cluster
+from verifier.cluster.cluster import SAME_CLUSTER, Cluster
 from verifier.cluster.facts import ClusterFacts, Topology
+from verifier.cluster.failures import named
 from verifier.runtime.errors import OperationError, describe
 
 OURS = OperationError(SAME_CLUSTER, "Why.")
@@ -28,7 +27,7 @@ OURS = OperationError(SAME_CLUSTER, "Why.")
     ],
 )
 def test_an_error_is_reported_under_its_name(error: BaseException, name: str) -> None:
-    assert describe(_named(error))[0].name == name
+    assert describe(named(error))[0].name == name
 
 
 @pytest.mark.parametrize("identity, expected", [("65aa", "65aa"), (None, "h:1")])

@@ -1,0 +1,37 @@
+"""The named errors of a check, whichever process it runs in."""
+
+from __future__ import annotations
+
+from verifier.runtime.errors import ErrorKind
+
+INVALID_FILTER = ErrorKind(
+    "InvalidFilter",
+    400,
+    "A server refuses the filter of the documents to check.",
+    "See the description for the server's reason; send a filter that works in a find on both clusters.",
+)
+DEFINITION_CHANGED = ErrorKind(
+    "DefinitionChanged",
+    409,
+    "A collection, view or index was made, changed, renamed or dropped on the source during the check.",
+    "What was compared before that may be void: let no such change happen, and check again.",
+)
+INCOMPATIBLE_METADATA = ErrorKind(
+    "IncompatibleMetadata",
+    409,
+    "The saved state of a check was written by another version of this program.",
+    "Finish the check with the version that began it, or begin anew with --clean.",
+)
+OTHER_CHECK_SAVED = ErrorKind(
+    "OtherCheckSaved",
+    409,
+    "The saved state is that of a check of other clusters, or with other options.",
+    "Nothing was touched. Start with the clusters and options of that check, or begin anew with --clean, "
+    "or keep both with another --metaDBName.",
+)
+SUPERSEDED = ErrorKind(
+    "Superseded",
+    409,
+    "Another verifier process has taken this check over.",
+    "Let only one process with one --metaDBName run at a time; see the progress of the other one.",
+)

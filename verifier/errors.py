@@ -1,0 +1,77 @@
+"""Every named error of the verifier in one table: name, HTTP status, meaning, what to do."""
+
+from __future__ import annotations
+
+from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
+from verifier.cluster.connect import INVALID_URI
+from verifier.cluster.failures import (
+    CLUSTER_UNREACHABLE,
+    EVENT_TOO_LARGE,
+    NOT_AUTHORIZED,
+    OPLOG_WINDOW_EXCEEDED,
+)
+from verifier.compare.errors import (
+    DEFINITION_CHANGED,
+    INCOMPATIBLE_METADATA,
+    INVALID_FILTER,
+    OTHER_CHECK_SAVED,
+    SUPERSEDED,
+)
+from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
+from verifier.runtime.httpd import ADDRESS_NOT_AVAILABLE, MALFORMED_BODY
+from verifier.runtime.schemas import INVALID_REQUEST
+
+CHECK_IN_PROGRESS = ErrorKind(
+    "CheckInProgress",
+    409,
+    "A check runs already; the new one was not begun, and the running one goes on as it was.",
+    "End it with POST /api/v1/writesOff and wait until phase is idle in GET /api/v1/progress.",
+)
+NO_CHECK_RUNNING = ErrorKind(
+    "NoCheckRunning",
+    409,
+    "writesOff ends a check, and none runs; nothing was changed.",
+    "Begin one with POST /api/v1/check.",
+)
+WRITES_ALREADY_OFF = ErrorKind(
+    "WritesAlreadyOff",
+    409,
+    "This check was told already that writes are off, and is about to end.",
+    "Nothing is left to do: wait until phase is idle in GET /api/v1/progress.",
+)
+COMMAND_IN_PROGRESS = ErrorKind(
+    "CommandInProgress",
+    409,
+    "Another command is being carried out.",
+    "Send the command again when the other one has been answered.",
+)
+UNSUPPORTED_VERSION = ErrorKind(
+    "UnsupportedServerVersion",
+    409,
+    "A server is of a version that this version does not verify.",
+    "The source must run MongoDB 5.0 or newer, the destination 6.0 or newer.",
+)
+
+ALL = (
+    MALFORMED_BODY,
+    INVALID_REQUEST,
+    INVALID_FILTER,
+    INVALID_URI,
+    SAME_CLUSTER,
+    CHECK_IN_PROGRESS,
+    NO_CHECK_RUNNING,
+    WRITES_ALREADY_OFF,
+    COMMAND_IN_PROGRESS,
+    UNSUPPORTED_TOPOLOGY,
+    UNSUPPORTED_VERSION,
+    DEFINITION_CHANGED,
+    OPLOG_WINDOW_EXCEEDED,
+    EVENT_TOO_LARGE,
+    CLUSTER_UNREACHABLE,
+    NOT_AUTHORIZED,
+    INCOMPATIBLE_METADATA,
+    OTHER_CHECK_SAVED,
+    SUPERSEDED,
+    ADDRESS_NOT_AVAILABLE,
+    INTERNAL_ERROR,
+)
