@@ -14,12 +14,12 @@ _REGEX_OPTIONS = "imxs"
 
 def _of_users(name: str) -> None:
     if not is_user_database(name):
-        raise ValidationError("System and reserved databases are never synced.")
+        raise ValidationError("System and reserved databases are never synced or verified.")
 
 
 def _not_system(name: str) -> None:
     if name.startswith("system."):
-        raise ValidationError("System collections are never synced.")
+        raise ValidationError("System collections are never synced or verified.")
 
 
 class _PatternSchema(Strict):

@@ -50,7 +50,7 @@ class Option:
 
     def variable(self, prefix: str) -> str:
         """The environment variable: bindAddress is PREFIX_BIND_ADDRESS."""
-        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name)
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", self.name)
         return f"{prefix}_{words}".upper()
 
     def arguments(self) -> dict[str, Any]:

@@ -1,0 +1,152 @@
+"""The options that say what to verify, read into a scope. Pure; every violation is named at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import permutations
+from typing import Any
+
+from marshmallow import fields, validate
+
+from verifier.cluster.filter_schema import NamespaceFilterSchema
+from verifier.cluster.filters import NamespaceFilter
+from verifier.cluster.namespace import SYSTEM_DATABASES, Namespace
+from verifier.cluster.specification import Document
+from verifier.compare.scope import NamespacePair, Scope
+from verifier.runtime.errors import OperationError
+from verifier.runtime.schemas import Strict, load
+
+# The servers' own limits on the name of a database.
+_LONGEST_DATABASE = 63
+_NOT_IN_DATABASES = frozenset('/\\. "$\0')
+# What a sync service keeps for itself there must never be dropped by us.
+_OF_SYNCS = "mongosync_"
+
+_WAYS = ("verifyAll", "includeNamespaces", "srcNamespace")
+
+
+class _Filters(Strict):
+    """Elements of all lists of namespaces, by the names of their options."""
+
+    includeNamespaces = fields.List(
+        fields.Nested(NamespaceFilterSchema), validate=validate.Length(min=1)
+    )
+    excludeNamespaces = fields.List(fields.Nested(NamespaceFilterSchema))
+    srcNamespace = fields.List(fields.Nested(NamespaceFilterSchema))
+    dstNamespace = fields.List(fields.Nested(NamespaceFilterSchema))
+
+
+def read_scope(options: Mapping[str, Any]) -> Scope:
+    """What the options select, without the database of the verifier's own state.
+
+    Raises ValueError, whose text names every violation.
+    """
+    own = options["metaDBName"]
+    _raise([*_contradictions(options), *_bad_database(own)])
+    sources, destinations = (_names(options[name]) for name in ("srcNamespace", "dstNamespace"))
+    filters = {
+        name: _json(name, options[name]) for name in ("includeNamespaces", "excludeNamespaces")
+    }
+    elements = {"srcNamespace": sources, "dstNamespace": destinations}
+    filters |= {name: [*map(_element, names)] for name, names in elements.items()}
+    loaded = _load({name: each for name, each in filters.items() if each is not None})
+    pairs = [*map(NamespacePair, sources, destinations or sources)]
+    _raise([*_mispaired(sources, destinations), *_collisions(pairs), *_of_state(pairs, own)])
+    include = loaded.get("includeNamespaces") or loaded["srcNamespace"]
+    exclude = [*loaded.get("excludeNamespaces", ()), {"database": own}]
+    renamed = {source: destination for source, destination in pairs if source != destination}
+    return Scope(NamespaceFilter(tuple(include), tuple(exclude)), renamed)
+
+
+def _raise(violations: list[str]) -> None:
+    if violations:
+        raise ValueError("; ".join(violations))
+
+
+def _contradictions(options: Mapping[str, Any]) -> Iterator[str]:
+    """Exactly one way of saying what to verify must be used."""
+    ways = [f"--{name}" for name in _WAYS if options[name] not in (None, False, [])]
+    if not ways:
+        yield "nothing says what to verify: give --verifyAll, --includeNamespaces or --srcNamespace"
+    if len(ways) > 1:
+        yield f"{' and '.join(ways)} contradict each other: give one of them"
+    if options["excludeNamespaces"] is not None and ways == ["--srcNamespace"]:
+        yield "--excludeNamespaces goes with --verifyAll or --includeNamespaces, not with --srcNamespace"
+    if options["dstNamespace"] and not options["srcNamespace"]:
+        yield "--dstNamespace needs --srcNamespace: the names on the source, in the same order"
+
+
+def _bad_database(name: str) -> Iterator[str]:
+    if not name or len(name.encode()) > _LONGEST_DATABASE or _NOT_IN_DATABASES & {*name}:
+        yield f"--metaDBName: {name!r} is not the name of a database"
+    if name in SYSTEM_DATABASES or name.startswith(_OF_SYNCS):
+        yield f"--metaDBName: {name} belongs to the servers or to a sync, choose another one"
+
+
+def _json(name: str, text: str | None) -> Any:
+    try:
+        return None if text is None else json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"--{name} cannot be read as JSON: {error}") from error
+
+
+def _names(texts: list[str]) -> list[Namespace]:
+    """Of a database alone, the collection is empty."""
+    for text in texts:
+        if text.endswith(".") and text.count(".") == 1:
+            raise ValueError(f"{text} is neither database.collection nor a database")
+    return [Namespace(*text.partition(".")[::2]) for text in texts]
+
+
+def _element(name: Namespace) -> Document:
+    """The filter that selects it."""
+    whole = {"database": name.database}
+    return {**whole, "collections": [name.collection]} if name.collection else whole
+
+
+def _load(filters: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        loaded: dict[str, Any] = load(_Filters(), filters)
+    except OperationError as error:
+        raise ValueError(error.description) from error
+    return loaded
+
+
+def _mispaired(sources: list[Namespace], destinations: list[Namespace]) -> Iterator[str]:
+    if destinations and len(sources) != len(destinations):
+        yield (
+            f"--srcNamespace has {len(sources)} names and --dstNamespace {len(destinations)}: "
+            "they are paired by position"
+        )
+    for source, destination in zip(sources, destinations, strict=False):
+        if bool(source.collection) != bool(destination.collection):
+            yield f"{_shown(source)} and {_shown(destination)}: a database can only be paired with a database"
+
+
+def _collisions(pairs: list[NamespacePair]) -> Iterator[str]:
+    """Names that would be compared with more than one other, or with none."""
+    for (place, one), (later, other) in permutations(enumerate(pairs), 2):
+        if place < later and _overlap(one.destination, other.destination):
+            yield f"{_shown(one.source)} and {_shown(other.source)} lead to the same name on the destination"
+        elif one.source != one.destination and _overlap(one.destination, other.source):
+            yield (
+                f"{_shown(one.source)} cannot be paired with {_shown(one.destination)}, "
+                f"because {_shown(other.source)} is in --srcNamespace itself"
+            )
+
+
+def _of_state(pairs: list[NamespacePair], own: str) -> Iterator[str]:
+    for name in (name for pair in pairs for name in pair if name.database == own):
+        yield f"{_shown(name)} is in --metaDBName, which is never verified"
+
+
+def _overlap(one: Namespace, other: Namespace) -> bool:
+    same_database = one.database == other.database
+    return same_database and (
+        one.collection == other.collection or not one.collection or not other.collection
+    )
+
+
+def _shown(name: Namespace) -> str:
+    return str(name).removesuffix(".")
