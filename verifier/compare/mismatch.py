@@ -65,6 +65,16 @@ class Aspect(Enum):
     COUNT = "count"
 
 
+_SUBJECTS = {
+    Aspect.EXISTENCE: "it",
+    Aspect.KIND: "its type",
+    Aspect.OPTION: "option",
+    Aspect.INDEX: "index",
+    Aspect.SHARD_KEY: "its shard key",
+    Aspect.COUNT: "its number of documents",
+}
+
+
 @dataclass(frozen=True)
 class DefinitionMismatch:
     """A difference in a collection or view itself. `component` names the option or index."""
@@ -76,7 +86,7 @@ class DefinitionMismatch:
     detail: str = ""
 
     def __str__(self) -> str:
-        subject = f"{self.aspect.value} {self.component}".rstrip()
+        subject = f"{_SUBJECTS[self.aspect]} {self.component}".rstrip()
         detail = f" ({self.detail})" if self.detail else ""
         return f"{self.namespace}: {subject} is {self.difference}{detail}"
 

@@ -41,22 +41,22 @@ def test_the_uuid_does_not_count() -> None:
 @pytest.mark.parametrize("kind", Kind)
 def test_what_is_missing_or_extra_is_named(kind: Kind) -> None:
     there = [spec("x", kind)]
-    assert differences(there, []) == [f"d.x: the {kind.value} is missing on destination"]
-    assert differences([], there) == [f"d.x: the {kind.value} is extra on destination"]
+    assert differences(there, []) == [f"d.x: it is missing on the destination (a {kind.value})"]
+    assert differences([], there) == [f"d.x: it is extra on the destination (a {kind.value})"]
 
 
 def test_another_kind_is_one_difference() -> None:
     found = differences([spec(options={"a": 1})], [spec(kind=Kind.VIEW, options={"b": 1})])
     assert found == [
-        "d.c: its kind is different (a collection on the source, a view on the destination)"
+        "d.c: its type is different (a collection on the source, a view on the destination)"
     ]
 
 
 @pytest.mark.parametrize(
     "wanted, found, difference",
     [
-        ({"max": 1}, {}, "option max is missing on destination"),
-        ({}, {"max": 1}, "option max is extra on destination"),
+        ({"max": 1}, {}, "option max is missing on the destination"),
+        ({}, {"max": 1}, "option max is extra on the destination"),
         ({"max": 1}, {"max": 2}, "option max is different (1 expected, 2 found)"),
         ({"max": 1}, {"max": 1.0}, "option max is different (1 expected, 1.0 found)"),
     ],
@@ -106,7 +106,10 @@ def test_a_missing_and_an_extra_index_are_named() -> None:
     other = {**INDEX, "name": "other"}
     assert differences(
         [spec("c", Kind.COLLECTION, {}, INDEX)], [spec("c", Kind.COLLECTION, {}, other)]
-    ) == ["d.c: index ab is missing on destination", "d.c: index other is extra on destination"]
+    ) == [
+        "d.c: index ab is missing on the destination",
+        "d.c: index other is extra on the destination",
+    ]
 
 
 def test_all_differences_come_in_the_order_of_names() -> None:
@@ -114,6 +117,6 @@ def test_all_differences_come_in_the_order_of_names() -> None:
     assert [text.partition(" is ")[0] for text in differences(wanted, [spec("a"), spec("c")])] == [
         "d.a: option y",
         "d.a: option z",
-        "d.b: the collection",
-        "d.c: the collection",
+        "d.b: it",
+        "d.c: it",
     ]

@@ -162,8 +162,8 @@ def mismatch(source: dict[str, Any] | None, destination: dict[str, Any] | None) 
     [
         (None, None, "None"),
         ({"_id": 1}, {"_id": 1}, "None"),
-        ({"_id": 1}, None, "d.c: the document {'_id': 1} is missing on destination"),
-        (None, {"_id": 1}, "d.c: the document {'_id': 1} is extra on destination"),
+        ({"_id": 1}, None, "d.c: the document {'_id': 1} is missing on the destination"),
+        (None, {"_id": 1}, "d.c: the document {'_id': 1} is extra on the destination"),
     ],
 )
 def test_one_document_is_compared(
@@ -175,18 +175,18 @@ def test_one_document_is_compared(
 @pytest.mark.parametrize(
     "source, destination, detail",
     [
-        ({"a": 1, "b": 2, "c": 3}, {"c": 4, "a": 1, "b": 3}, "fields b, c"),
-        ({"a": 1}, {"a": 1.0}, "fields a"),
-        ({"a": 1}, {}, "fields a"),
-        ({}, {"ä": 1}, "fields ä"),
-        ({"a": {"x": 1, "y": 2}}, {"a": {"y": 2, "x": 1}}, "fields a"),
-        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, "order of fields"),
+        ({"a": 1, "b": 2, "c": 3}, {"c": 4, "a": 1, "b": 3}, "b: different; c: different"),
+        ({"a": 1}, {"a": 1.0}, "a: different"),
+        ({"a": 1}, {}, "a: different"),
+        ({}, {"ä": 1}, "ä: different"),
+        ({"a": {"x": 1, "y": 2}}, {"a": {"y": 2, "x": 1}}, "a: different"),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, ": order of fields"),
     ],
 )
 def test_the_fields_that_differ_are_named(
     source: dict[str, Any], destination: dict[str, Any], detail: str
 ) -> None:
-    assert mismatch({"_id": 1, **source}, {"_id": 1, **destination}).endswith(f"({detail})")
+    assert mismatch({"_id": 1, **source}, {"_id": 1, **destination}).endswith(f"{detail})")
 
 
 def test_a_field_that_is_there_twice_on_one_side_is_named() -> None:
@@ -195,11 +195,11 @@ def test_a_field_that_is_there_twice_on_one_side_is_named() -> None:
     found = compare_document(
         Namespace("d", "c"), document(key), document(key, once, once), document(key, once)
     )
-    assert found is not None and found.detail == "fields a"
+    assert found is not None and [each.path for each in found.fields] == ["a"]
 
 
 def test_a_name_that_is_no_text_is_shown_all_the_same() -> None:
     key = Field(0x10, b"_id", int32(1))
     odd = document(key, Field(0x0A, b"a\xff", b""))
     found = compare_document(Namespace("d", "c"), document(key), odd, document(key))
-    assert found is not None and found.detail == "fields a\ufffd"
+    assert found is not None and [each.path for each in found.fields] == ["a\ufffd"]

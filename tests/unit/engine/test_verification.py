@@ -9,12 +9,12 @@ import pytest
 from syncsvc.engine.verification import _failed
 from syncsvc.errors import VERIFICATION_FAILED
 from verifier.cluster.namespace import Namespace
-from verifier.compare.mismatch import Difference, Mismatch
+from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference
 
 
-def mismatches(count: int) -> list[Mismatch]:
+def mismatches(count: int) -> list[DefinitionMismatch]:
     return [
-        Mismatch(Namespace("d", "c"), Difference.MISSING, f"the document {number}")
+        DefinitionMismatch(Namespace("d", "c"), Difference.MISSING, Aspect.INDEX, f"x_{number}")
         for number in range(count)
     ]
 
@@ -22,8 +22,8 @@ def mismatches(count: int) -> list[Mismatch]:
 @pytest.mark.parametrize(
     "count, begins, ends",
     [
-        (1, "1 mismatches were found: d.c: the document 0 is missing", "on destination."),
-        (3, "3 mismatches were found: ", "the document 2 is missing on destination."),
+        (1, "1 mismatches were found: d.c: index x_0 is missing", "on the destination."),
+        (3, "3 mismatches were found: ", "index x_2 is missing on the destination."),
         (50, "50 mismatches were found: ", "; and 47 more."),
     ],
 )
@@ -38,4 +38,4 @@ def test_some_more_are_logged(caplog: pytest.LogCaptureFixture, count: int, logg
     with caplog.at_level(logging.ERROR):
         _failed(mismatches(count))
     assert len(caplog.records) == logged
-    assert vars(caplog.records[0])["mismatch"] == "d.c: the document 0 is missing on destination"
+    assert vars(caplog.records[0])["mismatch"] == "d.c: index x_0 is missing on the destination"
