@@ -37,7 +37,7 @@ class Refetch:
     def _read(
         self, record: CollectionRecord, keys: Sequence[bytes], not_before: Timestamp
     ) -> Iterator[list[Outcome]]:
-        missing = {canonical(key, id_element(key)): key for key in keys}
+        missing: dict[Hashable, bytes] = {canonical(key, id_element(key)): key for key in keys}
         if record.definition.collated:
             yield self._make_way(record, missing, not_before)
         try:

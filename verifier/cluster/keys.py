@@ -1,4 +1,4 @@
-"""Document keys as the server tells them apart: which `_id` values are one key. Pure.
+"""Document keys as the server tells them apart and sorts them: which `_id` values are one key. Pure.
 
 The server compares numbers by value across their types, and strings with symbols; inside embedded documents and arrays
 too. Two events of one document must never look like events of two.
@@ -6,21 +6,49 @@ too. Two events of one document must never look like events of two.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable
+from decimal import Decimal
 from struct import Struct
+from typing import Any
 
 from bson.decimal128 import Decimal128
 
 from verifier.cluster import rawbson
-from verifier.cluster.rawbson import Element
+from verifier.cluster.rawbson import Element, elements, int32_at
 
 _DOUBLE = Struct("<d").unpack_from
 _INT64 = Struct("<q").unpack_from
-_NUMBERS = frozenset({rawbson.DOUBLE, rawbson.INT32, rawbson.INT64, rawbson.DECIMAL128})
+_UNSIGNED64 = Struct("<Q").unpack_from
 # Strings compare by collation; embedded values may hold strings.
 _COLLATABLE = frozenset({rawbson.STRING, rawbson.SYMBOL, rawbson.DOCUMENT, rawbson.ARRAY})
 
+# The order of types in an index; those of one rank are compared by value.
+_NUMBER, _TEXT = 10, 15
+_RANKS = {
+    rawbson.MIN_KEY: -1,
+    rawbson.UNDEFINED: 0,
+    rawbson.NULL: 5,
+    rawbson.DOUBLE: _NUMBER,
+    rawbson.INT32: _NUMBER,
+    rawbson.INT64: _NUMBER,
+    rawbson.DECIMAL128: _NUMBER,
+    rawbson.STRING: _TEXT,
+    rawbson.SYMBOL: _TEXT,
+    rawbson.DOCUMENT: 20,
+    rawbson.ARRAY: 25,
+    rawbson.BINARY: 30,
+    rawbson.OBJECT_ID: 35,
+    rawbson.BOOLEAN: 40,
+    rawbson.DATE: 45,
+    rawbson.TIMESTAMP: 47,
+    rawbson.REGEX: 50,
+    rawbson.DB_POINTER: 55,
+    rawbson.CODE: 60,
+    rawbson.CODE_WITH_SCOPE: 65,
+    rawbson.MAX_KEY: 127,
+}
+
+# The rank of a value's type, and what is compared within the rank.
+Canonical = tuple[Any, ...]
 
 _MOST_SHOWN = 200
 
@@ -41,19 +69,34 @@ def id_element(document: bytes) -> Element:
     return element
 
 
-def canonical(document: bytes, element: Element) -> Hashable:
-    """A value that is equal for two `_id`s exactly when the server takes them for one key (simple collation)."""
-    kind = element.kind
-    if kind in _NUMBERS:
-        return _number(document, kind, element.start)
-    if kind in (rawbson.DOCUMENT, rawbson.ARRAY):
-        return (kind, _embedded(document, element.start))
+def canonical(document: bytes, element: Element) -> Canonical:
+    """A value that compares with that of another `_id` as the server's own index does (simple collation).
+
+    It is equal for two `_id`s exactly when the server takes them for one key.
+    """
+    kind, start = element.kind, element.start
+    rank = _RANKS[kind]
+    if rank == _NUMBER:
+        return _number(document, kind, start)
+    if rank == _TEXT or kind == rawbson.CODE:
+        return (rank, document[start + 4 : element.end - 1])
+    if kind == rawbson.DOCUMENT:
+        return (rank, _fields(document, start))
+    if kind == rawbson.ARRAY:
+        return (rank, tuple(canonical(document, each) for each in elements(document, start)))
+    if kind == rawbson.BINARY:
+        # The length comes first in the index, before the subtype.
+        return (rank, int32_at(document, start)[0], document[start + 4 : element.end])
+    if kind == rawbson.DATE:
+        return (rank, _INT64(document, start)[0])
+    if kind == rawbson.TIMESTAMP:
+        return (rank, _UNSIGNED64(document, start)[0])
+    if kind == rawbson.DB_POINTER:
+        return (rank, int32_at(document, start)[0], document[start + 4 : element.end])
     if kind == rawbson.CODE_WITH_SCOPE:
-        scope = element.start + 8 + rawbson.int32_at(document, element.start + 4)[0]
-        return (kind, document[element.start + 8 : scope], _embedded(document, scope))
-    if kind == rawbson.SYMBOL:
-        kind = rawbson.STRING
-    return (kind, document[element.start : element.end])
+        scope = start + 8 + int32_at(document, start + 4)[0]
+        return (rank, document[start + 8 : scope - 1], _fields(document, scope))
+    return (rank, document[start : element.end])
 
 
 def depends_on_collation(element: Element) -> bool:
@@ -73,24 +116,27 @@ def shown(key: bytes) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
-def _number(document: bytes, kind: int, at: int) -> Hashable:
+def _number(document: bytes, kind: int, at: int) -> Canonical:
+    # Python's numbers compare, and hash, by value across types, decimals included.
+    number: int | float | Decimal
     if kind == rawbson.INT32:
-        return int(rawbson.int32_at(document, at)[0])
-    if kind == rawbson.INT64:
-        return int(_INT64(document, at)[0])
-    if kind == rawbson.DECIMAL128:
-        return _decimal(document[at : at + 16])
-    number = float(_DOUBLE(document, at)[0])
-    return "NaN" if math.isnan(number) else number
+        number = int32_at(document, at)[0]
+    elif kind == rawbson.INT64:
+        number = _INT64(document, at)[0]
+    elif kind == rawbson.DECIMAL128:
+        number = Decimal128.from_bid(document[at : at + 16]).to_decimal()
+    else:
+        number = _DOUBLE(document, at)[0]
+    # All NaNs are one key, and the lowest number; Python could not order a signalling one.
+    return (_NUMBER, False) if _is_nan(number) else (_NUMBER, True, number)
 
 
-def _decimal(value: bytes) -> Hashable:
-    # Python's numbers are equal, and hash alike, across types when their values are equal, decimals included.
-    number = Decimal128.from_bid(value).to_decimal()
-    return "NaN" if number.is_nan() else number
+def _is_nan(number: int | float | Decimal) -> bool:
+    return number.is_nan() if isinstance(number, Decimal) else number != number
 
 
-def _embedded(document: bytes, at: int) -> tuple[Hashable, ...]:
+def _fields(document: bytes, at: int) -> Canonical:
+    # The type counts before the name.
     return tuple(
-        (element.name, canonical(document, element)) for element in rawbson.elements(document, at)
+        (_RANKS[each.kind], each.name, canonical(document, each)) for each in elements(document, at)
     )

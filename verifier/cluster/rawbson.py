@@ -27,7 +27,16 @@ int32_at = _INT32.unpack_from
 int32 = _INT32.pack
 
 DOUBLE, STRING, DOCUMENT, ARRAY, BINARY = 0x01, 0x02, 0x03, 0x04, 0x05
-UNDEFINED, BOOLEAN, NULL, REGEX, DB_POINTER = 0x06, 0x08, 0x0A, 0x0B, 0x0C
+UNDEFINED, OBJECT_ID, BOOLEAN, DATE, NULL, REGEX, DB_POINTER = (
+    0x06,
+    0x07,
+    0x08,
+    0x09,
+    0x0A,
+    0x0B,
+    0x0C,
+)
+MIN_KEY, MAX_KEY = 0xFF, 0x7F
 CODE, SYMBOL, CODE_WITH_SCOPE, INT32, TIMESTAMP, INT64, DECIMAL128 = (
     0x0D,
     0x0E,
@@ -41,16 +50,16 @@ CODE, SYMBOL, CODE_WITH_SCOPE, INT32, TIMESTAMP, INT64, DECIMAL128 = (
 _FIXED_SIZES = {
     DOUBLE: 8,
     UNDEFINED: 0,
-    0x07: 12,  # ObjectId
+    OBJECT_ID: 12,
     BOOLEAN: 1,
-    0x09: 8,  # date
+    DATE: 8,
     NULL: 0,
     INT32: 4,
     TIMESTAMP: 8,
     INT64: 8,
     DECIMAL128: 16,
-    0xFF: 0,  # MinKey
-    0x7F: 0,  # MaxKey
+    MIN_KEY: 0,
+    MAX_KEY: 0,
 }
 
 
