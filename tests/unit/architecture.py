@@ -41,6 +41,7 @@ PURE = {
     "verifier.cluster.specification",
     "verifier.cluster.times",
     "verifier.compare.definitions",
+    "verifier.compare.documents",
     "verifier.compare.mismatch",
 }
 IMPURE_IMPORTS = ("pymongo", "flask", "threading")

@@ -15,8 +15,8 @@ from verifier.cluster.keys import canonical, id_element
 from verifier.cluster.lookup import fetch
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import Page, RawCursor
-from verifier.compare.documents import DocumentPairing, compare_document
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
+from verifier.compare.pairing import DocumentPairing, compare_document
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import Channel, StopToken, TaskGroup
 

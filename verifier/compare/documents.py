@@ -1,104 +1,164 @@
-"""Compares the documents of one collection, both sides read in `_id` order.
+"""What makes two documents equal, and where two that are not differ. Pure.
 
-The fast path compares whole replies as bytes. Where a pair of replies differs, its documents are matched by the bytes
-of `_id`. What stays unmatched, or differs, is only a suspect: whoever calls looks at it again before it counts.
+Documents are compared as the bytes that they are: types of numbers count, and so do payloads of NaN. What may not count
+is the order of fields, never that of an array's elements. A server stores names that are empty, that have dots, and
+that are there twice; so fields are compared as a multiset of names and values.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import zip_longest
+from enum import Enum
+from itertools import islice, zip_longest
+from typing import NamedTuple
 
 from verifier.cluster import rawbson
-from verifier.cluster.keys import id_only
-from verifier.cluster.namespace import Namespace
-from verifier.cluster.rawcursor import Page
-from verifier.compare.mismatch import Difference, DocumentMismatch, FieldDifference
+from verifier.cluster.rawbson import elements, int32, int32_at
+from verifier.compare.mismatch import FieldDifference
+from verifier.compare.values import shown, shown_apart
 
-# How many bytes of unmatched documents are kept, on both sides together, before they become suspects.
-_PENDING_BYTES = 32 << 20
-
-
-class DocumentPairing:
-    """Matches the documents of two streams of pages. `documents` and `size` (bytes) count what the source gave."""
-
-    def __init__(self) -> None:
-        self.documents = 0
-        self.size = 0
-        self._pending: tuple[dict[bytes, bytes], dict[bytes, bytes]] = ({}, {})
-        self._pending_bytes = 0
-
-    def suspects(self, source: Iterator[Page], destination: Iterator[Page]) -> Iterator[bytes]:
-        """The keys of the documents that were not found equal on both sides."""
-        for source_page, destination_page in zip_longest(source, destination):
-            self._count(source_page)
-            if self._same(source_page, destination_page):
-                continue
-            yield from self._match(0, source_page)
-            yield from self._match(1, destination_page)
-            if self._pending_bytes > _PENDING_BYTES:
-                yield from self._give_up()
-        yield from self._give_up()
-
-    def _count(self, page: Page | None) -> None:
-        if page is not None:
-            documents = page.documents()
-            self.documents += len(documents)
-            self.size += sum(map(len, documents))
-
-    def _same(self, source: Page | None, destination: Page | None) -> bool:
-        if source is None or destination is None or self._pending_bytes:
-            return False
-        return source.array_bytes == destination.array_bytes
-
-    def _match(self, side: int, page: Page | None) -> Iterator[bytes]:
-        mine, others = self._pending[side], self._pending[1 - side]
-        for view in page.documents() if page is not None else ():
-            document = bytes(view)
-            key = id_only(document)
-            other = others.pop(key, None)
-            if other is None:
-                mine[key] = document
-                self._pending_bytes += len(document)
-                continue
-            self._pending_bytes -= len(other)
-            if other != document:
-                yield key
-
-    def _give_up(self) -> Iterator[bytes]:
-        keys = {**self._pending[0], **self._pending[1]}
-        for pending in self._pending:
-            pending.clear()
-        self._pending_bytes = 0
-        yield from keys
+_MOST_DIFFERENCES = 20
+_NESTED = (rawbson.DOCUMENT, rawbson.ARRAY)
 
 
-def compare_document(
-    namespace: Namespace, key: bytes, source: bytes | None, destination: bytes | None
-) -> DocumentMismatch | None:
-    """The mismatch between the two sides' documents with that key; None when they are equal, or missing on both."""
-    if source == destination:
-        return None
-    if destination is None:
-        return DocumentMismatch(namespace, key, Difference.MISSING)
-    if source is None:
-        return DocumentMismatch(namespace, key, Difference.EXTRA)
-    fields = tuple(_differing_fields(source, destination))
-    return DocumentMismatch(namespace, key, Difference.CONTENT, fields)
+class Mode(Enum):
+    """What counts as equal. The value is the name in settings."""
+
+    BINARY = "binary"
+    IGNORE_FIELD_ORDER = "ignoreFieldOrder"
 
 
-def _differing_fields(source: bytes, destination: bytes) -> Iterator[FieldDifference]:
-    values = [
-        [(each.name, each.kind, document[each.start : each.end]) for each in elements]
-        for document, elements in (
-            (source, rawbson.elements(source)),
-            (destination, rawbson.elements(destination)),
+def equal(source: bytes, destination: bytes, mode: Mode) -> bool:
+    """Whether two documents are equal in that mode."""
+    if source == destination or mode is Mode.BINARY:
+        return source == destination
+    return _in_order_of_names(source) == _in_order_of_names(destination)
+
+
+def differences(source: bytes, destination: bytes, mode: Mode) -> tuple[FieldDifference, ...]:
+    """Where two documents differ, the first twenty places; none exactly when they are equal.
+
+    The path of a document whose fields have another order is its own, which is empty for the whole document.
+    """
+    if mode is Mode.IGNORE_FIELD_ORDER:
+        source, destination = _in_order_of_names(source), _in_order_of_names(destination)
+    return tuple(islice(_differences(source, destination), _MOST_DIFFERENCES))
+
+
+def _in_order_of_names(raw: bytes, at: int = 0, kind: int = rawbson.DOCUMENT) -> bytes:
+    fields = []
+    for element in elements(raw, at):
+        value = raw[element.start : element.end]
+        if element.kind in _NESTED:
+            value = _in_order_of_names(raw, element.start, element.kind)
+        elif element.kind == rawbson.CODE_WITH_SCOPE:
+            scope = _scope(raw, element.start)
+            value = raw[element.start : scope] + _in_order_of_names(raw, scope)
+        fields.append((element.name, element.kind, value))
+    if kind != rawbson.ARRAY:
+        fields.sort()
+    body = b"".join(b"%c%b\0%b" % (kind, name, value) for name, kind, value in fields)
+    return b"%b%b\0" % (int32(len(body) + 5), body)
+
+
+def _scope(raw: bytes, at: int) -> int:
+    """Where the scope of the code with scope at `at` begins, which is a document."""
+    return at + 8 + int(int32_at(raw, at + 4)[0])
+
+
+class _Pair(NamedTuple):
+    """An embedded document or array on both sides: its path, and where it begins in each whole document."""
+
+    path: str
+    source: int
+    destination: int
+
+
+class _Field(NamedTuple):
+    """A field by what counts of it, and where its value begins."""
+
+    kind: int
+    value: bytes
+    start: int
+
+
+def _differences(source: bytes, destination: bytes) -> Iterator[FieldDifference]:
+    # A list instead of recursion: documents are nested up to two hundred times.
+    pairs = [_Pair("", 0, 0)] if source != destination else []
+    while pairs:
+        pair = pairs.pop()
+        left, right = _by_name(source, pair.source), _by_name(destination, pair.destination)
+        same_fields = True
+        for name in {**left, **right}:
+            for one, other in _unmatched(left.get(name, []), right.get(name, [])):
+                same_fields = False
+                path = _path(pair.path, name)
+                inner = _inner(path, one, other)
+                if inner is None:
+                    yield FieldDifference(path, _detail(one, other))
+                else:
+                    pairs.append(inner)
+        common = {name for name in left if len(left[name]) == len(right.get(name, ()))}
+        orders = (
+            [each.name for each in elements(raw, at) if each.name in common]
+            for raw, at in ((source, pair.source), (destination, pair.destination))
         )
-    ]
-    counts = [Counter(each) for each in values]
-    names = {name for name, *_ in (counts[0] - counts[1]) + (counts[1] - counts[0])}
-    for name in sorted(names):
-        yield FieldDifference(name.decode(errors="replace"), "different")
-    if not names:
-        yield FieldDifference("", "order of fields")
+        if same_fields or next(orders) != next(orders):
+            yield FieldDifference(pair.path, "the order of the fields differs")
+
+
+def _by_name(raw: bytes, at: int) -> dict[bytes, list[_Field]]:
+    fields: dict[bytes, list[_Field]] = {}
+    for kind, name, start, end in elements(raw, at):
+        fields.setdefault(name, []).append(_Field(kind, raw[start:end], start))
+    return fields
+
+
+def _unmatched(
+    source: list[_Field], destination: list[_Field]
+) -> Iterator[tuple[_Field | None, _Field | None]]:
+    """The fields of one name that the other side does not have, as pairs where both sides have such."""
+    values = [Counter(field[:2] for field in side) for side in (source, destination)]
+    left = _without(source, values[1])
+    right = _without(destination, values[0])
+    return zip_longest(left, right)
+
+
+def _without(fields: list[_Field], others: Counter[tuple[int, bytes]]) -> Iterator[_Field]:
+    for field in fields:
+        if others[field[:2]]:
+            others[field[:2]] -= 1
+        else:
+            yield field
+
+
+def _inner(path: str, source: _Field | None, destination: _Field | None) -> _Pair | None:
+    """The documents inside of two fields, where the difference lies in these."""
+    if source is None or destination is None or source.kind != destination.kind:
+        return None
+    if source.kind in _NESTED:
+        return _Pair(path, source.start, destination.start)
+    if source.kind == rawbson.CODE_WITH_SCOPE:
+        code = [field.value[4 : _scope(field.value, 0)] for field in (source, destination)]
+        if code[0] == code[1]:
+            scopes = [_scope(field.value, 0) + field.start for field in (source, destination)]
+            return _Pair(path, *scopes)
+    return None
+
+
+def _detail(source: _Field | None, destination: _Field | None) -> str:
+    if destination is None:
+        assert source is not None
+        return f"missing on the destination ({shown(source.kind, source.value)})"
+    if source is None:
+        return f"extra on the destination ({shown(destination.kind, destination.value)})"
+    left, right = shown_apart(source[:2], destination[:2])
+    return f"{left} on the source, {right} on the destination"
+
+
+def _path(parent: str, name: bytes) -> str:
+    step = name.decode(errors="replace")
+    if not step or "." in step:
+        step = f'"{step}"'
+    return f"{parent}.{step}" if parent else step

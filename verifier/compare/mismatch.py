@@ -29,10 +29,13 @@ _SHOWN = {
 
 @dataclass(frozen=True)
 class FieldDifference:
-    """A path in a document, its steps joined by dots, and how the two sides differ there."""
+    """A path in a document, its steps joined by dots, empty for the document itself; and how the sides differ there."""
 
     path: str
     detail: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.detail}" if self.path else self.detail
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class DocumentMismatch:
     fields: tuple[FieldDifference, ...] = ()
 
     def __str__(self) -> str:
-        fields = "; ".join(f"{each.path}: {each.detail}" for each in self.fields)
+        fields = "; ".join(map(str, self.fields))
         detail = f" ({fields})" if fields else ""
         return f"{self.namespace}: the document {shown(self.key)} is {self.difference}{detail}"
 

@@ -1,205 +1,276 @@
-"""Two streams of pages are compared: exactly the documents that differ are suspects."""
+"""Two documents differ exactly where something was changed, at any depth."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
 import bson
 import pytest
-from bson import Int64
+from bson import Binary, Code, Decimal128, Int64, MaxKey, ObjectId, Regex, Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.documents import Field, document, int32
-from verifier.cluster.namespace import Namespace
-from verifier.cluster.rawcursor import Page
-from verifier.compare import documents
-from verifier.compare.documents import DocumentPairing, compare_document
+from tests.unit.documents import Field, document, double, field_lists, int32
+from verifier.cluster import rawbson
+from verifier.compare.documents import Mode, differences, equal
 
-Documents = list[dict[str, Any]]
-
-
-def page(chunk: Iterable[dict[str, Any]]) -> Page:
-    raw = bson.encode({"cursor": {"firstBatch": list(chunk)}})
-    return Page(raw, raw.index(b"firstBatch\0") + 11, None, None)
+BINARY, ANY_ORDER = Mode.BINARY, Mode.IGNORE_FIELD_ORDER
+ORDER = "the order of the fields differs"
 
 
-def pages(documents: Documents, sizes: Iterable[int]) -> Iterator[Page]:
-    """The documents in pages of these sizes, the last of which goes on for ever."""
-    left, last = list(documents), 1
-    for last in sizes:
-        yield page(left[:last])
-        left = left[last:]
-    while left:
-        yield page(left[: max(last, 1)])
-        left = left[max(last, 1) :]
+def found(source: Any, destination: Any, mode: Mode = BINARY) -> dict[str, str]:
+    raws = [bson.encode(each) for each in (source, destination)]
+    named = differences(*raws, mode)
+    assert equal(*raws, mode) is (not named)
+    return {each.path: each.detail for each in named}
 
 
-def suspects(
-    source: Documents,
-    destination: Documents,
-    source_sizes: Sequence[int] = (2,),
-    destination_sizes: Sequence[int] = (2,),
-) -> list[Any]:
-    found = DocumentPairing().suspects(
-        pages(source, source_sizes), pages(destination, destination_sizes)
+def sides(source: str, destination: str) -> str:
+    return f"{source} on the source, {destination} on the destination"
+
+
+@pytest.mark.parametrize(
+    "source, destination, path, detail",
+    [
+        ({"a": 1}, {}, "a", "missing on the destination (int 1)"),
+        ({"a": None}, {}, "a", "missing on the destination (null)"),
+        ({}, {"a": "x"}, "a", 'extra on the destination (string "x")'),
+        ({"a": 1}, {"a": 2}, "a", sides("int 1", "int 2")),
+        ({"a": 1}, {"a": Int64(1)}, "a", sides("int 1", "long 1")),
+        ({"a": 1}, {"a": 1.0}, "a", sides("int 1", "double 1.0")),
+        ({"a": 0.0}, {"a": -0.0}, "a", sides("double 0.0", "double -0.0")),
+        ({"a": True}, {"a": MaxKey()}, "a", sides("bool true", "maxKey")),
+        ({"a": {"b": 1}}, {"a": [1]}, "a", sides("object {'b': 1}", "array [1]")),
+        ({"a": [{"b": 1}]}, {"a": [{"b": 2}]}, "a.0.b", sides("int 1", "int 2")),
+        ({"a": [1, 2]}, {"a": [1]}, "a.1", "missing on the destination (int 2)"),
+        ({"a": {"": 1}}, {"a": {"": 2}}, 'a.""', sides("int 1", "int 2")),
+        ({"a.b": 1}, {"a.b": 2}, '"a.b"', sides("int 1", "int 2")),
+        ({"a": {"b": 1}, "a.b": 1}, {"a": {"b": 1}}, '"a.b"', "missing on the destination (int 1)"),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, "", ORDER),
+        ({"x": {"a": 1, "b": 2}}, {"x": {"b": 2, "a": 1}}, "x", ORDER),
+        ({"x": [{"a": 1, "b": 2}]}, {"x": [{"b": 2, "a": 1}]}, "x.0", ORDER),
+        ({"c": Code("f", {"a": 1})}, {"c": Code("f", {"a": 2})}, "c.a", sides("int 1", "int 2")),
+        (
+            {"c": Code("f", {})},
+            {"c": Code("g", {})},
+            "c",
+            sides("javascriptWithScope f", "javascriptWithScope g"),
+        ),
+        (
+            {"a": Decimal128("1.0")},
+            {"a": Decimal128("1.00")},
+            "a",
+            sides("decimal 1.0", "decimal 1.00"),
+        ),
+    ],
+)
+def test_a_difference_is_named(source: Any, destination: Any, path: str, detail: str) -> None:
+    assert found(source, destination) == {path: detail}
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (ObjectId("0123456789abcdef01234567"), "objectId 0123456789abcdef01234567"),
+        (Timestamp(5, 6), "timestamp Timestamp(5, 6)"),
+        (Binary(b"\1\2", 4), "binData 02000000040102"),
+        (Code("x"), 'javascript "x"'),
+        ("ü\n", 'string "ü\\n"'),
+        ("x" * 100, 'string "' + "x" * 59 + "..."),
+        (["x" * 20_000], "array of 20,013 bytes"),
+    ],
+)
+def test_values_are_shown_with_their_types(value: Any, text: str) -> None:
+    assert found({"a": value}, {}) == {"a": f"missing on the destination ({text})"}
+
+
+def test_every_type_can_be_shown() -> None:
+    for value in (Regex("a", "i"), Code("x", {"a": 1}), 1.5, Int64(7)):
+        assert found({"a": value}, {})
+
+
+def test_long_values_are_shown_where_they_differ() -> None:
+    detail = found({"a": "x" * 500 + "y" + "x" * 500}, {"a": "x" * 500 + "z" + "x" * 500})["a"]
+    left, right = detail.split(" on the source, ")
+    assert "xy" in left and "xz" in right and len(detail) < 250
+
+
+def test_payloads_that_read_alike_are_shown_as_bytes() -> None:
+    one, other = (
+        document(Field(0x01, b"a", bytes([low]) + b"\0\0\0\0\0\xf8\x7f")) for low in (0, 1)
     )
-    return [bson.decode(key)["_id"] for key in found]
+    (difference,) = differences(one, other, BINARY)
+    assert difference.detail == (
+        "double 000000000000f87f on the source, double 010000000000f87f on the destination"
+    )
 
 
-ABC: Documents = [{"_id": name, "n": 1} for name in "abc"]
+def test_order_is_named_beside_other_differences() -> None:
+    assert set(found({"a": 1, "b": 2, "c": 3}, {"b": 2, "a": 9, "d": 3})) == {"", "a", "c", "d"}
+
+
+@pytest.mark.parametrize(
+    "source, destination",
+    [
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        ({"x": [{"a": 1, "b": {"c": 1, "d": 2}}]}, {"x": [{"b": {"d": 2, "c": 1}, "a": 1}]}),
+        ({"c": Code("f", {"a": 1, "b": 2})}, {"c": Code("f", {"b": 2, "a": 1})}),
+    ],
+)
+def test_the_order_of_fields_can_be_ignored(source: Any, destination: Any) -> None:
+    assert found(source, destination) and not found(source, destination, ANY_ORDER)
+
+
+@pytest.mark.parametrize(
+    "source, destination, path",
+    [
+        ({"a": [1, 2]}, {"a": [2, 1]}, "a.0"),
+        ({"a": 1, "b": 2}, {"b": 2.0, "a": 1}, "b"),
+        ({"a": [{"x": 1, "y": 2}]}, {"a": [{"y": 2, "x": 3}]}, "a.0.x"),
+    ],
+)
+def test_nothing_else_is_ignored_with_the_order(source: Any, destination: Any, path: str) -> None:
+    assert path in found(source, destination, ANY_ORDER)
+
+
+def fields(*named: tuple[bytes, int]) -> bytes:
+    return document(*(Field(0x10, name, int32(number)) for name, number in named))
+
+
+A1, A2, A3, B1 = (b"a", 1), (b"a", 2), (b"a", 3), (b"b", 1)
 
 
 @pytest.mark.parametrize(
     "source, destination, expected",
     [
-        ([], [], ""),
-        (ABC, ABC, ""),
-        (ABC, [], "abc"),
-        ([], ABC, "abc"),
-        (ABC, ABC[1:], "a"),
-        (ABC, ABC[:2], "c"),
-        (ABC[:1] + ABC[2:], ABC, "b"),
-        (ABC, [*ABC[:2], {"_id": "c", "n": 2}], "c"),
-        (ABC, [{"_id": "a", "n": 1.0}, *ABC[1:]], "a"),
-        (ABC, [{"_id": "a", "n": Int64(1)}, *ABC[1:]], "a"),
-        ([{"_id": "a", "x": 1, "y": 2}], [{"_id": "a", "y": 2, "x": 1}], "a"),
-        (ABC, ABC[::-1], ""),
-        ([{"_id": "a"}, {"_id": "b"}], [{"_id": "a"}, {"_id": "c"}], "bc"),
+        ([A1, A1], [A1], [("a", "missing on the destination (int 1)")]),
+        ([A1, A2], [A1, A3], [("a", "int 2 on the source, int 3 on the destination")]),
+        ([A1, A2], [A2], [("a", "missing on the destination (int 1)")]),
+        ([A1, A2], [A2, A1], [("", ORDER)]),
+        ([A1, B1, A2], [A1, A2, B1], [("", ORDER)]),
     ],
 )
-def test_what_differs_is_suspect(source: Documents, destination: Documents, expected: str) -> None:
-    assert sorted(suspects(source, destination)) == list(expected)
-
-
-@pytest.mark.parametrize("sizes", [[1], [2], [3], [7], [1, 7], [0, 3, 1]])
-def test_the_borders_of_pages_mean_nothing(sizes: list[int]) -> None:
-    source = [{"_id": number} for number in range(20)]
-    destination = [each for each in source if each["_id"] not in (0, 7, 19)]
-    assert sorted(suspects(source, destination, [3], sizes)) == [0, 7, 19]
-
-
-def test_ids_of_equal_value_and_other_type_are_both_suspect() -> None:
-    found = suspects([{"_id": 1}], [{"_id": Int64(1)}])
-    assert sorted(map(type, found), key=str) == sorted([int, Int64], key=str)
-
-
-collections = st.dictionaries(st.integers(0, 30), st.integers(0, 3), max_size=20)
-page_sizes = st.lists(st.integers(0, 7), min_size=1, max_size=4)
-
-
-def stored(collection: dict[int, int]) -> Documents:
-    return [{"_id": key, "n": collection[key]} for key in sorted(collection)]
-
-
-def differing(one: dict[int, int], other: dict[int, int]) -> list[int]:
-    return sorted(key for key in one | other if one.get(key) != other.get(key))
-
-
-@given(collections, collections, page_sizes, page_sizes)
-def test_suspects_are_exactly_what_differs(
-    source: dict[int, int],
-    destination: dict[int, int],
-    source_sizes: list[int],
-    destination_sizes: list[int],
+def test_names_that_are_there_twice_do_not_confuse(
+    source: list[tuple[bytes, int]],
+    destination: list[tuple[bytes, int]],
+    expected: list[tuple[str, str]],
 ) -> None:
-    found = suspects(stored(source), stored(destination), source_sizes, destination_sizes)
-    assert sorted(found) == differing(source, destination)
+    named = differences(fields(*source), fields(*destination), BINARY)
+    assert [(each.path, each.detail) for each in named] == expected
 
 
-@given(collections, st.dictionaries(st.integers(0, 30), st.integers(0, 3), max_size=2), page_sizes)
-def test_a_few_changes_are_found_among_many(
-    source: dict[int, int], changes: dict[int, int], sizes: list[int]
-) -> None:
-    destination = source | changes
-    found = suspects(stored(source), stored(destination), [5], sizes)
-    assert sorted(found) == differing(source, destination)
-
-
-@given(source=collections, destination=collections, sizes=page_sizes)
-def test_with_little_memory_more_is_suspect_and_never_less(
-    source: dict[int, int], destination: dict[int, int], sizes: list[int]
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents, "_PENDING_BYTES", 40)
-        found = suspects(stored(source), stored(destination), sizes, [2])
-    assert {*differing(source, destination)} <= {*found} <= {*source, *destination}
-
-
-def test_what_is_unmatched_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "_PENDING_BYTES", 100)
-    pairing = DocumentPairing()
-    source = [{"_id": number} for number in range(1000)]
-
-    def watched() -> Iterator[Page]:
-        for each in pages(source, [5]):
-            assert len(pairing._pending[0]) <= 15
-            yield each
-
-    assert len(list(pairing.suspects(watched(), iter(())))) == 1000
-
-
-def test_what_is_matched_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "_PENDING_BYTES", 200)
-    both = [{"_id": number} for number in range(1000)]
-    assert suspects(both, both, [7], [3, 7]) == []
-
-
-def test_the_sources_documents_and_bytes_are_counted() -> None:
-    pairing = DocumentPairing()
-    assert list(pairing.suspects(pages(ABC, [2]), pages(ABC[:1], [2])))
-    assert (pairing.documents, pairing.size) == (3, sum(len(bson.encode(each)) for each in ABC))
-
-
-def mismatch(source: dict[str, Any] | None, destination: dict[str, Any] | None) -> str:
-    raws = [None if each is None else bson.encode(each) for each in (source, destination)]
-    return str(compare_document(Namespace("d", "c"), bson.encode({"_id": 1}), *raws))
-
-
-@pytest.mark.parametrize(
-    "source, destination, text",
-    [
-        (None, None, "None"),
-        ({"_id": 1}, {"_id": 1}, "None"),
-        ({"_id": 1}, None, "d.c: the document {'_id': 1} is missing on the destination"),
-        (None, {"_id": 1}, "d.c: the document {'_id': 1} is extra on the destination"),
-    ],
-)
-def test_one_document_is_compared(
-    source: dict[str, Any] | None, destination: dict[str, Any] | None, text: str
-) -> None:
-    assert mismatch(source, destination) == text
-
-
-@pytest.mark.parametrize(
-    "source, destination, detail",
-    [
-        ({"a": 1, "b": 2, "c": 3}, {"c": 4, "a": 1, "b": 3}, "b: different; c: different"),
-        ({"a": 1}, {"a": 1.0}, "a: different"),
-        ({"a": 1}, {}, "a: different"),
-        ({}, {"ä": 1}, "ä: different"),
-        ({"a": {"x": 1, "y": 2}}, {"a": {"y": 2, "x": 1}}, "a: different"),
-        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, ": order of fields"),
-    ],
-)
-def test_the_fields_that_differ_are_named(
-    source: dict[str, Any], destination: dict[str, Any], detail: str
-) -> None:
-    assert mismatch({"_id": 1, **source}, {"_id": 1, **destination}).endswith(f"{detail})")
-
-
-def test_a_field_that_is_there_twice_on_one_side_is_named() -> None:
-    once = Field(0x10, b"a", int32(1))
-    key = Field(0x10, b"_id", int32(1))
-    found = compare_document(
-        Namespace("d", "c"), document(key), document(key, once, once), document(key, once)
-    )
-    assert found is not None and [each.path for each in found.fields] == ["a"]
+def test_embedded_documents_of_one_name_match_in_any_order() -> None:
+    inner = [fields(A1, B1), fields(A2, B1), fields(B1, A1), fields(B1, A2)]
+    one, two, turned_one, turned_two = (Field(0x03, b"d", each) for each in inner)
+    assert equal(document(one, two), document(turned_two, turned_one), ANY_ORDER)
+    assert not equal(document(one, two), document(turned_two, turned_two), ANY_ORDER)
 
 
 def test_a_name_that_is_no_text_is_shown_all_the_same() -> None:
-    key = Field(0x10, b"_id", int32(1))
-    odd = document(key, Field(0x0A, b"a\xff", b""))
-    found = compare_document(Namespace("d", "c"), document(key), odd, document(key))
-    assert found is not None and [each.path for each in found.fields] == ["a\ufffd"]
+    odd = document(Field(0x0A, b"a\xff", b""))
+    assert [each.path for each in differences(odd, document(), BINARY)] == ["a\ufffd"]
+
+
+def nested(depth: int, number: int) -> bytes:
+    raw = fields((b"n", number))
+    for _ in range(depth):
+        raw = document(Field(0x03, b"d", raw))
+    return raw
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_the_deepest_documents_are_compared(mode: Mode) -> None:
+    (difference,) = differences(nested(250, 1), nested(250, 2), mode)
+    assert difference.path == "d." * 250 + "n"
+
+
+def test_only_the_first_differences_are_named() -> None:
+    assert len(found({str(n): n for n in range(100)}, {str(n): -1 for n in range(100)})) == 20
+
+
+@dataclass
+class Node:
+    """A field that can be changed; of one that holds a document, `children` are its fields."""
+
+    kind: int
+    name: bytes
+    value: bytes
+    children: list[Node] | None = None
+
+    @property
+    def field(self) -> Field:
+        inside = self.value if self.children is None else encoded(self.children)
+        return Field(self.kind, self.name, inside)
+
+
+def encoded(nodes: list[Node]) -> bytes:
+    return document(*(node.field for node in nodes))
+
+
+def tree(raw: bytes) -> list[Node]:
+    return [
+        Node(
+            each.kind,
+            each.name,
+            raw[each.start : each.end],
+            tree(raw[each.start : each.end]) if each.kind in (0x03, 0x04) else None,
+        )
+        for each in rawbson.elements(raw)
+    ]
+
+
+def levels(nodes: list[Node], path: tuple[bytes, ...] = ()) -> Iterator[tuple[str, list[Node]]]:
+    yield shown_path(path), nodes
+    for node in nodes:
+        if node.children is not None:
+            yield from levels(node.children, (*path, node.name))
+
+
+def shown_path(names: tuple[bytes, ...]) -> str:
+    steps = (name.decode() for name in names)
+    return ".".join(f'"{step}"' if not step or "." in step else step for step in steps)
+
+
+NEW = Node(0x01, b"new.name", double(0.123456789))
+
+
+def change(nodes: list[Node], at: int, how: str) -> list[bytes]:
+    """Change the level at that place; the names that differ then, or none when it is their order."""
+    if how == "add" or not nodes:
+        nodes.insert(at, NEW)
+        return [NEW.name]
+    name = nodes[at].name
+    if how == "remove":
+        del nodes[at]
+    elif how == "replace" or not at or nodes[at - 1].name == name:
+        nodes[at] = replace(NEW, name=name)
+    else:
+        nodes[at - 1 : at + 1] = nodes[at], nodes[at - 1]
+        return []
+    return [name]
+
+
+@given(field_lists, st.sampled_from(["remove", "replace", "add", "swap"]), st.randoms())
+def test_what_was_changed_is_found_exactly(
+    raw_fields: list[Field], how: str, random: Random
+) -> None:
+    before = document(*raw_fields)
+    nodes = tree(before)
+    path, level = random.choice([*levels(nodes)])
+    names = change(level, random.randrange(len(level) or 1), how)
+    expected = ".".join(filter(None, [path, *(shown_path((name,)) for name in names)]))
+    after = encoded(nodes)
+    assert [each.path for each in differences(before, after, BINARY)] == [expected]
+    assert equal(before, after, ANY_ORDER) is (not differences(before, after, ANY_ORDER))
+    assert names == [] or not equal(before, after, ANY_ORDER)
+
+
+@given(field_lists)
+def test_a_document_is_equal_to_itself(raw_fields: list[Field]) -> None:
+    raw = document(*raw_fields)
+    assert equal(raw, raw, BINARY) and differences(raw, raw, BINARY) == ()
+    turned = document(*reversed(raw_fields))
+    assert equal(raw, turned, ANY_ORDER) and differences(raw, turned, ANY_ORDER) == ()

@@ -23,6 +23,7 @@ ORDERS = Namespace("shop", "orders")
         (Difference.MISSING, [], "missing on the destination"),
         (Difference.EXTRA, [], "extra on the destination"),
         (Difference.CONTENT, [("a.b", "1, 2"), ("c", "3, 4")], "different (a.b: 1, 2; c: 3, 4)"),
+        (Difference.CONTENT, [("", "other order")], "different (other order)"),
     ],
 )
 def test_a_mismatch_of_a_document_is_a_sentence(
