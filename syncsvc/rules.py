@@ -9,7 +9,7 @@ from syncsvc.options import StartOptions, WriteBlocking
 from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.failures import NOT_AUTHORIZED
-from verifier.runtime.errors import ErrorKind, OperationError
+from verifier.runtime.errors import ErrorKind
 
 Violation = tuple[ErrorKind, str]
 
@@ -80,17 +80,6 @@ def _blocking_violations(destination: ClusterFacts) -> Iterator[Violation]:
             f"missing privileges ([{', '.join(missing)}]) to enable user write blocking on the destination; "
             "the built-in role restore has them."
         )
-
-
-def raise_all(violations: Iterator[Violation]) -> None:
-    """Raise one OperationError with all violations, under the name of the first; none, none raised."""
-    found = list(violations)
-    if found:
-        kinds = dict.fromkeys(kind for kind, _ in found)
-        described = " ".join(text for _, text in found)
-        if len(kinds) > 1:
-            described = " ".join(f"{kind.name}: {text}" for kind, text in found)
-        raise OperationError(found[0][0], described)
 
 
 def _dotted(version: tuple[int, int, int]) -> str:

@@ -30,7 +30,7 @@ from verifier.cluster.facts import gather
 from verifier.cluster.filters import Selection, bad_patterns
 from verifier.cluster.inventory import list_collections
 from verifier.cluster.writer import ClusterWriter
-from verifier.runtime.errors import OperationError, describe
+from verifier.runtime.errors import OperationError, describe, raise_all
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.tasks import Cancelled, StopToken
 
@@ -77,7 +77,7 @@ class Service:
             if self._is_answered_again(options):
                 return
             state = next_state(self.state, Trigger.START)
-            rules.raise_all(rules.option_violations(options, self._clusters))
+            raise_all(rules.option_violations(options, self._clusters))
             source, destination = self._pair(options)
             self._check_clusters(options, source, destination)
             record = RunRecord(
@@ -166,7 +166,7 @@ class Service:
 
     def _check_clusters(self, options: StartOptions, source: Cluster, destination: Cluster) -> None:
         """Ask both clusters anew: what was true when the process started need not be true now."""
-        rules.raise_all(
+        raise_all(
             rules.cluster_violations(options, gather(source.client), gather(destination.client))
         )
         others = other_runs(destination.client, self._instance)

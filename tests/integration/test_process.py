@@ -14,7 +14,8 @@ from syncsvc import __version__
 from syncsvc.sandbox import find_mongod
 from syncsvc.sandbox.mongod import Mongod, MongodOptions
 from tests.conftest import Pair
-from tests.support.daemon import ROOT, Daemon, free_port
+from tests.support.daemon import Daemon
+from tests.support.service_process import ROOT, free_port
 
 DEAD = "mongodb://user:secret@127.0.0.1:1/?serverSelectionTimeoutMS=200"
 

@@ -52,3 +52,14 @@ def as_rst(kinds: Iterable[ErrorKind]) -> str:
     return "".join(
         f"``{kind.name}`` ({kind.status})\n    {kind.meaning} {kind.remedy}\n" for kind in kinds
     )
+
+
+def raise_all(violations: Iterable[tuple[ErrorKind, str]]) -> None:
+    """Raise one OperationError with all violations, under the name of the first; none, none raised."""
+    found = list(violations)
+    if found:
+        kinds = dict.fromkeys(kind for kind, _ in found)
+        described = " ".join(text for _, text in found)
+        if len(kinds) > 1:
+            described = " ".join(f"{kind.name}: {text}" for kind, text in found)
+        raise OperationError(found[0][0], described)

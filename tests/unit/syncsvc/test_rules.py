@@ -13,10 +13,9 @@ from syncsvc.rules import (
     Violation,
     cluster_violations,
     option_violations,
-    raise_all,
 )
 from verifier.cluster.facts import ClusterFacts, Topology
-from verifier.runtime.errors import OperationError
+from verifier.runtime.errors import OperationError, raise_all
 
 CLUSTERS = {"cluster0": object(), "cluster1": object()}
 

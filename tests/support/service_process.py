@@ -1,0 +1,139 @@
+"""A process of ours, driven through its HTTP API as a user would, and obeying what a test orders it to do."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from tests.support.obedience import slug
+from tests.support.waiting import wait_for
+
+ROOT = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class ServiceProcess:
+    """One process and its successors after a restart, with one set of options. `module` runs it with an observer."""
+
+    module: str
+    log_file: str
+
+    def __init__(self, folder: Path, port: int, *options: str) -> None:
+        self.folder = folder
+        self.port = port
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log" / self.log_file).read_text()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def exit_status(self) -> int | None:
+        """None while the process runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    def run(self) -> None:
+        """Start the process and wait until it answers."""
+        command = [sys.executable, "-m", self.module, str(self.folder), *self._options]
+        with (self.folder / "output").open("ab") as output:
+            self._process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
+        wait_for(self._answers, "the process answers")
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise AssertionError(f"the process ended: {(self.folder / 'output').read_text()}")
+        with contextlib.suppress(requests.ConnectionError):
+            return bool(requests.get(self.url("progress"), timeout=10).ok)
+        return False
+
+    def url(self, command: str) -> str:
+        return f"http://127.0.0.1:{self.port}/api/v1/{command}"
+
+    def post(self, command: str, body: Any = None, **options: Any) -> requests.Response:
+        data = body if isinstance(body, bytes) else json.dumps({} if body is None else body)
+        return requests.post(self.url(command), data=data, timeout=60, **options)
+
+    def post_unanswered(self, command: str, body: Any) -> None:
+        """Send a command to a process that may be killed before it answers."""
+        with contextlib.suppress(requests.RequestException):
+            self.post(command, body)
+
+    def progress(self) -> dict[str, Any]:
+        answer = requests.get(self.url("progress"), timeout=10).json()
+        assert answer["success"] is True
+        progress: dict[str, Any] = answer["progress"]
+        return progress
+
+    def kill_at(self, point: Enum, subject: str = "", number: int = 1) -> None:
+        (self.folder / f"kill-{slug(point, subject)}-{number}").touch()
+
+    @contextlib.contextmanager
+    def held_at(self, point: Enum, subject: str = "", number: int = 1) -> Iterator[None]:
+        """Within the block, the process waits at the point that it reaches there."""
+        name = f"{slug(point, subject)}-{number}"
+        (self.folder / f"hold-{name}").touch()
+        try:
+            yield
+        finally:
+            (self.folder / f"hold-{name}").unlink()
+
+    def wait_until_reached(self, point: Enum, subject: str = "", number: int = 1) -> None:
+        wait_for(lambda: self.has_reached(point, subject, number), f"{point.value} is reached")
+
+    def has_reached(self, point: Enum, subject: str = "", number: int = 1) -> bool:
+        return (self.folder / f"reached-{slug(point, subject)}-{number}").exists()
+
+    def wait_until_killed(self) -> None:
+        """Wait for the end of the process by the SIGKILL of `kill_at`, and forget that order."""
+        assert self._process is not None
+        assert self._process.wait(60) == -signal.SIGKILL
+        self.forget_kills()
+
+    def forget_kills(self) -> None:
+        for order in self.folder.glob("kill-*"):
+            order.unlink()
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(30)
+
+    def terminate(self) -> int:
+        """Ask the process to end, and return its exit status."""
+        self.ask_to_end()
+        return self.wait_until_ended(30)
+
+    def ask_to_end(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+
+    def wait_until_ended(self, seconds: float) -> int:
+        assert self._process is not None
+        return self._process.wait(seconds)
+
+    def close(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
