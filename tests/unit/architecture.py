@@ -43,6 +43,12 @@ PURE = {
     "verifier.compare.definitions",
     "verifier.compare.documents",
     "verifier.compare.mismatch",
+    "verifier.compare.progress",
+    "verifier.compare.scope",
+    "verifier.answers",
+    "verifier.extended",
+    "verifier.report",
+    "verifier.selection",
 }
 IMPURE_IMPORTS = ("pymongo", "flask", "threading")
 LOCK_HOLDERS = {"syncsvc.engine.frontier"}
@@ -59,6 +65,7 @@ STARTS_THREADS = {
 MAY_PRINT = {"__main__", "cli", "options", "demo"}
 VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 BROAD_EXCEPTS_ALLOWED = {
+    ("verifier.runtime.httpd", "_ended_by_error"),
     ("verifier.runtime.tasks", "_outermost"),
     ("syncsvc.service", "_carry_out"),
 }

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import signal
+from collections.abc import Callable, Iterator
+from itertools import chain
 from types import FrameType
 from typing import Any
 
-from flask import Flask, request
+from flask import Flask, Response, request
 from waitress.server import create_server
 from werkzeug.exceptions import HTTPException
 
@@ -35,16 +37,16 @@ ADDRESS_NOT_AVAILABLE = ErrorKind(
 _log = logging.getLogger(__name__)
 
 
-def json_body() -> dict[str, Any]:
+def json_body(read: Callable[[bytes], Any] = json.loads) -> dict[str, Any]:
     """The request's body as a JSON object, whatever the content type says; an absent body counts as {}.
 
-    Raises OperationError MalformedBody.
+    `read` raises ValueError or RecursionError for what it cannot read. Raises OperationError MalformedBody.
     """
     data = request.get_data()
     if not data.strip():
         return {}
     try:
-        body = json.loads(data)
+        body = read(data)
     except (ValueError, RecursionError) as error:
         raise OperationError(
             MALFORMED_BODY, f"The body cannot be read as JSON: {error}."
@@ -56,6 +58,30 @@ def json_body() -> dict[str, Any]:
 
 def error_body(name: str, description: str) -> dict[str, Any]:
     return {"success": False, "error": name, "errorDescription": description}
+
+
+def streamed_lines(lines: Iterator[str]) -> Response:
+    """An answer of one line of JSON an object, sent while they are made.
+
+    An error before the first of them is an answer like any other. After that it is the last line.
+    """
+    first = next(lines, None)
+    every = lines if first is None else chain([first], lines)
+    # Whoever stands between must not collect them.
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return Response(_ended_by_error(every), mimetype="application/x-ndjson", headers=headers)
+
+
+def _ended_by_error(lines: Iterator[str]) -> Iterator[str]:
+    try:
+        for line in lines:
+            yield f"{line}\n"
+    except Exception as error:
+        kind, description = describe(error)
+        if not isinstance(error, OperationError):
+            description = f"{kind.meaning} {kind.remedy}"
+            _log.error("A streamed answer failed by a fault of ours.", exc_info=error)
+        yield f"{json.dumps(error_body(kind.name, description))}\n"
 
 
 def install_error_handlers(app: Flask) -> None:

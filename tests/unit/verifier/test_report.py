@@ -1,0 +1,189 @@
+"""The report says in plain words how a check ended, what was compared, and what is not the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from bson.int64 import Int64
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.verifier.values import (
+    CHECKING,
+    DEFINITION_MISMATCH,
+    FAILED,
+    INCOMPLETE,
+    ORDERS,
+    PASSED,
+    document_mismatch,
+)
+from verifier.cluster.namespace import Namespace
+from verifier.compare.mismatch import Difference, FieldDifference
+from verifier.compare.progress import (
+    Amounts,
+    CheckProgress,
+    MismatchCounts,
+    NamespaceProgress,
+)
+from verifier.report import _duration, _percent, _size, report
+
+
+def text(progress: CheckProgress, *keys: Any) -> str:
+    return "\n".join(report(progress, [*map(document_mismatch, keys)], []))
+
+
+@pytest.mark.parametrize(
+    "progress, word",
+    [(PASSED, "PASSED: "), (FAILED, "FAILED: "), (INCOMPLETE, "INCOMPLETE: ")],
+)
+def test_the_verdict_is_the_first_and_the_last_line(progress: CheckProgress, word: str) -> None:
+    lines = report(progress, [], [])
+    assert lines[0].startswith(word) and lines[-1] == lines[0]
+
+
+def test_a_failed_check_is_told_whole() -> None:
+    keys = [7, "007", Int64(7), {"a": 1.0}]
+    lines = report(FAILED, [*map(document_mismatch, keys)], [DEFINITION_MISMATCH])
+    verdict = (
+        "FAILED: the clusters do not hold the same. Do not switch to the destination; "
+        "see the mismatches, and check again when their cause is gone."
+    )
+    assert lines == [
+        verdict,
+        "- 1234 documents differ",
+        "- 1 index differs",
+        "",
+        "Compared 2,000 documents, 1.0 MB, in 2 namespaces.",
+        "Looked again at 1,300 documents in 3 further generations.",
+        "It took 1 min 40 s, 20 documents and 10.0 KB a second on average.",
+        "",
+        "Namespaces",
+        "namespace      documents    compared      size    tasks done",
+        "-----------  -----------  ----------  --------  ------------",
+        "shop.orders        1,500       100 %  800.0 KB        7 of 7",
+        "shop.items           500       100 %  200.0 KB        3 of 3",
+        "",
+        "Documents that are not the same: first 4 of 1,234",
+        "1,200 missing on the destination, 34 different.",
+        "type       namespace    _id                   fields",
+        "---------  -----------  --------------------  ----------------",
+        "different  shop.orders  7                     a.b: 1 against 2",
+        'different  shop.orders  "007"                 a.b: 1 against 2',
+        'different  shop.orders  {"$numberLong": "7"}  a.b: 1 against 2',
+        'different  shop.orders  {"a": 1.0}            a.b: 1 against 2',
+        "",
+        "Collections, views and indexes that are not the same",
+        "type       namespace    what         detail",
+        "---------  -----------  -----------  ---------------",
+        "different  shop.items   index sku_1  unique expected",
+        "",
+        "Changes during the check",
+        "- source: 1,000 insert",
+        "- destination: 900 insert",
+        "",
+        "Notes",
+        "- shop.$view: not compared",
+        "",
+        verdict,
+    ]
+
+
+def test_a_passed_check_has_no_tables_of_mismatches() -> None:
+    lines = report(PASSED, [], [])
+    assert not [line for line in lines if "not the same" in line]
+
+
+def test_an_incomplete_check_names_its_error() -> None:
+    assert "DefinitionChanged: shop.orders was dropped on the source." in text(INCOMPLETE)
+
+
+def test_a_check_that_goes_on_has_no_verdict() -> None:
+    lines = report(CHECKING, [], [])
+    assert lines[0] == lines[-1] == "The check has not ended."
+    assert "Compared 500 documents of about 2,000 (25.0 %), 250.0 KB, in 2 namespaces." in lines
+
+
+def test_only_the_first_mismatches_are_shown() -> None:
+    lines = text(FAILED, *range(1000)).splitlines()
+    assert "Documents that are not the same: first 20 of 1,234" in lines
+    assert len([line for line in lines if line.startswith("different  shop.orders")]) == 20
+
+
+def test_long_and_odd_texts_stay_in_one_line() -> None:
+    fields = (FieldDifference("a\n\x1b[31mb", "x" * 1000),)
+    progress = replace(FAILED, mismatches=MismatchCounts({Difference.CONTENT: 1}, {ORDERS: 1}))
+    lines = report(progress, [document_mismatch("\x1b\n" * 500, fields=fields)], [])
+    (row,) = (line for line in lines if line.startswith("different  shop.orders"))
+    assert len(row) < 200 and row.isprintable() and "a  [31mb: xxx" in row
+    assert "Documents that are not the same" in lines
+
+
+def test_the_largest_namespaces_are_shown() -> None:
+    many = {
+        Namespace("d", f"c{number}"): NamespaceProgress(size=number, tasks=1)
+        for number in range(150)
+    }
+    lines = report(replace(PASSED, namespaces=many), [], [])
+    assert "Namespaces: first 100 of 150" in lines
+    assert [line.split()[0] for line in lines if line.startswith("d.c")][0] == "d.c149"
+
+
+@pytest.mark.parametrize(
+    "part, whole, shown",
+    [
+        (0, 10, "0.0 %"),
+        (1, 10, "10.0 %"),
+        (999_999, 1_000_000, "99.9 %"),
+        (1, 1_000_000, "0.1 %"),
+        (10, 10, "100 %"),
+        (11, 10, "100 %"),
+        (0, 0, "100 %"),
+        (5, None, ""),
+    ],
+)
+def test_a_share(part: int, whole: int | None, shown: str) -> None:
+    assert _percent(part, whole) == shown
+
+
+@given(st.integers(1, 1 << 60), st.integers(1, 1 << 60))
+def test_what_is_not_whole_is_never_shown_as_whole(one: int, other: int) -> None:
+    part, whole = min(one, other), max(one, other)
+    assert (_percent(part, whole) == "100 %") == (part == whole)
+    assert _percent(part, whole) != "0.0 %"
+
+
+@pytest.mark.parametrize(
+    "size, shown",
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1_000, "1.0 KB"),
+        (1_234_567, "1.2 MB"),
+        (5e18, "5,000.0 PB"),
+    ],
+)
+def test_a_size(size: float, shown: str) -> None:
+    assert _size(size) == shown
+
+
+@pytest.mark.parametrize(
+    "seconds, shown",
+    [
+        (0, "0.0 s"),
+        (59.94, "59.9 s"),
+        (60, "1 min 0 s"),
+        (3599.9, "59 min 59 s"),
+        (3600, "1 h 0 min"),
+        (4_000_000, "1,111 h 6 min"),
+        (-1, "0.0 s"),
+    ],
+)
+def test_a_duration(seconds: float, shown: str) -> None:
+    assert _duration(seconds) == shown
+
+
+def test_a_check_of_nothing_is_told() -> None:
+    progress = CheckProgress(started=1.0, ended=1.0, first=Amounts())
+    assert "Compared 0 documents, 0 bytes, in 0 namespaces." in report(progress, [], [])

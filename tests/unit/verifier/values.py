@@ -1,0 +1,110 @@
+"""Checks as they may stand, for tests of what is told of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bson
+from bson.timestamp import Timestamp
+
+from verifier.cluster.namespace import Namespace
+from verifier.compare.mismatch import (
+    Aspect,
+    DefinitionMismatch,
+    Difference,
+    DocumentMismatch,
+    FieldDifference,
+    StoredMismatch,
+)
+from verifier.compare.progress import (
+    Amounts,
+    Changes,
+    CheckProgress,
+    MismatchCounts,
+    NamespaceProgress,
+    Outcome,
+    Phase,
+    TaskCounts,
+    Verdict,
+)
+
+ORDERS, ITEMS = Namespace("shop", "orders"), Namespace("shop", "items")
+
+CHECKING = CheckProgress(
+    phase=Phase.CHECK,
+    generation=0,
+    started=1_700_000_000.0,
+    tasks=TaskCounts(added=3, processing=2, completed=4, failed=1, recheck=1),
+    amounts=Amounts(500, 2_000, 250_000, 1_000_000, 2),
+    documents_per_second=100.0,
+    size_per_second=50_000.0,
+    source=Changes({"insert": 3, "update": 1}, 0.25, 2, Timestamp(1_700_000_001, 4)),
+    destination=Changes({"insert": 3}, None, None, None),
+    namespaces={
+        ORDERS: NamespaceProgress(400, 1_500, 200_000, 800_000, 7, 3),
+        ITEMS: NamespaceProgress(100, 500, 50_000, 200_000, 3, 1),
+    },
+)
+FAILED = CheckProgress(
+    phase=Phase.IDLE,
+    generation=3,
+    started=1_700_000_000.0,
+    ended=1_700_000_100.0,
+    tasks=TaskCounts(completed=1, failed=2, metadata_mismatch=1),
+    amounts=Amounts(1_234, 1_234, 5_000, None, 2),
+    first=Amounts(2_000, 2_000, 1_000_000, 1_000_000, 2),
+    recent_recheck_seconds=(1.5, 0.25),
+    rechecked=1_300,
+    source=Changes({"insert": 1_000}, 0.0, 0, Timestamp(1_700_000_090, 1)),
+    destination=Changes({"insert": 900}, 0.0, 0, Timestamp(1_700_000_091, 1)),
+    mismatches=MismatchCounts(
+        {Difference.MISSING: 1_200, Difference.CONTENT: 34}, {ORDERS: 1_234}, 1
+    ),
+    namespaces={
+        ORDERS: NamespaceProgress(1_500, 1_500, 800_000, 800_000, 7, 7),
+        ITEMS: NamespaceProgress(500, 500, 200_000, 200_000, 3, 3),
+    },
+    writes_off=True,
+    notes=("shop.$view: not compared",),
+    verdict=Verdict(Outcome.FAILED, ("1234 documents differ", "1 index differs")),
+)
+PASSED = CheckProgress(
+    phase=Phase.IDLE,
+    generation=2,
+    started=1_700_000_000.0,
+    ended=1_700_000_010.0,
+    first=Amounts(2_000, 2_000, 1_000_000, 1_000_000, 2),
+    namespaces=FAILED.namespaces,
+    writes_off=True,
+    verdict=Verdict(Outcome.PASSED),
+)
+INCOMPLETE = CheckProgress(
+    phase=Phase.IDLE,
+    generation=1,
+    started=1_700_000_000.0,
+    ended=1_700_000_010.0,
+    first=Amounts(2_000, 2_000, 1_000_000, 1_000_000, 2),
+    verdict=Verdict(
+        Outcome.INCOMPLETE,
+        ("shop.orders was dropped on the source",),
+        "DefinitionChanged: shop.orders was dropped on the source.",
+    ),
+)
+
+
+def document_mismatch(
+    key: Any,
+    difference: Difference = Difference.CONTENT,
+    fields: tuple[FieldDifference, ...] = (FieldDifference("a.b", "1 against 2"),),
+) -> StoredMismatch:
+    mismatch = DocumentMismatch(ORDERS, bson.encode({"_id": key}), difference, fields)
+    return StoredMismatch(mismatch, 3, 1_700_000_000.0, 1_700_000_012.3456, f"place-{key}")
+
+
+DEFINITION_MISMATCH = StoredMismatch(
+    DefinitionMismatch(ITEMS, Difference.CONTENT, Aspect.INDEX, "sku_1", "unique expected"),
+    3,
+    1_700_000_000.0,
+    1_700_000_000.0,
+    "place-1",
+)

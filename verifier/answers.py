@@ -1,0 +1,155 @@
+"""The shapes of the answers of the API. Pure: functions of frozen values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from bson.timestamp import Timestamp
+
+from verifier.cluster import rawbson
+from verifier.compare.mismatch import (
+    DefinitionMismatch,
+    Difference,
+    DocumentMismatch,
+    StoredMismatch,
+)
+from verifier.compare.progress import Amounts, Changes, CheckProgress, Phase, TaskCounts
+
+
+def progress_answer(progress: CheckProgress) -> dict[str, Any]:
+    """The `progress` document: what does not apply or is not known is null."""
+    verdict = progress.verdict
+    source, destination = progress.source, progress.destination
+    return {
+        "phase": progress.phase.value,
+        "error": None if verdict is None else verdict.error,
+        "verificationStatus": _tasks(progress.tasks),
+        "verdict": None if verdict is None else verdict.outcome.value,
+        "verdictReasons": [] if verdict is None else [*verdict.reasons],
+        "writesOff": progress.writes_off,
+        "generation": progress.generation,
+        "generationStats": _amounts(progress.amounts),
+        "gen0Stats": None if progress.first is None else _amounts(progress.first),
+        "recentRecheckSecs": _durations(progress),
+        "totalRechecksDone": progress.rechecked,
+        "docsComparedPerSecond": _number(progress.documents_per_second),
+        "srcBytesComparedPerSecond": _number(progress.size_per_second),
+        "srcChangeStats": _changes(source),
+        "dstChangeStats": _changes(destination),
+        "srcLastRecheckedTS": _timestamp(source.rechecked),
+        "dstLastRecheckedTS": _timestamp(destination.rechecked),
+        "notes": [*progress.notes],
+    }
+
+
+def summary_answer(
+    progress: CheckProgress, definitions: Sequence[StoredMismatch]
+) -> dict[str, Any]:
+    """What there is to say of a check in one document; `definitions` are the first mismatches of these."""
+    mismatches, verdict = progress.mismatches, progress.verdict
+    return {
+        "verdict": None if verdict is None else verdict.outcome.value,
+        "verdictReasons": [] if verdict is None else [*verdict.reasons],
+        "estCheckSecsRemaining": _seconds_left(progress),
+        "recentRecheckSecs": _durations(progress),
+        "checkStats": _amounts(progress.first or progress.amounts),
+        "nsMismatches": [definition_line(each) for each in definitions],
+        "nsMismatchesTotal": mismatches.definitions,
+        "docMismatches": {
+            "total": sum(mismatches.documents.values()),
+            "byType": {each.value: mismatches.documents.get(each, 0) for each in Difference},
+            "byNamespace": {str(name): count for name, count in mismatches.namespaces.items()},
+        },
+        "totalRechecksDone": progress.rechecked,
+        "srcChangeEvents": dict(progress.source.seen),
+        "dstChangeEvents": dict(progress.destination.seen),
+        "notes": [*progress.notes],
+    }
+
+
+def document_line(stored: StoredMismatch) -> dict[str, Any]:
+    """One document mismatch; its `_id` is a BSON value."""
+    mismatch = stored.mismatch
+    assert isinstance(mismatch, DocumentMismatch)
+    return {
+        "type": mismatch.difference.value,
+        "namespace": str(mismatch.namespace),
+        "_id": rawbson.decode(mismatch.key)["_id"],
+        "fields": [{"path": each.path, "detail": each.detail} for each in mismatch.fields],
+        **_seen(stored),
+    }
+
+
+def definition_line(stored: StoredMismatch) -> dict[str, Any]:
+    """One mismatch of a collection or view itself."""
+    mismatch = stored.mismatch
+    assert isinstance(mismatch, DefinitionMismatch)
+    return {
+        "type": mismatch.difference.value,
+        "namespace": str(mismatch.namespace),
+        "aspect": mismatch.aspect.value,
+        "component": mismatch.component,
+        "detail": mismatch.detail,
+        **_seen(stored),
+    }
+
+
+def _seen(stored: StoredMismatch) -> dict[str, Any]:
+    return {
+        "generation": stored.generation,
+        "durationSecs": round(stored.last_seen - stored.first_seen, 3),
+        "place": stored.place,
+    }
+
+
+def _tasks(tasks: TaskCounts) -> dict[str, int]:
+    return {
+        "totalTasks": tasks.total,
+        "addedTasks": tasks.added,
+        "processingTasks": tasks.processing,
+        "failedTasks": tasks.failed,
+        "completedTasks": tasks.completed,
+        "metadataMismatchTasks": tasks.metadata_mismatch,
+        "recheckTasks": tasks.recheck,
+    }
+
+
+def _amounts(amounts: Amounts) -> dict[str, int | None]:
+    return {
+        "docsCompared": amounts.documents,
+        "totalDocs": amounts.total_documents,
+        "srcBytesCompared": amounts.size,
+        "totalSrcBytes": amounts.total_size,
+        "totalNamespaces": amounts.namespaces,
+    }
+
+
+def _changes(changes: Changes) -> dict[str, Any]:
+    return {
+        "eventsPerSecond": _number(changes.per_second),
+        "lagSecs": changes.lag_seconds,
+        "eventCounts": dict(changes.seen),
+    }
+
+
+def _durations(progress: CheckProgress) -> list[float | None]:
+    return [_number(seconds) for seconds in progress.recent_recheck_seconds]
+
+
+def _number(value: float | None) -> float | None:
+    """JSON has no number that is not finite."""
+    return round(value, 3) if value is not None and math.isfinite(value) else None
+
+
+def _timestamp(time: Timestamp | None) -> dict[str, Any] | None:
+    return None if time is None else {"$timestamp": {"t": time.time, "i": time.inc}}
+
+
+def _seconds_left(progress: CheckProgress) -> float | None:
+    """Of generation 0, at the present rate."""
+    total, rate = progress.amounts.total_size, progress.size_per_second
+    if progress.phase is not Phase.CHECK or total is None or not rate:
+        return None
+    return _number(max(total - progress.amounts.size, 0) / rate)

@@ -1,0 +1,104 @@
+"""The HTTP API: parses a request, calls the service, answers. No rule, no driver, no thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from flask import Blueprint, Response, request
+
+from verifier import extended
+from verifier.answers import definition_line, document_line, progress_answer, summary_answer
+from verifier.cluster import failures
+from verifier.cluster.specification import Document
+from verifier.compare.mismatch import StoredMismatch
+from verifier.compare.progress import CheckProgress
+from verifier.runtime.httpd import json_body, streamed_lines
+from verifier.runtime.schemas import EmptySchema, load
+from verifier.schemas import CheckSchema, DefinitionMismatchesSchema, DocumentMismatchesSchema
+
+SUCCESS = {"success": True}
+# A summary is one document: it shows the first mismatches of definitions, and how many there are.
+_SUMMARIZED = 1_000
+
+
+class Service(Protocol):
+    """What the API asks for; each call raises OperationError."""
+
+    def check(self, document_filter: Document | None) -> None: ...
+
+    def writes_off(self) -> None: ...
+
+    def progress(self) -> CheckProgress: ...
+
+    def document_mismatches(
+        self, after: str | None, limit: int | None, least_seconds: float
+    ) -> Iterator[StoredMismatch]: ...
+
+    def definition_mismatches(
+        self, after: str | None, limit: int | None
+    ) -> Iterator[StoredMismatch]: ...
+
+
+def blueprint(service: Service) -> Blueprint:
+    """The endpoints below /api/v1."""
+    api = Blueprint("api", __name__, url_prefix="/api/v1")
+
+    @api.post("/check")
+    def check() -> dict[str, Any]:
+        _no_parameters()
+        service.check(load(CheckSchema(), json_body(extended.read))["filter"] or None)
+        return SUCCESS
+
+    @api.post("/writesOff")
+    def writes_off() -> dict[str, Any]:
+        _no_parameters()
+        load(EmptySchema(), json_body())
+        service.writes_off()
+        return SUCCESS
+
+    @api.get("/progress")
+    def progress() -> dict[str, Any]:
+        _no_parameters()
+        return {"progress": progress_answer(service.progress()), **SUCCESS}
+
+    @api.get("/summary")
+    def summary() -> dict[str, Any]:
+        _no_parameters()
+        with failures.named_errors():
+            definitions = [*service.definition_mismatches(None, _SUMMARIZED)]
+        return {**summary_answer(service.progress(), definitions), **SUCCESS}
+
+    @api.get("/docMismatches")
+    def document_mismatches() -> Response:
+        given = load(DocumentMismatchesSchema(), _parameters())
+        found = service.document_mismatches(
+            given["after"], given["limit"], given["minDurationSecs"]
+        )
+        return streamed_lines(_lines(found, document_line))
+
+    @api.get("/nsMismatches")
+    def definition_mismatches() -> Response:
+        given = load(DefinitionMismatchesSchema(), _parameters())
+        found = service.definition_mismatches(given["after"], given["limit"])
+        return streamed_lines(_lines(found, definition_line))
+
+    return api
+
+
+def _parameters() -> dict[str, Any]:
+    """The parameters of the request; one that is given twice is a list, which no schema takes."""
+    given = request.args.lists()
+    return {name: values[0] if len(values) == 1 else values for name, values in given}
+
+
+def _no_parameters() -> None:
+    load(EmptySchema(), _parameters())
+
+
+def _lines(
+    found: Iterator[StoredMismatch], line: Callable[[StoredMismatch], dict[str, Any]]
+) -> Iterator[str]:
+    with failures.named_errors():
+        for each in found:
+            yield extended.written(line(each))

@@ -1,0 +1,52 @@
+"""MongoDB's Extended JSON, in which filters come and keys of documents are told. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+from bson import json_util
+from bson.codec_options import DatetimeConversion
+from bson.errors import BSONError
+from bson.int64 import Int64
+from bson.json_util import JSONMode, JSONOptions
+
+# Dates outside Python's range must not raise.
+_OPTIONS = JSONOptions(
+    json_mode=JSONMode.RELAXED, tz_aware=False, datetime_conversion=DatetimeConversion.DATETIME_AUTO
+)
+# What the library raises for values that it does not understand.
+_ERRORS = (BSONError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
+
+
+def read(data: str | bytes) -> Any:
+    """What the text means, relaxed or canonical, each value of its exact type. Raises ValueError, RecursionError."""
+    try:
+        return json.loads(data, object_pairs_hook=_document, parse_constant=_refuse_constant)
+    except _ERRORS as error:
+        raise ValueError(str(error)) from error
+
+
+def written(value: Any) -> str:
+    """The value as one line of relaxed Extended JSON, in which a long is told from an int, and NaN is a text."""
+    return json_util.dumps(_with_longs(value), json_options=_OPTIONS, allow_nan=False)
+
+
+def _with_longs(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_longs(below) for name, below in value.items()}
+    if isinstance(value, list):
+        return [_with_longs(below) for below in value]
+    return {"$numberLong": str(value)} if isinstance(value, Int64) else value
+
+
+def _document(pairs: list[tuple[str, Any]]) -> Any:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError(f"a field is given twice among {', '.join(document)}")
+    # An operator of queries: the library would take it for a value, and lose what stands beside it.
+    return document if "$regex" in document else json_util.object_hook(document, _OPTIONS)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f'{name} is no JSON, write {{"$numberDouble": "{name}"}}')

@@ -1,0 +1,223 @@
+"""The report of a check for people, as lines of text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tabulate import tabulate
+
+from verifier import extended
+from verifier.cluster import rawbson
+from verifier.cluster.namespace import Namespace
+from verifier.compare.mismatch import (
+    DefinitionMismatch,
+    Difference,
+    DocumentMismatch,
+    StoredMismatch,
+)
+from verifier.compare.progress import (
+    Amounts,
+    Changes,
+    CheckProgress,
+    NamespaceProgress,
+    Outcome,
+)
+
+# How many mismatches of a kind are shown.
+SHOWN = 20
+# Cells longer than this are cut, and tables of more rows.
+_WIDEST = 80
+_MOST_NAMESPACES = 100
+
+_VERDICTS = {
+    Outcome.PASSED: "PASSED: all that was compared is the same on both clusters. "
+    "The destination may be used.",
+    Outcome.FAILED: "FAILED: the clusters do not hold the same. Do not switch to the destination; "
+    "see the mismatches, and check again when their cause is gone.",
+    Outcome.INCOMPLETE: "INCOMPLETE: not everything could be compared, so nothing is proved. "
+    "See the reasons, and check again.",
+}
+_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
+
+
+def report(
+    progress: CheckProgress,
+    documents: Sequence[StoredMismatch],
+    definitions: Sequence[StoredMismatch],
+) -> list[str]:
+    """What there is to say of a check that has ended; of the mismatches, the first few are enough."""
+    verdict = _verdict(progress)
+    parts = [
+        [verdict, *_reasons(progress)],
+        [*_compared(progress)],
+        [*_namespaces(progress.namespaces)],
+        [*_document_mismatches(progress.mismatches.documents, documents)],
+        [*_definition_mismatches(progress.mismatches.definitions, definitions)],
+        [*_changes(progress)],
+        [*_listed("Notes", progress.notes)],
+        [verdict],
+    ]
+    lines = [line for part in parts if part for line in (*part, "")]
+    return lines[:-1]
+
+
+def _verdict(progress: CheckProgress) -> str:
+    if progress.verdict is None:
+        return "The check has not ended."
+    return _VERDICTS[progress.verdict.outcome]
+
+
+def _reasons(progress: CheckProgress) -> Iterator[str]:
+    if progress.verdict is not None:
+        if progress.verdict.error is not None:
+            yield progress.verdict.error
+        yield from (f"- {reason}" for reason in progress.verdict.reasons)
+
+
+def _compared(progress: CheckProgress) -> Iterator[str]:
+    amounts = progress.first or progress.amounts
+    yield (
+        f"Compared {_count(amounts.documents, 'document')}{_of_all(amounts)}, "
+        f"{_size(amounts.size)}, in {_count(amounts.namespaces, 'namespace')}."
+    )
+    if progress.generation:
+        yield (
+            f"Looked again at {_count(progress.rechecked, 'document')} "
+            f"in {_count(progress.generation, 'further generation')}."
+        )
+    if progress.started is not None and progress.ended is not None:
+        seconds = progress.ended - progress.started
+        rates = ""
+        if seconds > 0:
+            documents, size = amounts.documents / seconds, amounts.size / seconds
+            rates = f", {documents:,.0f} documents and {_size(size)} a second on average"
+        yield f"It took {_duration(seconds)}{rates}."
+
+
+def _of_all(amounts: Amounts) -> str:
+    if not amounts.total_documents or amounts.documents >= amounts.total_documents:
+        return ""
+    share = _percent(amounts.documents, amounts.total_documents)
+    return f" of about {amounts.total_documents:,} ({share})"
+
+
+def _namespaces(namespaces: Mapping[Namespace, NamespaceProgress]) -> Iterator[str]:
+    """The largest ones first."""
+    if not namespaces:
+        return
+    largest = sorted(namespaces.items(), key=lambda each: (-each[1].size, str(each[0])))
+    rows = [
+        (
+            _cut(str(name)),
+            f"{each.documents:,}",
+            _percent(each.documents, each.total_documents),
+            _size(each.size),
+            f"{each.tasks_done:,} of {each.tasks:,}",
+        )
+        for name, each in largest[:_MOST_NAMESPACES]
+    ]
+    yield from _title("Namespaces", len(rows), len(namespaces))
+    yield from _table(("namespace", "documents", "compared", "size", "tasks done"), rows, "lrrrr")
+
+
+def _document_mismatches(
+    counts: Mapping[Difference, int], stored: Sequence[StoredMismatch]
+) -> Iterator[str]:
+    total = sum(counts.values())
+    if not total:
+        return
+    rows = [
+        (
+            str(each.difference),
+            _cut(str(each.namespace)),
+            _cut(extended.written(rawbson.decode(each.key)["_id"])),
+            _cut("; ".join(f"{field.path}: {field.detail}" for field in each.fields)),
+        )
+        for each in (stored_one.mismatch for stored_one in stored[:SHOWN])
+        if isinstance(each, DocumentMismatch)
+    ]
+    yield from _title("Documents that are not the same", len(rows), total)
+    kinds = (f"{count:,} {difference}" for difference, count in counts.items() if count)
+    yield f"{', '.join(kinds)}."
+    yield from _table(("type", "namespace", "_id", "fields"), rows, "llll")
+
+
+def _definition_mismatches(total: int, stored: Sequence[StoredMismatch]) -> Iterator[str]:
+    if not total:
+        return
+    rows = [
+        (
+            str(each.difference),
+            _cut(str(each.namespace)),
+            f"{each.aspect.value} {each.component}".rstrip(),
+            _cut(each.detail),
+        )
+        for each in (stored_one.mismatch for stored_one in stored[:SHOWN])
+        if isinstance(each, DefinitionMismatch)
+    ]
+    yield from _title("Collections, views and indexes that are not the same", len(rows), total)
+    yield from _table(("type", "namespace", "what", "detail"), rows, "llll")
+
+
+def _changes(progress: CheckProgress) -> Iterator[str]:
+    clusters = {"source": progress.source, "destination": progress.destination}
+    told = [line for name, changes in clusters.items() for line in _seen(name, changes)]
+    if told:
+        yield from _listed("Changes during the check", told)
+
+
+def _seen(name: str, changes: Changes) -> Iterator[str]:
+    if any(changes.seen.values()):
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in changes.seen.items() if count)
+        yield f"{name}: {kinds}"
+
+
+def _listed(title: str, items: Sequence[str]) -> Iterator[str]:
+    if items:
+        yield title
+        yield from (f"- {item}" for item in items)
+
+
+def _title(text: str, shown: int, total: int) -> Iterator[str]:
+    yield text if shown >= total else f"{text}: first {shown:,} of {total:,}"
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[str]], alignment: str) -> Iterator[str]:
+    sides = [{"l": "left", "r": "right"}[side] for side in alignment]
+    # Every cell is text already: a key of 007 must not become the number 7.
+    table = tabulate(rows, headers, "simple", colalign=sides, disable_numparse=True)
+    yield from table.splitlines()
+
+
+def _cut(text: str) -> str:
+    """One line of a cell, no longer than it can be read."""
+    line = "".join(each if each.isprintable() else " " for each in text)
+    return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 3]}..."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _percent(part: int, whole: int | None) -> str:
+    """Below 100 % it never says 100 %, and above nothing it never says 0 %."""
+    if not whole:
+        return "" if whole is None else "100 %"
+    if part >= whole:
+        return "100 %"
+    return f"{max(int(1000 * part / whole), 1 if part else 0) / 10} %"
+
+
+def _size(size: float) -> str:
+    unit = 0
+    while size >= 1000 and unit < len(_UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    return f"{size:,.0f} {_UNITS[0]}" if not unit else f"{size:,.1f} {_UNITS[unit]}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(max(seconds, 0.0), 60)
+    hours, minutes = divmod(int(minutes), 60)
+    if hours:
+        return f"{hours:,} h {minutes} min"
+    return f"{minutes} min {int(rest)} s" if minutes else f"{rest:.1f} s"
