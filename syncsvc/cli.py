@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import platform
-import sys
 from collections.abc import Sequence
 
 from syncsvc import __version__
@@ -13,8 +11,7 @@ from syncsvc.engine.observe import Observer, ignore
 from syncsvc.service import Service
 from syncsvc.settings import Settings, read_settings
 from verifier.cluster.cluster import open_cluster
-from verifier.runtime import logs
-from verifier.runtime.errors import OperationError
+from verifier.runtime import logs, process
 from verifier.runtime.httpd import HttpServer
 from verifier.runtime.malloc import keep_large_buffers
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
@@ -28,22 +25,15 @@ def main(arguments: Sequence[str] | None = None, observe: Observer = ignore) -> 
     """Run the process until a signal ends it; its exit status."""
     settings = read_settings(arguments)
     keep_large_buffers()
-    try:
-        logs.set_up(settings.log_path, LOG_FILE, settings.verbosity)
-        _log.info(
-            "Version info", extra={"version": __version__, "python": platform.python_version()}
-        )
-        _serve(settings, observe)
-    except (OperationError, OSError) as error:
-        name = f"{error.kind.name}: " if isinstance(error, OperationError) else ""
-        text = logs.redact(f"{name}{error}")
-        _log.critical("The process cannot run.", extra={"error": text})
-        print(f"syncsvc: {text}", file=sys.stderr)
-        return 1
-    return 0
+    return process.run(
+        "syncsvc",
+        __version__,
+        lambda: logs.set_up(settings.log_path, LOG_FILE, settings.verbosity),
+        lambda: _serve(settings, observe),
+    )
 
 
-def _serve(settings: Settings, observe: Observer) -> None:
+def _serve(settings: Settings, observe: Observer) -> int:
     stop = StopToken()
     application = f"syncsvc {__version__}"
     clusters = {
@@ -69,3 +59,4 @@ def _serve(settings: Settings, observe: Observer) -> None:
         for cluster in clusters.values():
             cluster.client.close()
     _log.info("Stopped.")
+    return 0

@@ -15,7 +15,7 @@ from verifier.compare.mismatch import (
     DocumentMismatch,
     StoredMismatch,
 )
-from verifier.compare.progress import Amounts, Changes, CheckProgress, Phase, TaskCounts
+from verifier.compare.progress import Amounts, Changes, CheckProgress, Phase, TaskCounts, Verdict
 
 
 def progress_answer(progress: CheckProgress) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def progress_answer(progress: CheckProgress) -> dict[str, Any]:
     source, destination = progress.source, progress.destination
     return {
         "phase": progress.phase.value,
-        "error": None if verdict is None else verdict.error,
+        "error": None if verdict is None else _error(verdict),
         "verificationStatus": _tasks(progress.tasks),
         "verdict": None if verdict is None else verdict.outcome.value,
         "verdictReasons": [] if verdict is None else [*verdict.reasons],
@@ -102,6 +102,10 @@ def _seen(stored: StoredMismatch) -> dict[str, Any]:
         "durationSecs": round(stored.last_seen - stored.first_seen, 3),
         "place": stored.place,
     }
+
+
+def _error(verdict: Verdict) -> str | None:
+    return None if verdict.error is None else f"{verdict.error}: {' '.join(verdict.reasons)}"
 
 
 def _tasks(tasks: TaskCounts) -> dict[str, int]:

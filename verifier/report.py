@@ -68,10 +68,10 @@ def _verdict(progress: CheckProgress) -> str:
 
 
 def _reasons(progress: CheckProgress) -> Iterator[str]:
-    if progress.verdict is not None:
-        if progress.verdict.error is not None:
-            yield progress.verdict.error
-        yield from (f"- {reason}" for reason in progress.verdict.reasons)
+    verdict = progress.verdict
+    if verdict is not None:
+        name = "" if verdict.error is None else f"{verdict.error}: "
+        yield from (f"- {name}{reason}" for reason in verdict.reasons)
 
 
 def _compared(progress: CheckProgress) -> Iterator[str]:

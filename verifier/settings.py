@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from verifier import __version__
+from verifier.compare.documents import Mode
 from verifier.compare.scope import Scope
 from verifier.runtime.logs import LEVELS
 from verifier.runtime.options import Form, Option, number, parse, refuse
@@ -16,12 +17,8 @@ from verifier.selection import read_scope
 PROGRAM = "syncsvc-verifier"
 PREFIX = "SYNCSVC_VERIFIER"
 
-# The second is what other programs call the first.
-_METHODS = {
-    "binary": "binary",
-    "ignoreFieldOrder": "ignoreFieldOrder",
-    "ignoreOrder": "ignoreFieldOrder",
-}
+# Other programs have another name for the second one.
+_METHODS = {**{mode.value: mode for mode in Mode}, "ignoreOrder": Mode.IGNORE_FIELD_ORDER}
 
 TABLE = (
     Option("srcURI", "connection string of the source", required=True, value="URI"),
@@ -66,7 +63,7 @@ TABLE = (
     Option(
         "docCompareMethod",
         "when two documents are equal: binary, or ignoreFieldOrder (also called ignoreOrder)",
-        default="binary",
+        default=Mode.BINARY.value,
         choices=tuple(_METHODS),
         value="METHOD",
     ),
@@ -76,6 +73,13 @@ TABLE = (
         "how much of a collection is one task, in megabytes",
         number(1, 1024),
         64,
+        value="NUMBER",
+    ),
+    Option(
+        "graceSeconds",
+        "for how long after writesOff a difference is looked at again before it counts, in seconds",
+        number(0, 3600),
+        10,
         value="NUMBER",
     ),
     Option("start", "begin a check at once, without a request", form=Form.FLAG),
@@ -120,9 +124,10 @@ class Settings:
     metadata: str
     metadata_database: str
     scope: Scope
-    mode: str
+    mode: Mode
     workers: int
     partition_size: int
+    grace_seconds: int
     clean: bool
     start: bool
     check_once: bool
@@ -159,6 +164,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         mode=_METHODS[values["docCompareMethod"]],
         workers=values["numWorkers"],
         partition_size=values["partitionSizeMB"] << 20,
+        grace_seconds=values["graceSeconds"],
         clean=values["clean"],
         start=values["start"],
         check_once=values["checkOnce"],

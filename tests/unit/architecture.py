@@ -62,7 +62,7 @@ STARTS_THREADS = {
     "concurrent.futures.thread.ThreadPoolExecutor",
     "multiprocessing.pool.ThreadPool",
 }
-MAY_PRINT = {"__main__", "cli", "options", "demo"}
+MAY_PRINT = {"__main__", "cli", "options", "process", "demo"}
 VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 BROAD_EXCEPTS_ALLOWED = {
     ("verifier.runtime.httpd", "_ended_by_error"),

@@ -7,7 +7,7 @@ import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from pythonjsonlogger.json import JsonFormatter
 
@@ -63,14 +63,16 @@ def _formatter() -> logging.Formatter:
     )
 
 
-def set_up(directory: Path | None, file_name: str, level: str) -> None:
-    """Send the log to `directory`/`file_name`, or to standard output without a directory.
+def set_up(
+    directory: Path | None, file_name: str, level: str, stream: TextIO | None = None
+) -> None:
+    """Send the log to `directory`/`file_name`; without a directory to `stream`, or else to standard output.
 
     Raises OSError when the directory cannot be made or the file cannot be written.
     """
     handler: logging.Handler
     if directory is None:
-        handler = logging.StreamHandler(sys.stdout)
+        handler = logging.StreamHandler(stream or sys.stdout)
     else:
         directory.mkdir(parents=True, exist_ok=True)
         handler = logging.FileHandler(directory / file_name)

@@ -96,7 +96,7 @@ def test_a_passed_check_has_no_tables_of_mismatches() -> None:
 
 
 def test_an_incomplete_check_names_its_error() -> None:
-    assert "DefinitionChanged: shop.orders was dropped on the source." in text(INCOMPLETE)
+    assert "- DefinitionChanged: shop.orders was dropped on the source.\n" in text(INCOMPLETE)
 
 
 def test_a_check_that_goes_on_has_no_verdict() -> None:

@@ -14,6 +14,7 @@ import syncsvc
 import verifier
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace
+from verifier.compare.documents import Mode
 from verifier.compare.scope import Scope
 from verifier.runtime.options import Form, as_rst
 from verifier.settings import PREFIX, TABLE, Settings, read_settings
@@ -27,9 +28,10 @@ DEFAULTS = Settings(
     metadata="mongodb://b",
     metadata_database=OWN,
     scope=Scope(NamespaceFilter(exclude=({"database": OWN},))),
-    mode="binary",
+    mode=Mode.BINARY,
     workers=4,
     partition_size=64 << 20,
+    grace_seconds=10,
     clean=False,
     start=False,
     check_once=False,
@@ -67,7 +69,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
 def test_every_flag_is_read() -> None:
     flags = (
         "--metaURI mongodb://c --metaDBName mine --docCompareMethod ignoreFieldOrder --numWorkers 8 "
-        "--partitionSizeMB 1 --clean --start --checkOnce --serverPort 0 --bindAddress ::1 "
+        "--partitionSizeMB 1 --graceSeconds 0 --clean --start --checkOnce --serverPort 0 --bindAddress ::1 "
         "--logPath /x/y --logLevel debug"
     )
     assert read_settings([*ALL, *flags.split()]) == replace(
@@ -75,9 +77,10 @@ def test_every_flag_is_read() -> None:
         metadata="mongodb://c",
         metadata_database="mine",
         scope=Scope(NamespaceFilter(exclude=({"database": "mine"},))),
-        mode="ignoreFieldOrder",
+        mode=Mode.IGNORE_FIELD_ORDER,
         workers=8,
         partition_size=1 << 20,
+        grace_seconds=0,
         clean=True,
         start=True,
         check_once=True,
@@ -106,7 +109,7 @@ def test_hosts_alone_are_a_connection_string(flag: str, given: str, uri: str) ->
 
 def test_the_other_name_of_a_method_is_known() -> None:
     settings = read_settings([*ALL, "--docCompareMethod", "ignoreOrder"])
-    assert settings.mode == "ignoreFieldOrder"
+    assert settings.mode is Mode.IGNORE_FIELD_ORDER
 
 
 FILTERS: list[dict[str, Any]] = [

@@ -86,8 +86,8 @@ INCOMPLETE = CheckProgress(
     first=Amounts(2_000, 2_000, 1_000_000, 1_000_000, 2),
     verdict=Verdict(
         Outcome.INCOMPLETE,
-        ("shop.orders was dropped on the source",),
-        "DefinitionChanged: shop.orders was dropped on the source.",
+        ("shop.orders was dropped on the source.",),
+        "DefinitionChanged",
     ),
 )
 

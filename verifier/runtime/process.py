@@ -1,0 +1,33 @@
+"""What every process of ours does around its work: sets up the log, and says why it cannot run."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import sys
+from collections.abc import Callable
+
+from verifier.runtime import logs
+from verifier.runtime.errors import OperationError
+
+_log = logging.getLogger(__name__)
+
+
+def run(
+    program: str,
+    version: str,
+    set_up_log: Callable[[], None],
+    work: Callable[[], int],
+    failed: int = 1,
+) -> int:
+    """The exit status: that of the work, or `failed` with a message on standard error where it cannot be done."""
+    try:
+        set_up_log()
+        _log.info("Version info", extra={"version": version, "python": platform.python_version()})
+        return work()
+    except (OperationError, OSError) as error:
+        name = f"{error.kind.name}: " if isinstance(error, OperationError) else ""
+        text = logs.redact(f"{name}{error}")
+        _log.critical("The process cannot run.", extra={"error": text})
+        print(f"{program}: {text}", file=sys.stderr)
+        return failed
