@@ -1,0 +1,78 @@
+"""Tells people in the log how a check goes, and reads what its report needs."""
+
+from __future__ import annotations
+
+import logging
+
+from pymongo.errors import PyMongoError
+
+from verifier.api import Service
+from verifier.compare.progress import CheckProgress, Phase
+from verifier.report import SHOWN, report
+from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import StopToken
+
+# Seconds between two lines of progress, and between two looks for the end of a check.
+_PROGRESS_EVERY = 10.0
+_LOOK_EVERY = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+def announce_progress(service: Service, stop: StopToken) -> None:
+    """Log a line every few seconds while a check runs. Runs until it is stopped."""
+    while True:
+        stop.sleep(_PROGRESS_EVERY)
+        progress = service.progress()
+        if progress.phase is not Phase.IDLE:
+            _log.info(
+                "Progress.",
+                extra={
+                    "phase": progress.phase.value,
+                    "generation": progress.generation,
+                    "documents": progress.amounts.documents,
+                    "totalDocuments": progress.amounts.total_documents,
+                    "documentsPerSecond": progress.documents_per_second,
+                    "differingDocuments": sum(progress.mismatches.documents.values()),
+                    "sourceLagSeconds": progress.source.lag_seconds,
+                    "destinationLagSeconds": progress.destination.lag_seconds,
+                },
+            )
+
+
+def announce_reports(service: Service, before: CheckProgress, stop: StopToken) -> None:
+    """Log the report of every check that ends, line by line, but not of what had ended `before`. Runs until stopped."""
+    told = _end(before)
+    while True:
+        stop.sleep(_LOOK_EVERY)
+        end = _end(service.progress())
+        if end is not None and end != told:
+            for line in report_lines(service):
+                _log.info("%s", line)
+        told = end or told
+
+
+def wait_for_end(service: Service, stop: StopToken) -> CheckProgress:
+    """The progress of the check when it has ended."""
+    while (progress := service.progress()).phase is not Phase.IDLE:
+        stop.sleep(_LOOK_EVERY)
+    return progress
+
+
+def report_lines(service: Service) -> list[str]:
+    """The report of the check that has ended, without examples where they cannot be read."""
+    progress = service.progress()
+    try:
+        documents = [*service.document_mismatches(None, SHOWN, 0.0)]
+        definitions = [*service.definition_mismatches(None, SHOWN)]
+    except (OperationError, PyMongoError) as error:
+        _log.warning("The mismatches cannot be read.", extra={"error": str(error)})
+        documents, definitions = [], []
+    return report(progress, documents, definitions)
+
+
+def _end(progress: CheckProgress) -> object | None:
+    """What tells the end of one check from that of another; None while it goes on."""
+    if progress.phase is not Phase.IDLE or progress.verdict is None:
+        return None
+    return progress.started, progress.ended, progress.verdict

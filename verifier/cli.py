@@ -1,0 +1,128 @@
+"""The process: reads the settings, connects, goes on with a saved check, serves or checks once. Decides nothing."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from types import FrameType
+
+from verifier import __version__, errors
+from verifier.announce import announce_progress, announce_reports, report_lines, wait_for_end
+from verifier.app import create_app
+from verifier.cluster.cluster import Cluster, open_cluster
+from verifier.compare.observe import Observer, ignore
+from verifier.compare.progress import Outcome, Phase
+from verifier.runtime import logs, process
+from verifier.runtime.errors import OperationError
+from verifier.runtime.httpd import HttpServer
+from verifier.runtime.malloc import keep_large_buffers
+from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
+from verifier.service import Service
+from verifier.settings import PROGRAM, Settings, read_settings
+
+LOG_FILE = "verifier.log"
+
+# The exit status of a single check. Whatever keeps it from a verdict leaves it incomplete.
+_INCOMPLETE = 2
+_STATUS = {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.INCOMPLETE: _INCOMPLETE}
+
+_log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None, observe: Observer = ignore) -> int:
+    """Run the process until a signal ends it, or its one check has ended; its exit status."""
+    settings = read_settings(arguments)
+    keep_large_buffers()
+    once = settings.check_once
+    if once:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _leave)
+    stream = sys.stderr if once else sys.stdout
+    return process.run(
+        PROGRAM,
+        __version__,
+        lambda: logs.set_up(settings.log_path, LOG_FILE, settings.verbosity, stream),
+        lambda: _run(settings, observe),
+        _INCOMPLETE if once else 1,
+    )
+
+
+def _run(settings: Settings, observe: Observer) -> int:
+    stop = StopToken()
+    status = 0
+    with _opened(settings) as clusters, suppress(Cancelled), TaskGroup("main", stop) as tasks:
+        service = Service(*clusters, settings, tasks.spawn, observe, stop)
+        tasks.spawn("progress", announce_progress, service, stop)
+        try:
+            if settings.check_once:
+                status = _check_once(service, stop)
+            else:
+                _serve(service, settings, tasks, stop)
+        finally:
+            # However the block is left, the check must learn of it, or its thread would never be joined.
+            stop.stop("shutdown")
+    _log.info("Stopped.")
+    return status
+
+
+def _serve(service: Service, settings: Settings, tasks: TaskGroup, stop: StopToken) -> None:
+    # First of all, so that an address in use is known before anything is touched.
+    server = HttpServer(create_app(service), settings.address, settings.port)
+    service.recover()
+    tasks.spawn("report", announce_reports, service, service.progress(), stop)
+    if settings.start:
+        _begin(service)
+    _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
+    server.serve()
+    _log.info("Stopping.")
+
+
+def _check_once(service: Service, stop: StopToken) -> int:
+    service.recover()
+    _begin(service)
+    _end_writes(service)
+    verdict = wait_for_end(service, stop).verdict
+    print("\n".join(report_lines(service)), flush=True)
+    return _INCOMPLETE if verdict is None else _STATUS[verdict.outcome]
+
+
+def _begin(service: Service) -> None:
+    """Begin a check, unless a saved one goes on."""
+    if service.progress().phase is Phase.IDLE:
+        service.check(None)
+
+
+def _end_writes(service: Service) -> None:
+    try:
+        service.writes_off()
+    except OperationError as error:
+        # A saved check knew it already, or it has ended with an error by now: its verdict tells.
+        if error.kind not in (errors.WRITES_ALREADY_OFF, errors.NO_CHECK_RUNNING):
+            raise
+
+
+@contextmanager
+def _opened(settings: Settings) -> Iterator[tuple[Cluster, Cluster, Cluster]]:
+    """Source, destination, and the cluster of the metadata, which may be the destination. Raises OperationError."""
+    application = f"{PROGRAM} {__version__}"
+    with ExitStack() as stack:
+
+        def opened(name: str, uri: str) -> Cluster:
+            cluster = open_cluster(name, uri, application)
+            stack.callback(cluster.client.close)
+            return cluster
+
+        source = opened("source", settings.source)
+        destination = opened("destination", settings.destination)
+        apart = settings.metadata != settings.destination
+        metadata = opened("metadata", settings.metadata) if apart else destination
+        yield source, destination, metadata
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    # The same way out as with the HTTP API; a second signal is the operator's way to insist.
+    signal.signal(number, signal.SIG_DFL)
+    raise SystemExit(_INCOMPLETE)
