@@ -7,7 +7,9 @@ destination too. So a difference counts only when it is still there after everyt
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from syncsvc.engine.indexing import destined
 from syncsvc.engine.parts import Parts
@@ -17,14 +19,18 @@ from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.filters import Selection
 from verifier.cluster.inventory import list_collections
+from verifier.cluster.lookup import portions
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
-from verifier.compare.comparison import MOST_SUSPECTS, Comparison
+from verifier.compare.comparison import Comparison
 from verifier.compare.definitions import compare_definitions
-from verifier.compare.mismatch import DefinitionMismatch, DocumentMismatch
+from verifier.compare.documents import Mode
+from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
+from verifier.compare.ranges import Keys, Portion, Range
+from verifier.compare.scope import NamespacePair
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
-from verifier.runtime.tasks import StopToken
+from verifier.runtime.tasks import Channel, StopToken, TaskGroup
 
 Mismatch = DocumentMismatch | DefinitionMismatch
 
@@ -34,6 +40,23 @@ _log = logging.getLogger(__name__)
 _LOOKS = 5
 _WORKERS = 2
 _SHOWN = 20
+# Beyond this many suspects a collection is simply not equal, and the rest of it tells nothing new.
+_MOST_SUSPECTS = 10_000
+
+
+class _Findings:
+    """What a pass over the documents found: how much was compared (`size` in bytes), and the keys to look at again."""
+
+    def __init__(self) -> None:
+        self.documents = 0
+        self.size = 0
+        self.suspects: dict[Namespace, list[bytes]] = {}
+        self._lock = threading.Lock()
+
+    def count(self, documents: int, size: int) -> None:
+        with self._lock:
+            self.documents += documents
+            self.size += size
 
 
 class Verification:
@@ -43,7 +66,7 @@ class Verification:
         self._parts = parts
         self._drain = drain
         self._stop = stop
-        self._comparison = Comparison(parts.source, parts.client, _WORKERS, stop)
+        self._comparison = Comparison(parts.source, parts.client, Mode.BINARY, None, stop)
 
     def verify(self) -> None:
         """Return when source and destination hold the same. Raises OperationError VerificationFailed."""
@@ -59,12 +82,19 @@ class Verification:
                 VERIFICATION_FAILED,
                 f"{', '.join(map(str, left))} changed too much to be compared.",
             )
-        self._settle(lambda: self._comparison.compare_counts(namespaces))
+        self._settle(lambda: [each for name in namespaces for each in self._counts(name)])
         self._settle(self._definitions)
 
     def _compare(self, namespaces: list[Namespace]) -> list[Namespace]:
         """Compare collections; those of which only a part was compared, because so much of it differed at first."""
-        findings = self._comparison.compare(namespaces)
+        findings = _Findings()
+        with TaskGroup("compare", self._stop) as group:
+            queue: Channel[Namespace] = Channel(1 << 30, group.stop)
+            for namespace in namespaces:
+                queue.put(namespace, 1)
+            queue.close()
+            for number in range(_WORKERS):
+                group.spawn(str(number), self._work, queue, findings)
         _log.info(
             "Documents were compared.",
             extra={
@@ -74,8 +104,32 @@ class Verification:
                 "toLookAtAgain": sum(map(len, findings.suspects.values())),
             },
         )
-        self._settle(lambda: self._comparison.look_again(findings.suspects))
-        return [name for name, keys in findings.suspects.items() if len(keys) >= MOST_SUSPECTS]
+        self._settle(lambda: list(self._look_again(findings.suspects)))
+        return [name for name, keys in findings.suspects.items() if len(keys) >= _MOST_SUSPECTS]
+
+    def _work(self, queue: Channel[Namespace], findings: _Findings) -> None:
+        for namespace in queue:
+            found = self._documents(namespace, Range(), findings.count)
+            suspects = [each.key for each in islice(found, _MOST_SUSPECTS)]
+            if suspects:
+                findings.suspects[namespace] = suspects
+
+    def _look_again(self, suspects: dict[Namespace, list[bytes]]) -> Iterator[DocumentMismatch]:
+        for namespace, keys in suspects.items():
+            for portion in portions(keys):
+                yield from self._documents(namespace, Keys(tuple(portion)), _Findings().count)
+
+    def _documents(
+        self, namespace: Namespace, portion: Portion, count: Callable[[int, int], None]
+    ) -> Iterator[DocumentMismatch]:
+        names = NamespacePair(namespace, namespace)
+        return self._comparison.documents(names, portion, (None, None), count)
+
+    def _counts(self, namespace: Namespace) -> Iterator[DefinitionMismatch]:
+        source, destination = self._comparison.counts(NamespacePair(namespace, namespace))
+        if source != destination:
+            detail = f"{source} on the source, {destination} on the destination"
+            yield DefinitionMismatch(namespace, Difference.CONTENT, Aspect.COUNT, detail=detail)
 
     def _settle(self, look: Callable[[], Sequence[Mismatch]]) -> None:
         mismatches: Sequence[Mismatch] = []

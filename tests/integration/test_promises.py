@@ -73,16 +73,17 @@ def _change_behind_the_back(pair: Pair, command: dict[str, Any]) -> None:
 
 
 SUB_FIRST = {"$replaceWith": {"$mergeObjects": [{"_id": 9, "sub": 1}, "$$ROOT"]}}
+TO_LONG = {"$set": {"n": {"$toLong": "$n"}}}
 CORRUPTIONS: list[tuple[str, dict[str, Any], str]] = [
-    ("missing", {"delete": "c", "deletes": [{"q": {"_id": 5}, "limit": 1}]}, "missing on destination"),
-    ("extra", {"insert": "c", "documents": [{"_id": "extra"}]}, "extra on destination"),
-    ("changed", {"update": "c", "updates": [{"q": {"_id": 9}, "u": {"$set": {"sub.a": 1000}}}]}, "fields sub"),
-    ("type", {"update": "c", "updates": [{"q": {"_id": 9}, "u": [{"$set": {"n": {"$toLong": "$n"}}}]}]}, "fields n"),
-    ("order", {"update": "c", "updates": [{"q": {"_id": 9}, "u": [SUB_FIRST]}]}, "order of fields"),
+    ("missing", {"delete": "c", "deletes": [{"q": {"_id": 5}, "limit": 1}]}, "missing on the destination"),
+    ("extra", {"insert": "c", "documents": [{"_id": "extra"}]}, "extra on the destination"),
+    ("changed", {"update": "c", "updates": [{"q": {"_id": 9}, "u": {"$set": {"sub.a": 1000}}}]}, "(sub.a: "),
+    ("type", {"update": "c", "updates": [{"q": {"_id": 9}, "u": [TO_LONG]}]}, "(n: int 9 on the source, long 9 on"),
+    ("order", {"update": "c", "updates": [{"q": {"_id": 9}, "u": [SUB_FIRST]}]}, "(the order of the fields differs)"),
     ("index", {"dropIndexes": "c", "index": "n_1"}, "index n_1 is missing"),
     ("other index", {"createIndexes": "c", "indexes": [{"name": "mine", "key": {"q": 1}}]}, "index mine is extra"),
-    ("collection", {"drop": "other"}, "missing on destination"),
-    ("other collection", {"create": "mine"}, "d.mine: the collection is extra"),
+    ("collection", {"drop": "other"}, "missing on the destination"),
+    ("other collection", {"create": "mine"}, "d.mine: it is extra"),
     ("validator", {"collMod": "c", "validator": {"n": 1}}, "option validator"),
 ]  # fmt: skip
 

@@ -21,8 +21,8 @@ _MOST_KEYS = 1_000
 _MOST_KEY_BYTES = 8 << 20
 
 
-def _filter(keys: Iterable[bytes]) -> RawBSONDocument:
-    """`_id` among the keys', each value as the bytes that it is."""
+def among(keys: Iterable[bytes]) -> RawBSONDocument:
+    """The filter for documents with these keys, each value as the bytes that it is."""
     listed = []
     for number, key in enumerate(keys):
         element = id_element(key)
@@ -33,10 +33,17 @@ def _filter(keys: Iterable[bytes]) -> RawBSONDocument:
     return RawBSONDocument(rawbson.single(rawbson.DOCUMENT, b"_id", in_list))
 
 
+def compared(operator: bytes, key: bytes) -> RawBSONDocument:
+    """The filter for documents whose `_id` compares so with the key's."""
+    element = id_element(key)
+    comparison = rawbson.single(element.kind, operator, key[element.start : element.end])
+    return RawBSONDocument(rawbson.single(rawbson.DOCUMENT, b"_id", comparison))
+
+
 def _command(
     namespace: Namespace, keys: list[bytes], uuid: bytes | None, not_before: Timestamp | None
 ) -> dict[str, Any]:
-    command: dict[str, Any] = {"find": namespace.collection, "filter": _filter(keys)}
+    command: dict[str, Any] = {"find": namespace.collection, "filter": among(keys)}
     concern: dict[str, Any] = {"level": "majority"}
     if not_before is not None:
         concern["afterClusterTime"] = not_before

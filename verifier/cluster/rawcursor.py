@@ -46,10 +46,31 @@ class Page(NamedTuple):
         return rawbson.array_documents(self.raw, self.array)
 
     @property
-    def array_bytes(self) -> memoryview:
-        """The array of documents as it lies in the reply; equal bytes mean equal documents."""
-        end = self.array + rawbson.int32_at(self.raw, self.array)[0]
-        return memoryview(self.raw)[self.array : end]
+    def size(self) -> int:
+        """The bytes of the array of documents."""
+        return int(rawbson.int32_at(self.raw, self.array)[0])
+
+    def same_documents(self, other: Page) -> bool:
+        """Whether the two arrays of documents are the same bytes."""
+        mine = memoryview(self.raw)[self.array : self.array + self.size]
+        # Compares at the speed of memory and copies nothing, other than views or slices. The length is in the array.
+        return other.raw.startswith(mine, other.array)
+
+    def count(self, expected: int) -> int:
+        """The number of documents, without a look at each where it is the one that is expected."""
+        if expected > 0:
+            header = b"\x03%d\0" % (expected - 1)
+            end = self.array + self.size - 1
+            last = self.raw.rfind(header, self.array, end)
+            start = last + len(header)
+            # No document inside of another one ends where the last one does.
+            if (
+                last >= 0
+                and start + 4 <= end
+                and start + rawbson.int32_at(self.raw, start)[0] == end
+            ):
+                return expected
+        return len(self.documents())
 
 
 class RawCursor:
@@ -73,6 +94,7 @@ class RawCursor:
         self._adaptive = batch_size is None
         self._size = batch_size or 1000
         self._await_ms = await_ms
+        self._opened = False
         self._cursor_id = 0
         self._collection = ""
         self._session: ClientSession | None = None
@@ -97,12 +119,24 @@ class RawCursor:
 
     def pages(self) -> Iterator[Page]:
         """Every page until the cursor is exhausted; endless for a change stream. Raises the driver's errors."""
-        size: dict[str, Any] = {"batchSize": self._size}
+        while (page := self.read(self._size)) is not None:
+            if self._adaptive:
+                self._size = next_page_size(page.size, self._size)
+            yield page
+
+    def read(self, size: int) -> Page | None:
+        """The next page, of that many documents where it is not cut short; None after the last one."""
+        self._size = size
+        if self._opened and not self._cursor_id:
+            return None
+        if self._opened:
+            return self._page(self._run(self._get_more()), b"nextBatch")
+        asked: dict[str, Any] = {"batchSize": size}
         if "find" not in self._command:
-            size = {"cursor": size}
-        yield self._page(self._run({**self._command, **size}), b"firstBatch")
-        while self._cursor_id:
-            yield self._page(self._run(self._get_more()), b"nextBatch")
+            asked = {"cursor": asked}
+        page = self._page(self._run({**self._command, **asked}), b"firstBatch")
+        self._opened = True
+        return page
 
     def _get_more(self) -> dict[str, Any]:
         command: dict[str, Any] = {
@@ -144,18 +178,17 @@ class RawCursor:
             elif element.name == b"ns":
                 name = raw[element.start + 4 : element.end - 1].decode()
                 self._collection = name.partition(".")[2]
-        if self._adaptive:
-            self._adapt(rawbson.int32_at(raw, array)[0])
         return array, resume
 
-    def _adapt(self, size: int) -> None:
-        """Set the next page's number of documents from the size of this one.
 
-        A page that the server cut short, at 16 MB or at the end, makes the average look smaller than it is: the next
-        page is then too large once, within the server's own limit.
-        """
-        average = max(1, size // self._size)
-        self._size = max(1, min(_MOST_DOCUMENTS, PAGE_BYTES // average))
+def next_page_size(size: int, asked: int) -> int:
+    """How many documents to ask for next, when `asked` documents made `size` bytes.
+
+    A page that the server cut short, at 16 MB or at the end, makes the average look smaller than it is: the next
+    page is then too large once, within the server's own limit.
+    """
+    average = max(1, size // asked)
+    return max(1, min(_MOST_DOCUMENTS, PAGE_BYTES // average))
 
 
 def resilient_pages(

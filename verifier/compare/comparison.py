@@ -1,140 +1,243 @@
-"""One full comparison of two clusters: definitions, documents, counts; and a second look at what differed."""
+"""Compares the documents of two collections, portion by portion. Reads with majority; keeps nothing, decides nothing.
+
+Both sides are read in the order of the `_id` index, ranges and single keys by the same code.
+"""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import islice
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from verifier.cluster import failures
+from bson.raw_bson import RawBSONDocument
+from bson.timestamp import Timestamp
+from pymongo.errors import PyMongoError
+
+from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
+from verifier.cluster.inventory import list_raw
 from verifier.cluster.keys import canonical, id_element
-from verifier.cluster.lookup import fetch
+from verifier.cluster.lookup import among, compared
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import Page, RawCursor
-from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
-from verifier.compare.pairing import DocumentPairing, compare_document
+from verifier.cluster.specification import Kind
+from verifier.compare.documents import Mode, differences
+from verifier.compare.mismatch import Difference, DocumentMismatch
+from verifier.compare.pairing import Pairing, Unequal, collated_order, simple_order
+from verifier.compare.ranges import Keys, Portion, Range
+from verifier.compare.scope import NamespacePair
 from verifier.runtime.retry import retry
-from verifier.runtime.tasks import Channel, StopToken, TaskGroup
+from verifier.runtime.tasks import StopToken
 
-# Beyond this many suspects a collection is simply not equal, and the rest of it tells nothing new.
-MOST_SUSPECTS = 10_000
-_LOOKUP_KEYS = 500
+_BY_ID = {"_id": 1}
+_NATURAL = {"$natural": 1}
+_COMMENT = "verifier"
+# The key behind which there is none.
+_LAST = rawbson.single(rawbson.MAX_KEY, b"_id", b"")
+
+# Called with a number of documents and their bytes that are compared.
+OnPages = Callable[[int, int], None]
 
 
-@dataclass
-class Findings:
-    """What a pass over the documents found: how much was compared (`size` in bytes), and the keys to look at again."""
-
-    documents: int = 0
-    size: int = 0
-    suspects: dict[Namespace, list[bytes]] = field(default_factory=dict)
+# A time on each side at or after which it is read; None where any time will do.
+NotBefore = tuple[Timestamp | None, Timestamp | None]
 
 
 class Comparison:
-    """Compares the documents of two clusters, `workers` collections at a time. Reads with majority."""
+    """`document_filter` chooses documents on both sides; None takes all. May be used by many threads."""
 
-    def __init__(self, source: Client, destination: Client, workers: int, stop: StopToken) -> None:
+    def __init__(
+        self,
+        source: Client,
+        destination: Client,
+        mode: Mode,
+        document_filter: RawBSONDocument | None,
+        stop: StopToken,
+    ) -> None:
         self._clients = (source, destination)
-        self._workers = workers
+        self._mode = mode
+        self._filter = document_filter
         self._stop = stop
-        self._lock = threading.Lock()  # guards the findings while workers add to them
 
-    def compare(self, namespaces: Iterable[Namespace]) -> Findings:
-        """Read every document of these collections on both sides once."""
-        findings = Findings()
-        with TaskGroup("compare", self._stop) as group:
-            queue: Channel[Namespace] = Channel(1 << 30, group.stop)
-            for namespace in namespaces:
-                queue.put(namespace, 1)
-            queue.close()
-            for number in range(self._workers):
-                group.spawn(str(number), self._work, queue, findings, group.stop)
-        return findings
+    def documents(
+        self, names: NamespacePair, portion: Portion, not_before: NotBefore, on_pages: OnPages
+    ) -> Iterator[DocumentMismatch]:
+        """Every document of the portion that is not equal on both sides.
 
-    def look_again(self, suspects: dict[Namespace, list[bytes]]) -> list[DocumentMismatch]:
-        """Fetch each suspect from both sides; the mismatches that are still there."""
-        mismatches: list[DocumentMismatch] = []
-        for namespace, keys in suspects.items():
-            for start in range(0, len(keys), _LOOKUP_KEYS):
-                mismatches.extend(self._look_up(namespace, keys[start : start + _LOOKUP_KEYS]))
-        return mismatches
+        A collection that is missing, or is a view, has no documents. After a failure, one may come a second time.
+        Raises the driver's errors that do not pass, and `Cancelled`.
+        """
 
-    def compare_counts(self, namespaces: Iterable[Namespace]) -> list[DefinitionMismatch]:
-        """The number of documents by the servers' own count: the check that shares no query with the others."""
-        mismatches = []
-        for namespace in namespaces:
-            fast = [self._count(client, namespace, exact=False) for client in self._clients]
-            if fast[0] == fast[1]:
-                continue
-            # The stored count may be off after a server's crash; only a real count proves a difference.
-            source, destination = (
-                self._count(each, namespace, exact=True) for each in self._clients
-            )
-            if source != destination:
-                detail = f"{source} on the source, {destination} on the destination"
-                mismatches.append(
-                    DefinitionMismatch(namespace, Difference.CONTENT, Aspect.COUNT, detail=detail)
-                )
-        return mismatches
+        def told(documents: int, size: int) -> None:
+            self._stop.check()
+            on_pages(documents, size)
 
-    def _count(self, client: Client, namespace: Namespace, exact: bool) -> int:
-        collection = client[namespace.database][namespace.collection]
+        for unequal in self._unequal(_Reading(names, portion, not_before), told):
+            yield self._mismatch(names.source, unequal)
+
+    def counts(self, names: NamespacePair) -> tuple[int, int]:
+        """The numbers of documents on both sides, found without ranges and without the index on `_id`."""
+        if self._filter is None:
+            stored = self._counted(names, exactly=False)
+            if stored[0] == stored[1]:
+                return stored
+        # Stored counts may be off after a server's crash; only a real count proves a difference.
+        return self._counted(names, exactly=True)
+
+    def _counted(self, names: NamespacePair, exactly: bool) -> tuple[int, int]:
+        source, destination = (
+            self._count(client, name, exactly) for client, name in zip(self._clients, names)
+        )
+        return source, destination
+
+    def _count(self, client: Client, name: Namespace, exactly: bool) -> int:
+        collection = client[name.database][name.collection]
 
         def count() -> int:
-            return (
-                collection.count_documents({}) if exact else collection.estimated_document_count()
-            )
+            if exactly:
+                return collection.count_documents(self._filter or {}, hint=_NATURAL)
+            return collection.estimated_document_count()
 
         return retry(count, failures.is_transient, self._stop)
 
-    def _work(self, queue: Channel[Namespace], findings: Findings, stop: StopToken) -> None:
-        def restartable(error: BaseException) -> bool:
-            return failures.is_transient(error) or failures.is_cursor_lost(error)
-
-        for namespace in queue:
-            read = partial(self._compare_one, namespace, stop)
-            pairing, suspects = retry(read, restartable, stop)
-            with self._lock:
-                findings.documents += pairing.documents
-                findings.size += pairing.size
-                if suspects:
-                    findings.suspects[namespace] = suspects
-
-    def _compare_one(
-        self, namespace: Namespace, stop: StopToken
-    ) -> tuple[DocumentPairing, list[bytes]]:
-        pairing = DocumentPairing()
-        command = {
-            "find": namespace.collection,
-            "sort": {"_id": 1},
-            "hint": {"_id": 1},
-            "noCursorTimeout": True,
-            "readConcern": {"level": "majority"},
-        }
+    def _unequal(self, reading: _Reading, told: OnPages) -> Iterator[Unequal]:
+        """Goes on, after a failure, where both sides stood at one key."""
         with ExitStack() as cursors:
-            source, destination = (
-                cursors.enter_context(RawCursor(client, namespace.database, command)).pages()
-                for client in self._clients
-            )
-            found = pairing.suspects(_stoppable(source, stop), destination)
-            return pairing, list(islice(found, MOST_SUSPECTS))
+            pairing: Pairing | None = None
+            found: Iterator[Unequal] = iter(())
 
-    def _look_up(self, namespace: Namespace, keys: list[bytes]) -> Iterator[DocumentMismatch]:
+            def following() -> Unequal | None:
+                nonlocal reading, pairing, found
+                try:
+                    if pairing is None:
+                        pairing = self._open(reading, told, cursors)
+                        found = pairing.unequal()
+                    return next(found, None)
+                except PyMongoError:
+                    cursors.close()
+                    if pairing is not None:
+                        reading = reading.after(pairing.aligned)
+                    pairing = None
+                    raise
+
+            while (unequal := retry(following, _passes, self._stop)) is not None:
+                self._stop.check()
+                yield unequal
+        if reading.leaves_out_last:
+            yield from self._unequal(reading._replace(portion=Keys((_LAST,))), told)
+
+    def _open(self, reading: _Reading, told: OnPages, cursors: ExitStack) -> Pairing:
+        stored = [_stored(*each) for each in zip(self._clients, reading.names)]
+        order = collated_order if any(each.collated for each in stored) else simple_order
         source, destination = (
-            fetch(client, namespace, keys, self._stop) for client in self._clients
+            (
+                cursors.enter_context(
+                    RawCursor(
+                        client, name.database, reading.command(name, time, each, self._filter)
+                    )
+                )
+                if each.is_there
+                else _Nothing()
+            )
+            for client, name, time, each in zip(
+                self._clients, reading.names, reading.not_before, stored
+            )
         )
-        for key in keys:
-            value = canonical(key, id_element(key))
-            found = compare_document(namespace, key, source.get(value), destination.get(value))
-            if found is not None:
-                yield found
+        return Pairing(source, destination, self._mode, order, told)
+
+    def _mismatch(self, namespace: Namespace, found: Unequal) -> DocumentMismatch:
+        if found.destination is None:
+            return DocumentMismatch(namespace, found.key, Difference.MISSING)
+        if found.source is None:
+            return DocumentMismatch(namespace, found.key, Difference.EXTRA)
+        fields = differences(found.source, found.destination, self._mode)
+        return DocumentMismatch(namespace, found.key, Difference.CONTENT, fields)
 
 
-def _stoppable(pages: Iterator[Page], stop: StopToken) -> Iterator[Page]:
-    for page in pages:
-        stop.check()
-        yield page
+class _Stored(NamedTuple):
+    """What of a collection decides how it is read."""
+
+    is_there: bool
+    collated: bool = False
+    clustered: bool = False
+
+
+def _stored(client: Client, name: Namespace) -> _Stored:
+    for row in list_raw(client, name.database, {"name": name.collection}):
+        if row["type"] == Kind.COLLECTION.value:
+            options = row["options"]
+            return _Stored(True, "collation" in options, bool(options.get("clusteredIndex")))
+    return _Stored(False)
+
+
+class _Nothing:
+    """The pages of what holds no documents."""
+
+    def read(self, size: int) -> Page | None:
+        return None
+
+
+class _Reading(NamedTuple):
+    """What is read of both sides."""
+
+    names: NamespacePair
+    portion: Portion
+    not_before: NotBefore
+
+    def after(self, key: bytes | None) -> _Reading:
+        """What is left when all up to `key` is compared; that one, whose successor has no name, is read again."""
+        if key is None or key == _LAST or isinstance(self.portion, Keys):
+            return self
+        return self._replace(portion=replace(self.portion, lower=key))
+
+    @property
+    def leaves_out_last(self) -> bool:
+        """A scan with a lower bound alone ends before MaxKey, and there is no bound behind it."""
+        portion = self.portion
+        return isinstance(portion, Range) and portion.lower is not None and portion.upper is None
+
+    def command(
+        self,
+        name: Namespace,
+        not_before: Timestamp | None,
+        stored: _Stored,
+        document_filter: RawBSONDocument | None,
+    ) -> dict[str, Any]:
+        concern: dict[str, Any] = {"level": "majority"}
+        if not_before is not None:
+            concern["afterClusterTime"] = not_before
+        filters = [] if document_filter is None else [document_filter]
+        bounds = {}
+        if isinstance(self.portion, Range):
+            upper = _LAST if self.leaves_out_last else self.portion.upper
+            ends = {"min": self.portion.lower, "max": upper}
+            bounds = {end: RawBSONDocument(key) for end, key in ends.items() if key is not None}
+        else:
+            filters.extend(_filters(self.portion, stored))
+        return {
+            "find": name.collection,
+            "filter": {"$and": filters} if filters else {},
+            "sort": _BY_ID,
+            "hint": _BY_ID,
+            **bounds,
+            "noCursorTimeout": True,
+            "readConcern": concern,
+            "comment": _COMMENT,
+        }
+
+
+def _filters(portion: Keys, stored: _Stored) -> Iterator[Any]:
+    yield among(portion.keys)
+    if not stored.clustered or stored.collated:
+        return
+    # Without bounds, a clustered collection would be read as a whole for a list of keys.
+    forms = {canonical(key, id_element(key)): key for key in portion.keys}
+    lowest, highest = min(forms), max(forms)
+    if lowest[0] == highest[0]:
+        for operator, form in ((b"$gte", lowest), (b"$lte", highest)):
+            yield compared(operator, forms[form])
+
+
+def _passes(error: BaseException) -> bool:
+    return failures.is_transient(error) or failures.is_cursor_lost(error)

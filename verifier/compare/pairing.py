@@ -1,104 +1,202 @@
-"""Compares the documents of one collection, both sides read in `_id` order.
+"""Pairs the documents of one collection, both sides read in the order of `_id`, and yields those that are not equal.
 
-The fast path compares whole replies as bytes. Where a pair of replies differs, its documents are matched by the bytes
-of `_id`. What stays unmatched, or differs, is only a suspect: whoever calls looks at it again before it counts.
+Both sides are asked for the same number of documents; while they are equal, whole replies are compared as bytes, and no
+document is looked at. Replies that differ are cut: what is equal falls out, the rest is matched by the bytes of `_id`.
+Then the side that is behind is asked for as many documents as the other is ahead, until both stand at one key again.
+What a side has read beyond without finding it is a sure difference and leaves memory.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from itertools import zip_longest
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
 
-from verifier.cluster import rawbson
-from verifier.cluster.keys import id_only
-from verifier.cluster.namespace import Namespace
-from verifier.cluster.rawcursor import Page
-from verifier.compare.mismatch import Difference, DocumentMismatch, FieldDifference
+from verifier.cluster.keys import Canonical, canonical, depends_on_collation, id_element, id_only
+from verifier.cluster.rawcursor import Page, next_page_size
+from verifier.compare.documents import Mode, equal
 
-# How many bytes of unmatched documents are kept, on both sides together, before they become suspects.
-_PENDING_BYTES = 32 << 20
+_FIRST_PAGE = 1000
+# How many bytes of unmatched documents are kept, more than a reply of each side can hold.
+_MOST_UNMATCHED = 40 << 20
+
+# Where in the order of the index a key stands; of two keys that compare as equal nothing is known.
+Order = Callable[[bytes], Canonical]
 
 
-class DocumentPairing:
-    """Matches the documents of two streams of pages. `documents` and `size` (bytes) count what the source gave."""
+class Pages(Protocol):
+    """A cursor over documents in the order of `_id`."""
 
-    def __init__(self) -> None:
-        self.documents = 0
-        self.size = 0
-        self._pending: tuple[dict[bytes, bytes], dict[bytes, bytes]] = ({}, {})
-        self._pending_bytes = 0
+    def read(self, size: int) -> Page | None:
+        """The next page of up to that many documents; None after the last."""
 
-    def suspects(self, source: Iterator[Page], destination: Iterator[Page]) -> Iterator[bytes]:
-        """The keys of the documents that were not found equal on both sides."""
-        for source_page, destination_page in zip_longest(source, destination):
-            self._count(source_page)
-            if self._same(source_page, destination_page):
+
+class Unequal(NamedTuple):
+    """A document that is on one side only, or different; `key` is a document with its `_id` alone."""
+
+    key: bytes
+    source: bytes | None
+    destination: bytes | None
+
+
+def simple_order(key: bytes) -> Canonical:
+    """The order of an index of simple collation."""
+    return canonical(key, id_element(key))
+
+
+def collated_order(key: bytes) -> Canonical:
+    """The order of an index of any collation: of what may hold text only the type is sure."""
+    element = id_element(key)
+    form = canonical(key, element)
+    return form[:1] if depends_on_collation(element) else form
+
+
+class _Side:
+    """One side: what was read of it and not matched yet, in its order, and the key of what was last cut."""
+
+    def __init__(self, pages: Pages) -> None:
+        self.pages = pages
+        self.unmatched: dict[bytes, bytes] = {}
+        self.last: bytes | None = None
+        self.ended = False
+
+    def read(self, size: int) -> Page | None:
+        page = self.pages.read(size)
+        self.ended = page is None
+        return page
+
+    def take(self, page: Page | None) -> list[bytes]:
+        documents = [] if page is None else [bytes(each) for each in page.documents()]
+        if documents:
+            self.last = id_only(documents[-1])
+        return documents
+
+
+class Pairing:
+    """Pairs two streams. `told` is called with the number of documents, and their bytes, that the source has had to
+    compare since the last call, each time that both sides have come to one place.
+
+    A difference that memory had no room to make sure of is yielded all the same: look at it again before it counts.
+    """
+
+    def __init__(
+        self,
+        source: Pages,
+        destination: Pages,
+        mode: Mode,
+        order: Order,
+        told: Callable[[int, int], None],
+    ) -> None:
+        self._source = _Side(source)
+        self._destination = _Side(destination)
+        self._mode = mode
+        self._order = order
+        self._told = told
+        self._read = (0, 0)
+        self._page_size = _FIRST_PAGE
+        self._equal: Page | None = None
+        self._aligned: bytes | None = None
+
+    @property
+    def aligned(self) -> bytes | None:
+        """The last key of which it is known that both sides are compared up to there; None before there is one."""
+        if self._equal is None:
+            return self._aligned
+        return id_only(bytes(self._equal.documents()[-1]))
+
+    def unequal(self) -> Iterator[Unequal]:
+        """All documents that are not equal. Raises what the sides raise."""
+        source, destination = self._source, self._destination
+        while not (source.ended and destination.ended):
+            wanted = self._wanted()
+            pages = [
+                side.read(size) if size else None
+                for side, size in zip((source, destination), wanted)
+            ]
+            if self._alike(pages[0], pages[1]):
                 continue
-            yield from self._match(0, source_page)
-            yield from self._match(1, destination_page)
-            if self._pending_bytes > _PENDING_BYTES:
-                yield from self._give_up()
-        yield from self._give_up()
+            documents = source.take(pages[0]), destination.take(pages[1])
+            yield from self._match(*documents)
+            yield from self._sure()
+            yield from self._given_up()
+            if any(documents):
+                self._note_place()
+        self._tell()
 
-    def _count(self, page: Page | None) -> None:
-        if page is not None:
-            documents = page.documents()
-            self.documents += len(documents)
-            self.size += sum(map(len, documents))
+    def _wanted(self) -> tuple[int, int]:
+        """How many documents to ask of each side."""
+        source, destination, size = self._source, self._destination, self._page_size
+        if source.ended or destination.ended:
+            return (0, size) if source.ended else (size, 0)
+        if not (source.unmatched or destination.unmatched):
+            return size, size
+        places = [side.last and self._order(side.last) or () for side in (source, destination)]
+        if places[0] < places[1]:
+            return len(destination.unmatched) or size, 0
+        if places[0] > places[1]:
+            return 0, len(source.unmatched) or size
+        return size, size
 
-    def _same(self, source: Page | None, destination: Page | None) -> bool:
-        if source is None or destination is None or self._pending_bytes:
+    def _alike(self, source: Page | None, destination: Page | None) -> bool:
+        """Whether both sides stood at one place and went on alike."""
+        if source is None or destination is None or not source.same_documents(destination):
             return False
-        return source.array_bytes == destination.array_bytes
+        if self._source.unmatched or self._destination.unmatched:
+            return False
+        count = source.count(self._page_size)
+        if count:
+            self._equal = source
+            self._count(count, source.size)
+            self._page_size = next_page_size(source.size, count)
+        self._tell()
+        return True
 
-    def _match(self, side: int, page: Page | None) -> Iterator[bytes]:
-        mine, others = self._pending[side], self._pending[1 - side]
-        for view in page.documents() if page is not None else ():
-            document = bytes(view)
-            key = id_only(document)
-            other = others.pop(key, None)
-            if other is None:
-                mine[key] = document
-                self._pending_bytes += len(document)
-                continue
-            self._pending_bytes -= len(other)
-            if other != document:
-                yield key
+    def _match(self, source: list[bytes], destination: list[bytes]) -> Iterator[Unequal]:
+        self._count(len(source), sum(map(len, source)))
+        common = {*source} & {*destination}
+        left, right = self._source.unmatched, self._destination.unmatched
+        left.update((id_only(each), each) for each in source if each not in common)
+        right.update((id_only(each), each) for each in destination if each not in common)
+        for key in [key for key in left if key in right]:
+            pair = left.pop(key), right.pop(key)
+            if not equal(*pair, self._mode):
+                yield Unequal(key, *pair)
 
-    def _give_up(self) -> Iterator[bytes]:
-        keys = {**self._pending[0], **self._pending[1]}
-        for pending in self._pending:
-            pending.clear()
-        self._pending_bytes = 0
-        yield from keys
+    def _sure(self) -> Iterator[Unequal]:
+        """What one side has gone past without finding it."""
+        yield from (Unequal(*each, None) for each in self._passed(self._source, self._destination))
+        for key, document in self._passed(self._destination, self._source):
+            yield Unequal(key, None, document)
 
+    def _passed(self, side: _Side, other: _Side) -> Iterator[tuple[bytes, bytes]]:
+        keys = list(side.unmatched)
+        if not other.ended:
+            place = other.last and self._order(other.last) or ()
+            keys = keys[: bisect_left(keys, place, key=self._order)]
+        for key in keys:
+            yield key, side.unmatched.pop(key)
 
-def compare_document(
-    namespace: Namespace, key: bytes, source: bytes | None, destination: bytes | None
-) -> DocumentMismatch | None:
-    """The mismatch between the two sides' documents with that key; None when they are equal, or missing on both."""
-    if source == destination:
-        return None
-    if destination is None:
-        return DocumentMismatch(namespace, key, Difference.MISSING)
-    if source is None:
-        return DocumentMismatch(namespace, key, Difference.EXTRA)
-    fields = tuple(_differing_fields(source, destination))
-    return DocumentMismatch(namespace, key, Difference.CONTENT, fields)
+    def _given_up(self) -> Iterator[Unequal]:
+        left, right = self._source.unmatched, self._destination.unmatched
+        if sum(map(len, left.values())) + sum(map(len, right.values())) <= _MOST_UNMATCHED:
+            return
+        while left:
+            yield Unequal(*left.popitem(), None)
+        while right:
+            key, document = right.popitem()
+            yield Unequal(key, None, document)
 
+    def _note_place(self) -> None:
+        source, destination = self._source, self._destination
+        matched = not (source.unmatched or destination.unmatched)
+        if matched and source.last == destination.last and source.last is not None:
+            self._aligned, self._equal = source.last, None
+            self._tell()
 
-def _differing_fields(source: bytes, destination: bytes) -> Iterator[FieldDifference]:
-    values = [
-        [(each.name, each.kind, document[each.start : each.end]) for each in elements]
-        for document, elements in (
-            (source, rawbson.elements(source)),
-            (destination, rawbson.elements(destination)),
-        )
-    ]
-    counts = [Counter(each) for each in values]
-    names = {name for name, *_ in (counts[0] - counts[1]) + (counts[1] - counts[0])}
-    for name in sorted(names):
-        yield FieldDifference(name.decode(errors="replace"), "different")
-    if not names:
-        yield FieldDifference("", "order of fields")
+    def _count(self, documents: int, size: int) -> None:
+        self._read = self._read[0] + documents, self._read[1] + size
+
+    def _tell(self) -> None:
+        if self._read[0]:
+            self._told(*self._read)
+            self._read = (0, 0)

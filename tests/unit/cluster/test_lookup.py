@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit import documents
-from verifier.cluster.lookup import _command, _filter
+from verifier.cluster.lookup import _command, among
 from verifier.cluster.namespace import Namespace
 
 NAMESPACE = Namespace("shop", "orders")
@@ -23,19 +23,19 @@ def key(value: Any) -> bytes:
 
 @pytest.mark.parametrize("count", [0, 1, 11, 1000])
 def test_keys_become_one_list(count: int) -> None:
-    query = bson.decode(_filter([key(number) for number in range(count)]).raw)
+    query = bson.decode(among([key(number) for number in range(count)]).raw)
     assert query == {"_id": {"$in": list(range(count))}}
 
 
 @given(st.lists(documents.values, max_size=12))
 def test_values_are_asked_for_by_their_bytes(values: list[tuple[int, bytes]]) -> None:
-    query = _filter([documents.key(*value) for value in values])
+    query = among([documents.key(*value) for value in values])
     listed = documents.document(documents.Field(0x04, b"$in", documents.array(*values)))
     assert bytes(query.raw) == documents.key(0x03, listed)
 
 
 def test_only_the_id_of_a_key_is_asked_for() -> None:
-    query = _filter([bson.encode({"shard": 1, "_id": 7})])
+    query = among([bson.encode({"shard": 1, "_id": 7})])
     assert bson.decode(query.raw) == {"_id": {"$in": [7]}}
 
 

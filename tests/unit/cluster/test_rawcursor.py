@@ -10,8 +10,7 @@ import pytest
 from bson import Int64, Timestamp
 from pymongo import MongoClient
 
-from verifier.cluster import rawcursor
-from verifier.cluster.rawcursor import Page, RawCursor
+from verifier.cluster.rawcursor import Page, RawCursor, next_page_size
 
 DOCUMENTS: list[dict[str, Any]] = [{"_id": 1, "a": "x"}, {"_id": 2}]
 
@@ -56,27 +55,36 @@ def test_the_next_page_is_asked_of_the_same_cursor(cursor: RawCursor) -> None:
     assert next(iter(command)) == "getMore" and "maxTimeMS" not in command
 
 
-def page_of(size: int, count: int) -> bytes:
-    return reply("firstBatch", [{"_id": n, "x": "x" * size} for n in range(count)])
-
-
 @pytest.mark.parametrize(
-    "size, count, lowest, highest",
-    [(3000, 1000, 900, 1100), (100, 1000, 20_000, 30_000), (0, 0, 50_000, 50_000)],
+    "size, asked, following",
+    [
+        (3 << 20, 1000, 1000),
+        (300_000, 1000, 10_485),
+        (16 << 20, 1000, 187),
+        (16 << 20, 1, 1),
+        (5, 1000, 50_000),
+    ],
 )
-def test_pages_settle_at_their_size(
-    cursor: RawCursor, size: int, count: int, lowest: int, highest: int
-) -> None:
-    cursor._page(page_of(size, count), b"firstBatch")
-    assert lowest <= cursor._get_more()["batchSize"] <= highest
+def test_pages_settle_at_their_size(size: int, asked: int, following: int) -> None:
+    assert next_page_size(size, asked) == following
 
 
-def test_a_document_larger_than_a_page_comes_alone(
-    cursor: RawCursor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rawcursor, "PAGE_BYTES", 10)
-    cursor._page(page_of(100, 1000), b"firstBatch")
-    assert cursor._get_more()["batchSize"] == 1
+def page(documents: list[dict[str, Any]]) -> Page:
+    raw = bson.encode({"firstBatch": documents})
+    return Page(raw, raw.index(b"firstBatch\0") + 11, None, None)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 9, 10, 11, 99, 100, 101, 1000, 1001])
+@pytest.mark.parametrize("wrong", [-1, 0, 1, 10, 90])
+def test_documents_are_counted_whatever_is_expected(count: int, wrong: int) -> None:
+    documents = [{"_id": number, "9": {}, "a": {"10": {}}} for number in range(count)]
+    assert page(documents).count(count + wrong) == count
+
+
+@pytest.mark.parametrize("hidden", [b"\x03%d\0\x05\0\0\0\0", b"\x03%d\0\x07\0\0\0\0"])
+def test_what_looks_like_a_last_document_inside_of_one_is_not_counted(hidden: bytes) -> None:
+    documents: list[dict[str, Any]] = [{"_id": 1}, {"_id": 2, "a": hidden % 7, "b": {"7": {}}}]
+    assert page(documents).count(8) == 2
 
 
 def test_a_size_that_is_given_stays() -> None:
@@ -88,10 +96,17 @@ def test_a_size_that_is_given_stays() -> None:
 
 
 def test_equal_documents_are_equal_bytes_whatever_lies_around_them() -> None:
-    one, other = (
+    raws = [
         bson.encode({"firstBatch": DOCUMENTS}),
         bson.encode({"x": 1, "firstBatch": DOCUMENTS, "y": 2}),
-    )
-    pages = [Page(raw, raw.index(b"firstBatch\0") + 11, None, None) for raw in (one, other)]
-    assert pages[0].array_bytes == pages[1].array_bytes
-    assert bson.decode(pages[0].array_bytes) == {"0": DOCUMENTS[0], "1": DOCUMENTS[1]}
+    ]
+    one, other = (Page(raw, raw.index(b"firstBatch\0") + 11, None, None) for raw in raws)
+    assert one.same_documents(other) and other.same_documents(one)
+
+
+@pytest.mark.parametrize(
+    "documents", [[], DOCUMENTS[:1], [*DOCUMENTS, {"_id": 3}], DOCUMENTS[::-1]]
+)
+def test_other_documents_are_other_bytes(documents: list[dict[str, Any]]) -> None:
+    assert not page(DOCUMENTS).same_documents(page(documents))
+    assert not page(documents).same_documents(page(DOCUMENTS))

@@ -1,8 +1,8 @@
-"""Two streams of pages are compared: exactly the documents that differ are suspects."""
+"""Two streams of documents are paired: exactly those that are not equal come out, and memory stays bounded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import bson
@@ -11,46 +11,70 @@ from bson import Int64
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.documents import Field, document, int32
-from verifier.cluster.namespace import Namespace
+from verifier.cluster.keys import id_only
 from verifier.cluster.rawcursor import Page
 from verifier.compare import pairing
-from verifier.compare.pairing import DocumentPairing, compare_document
+from verifier.compare.documents import Mode
+from verifier.compare.pairing import Order, Pairing, collated_order, simple_order
 
 Documents = list[dict[str, Any]]
 
 
-def page(chunk: Iterable[dict[str, Any]]) -> Page:
-    raw = bson.encode({"cursor": {"firstBatch": list(chunk)}})
-    return Page(raw, raw.index(b"firstBatch\0") + 11, None, None)
+class Stream:
+    """Pages of a list, which may be cut short as a server does; remembers what it was asked for."""
+
+    def __init__(self, documents: Documents, shortest: int = 1 << 30) -> None:
+        self._left = list(documents)
+        self._most = shortest
+        self.asked: list[int] = []
+        self._ended = False
+
+    def read(self, size: int) -> Page | None:
+        self.asked.append(size)
+        if self._ended:
+            return None
+        count = min(size, self._most)
+        chunk, self._left = self._left[:count], self._left[count:]
+        # As a server: only a page that is not full tells that the end is reached.
+        self._ended = not self._left and len(chunk) < count
+        raw = bson.encode({"firstBatch": chunk})
+        return Page(raw, raw.index(b"firstBatch\0") + 11, None, None)
 
 
-def pages(documents: Documents, sizes: Iterable[int]) -> Iterator[Page]:
-    """The documents in pages of these sizes, the last of which goes on for ever."""
-    left, last = list(documents), 1
-    for last in sizes:
-        yield page(left[:last])
-        left = left[last:]
-    while left:
-        yield page(left[: max(last, 1)])
-        left = left[max(last, 1) :]
+def nobody(documents: int, size: int) -> None:
+    """Told of what was compared."""
 
 
-def suspects(
-    source: Documents,
-    destination: Documents,
-    source_sizes: Sequence[int] = (2,),
-    destination_sizes: Sequence[int] = (2,),
-) -> list[Any]:
-    found = DocumentPairing().suspects(
-        pages(source, source_sizes), pages(destination, destination_sizes)
-    )
-    return [bson.decode(key)["_id"] for key in found]
+def paired(
+    source: Documents | Stream,
+    destination: Documents | Stream,
+    order: Order = simple_order,
+    mode: Mode = Mode.BINARY,
+    told: Callable[[int, int], None] = nobody,
+) -> list[tuple[Any, Any, Any]]:
+    streams = [each if isinstance(each, Stream) else Stream(each) for each in (source, destination)]
+    found = Pairing(streams[0], streams[1], mode, order, told).unequal()
+    return [
+        (bson.decode(each.key)["_id"], *(raw and bson.decode(raw) for raw in each[1:]))
+        for each in found
+    ]
+
+
+def keys(source: Documents | Stream, destination: Documents | Stream, **more: Any) -> list[Any]:
+    return [key for key, *_ in paired(source, destination, **more)]
 
 
 ABC: Documents = [{"_id": name, "n": 1} for name in "abc"]
+ORDERS = [simple_order, collated_order]
 
 
+@pytest.fixture(params=[1, 2, 3, 1000], autouse=True)
+def first_page(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairing, "_FIRST_PAGE", request.param)
+    monkeypatch.setattr(pairing, "next_page_size", lambda size, count: request.param)
+
+
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(
     "source, destination, expected",
     [
@@ -65,28 +89,49 @@ ABC: Documents = [{"_id": name, "n": 1} for name in "abc"]
         (ABC, [{"_id": "a", "n": 1.0}, *ABC[1:]], "a"),
         (ABC, [{"_id": "a", "n": Int64(1)}, *ABC[1:]], "a"),
         ([{"_id": "a", "x": 1, "y": 2}], [{"_id": "a", "y": 2, "x": 1}], "a"),
-        (ABC, ABC[::-1], ""),
         ([{"_id": "a"}, {"_id": "b"}], [{"_id": "a"}, {"_id": "c"}], "bc"),
     ],
 )
-def test_what_differs_is_suspect(source: Documents, destination: Documents, expected: str) -> None:
-    assert sorted(suspects(source, destination)) == list(expected)
+def test_what_is_not_equal_comes_out(
+    source: Documents, destination: Documents, expected: str, order: Order
+) -> None:
+    assert sorted(keys(source, destination, order=order)) == list(expected)
 
 
-@pytest.mark.parametrize("sizes", [[1], [2], [3], [7], [1, 7], [0, 3, 1]])
-def test_the_borders_of_pages_mean_nothing(sizes: list[int]) -> None:
+def test_what_comes_out_has_the_documents_of_both_sides() -> None:
+    one, other = {"_id": 2, "n": 1}, {"_id": 2, "n": 2}
+    found = paired([{"_id": 1}, one], [other, {"_id": 3}])
+    assert sorted(found, key=lambda each: int(each[0])) == [
+        (1, {"_id": 1}, None),
+        (2, one, other),
+        (3, None, {"_id": 3}),
+    ]
+
+
+def test_the_order_of_fields_may_be_ignored() -> None:
+    one, other = {"_id": 1, "a": 1, "b": 2}, {"_id": 1, "b": 2, "a": 1}
+    assert paired([one], [other], mode=Mode.IGNORE_FIELD_ORDER) == []
+    assert keys([one], [{**other, "a": 2}], mode=Mode.IGNORE_FIELD_ORDER) == [1]
+
+
+@pytest.mark.parametrize("shortest", [(1, 7), (7, 1), (2, 3), (3, 2)])
+def test_pages_that_a_server_cut_short_mean_nothing(shortest: tuple[int, int]) -> None:
     source = [{"_id": number} for number in range(20)]
     destination = [each for each in source if each["_id"] not in (0, 7, 19)]
-    assert sorted(suspects(source, destination, [3], sizes)) == [0, 7, 19]
+    found = keys(Stream(source, shortest[0]), Stream(destination, shortest[1]))
+    assert sorted(found) == [0, 7, 19]
 
 
-def test_ids_of_equal_value_and_other_type_are_both_suspect() -> None:
-    found = suspects([{"_id": 1}], [{"_id": Int64(1)}])
-    assert sorted(map(type, found), key=str) == sorted([int, Int64], key=str)
+@pytest.mark.parametrize("order", ORDERS)
+def test_ids_of_equal_value_and_other_type_are_two_documents(order: Order) -> None:
+    both = [{"_id": 0}], [{"_id": 2}]
+    source, destination = ([*both[0], {"_id": each}, *both[1]] for each in (1, Int64(1)))
+    found = paired(source, destination, order=order)
+    assert sorted(type(each[0]).__name__ for each in found) == ["Int64", "int"]
 
 
 collections = st.dictionaries(st.integers(0, 30), st.integers(0, 3), max_size=20)
-page_sizes = st.lists(st.integers(0, 7), min_size=1, max_size=4)
+lengths = st.integers(1, 7)
 
 
 def stored(collection: dict[int, int]) -> Documents:
@@ -97,109 +142,107 @@ def differing(one: dict[int, int], other: dict[int, int]) -> list[int]:
     return sorted(key for key in one | other if one.get(key) != other.get(key))
 
 
-@given(collections, collections, page_sizes, page_sizes)
-def test_suspects_are_exactly_what_differs(
+def unordered(key: bytes) -> Any:
+    """An order that knows nothing."""
+    return ()
+
+
+@given(collections, collections, lengths, lengths, st.sampled_from([simple_order, unordered]))
+def test_exactly_what_differs_is_found(
     source: dict[int, int],
     destination: dict[int, int],
-    source_sizes: list[int],
-    destination_sizes: list[int],
+    source_page: int,
+    destination_page: int,
+    order: Order,
 ) -> None:
-    found = suspects(stored(source), stored(destination), source_sizes, destination_sizes)
-    assert sorted(found) == differing(source, destination)
+    streams = Stream(stored(source), source_page), Stream(stored(destination), destination_page)
+    assert sorted(keys(*streams, order=order)) == differing(source, destination)
 
 
-@given(collections, st.dictionaries(st.integers(0, 30), st.integers(0, 3), max_size=2), page_sizes)
+@given(collections, st.dictionaries(st.integers(0, 30), st.integers(0, 3), max_size=2))
 def test_a_few_changes_are_found_among_many(
-    source: dict[int, int], changes: dict[int, int], sizes: list[int]
+    source: dict[int, int], changes: dict[int, int]
 ) -> None:
     destination = source | changes
-    found = suspects(stored(source), stored(destination), [5], sizes)
-    assert sorted(found) == differing(source, destination)
+    assert sorted(keys(stored(source), stored(destination))) == differing(source, destination)
 
 
-@given(source=collections, destination=collections, sizes=page_sizes)
-def test_with_little_memory_more_is_suspect_and_never_less(
-    source: dict[int, int], destination: dict[int, int], sizes: list[int]
+@given(source=collections, destination=collections)
+def test_with_little_memory_more_comes_out_and_never_less(
+    source: dict[int, int], destination: dict[int, int]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairing, "_PENDING_BYTES", 40)
-        found = suspects(stored(source), stored(destination), sizes, [2])
+        patch.setattr(pairing, "_MOST_UNMATCHED", 40)
+        found = keys(stored(source), stored(destination), order=unordered)
     assert {*differing(source, destination)} <= {*found} <= {*source, *destination}
 
 
-def test_what_is_unmatched_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairing, "_PENDING_BYTES", 100)
-    matching = DocumentPairing()
-    source = [{"_id": number} for number in range(1000)]
-
-    def watched() -> Iterator[Page]:
-        for each in pages(source, [5]):
-            assert len(matching._pending[0]) <= 15
-            yield each
-
-    assert len(list(matching.suspects(watched(), iter(())))) == 1000
+NUMBERS: Documents = [{"_id": number} for number in range(1000)]
 
 
-def test_what_is_matched_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairing, "_PENDING_BYTES", 200)
-    both = [{"_id": number} for number in range(1000)]
-    assert suspects(both, both, [7], [3, 7]) == []
-
-
-def test_the_sources_documents_and_bytes_are_counted() -> None:
-    matching = DocumentPairing()
-    assert list(matching.suspects(pages(ABC, [2]), pages(ABC[:1], [2])))
-    assert (matching.documents, matching.size) == (3, sum(len(bson.encode(each)) for each in ABC))
-
-
-def mismatch(source: dict[str, Any] | None, destination: dict[str, Any] | None) -> str:
-    raws = [None if each is None else bson.encode(each) for each in (source, destination)]
-    return str(compare_document(Namespace("d", "c"), bson.encode({"_id": 1}), *raws))
-
-
-@pytest.mark.parametrize(
-    "source, destination, text",
-    [
-        (None, None, "None"),
-        ({"_id": 1}, {"_id": 1}, "None"),
-        ({"_id": 1}, None, "d.c: the document {'_id': 1} is missing on the destination"),
-        (None, {"_id": 1}, "d.c: the document {'_id': 1} is extra on the destination"),
-    ],
-)
-def test_one_document_is_compared(
-    source: dict[str, Any] | None, destination: dict[str, Any] | None, text: str
+@pytest.mark.parametrize("missing", [0, 1, 500, 999])
+@pytest.mark.parametrize("turned", [False, True])
+def test_both_sides_stand_at_one_key_again_after_a_document_is_missing(
+    missing: int, turned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert mismatch(source, destination) == text
+    cut = []
+    monkeypatch.setattr(pairing, "id_only", lambda raw: cut.append(raw) or id_only(raw))
+    sides = [NUMBERS, NUMBERS[:missing] + NUMBERS[missing + 1 :]]
+    assert keys(*(sides[::-1] if turned else sides)) == [missing]
+    assert len(cut) < 12
 
 
-@pytest.mark.parametrize(
-    "source, destination, detail",
-    [
-        ({"a": 1, "b": 2, "c": 3}, {"c": 4, "a": 1, "b": 3}, "b: different; c: different"),
-        ({"a": 1}, {"a": 1.0}, "a: different"),
-        ({"a": 1}, {}, "a: different"),
-        ({}, {"ä": 1}, "ä: different"),
-        ({"a": {"x": 1, "y": 2}}, {"a": {"y": 2, "x": 1}}, "a: different"),
-        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, "order of fields"),
-    ],
-)
-def test_the_fields_that_differ_are_named(
-    source: dict[str, Any], destination: dict[str, Any], detail: str
-) -> None:
-    assert mismatch({"_id": 1, **source}, {"_id": 1, **destination}).endswith(f"{detail})")
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_gap_takes_no_memory(turned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairing, "_FIRST_PAGE", 10)
+    sides = [Stream(each) for each in (NUMBERS, NUMBERS[:5] + NUMBERS[-5:])]
+    source, destination = reversed(sides) if turned else sides
+    found = Pairing(source, destination, Mode.BINARY, simple_order, nobody)
+    for number, each in enumerate(found.unequal()):
+        assert bson.decode(each.key)["_id"] == number + 5
+        assert len(found._source.unmatched) + len(found._destination.unmatched) < 20
 
 
-def test_a_field_that_is_there_twice_on_one_side_is_named() -> None:
-    once = Field(0x10, b"a", int32(1))
-    key = Field(0x10, b"_id", int32(1))
-    found = compare_document(
-        Namespace("d", "c"), document(key), document(key, once, once), document(key, once)
+def test_what_was_compared_is_told() -> None:
+    told: list[tuple[int, int]] = []
+    paired(NUMBERS, NUMBERS[:700] + NUMBERS[710:], told=lambda *each: told.append(each))
+    documents, size = (sum(each) for each in zip(*told))
+    assert documents == 1000
+    assert size >= 1000 * len(bson.encode({"_id": 1}))
+
+
+def test_the_place_up_to_which_all_is_compared_is_known() -> None:
+    found = Pairing(
+        Stream(NUMBERS), Stream(NUMBERS[:500] + NUMBERS[501:]), Mode.BINARY, simple_order, nobody
     )
-    assert found is not None and [each.path for each in found.fields] == ["a"]
+    assert found.aligned is None
+    (difference,) = found.unequal()
+    assert bson.decode(difference.key) == {"_id": 500}
+    assert found.aligned == bson.encode({"_id": 999})
 
 
-def test_a_name_that_is_no_text_is_shown_all_the_same() -> None:
-    key = Field(0x10, b"_id", int32(1))
-    odd = document(key, Field(0x0A, b"a\xff", b""))
-    found = compare_document(Namespace("d", "c"), document(key), odd, document(key))
-    assert found is not None and [each.path for each in found.fields] == ["a\ufffd"]
+class Broken(Stream):
+    def read(self, size: int) -> Page | None:
+        if len(self.asked) > 9:
+            raise ConnectionError
+        return super().read(size)
+
+
+@given(st.lists(st.integers(0, 99), unique=True, max_size=9), st.integers(1, 9))
+def test_after_a_failure_the_rest_can_be_compared(missing: Sequence[int], length: int) -> None:
+    source = NUMBERS[:100]
+    destination = [each for each in source if each["_id"] not in missing]
+    broken = Pairing(
+        Broken(source, length), Stream(destination, length), Mode.BINARY, simple_order, nobody
+    )
+    found: set[bytes] = set()
+    with pytest.raises(ConnectionError):
+        found.update(each.key for each in broken.unequal())
+        raise ConnectionError
+    place = -1 if broken.aligned is None else bson.decode(broken.aligned)["_id"]
+    rest = ([each for each in side if each["_id"] > place] for side in (source, destination))
+    assert {*broken_keys(found), *keys(*rest)} == {*missing}
+
+
+def broken_keys(found: set[bytes]) -> list[int]:
+    return [bson.decode(each)["_id"] for each in found]

@@ -1,0 +1,50 @@
+"""Random `_id`s of all types, in collections of a test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bson.raw_bson import RawBSONDocument
+from hypothesis import strategies as st
+
+from syncsvc.sandbox.replica_set import Client
+from tests.unit import documents
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.rawbson import RAW_OPTIONS
+from verifier.cluster.rawcursor import RawCursor
+
+# Numbers around each other and around the borders of their types.
+_numbers = st.one_of(
+    st.integers(-3, 3).map(lambda number: (0x10, documents.int32(number))),
+    st.sampled_from([2**53, -(2**53), 2**62, 2**63 - 2, -(2**63) + 1])
+    .flatmap(lambda number: st.integers(number - 1, number + 1))
+    .map(lambda number: (0x12, documents.int64(number))),
+    (st.floats(-3, 3) | st.floats()).map(lambda number: (0x01, documents.double(number))),
+)
+_letters = st.text("aAbBcCäÄ\0", max_size=3).map(
+    lambda text: (0x02, documents.string(text.encode()))
+)
+# Arrays, undefined and regular expressions are none.
+keys = (
+    st.one_of(_numbers, _letters, documents.values)
+    .filter(lambda value: value[0] not in (0x04, 0x06, 0x0B))
+    .map(lambda value: documents.key(*value))
+)
+
+
+def insert(client: Client, name: Namespace, inserted: list[bytes]) -> None:
+    """Insert documents of nothing but these keys, but for those that the server does not take."""
+    raws = [RawBSONDocument(each) for each in inserted]
+    command = {"insert": name.collection, "ordered": False, "documents": raws}
+    # An error quotes its key, which may be what the driver cannot decode.
+    reply = client[name.database].command(command, codec_options=RAW_OPTIONS)
+    # 11000: a key that is there; 50825: one that a clustered collection cannot even quote; 52: a dollar inside of it.
+    codes = {error["code"] for error in reply.get("writeErrors", [])}
+    assert codes <= {11000, 50825, 52}
+
+
+def in_order_of_index(client: Client, name: Namespace) -> list[bytes]:
+    """The documents as the index on `_id` has them."""
+    command: dict[str, Any] = {"find": name.collection, "sort": {"_id": 1}, "hint": {"_id": 1}}
+    with RawCursor(client, name.database, command) as cursor:
+        return [bytes(each) for page in cursor.pages() for each in page.documents()]

@@ -1,0 +1,103 @@
+"""Portions of a collection: ranges in the order of its `_id` index, and documents by their keys.
+
+A range is the bounds of an index scan (`min`, `max` and `hint` of find), in the index's own order: every document is in
+exactly one of a collection's ranges, whatever the type of its `_id`. `$gt` and `$lt` would find one type only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo.errors import OperationFailure
+
+from verifier.cluster import failures, rawbson
+from verifier.cluster.connect import Client
+from verifier.cluster.keys import id_element
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.rawcursor import RawCursor
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
+
+# So many samples make the sizes of two ranges differ by less than half, mostly.
+_SAMPLES_A_RANGE = 8
+_MOST_RANGES = 10_000
+# A larger part of a collection is not sampled by single looks but by sorting all of its documents in memory.
+_LARGEST_SAMPLE = 0.04
+
+
+@dataclass(frozen=True)
+class Range:
+    """Bounds as documents of an `_id` alone: `lower` belongs to the range, `upper` does not; None is open."""
+
+    lower: bytes | None = None
+    upper: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The documents with these keys, each a document of an `_id` alone; not more than one query can take."""
+
+    keys: tuple[bytes, ...]
+
+
+Portion = Range | Keys
+
+
+def split(
+    client: Client,
+    namespace: Namespace,
+    count: int,
+    size: int,
+    range_bytes: int,
+    stop: StopToken,
+) -> list[Range]:
+    """Ranges of about `range_bytes` that together are the whole collection.
+
+    `count` and `size` (bytes) may be estimates. The server samples and sorts, so a collation makes no difference.
+    """
+    number = min(_MOST_RANGES, max(1, size // range_bytes), max(1, count))
+    if number == 1:
+        return [Range()]
+    sampled = retry(
+        lambda: _sample(client, namespace, count, number * _SAMPLES_A_RANGE),
+        failures.is_transient,
+        stop,
+    )
+    bounds = _evenly(sampled, number)
+    return [Range(*pair) for pair in zip([None, *bounds], [*bounds, None])]
+
+
+def _sample(client: Client, namespace: Namespace, count: int, wanted: int) -> list[bytes]:
+    """Keys of random documents in the order of the index."""
+    if wanted < count * _LARGEST_SAMPLE:
+        try:
+            return list(_keys(client, namespace, [{"$sample": {"size": wanted}}], {}))
+        except OperationFailure as error:
+            if error.code != failures.NO_MORE_SAMPLES:
+                raise
+    # Of the keys alone, which the index has: documents might be too large to be sorted.
+    only_keys = [{"$project": {"_id": 1}}, {"$sample": {"size": wanted}}]
+    return list(_keys(client, namespace, only_keys, {"hint": {"_id": 1}}))
+
+
+def _keys(
+    client: Client, namespace: Namespace, sampling: list[dict[str, Any]], options: dict[str, Any]
+) -> Iterator[bytes]:
+    command = {
+        "aggregate": namespace.collection,
+        "pipeline": [*sampling, {"$project": {"_id": 1}}, {"$sort": {"_id": 1}}],
+        "allowDiskUse": True,
+        **options,
+    }
+    with RawCursor(client, namespace.database, command) as cursor:
+        for page in cursor.pages():
+            yield from map(bytes, page.documents())
+
+
+def _evenly(sampled: list[bytes], number: int) -> list[bytes]:
+    """At most `number - 1` different bounds. The ends of the order are none: nothing lies beyond them."""
+    picked = (sampled[index * len(sampled) // number] for index in range(1, number) if sampled)
+    ends = (rawbson.MIN_KEY, rawbson.MAX_KEY)
+    return list(dict.fromkeys(key for key in picked if id_element(key).kind not in ends))
