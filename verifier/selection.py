@@ -11,7 +11,7 @@ from marshmallow import fields, validate
 
 from verifier.cluster.filter_schema import NamespaceFilterSchema
 from verifier.cluster.filters import NamespaceFilter
-from verifier.cluster.namespace import SYSTEM_DATABASES, Namespace
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import Document
 from verifier.compare.scope import NamespacePair, Scope
 from verifier.runtime.errors import OperationError
@@ -20,8 +20,8 @@ from verifier.runtime.schemas import Strict, load
 # The servers' own limits on the name of a database.
 _LONGEST_DATABASE = 63
 _NOT_IN_DATABASES = frozenset('/\\. "$\0')
-# What a sync service keeps for itself there must never be dropped by us.
-_OF_SYNCS = "mongosync_"
+# Of such a name, no tool copies or compares a database, and no user has data in it that --clean could drop.
+_OF_TOOLS = "__mdb_internal"
 
 _WAYS = ("verifyAll", "includeNamespaces", "srcNamespace")
 
@@ -52,7 +52,7 @@ def read_scope(options: Mapping[str, Any]) -> Scope:
     filters |= {name: [*map(_element, names)] for name, names in elements.items()}
     loaded = _load({name: each for name, each in filters.items() if each is not None})
     pairs = [*map(NamespacePair, sources, destinations or sources)]
-    _raise([*_mispaired(sources, destinations), *_collisions(pairs), *_of_state(pairs, own)])
+    _raise([*_mispaired(sources, destinations), *_collisions(pairs)])
     include = loaded.get("includeNamespaces") or loaded["srcNamespace"]
     exclude = [*loaded.get("excludeNamespaces", ()), {"database": own}]
     renamed = {source: destination for source, destination in pairs if source != destination}
@@ -80,8 +80,8 @@ def _contradictions(options: Mapping[str, Any]) -> Iterator[str]:
 def _bad_database(name: str) -> Iterator[str]:
     if not name or len(name.encode()) > _LONGEST_DATABASE or _NOT_IN_DATABASES & {*name}:
         yield f"--metaDBName: {name!r} is not the name of a database"
-    if name in SYSTEM_DATABASES or name.startswith(_OF_SYNCS):
-        yield f"--metaDBName: {name} belongs to the servers or to a sync, choose another one"
+    elif not name.startswith(_OF_TOOLS):
+        yield f"--metaDBName: {name!r} must begin with {_OF_TOOLS}, which keeps it apart from the databases of users"
 
 
 def _json(name: str, text: str | None) -> Any:
@@ -134,11 +134,6 @@ def _collisions(pairs: list[NamespacePair]) -> Iterator[str]:
                 f"{_shown(one.source)} cannot be paired with {_shown(one.destination)}, "
                 f"because {_shown(other.source)} is in --srcNamespace itself"
             )
-
-
-def _of_state(pairs: list[NamespacePair], own: str) -> Iterator[str]:
-    for name in (name for pair in pairs for name in pair if name.database == own):
-        yield f"{_shown(name)} is in --metaDBName, which is never verified"
 
 
 def _overlap(one: Namespace, other: Namespace) -> bool:

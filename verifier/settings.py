@@ -92,7 +92,7 @@ TABLE = (
     Option("clean", "drop the saved state of earlier checks first", form=Form.FLAG),
     Option(
         "metaDBName",
-        "database that keeps the state of the check",
+        "database that keeps the state of the check; its name must begin with __mdb_internal",
         default="__mdb_internal_syncsvc_verifier",
         value="NAME",
     ),

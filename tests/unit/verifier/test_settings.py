@@ -68,15 +68,15 @@ def test_the_defaults_are_the_documented_ones() -> None:
 
 def test_every_flag_is_read() -> None:
     flags = (
-        "--metaURI mongodb://c --metaDBName mine --docCompareMethod ignoreFieldOrder --numWorkers 8 "
+        "--metaURI mongodb://c --metaDBName __mdb_internal_mine --docCompareMethod ignoreFieldOrder --numWorkers 8 "
         "--partitionSizeMB 1 --graceSeconds 0 --clean --start --checkOnce --serverPort 0 --bindAddress ::1 "
         "--logPath /x/y --logLevel debug"
     )
     assert read_settings([*ALL, *flags.split()]) == replace(
         DEFAULTS,
         metadata="mongodb://c",
-        metadata_database="mine",
-        scope=Scope(NamespaceFilter(exclude=({"database": "mine"},))),
+        metadata_database="__mdb_internal_mine",
+        scope=Scope(NamespaceFilter(exclude=({"database": "__mdb_internal_mine"},))),
         mode=Mode.IGNORE_FIELD_ORDER,
         workers=8,
         partition_size=1 << 20,
@@ -226,15 +226,12 @@ def test_names_are_paired_by_position(
         (["--srcNamespace", "admin"], "srcNamespace[0].database: System and reserved databases"),
         (["--srcNamespace", "a.system.js"], "srcNamespace[0].collections[0]: System collections"),
         (["--srcNamespace", "a", "--dstNamespace", "config"], "dstNamespace[0].database: System"),
-        (["--srcNamespace", "m.x", "--metaDBName", "m"], "m.x is in --metaDBName"),
-        (["--verifyAll", "--metaDBName", "admin"], "--metaDBName: admin belongs to the servers"),
+        (["--srcNamespace", f"{OWN}.x"], "srcNamespace[0].database: System and reserved"),
+        (["--verifyAll", "--metaDBName", "admin"], "'admin' must begin with __mdb_internal"),
+        (["--verifyAll", "--metaDBName", "shop"], "'shop' must begin with __mdb_internal"),
         (["--verifyAll", "--metaDBName", ""], "--metaDBName: '' is not the name of a database"),
         (["--verifyAll", "--metaDBName", "a.b"], "--metaDBName: 'a.b' is not the name"),
         (["--verifyAll", "--metaDBName", "ä" * 32], "is not the name of a database"),
-        (
-            ["--verifyAll", "--metaDBName", "mongosync_reserved_for_internal_use"],
-            "belongs to the servers or to a sync",
-        ),
         (["--verifyAll", "--numWorkers", "0"], "'0' is not a whole number from 1 to 64"),
         (["--verifyAll", "--numWorkers", "65"], "--numWorkers"),
         (["--verifyAll", "--partitionSizeMB", "0"], "--partitionSizeMB"),
