@@ -1,24 +1,39 @@
-"""What the README says of options and errors is what the tables say."""
+"""What the README says of options, errors and reports is what the programs say."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
-from syncsvc import errors
-from syncsvc.settings import LOAD_LEVELS, PREFIX, TABLE
+import syncsvc.errors
+import syncsvc.settings
+import verifier.errors
+import verifier.settings
+from syncsvc.settings import LOAD_LEVELS
+from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS
+from verifier import extended
+from verifier.answers import definition_line, document_line, progress_answer
+from verifier.report import report
 from verifier.runtime import options
 from verifier.runtime.errors import as_rst
 
 README = (Path(__file__).parents[2] / "README.rst").read_text()
 
 
-def test_the_options_are_those_of_the_table() -> None:
-    assert options.as_rst(TABLE, PREFIX) in README
+def shown(lines: Iterable[str]) -> str:
+    """A block of literal text."""
+    return "".join(f"    {line}".rstrip() + "\n" for line in lines)
 
 
-def test_the_errors_are_those_of_the_table() -> None:
-    assert as_rst(errors.ALL) in README
+def test_the_options_are_those_of_the_tables() -> None:
+    assert options.as_rst(syncsvc.settings.TABLE, syncsvc.settings.PREFIX) in README
+    assert options.as_rst(verifier.settings.TABLE, verifier.settings.PREFIX) in README
+
+
+def test_the_errors_are_those_of_the_tables() -> None:
+    assert as_rst(syncsvc.errors.ALL) in README
+    assert as_rst(verifier.errors.ALL) in README
 
 
 def test_the_threads_of_each_load_level_are_told() -> None:
@@ -26,3 +41,19 @@ def test_the_threads_of_each_load_level_are_told() -> None:
     for part, name in (("readers", "readers"), ("writers", "writers"), ("lanes", "change events")):
         counts = ", ".join(str(getattr(level, part)) for level in LOAD_LEVELS.values())
         assert re.search(rf"{name} {counts}", text), part
+
+
+def test_the_report_is_as_shown() -> None:
+    assert shown(report(EXAMPLE, EXAMPLE_DOCUMENTS, EXAMPLE_DEFINITIONS)) in README
+
+
+def test_the_lines_for_programs_are_as_shown() -> None:
+    lines = [*map(document_line, EXAMPLE_DOCUMENTS), *map(definition_line, EXAMPLE_DEFINITIONS)]
+    assert shown(map(extended.written, lines)) in README
+
+
+def test_every_field_of_progress_is_told() -> None:
+    answer = progress_answer(EXAMPLE)
+    parts = ("verificationStatus", "generationStats", "srcChangeStats")
+    for name in (*answer, *(inner for part in parts for inner in answer[part])):
+        assert f"``{name}``" in README, name

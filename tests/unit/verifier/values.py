@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import bson
+from bson.objectid import ObjectId
 from bson.timestamp import Timestamp
 
 from verifier.cluster.namespace import Namespace
@@ -108,3 +109,60 @@ DEFINITION_MISMATCH = StoredMismatch(
     1_700_000_000.0,
     "place-1",
 )
+
+
+# What the documentation shows of a check that failed.
+EXAMPLE = CheckProgress(
+    phase=Phase.IDLE,
+    generation=4,
+    started=1_700_000_000.0,
+    ended=1_700_000_192.0,
+    first=Amounts(1_204_113, 1_204_113, 611_000_000, 611_000_000, 2),
+    rechecked=20_418,
+    source=Changes({"insert": 6_120, "update": 3_061, "delete": 1_020}),
+    destination=Changes({"insert": 6_118, "update": 3_061, "delete": 1_020}),
+    mismatches=MismatchCounts(
+        {Difference.MISSING: 2, Difference.CONTENT: 1}, {ORDERS: 3}, definitions=1
+    ),
+    namespaces={
+        ORDERS: NamespaceProgress(1_200_000, 1_200_000, 610_000_000, 610_000_000, 12, 12),
+        ITEMS: NamespaceProgress(4_113, 4_113, 1_000_000, 1_000_000, 2, 2),
+    },
+    writes_off=True,
+    verdict=Verdict(
+        Outcome.FAILED,
+        (
+            "2 documents are missing on the destination.",
+            "1 document is different.",
+            "1 difference in definitions or counts.",
+        ),
+    ),
+)
+EXAMPLE_DOCUMENTS = [
+    StoredMismatch(
+        DocumentMismatch(ORDERS, bson.encode({"_id": key}), difference, fields),
+        4,
+        1_700_000_150.0,
+        1_700_000_192.0,
+        place,
+    )
+    for key, difference, fields, place in (
+        (4711, Difference.MISSING, (), "0a51"),
+        (ObjectId("65a0c3f1e4b0a1b2c3d4e5f6"), Difference.MISSING, (), "3c02"),
+        (
+            "A-17",
+            Difference.CONTENT,
+            (FieldDifference("lines.0.price", "int 5 against double 5.0"),),
+            "b7f0",
+        ),
+    )
+]
+EXAMPLE_DEFINITIONS = [
+    StoredMismatch(
+        DefinitionMismatch(ITEMS, Difference.MISSING, Aspect.INDEX, "sku_1"),
+        4,
+        1_700_000_000.0,
+        1_700_000_192.0,
+        "shop.items/0",
+    )
+]
