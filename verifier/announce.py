@@ -47,7 +47,7 @@ def announce_reports(service: Service, before: CheckProgress, stop: StopToken) -
         stop.sleep(_LOOK_EVERY)
         end = _end(service.progress())
         if end is not None and end != told:
-            for line in report_lines(service):
+            for line in filter(None, report_lines(service)):
                 _log.info("%s", line)
         told = end or told
 

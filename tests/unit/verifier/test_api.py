@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,56 +10,15 @@ from bson.objectid import ObjectId
 from flask.testing import FlaskClient
 from pymongo.errors import AutoReconnect
 
-from tests.unit.verifier.values import (
-    DEFINITION_MISMATCH,
-    FAILED,
-    document_mismatch,
-)
+from tests.unit.verifier.recorder import Recorder
+from tests.unit.verifier.values import DEFINITION_MISMATCH, FAILED
 from verifier import errors
 from verifier.answers import progress_answer, summary_answer
 from verifier.app import create_app
 from verifier.cluster.specification import Document
-from verifier.compare.mismatch import StoredMismatch
-from verifier.compare.progress import CheckProgress
 from verifier.runtime.errors import OperationError
 
 ID = "65a0c3f1e4b0a1b2c3d4e5f6"
-
-
-class Recorder:
-    """A service that notes what it is asked, and raises what it is told to."""
-
-    def __init__(self) -> None:
-        self.asked: list[Any] = []
-        self.error: Exception | None = None
-
-    def check(self, document_filter: Document | None) -> None:
-        self._note("check", document_filter)
-
-    def writes_off(self) -> None:
-        self._note("writesOff")
-
-    def progress(self) -> CheckProgress:
-        return FAILED
-
-    def document_mismatches(
-        self, after: str | None, limit: int | None, least_seconds: float
-    ) -> Iterator[StoredMismatch]:
-        self.asked.append(("docMismatches", after, limit, least_seconds))
-        yield from map(document_mismatch, [1, "x"])
-        if self.error is not None:
-            raise self.error
-
-    def definition_mismatches(
-        self, after: str | None, limit: int | None
-    ) -> Iterator[StoredMismatch]:
-        self._note("nsMismatches", after, limit)
-        yield DEFINITION_MISMATCH
-
-    def _note(self, *asked: Any) -> None:
-        self.asked.append(asked)
-        if self.error is not None:
-            raise self.error
 
 
 @pytest.fixture

@@ -1,0 +1,48 @@
+"""A service that notes what it is asked, and tells of the check that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.unit.verifier.values import DEFINITION_MISMATCH, FAILED, document_mismatch
+from verifier.cluster.specification import Document
+from verifier.compare.mismatch import StoredMismatch
+from verifier.compare.progress import CheckProgress
+
+
+class Recorder:
+    """Raises `error` where it is asked for anything but progress."""
+
+    def __init__(self, shown: CheckProgress = FAILED) -> None:
+        self.asked: list[Any] = []
+        self.error: Exception | None = None
+        self.shown = shown
+
+    def check(self, document_filter: Document | None) -> None:
+        self._note("check", document_filter)
+
+    def writes_off(self) -> None:
+        self._note("writesOff")
+
+    def progress(self) -> CheckProgress:
+        return self.shown
+
+    def document_mismatches(
+        self, after: str | None, limit: int | None, least_seconds: float
+    ) -> Iterator[StoredMismatch]:
+        self.asked.append(("docMismatches", after, limit, least_seconds))
+        yield from map(document_mismatch, [1, "x"])
+        if self.error is not None:
+            raise self.error
+
+    def definition_mismatches(
+        self, after: str | None, limit: int | None
+    ) -> Iterator[StoredMismatch]:
+        self._note("nsMismatches", after, limit)
+        yield DEFINITION_MISMATCH
+
+    def _note(self, *asked: Any) -> None:
+        self.asked.append(asked)
+        if self.error is not None:
+            raise self.error

@@ -1,0 +1,113 @@
+"""The log has the report of every check that ends here, and of no other."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from pymongo.errors import AutoReconnect
+
+from tests.support.waiting import wait_for
+from tests.unit.verifier.recorder import Recorder
+from tests.unit.verifier.values import CHECKING, FAILED, INCOMPLETE, PASSED
+from verifier import announce
+from verifier.announce import announce_progress, announce_reports, report_lines, wait_for_end
+from verifier.compare.progress import CheckProgress
+from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(announce, "_LOOK_EVERY", 0.001)
+    monkeypatch.setattr(announce, "_PROGRESS_EVERY", 0.001)
+
+
+def while_running(work: Callable[[StopToken], None], then: Callable[[], None]) -> None:
+    stop = StopToken()
+    with pytest.raises(Cancelled), TaskGroup("test", stop) as group:
+        group.spawn("work", work, stop)
+        then()
+        stop.stop("done")
+
+
+def verdicts(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The first word of the reports in the log, each of which begins and ends with it."""
+    words = [record.getMessage().partition(":")[0] for record in caplog.records]
+    return [word for word in words if word in ("PASSED", "FAILED", "INCOMPLETE")][::2]
+
+
+@pytest.mark.parametrize(
+    "before, later, reported",
+    [
+        (CheckProgress(), [CHECKING, FAILED], ["FAILED"]),
+        (CheckProgress(), [FAILED], ["FAILED"]),
+        (CheckProgress(), [FAILED, CHECKING, PASSED], ["FAILED", "PASSED"]),
+        (CheckProgress(), [FAILED, replace(FAILED, started=1.0)], ["FAILED", "FAILED"]),
+        (CheckProgress(), [CHECKING, INCOMPLETE], ["INCOMPLETE"]),
+        (FAILED, [FAILED, CHECKING, PASSED], ["PASSED"]),
+        (FAILED, [FAILED, FAILED, CHECKING], []),
+    ],
+)
+def test_every_check_is_reported_once(
+    caplog: pytest.LogCaptureFixture,
+    before: CheckProgress,
+    later: list[CheckProgress],
+    reported: list[str],
+) -> None:
+    caplog.set_level(logging.INFO)
+    looks = threading.Semaphore(0)
+
+    class Shown(Recorder):
+        def progress(self) -> CheckProgress:
+            looks.release()
+            return super().progress()
+
+    service = Shown(before)
+
+    def show() -> None:
+        for each in later:
+            service.shown = each
+            for _ in range(4):  # a look, the report that follows from it, and one more
+                assert looks.acquire(timeout=10)
+
+    while_running(lambda stop: announce_reports(service, before, stop), show)
+    assert verdicts(caplog) == reported
+
+
+def test_progress_is_logged_while_a_check_runs(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    service = Recorder(CHECKING)
+    while_running(
+        lambda stop: announce_progress(service, stop),
+        lambda: wait_for(lambda: bool(caplog.records), "a line of progress") and None,
+    )
+    assert vars(caplog.records[0])["documents"] == 500
+
+
+def test_the_end_is_waited_for() -> None:
+    service = Recorder(CHECKING)
+    ends: list[CheckProgress] = []
+
+    def wait(stop: StopToken) -> None:
+        ends.append(wait_for_end(service, stop))
+
+    def end() -> None:
+        service.shown = PASSED
+        wait_for(lambda: bool(ends), "the end")
+
+    while_running(wait, end)
+    assert ends == [PASSED]
+
+
+def test_a_report_has_no_examples_where_they_cannot_be_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = Recorder()
+    assert "first 2 of 1,234" in "\n".join(report_lines(service))
+    service.error = AutoReconnect("h:1: closed")
+    lines = report_lines(service)
+    assert lines[0].startswith("FAILED") and "first 0 of 1,234" in "\n".join(lines)
+    assert "cannot be read" in caplog.text

@@ -1,0 +1,91 @@
+"""A verifier that cannot run says why, without credentials, and ends with a status that tells a script."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from verifier.cli import LOG_FILE, main
+
+SECRET = "S3cr3t"
+GOOD = f"mongodb://user:{SECRET}@host"
+
+
+@pytest.fixture(autouse=True)
+def own_handlers() -> Iterator[None]:
+    """The process sets up logging and signals anew: put back those of the test run."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for number, handler in signals.items():
+        signal.signal(number, handler)
+
+
+def given(source: str, destination: str, *more: str) -> list[str]:
+    return ["--srcURI", source, "--destURI", destination, "--verifyAll", *more]
+
+
+@pytest.mark.parametrize(
+    "options, named",
+    [
+        (given(f"{GOOD}/?w=1", GOOD), "source: Invalid URI option, write concern must be majority"),
+        (given("host:port", GOOD), "source: The connection string is refused"),
+        (given("mongo://x", GOOD), "source: The connection string is refused: Invalid URI scheme"),
+        (given(f"{GOOD}/?tlsCAFile=/no/such", GOOD), "source"),
+        (given(f"user:{SECRET}@host/?readPreference=nearest", GOOD), "must be primary"),
+    ],
+)
+@pytest.mark.parametrize("more, status", [([], 1), (["--checkOnce"], 2)])
+def test_a_connection_string_that_cannot_be_used_ends_the_process(
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    named: str,
+    more: list[str],
+    status: int,
+) -> None:
+    assert main([*options, *more]) == status
+    captured = capsys.readouterr()
+    *_, last = captured.err.splitlines()
+    assert named in last and last.startswith("syncsvc-verifier: ")
+    assert SECRET not in captured.err + captured.out
+
+
+def test_the_log_tells_the_same(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(given("x://", GOOD, "--logPath", str(tmp_path))) == 1
+    lines = [json.loads(line) for line in (tmp_path / LOG_FILE).read_text().splitlines()]
+    assert lines[0]["message"] == "Version info"
+    assert lines[-1]["level"] == "CRITICAL" and "InvalidURI" in lines[-1]["error"]
+    assert "InvalidURI" in capsys.readouterr().err
+
+
+def test_standard_output_is_for_the_report_of_a_single_check(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(given("x://", GOOD, "--checkOnce"))
+    captured = capsys.readouterr()
+    assert captured.out == "" and json.loads(captured.err.splitlines()[0])["message"]
+    main(given("x://", GOOD))
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["message"] == "Version info"
+
+
+def test_a_log_that_cannot_be_written_ends_the_process(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(given(GOOD, GOOD, "--logPath", str(tmp_path / "file"))) == 1
+    assert str(tmp_path / "file") in capsys.readouterr().err
+
+
+def test_bad_options_end_the_process_with_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["--srcURI", GOOD, "--destURI", GOOD])
+    assert raised.value.code == 2
+    assert "--verifyAll" in capsys.readouterr().err
