@@ -68,12 +68,7 @@ class Comparison:
         A collection that is missing, or is a view, has no documents. After a failure, one may come a second time.
         Raises the driver's errors that do not pass, and `Cancelled`.
         """
-
-        def told(documents: int, size: int) -> None:
-            self._stop.check()
-            on_pages(documents, size)
-
-        for unequal in self._unequal(_Reading(names, portion, not_before), told):
+        for unequal in self._unequal(_Reading(names, portion, not_before), on_pages):
             yield self._mismatch(names.source, unequal)
 
     def counts(self, names: NamespacePair) -> tuple[int, int]:
@@ -101,33 +96,30 @@ class Comparison:
 
         return retry(count, failures.is_transient, self._stop)
 
-    def _unequal(self, reading: _Reading, told: OnPages) -> Iterator[Unequal]:
+    def _unequal(self, reading: _Reading, on_pages: OnPages) -> Iterator[Unequal]:
         """Goes on, after a failure, where both sides stood at one key."""
         with ExitStack() as cursors:
             pairing: Pairing | None = None
-            found: Iterator[Unequal] = iter(())
 
-            def following() -> Unequal | None:
-                nonlocal reading, pairing, found
+            def step() -> list[Unequal] | None:
+                nonlocal reading, pairing
                 try:
                     if pairing is None:
-                        pairing = self._open(reading, told, cursors)
-                        found = pairing.unequal()
-                    return next(found, None)
+                        pairing = self._open(reading, on_pages, cursors)
+                    return pairing.step()
                 except PyMongoError:
                     cursors.close()
-                    if pairing is not None:
-                        reading = reading.after(pairing.aligned)
+                    reading = reading.after(pairing.aligned if pairing else None)
                     pairing = None
                     raise
 
-            while (unequal := retry(following, _passes, self._stop)) is not None:
+            while (found := retry(step, _passes, self._stop)) is not None:
                 self._stop.check()
-                yield unequal
+                yield from found
         if reading.leaves_out_last:
-            yield from self._unequal(reading._replace(portion=Keys((_LAST,))), told)
+            yield from self._unequal(reading._replace(portion=Keys((_LAST,))), on_pages)
 
-    def _open(self, reading: _Reading, told: OnPages, cursors: ExitStack) -> Pairing:
+    def _open(self, reading: _Reading, on_pages: OnPages, cursors: ExitStack) -> Pairing:
         stored = [_stored(*each) for each in zip(self._clients, reading.names)]
         order = collated_order if any(each.collated for each in stored) else simple_order
         source, destination = (
@@ -144,7 +136,7 @@ class Comparison:
                 self._clients, reading.names, reading.not_before, stored
             )
         )
-        return Pairing(source, destination, self._mode, order, told)
+        return Pairing(source, destination, self._mode, order, on_pages)
 
     def _mismatch(self, namespace: Namespace, found: Unequal) -> DocumentMismatch:
         if found.destination is None:

@@ -104,24 +104,26 @@ class Pairing:
             return self._aligned
         return id_only(bytes(self._equal.documents()[-1]))
 
-    def unequal(self) -> Iterator[Unequal]:
-        """All documents that are not equal. Raises what the sides raise."""
+    def step(self) -> list[Unequal] | None:
+        """Read on, and return what is found unequal by that; None when both sides have ended.
+
+        Raises what the sides raise, and is of no use any more after that.
+        """
         source, destination = self._source, self._destination
-        while not (source.ended and destination.ended):
-            wanted = self._wanted()
-            pages = [
-                side.read(size) if size else None
-                for side, size in zip((source, destination), wanted)
-            ]
-            if self._alike(pages[0], pages[1]):
-                continue
-            documents = source.take(pages[0]), destination.take(pages[1])
-            yield from self._match(*documents)
-            yield from self._sure()
-            yield from self._given_up()
-            if any(documents):
-                self._note_place()
-        self._tell()
+        if source.ended and destination.ended:
+            self._tell()
+            return None
+        wanted = self._wanted()
+        pages = [
+            side.read(size) if size else None for side, size in zip((source, destination), wanted)
+        ]
+        if self._alike(pages[0], pages[1]):
+            return []
+        documents = source.take(pages[0]), destination.take(pages[1])
+        found = [*self._match(*documents), *self._sure(), *self._given_up()]
+        if any(documents):
+            self._note_place()
+        return found
 
     def _wanted(self) -> tuple[int, int]:
         """How many documents to ask of each side."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import bson
@@ -15,7 +15,7 @@ from verifier.cluster.keys import id_only
 from verifier.cluster.rawcursor import Page
 from verifier.compare import pairing
 from verifier.compare.documents import Mode
-from verifier.compare.pairing import Order, Pairing, collated_order, simple_order
+from verifier.compare.pairing import Order, Pairing, Unequal, collated_order, simple_order
 
 Documents = list[dict[str, Any]]
 
@@ -45,6 +45,11 @@ def nobody(documents: int, size: int) -> None:
     """Told of what was compared."""
 
 
+def unequal(pairing: Pairing) -> Iterator[Unequal]:
+    while (found := pairing.step()) is not None:
+        yield from found
+
+
 def paired(
     source: Documents | Stream,
     destination: Documents | Stream,
@@ -53,7 +58,7 @@ def paired(
     told: Callable[[int, int], None] = nobody,
 ) -> list[tuple[Any, Any, Any]]:
     streams = [each if isinstance(each, Stream) else Stream(each) for each in (source, destination)]
-    found = Pairing(streams[0], streams[1], mode, order, told).unequal()
+    found = unequal(Pairing(streams[0], streams[1], mode, order, told))
     return [
         (bson.decode(each.key)["_id"], *(raw and bson.decode(raw) for raw in each[1:]))
         for each in found
@@ -198,7 +203,7 @@ def test_a_gap_takes_no_memory(turned: bool, monkeypatch: pytest.MonkeyPatch) ->
     sides = [Stream(each) for each in (NUMBERS, NUMBERS[:5] + NUMBERS[-5:])]
     source, destination = reversed(sides) if turned else sides
     found = Pairing(source, destination, Mode.BINARY, simple_order, nobody)
-    for number, each in enumerate(found.unequal()):
+    for number, each in enumerate(unequal(found)):
         assert bson.decode(each.key)["_id"] == number + 5
         assert len(found._source.unmatched) + len(found._destination.unmatched) < 20
 
@@ -216,7 +221,7 @@ def test_the_place_up_to_which_all_is_compared_is_known() -> None:
         Stream(NUMBERS), Stream(NUMBERS[:500] + NUMBERS[501:]), Mode.BINARY, simple_order, nobody
     )
     assert found.aligned is None
-    (difference,) = found.unequal()
+    (difference,) = unequal(found)
     assert bson.decode(difference.key) == {"_id": 500}
     assert found.aligned == bson.encode({"_id": 999})
 
@@ -237,7 +242,7 @@ def test_after_a_failure_the_rest_can_be_compared(missing: Sequence[int], length
     )
     found: set[bytes] = set()
     with pytest.raises(ConnectionError):
-        found.update(each.key for each in broken.unequal())
+        found.update(each.key for each in unequal(broken))
         raise ConnectionError
     place = -1 if broken.aligned is None else bson.decode(broken.aligned)["_id"]
     rest = ([each for each in side if each["_id"] > place] for side in (source, destination))
