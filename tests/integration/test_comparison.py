@@ -1,0 +1,236 @@
+"""Documents of two clusters are compared: what was changed is named, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import bson
+import pytest
+from bson import Binary, Int64, MaxKey, MinKey, ObjectId
+from bson.raw_bson import RawBSONDocument
+
+from tests.conftest import Pair
+from tests.support.documents import insert_odd_documents
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.rawcursor import RawCursor
+from verifier.compare import pairing
+from verifier.compare.comparison import Comparison
+from verifier.compare.documents import Mode
+from verifier.compare.mismatch import DocumentMismatch
+from verifier.compare.ranges import Keys, Portion, Range
+from verifier.compare.scope import NamespacePair
+from verifier.runtime.tasks import Cancelled, StopToken
+
+NAME = Namespace("d", "c")
+BOTH = NamespacePair(NAME, NAME)
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "collated": {"collation": {"locale": "en", "strength": 2}},
+    "capped": {"capped": True, "size": 1 << 24},
+    "clustered": {"clusteredIndex": {"key": {"_id": 1}, "unique": True}},
+}
+
+
+def comparison(
+    pair: Pair, mode: Mode = Mode.BINARY, query: Any = None, stop: StopToken | None = None
+) -> Comparison:
+    raw = None if query is None else RawBSONDocument(bson.encode(query))
+    return Comparison(pair.source.client, pair.destination.client, mode, raw, stop or StopToken())
+
+
+def nobody(documents: int, size: int) -> None:
+    """Told of what was compared."""
+
+
+def mismatches(
+    pair: Pair,
+    portion: Portion = Range(),
+    names: NamespacePair = BOTH,
+    compared: Comparison | None = None,
+) -> list[DocumentMismatch]:
+    compared = compared or comparison(pair)
+    return list(compared.documents(names, portion, (None, None), nobody))
+
+
+def told(found: list[DocumentMismatch]) -> dict[Any, str]:
+    """The differences by `_id`."""
+    return {
+        bson.decode(each.key)["_id"]: str(each).partition(" is ")[2] if not each.fields else
+        ", ".join(field.path or "order" for field in each.fields)
+        for each in found
+    }  # fmt: skip
+
+
+def fill(pair: Pair, documents: list[dict[str, Any]], **options: Any) -> None:
+    for side in (pair.source, pair.destination):
+        side.client[NAME.database].create_collection(NAME.collection, **options)
+        if documents:
+            side.client[NAME.database][NAME.collection].insert_many(documents)
+
+
+LETTERS = [{"_id": f"{letter}{number:03}", "n": number} for number in range(700) for letter in "aB"]
+IDS = [{"_id": number, "n": number} for number in range(1500)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_changed_is_found(pair: Pair, kind: str) -> None:
+    fill(pair, [*IDS, *LETTERS], **KINDS[kind])
+    assert mismatches(pair) == []
+    source, destination = pair.source.client.d.c, pair.destination.client.d.c
+    destination.insert_many([{"_id": 750.5}, {"_id": "a350x"}, {"_id": MinKey()}])
+    destination.update_many({"_id": {"$in": [3, "B699"]}}, {"$set": {"n": -1}})
+    destination.update_one({"_id": 1499}, [{"$set": {"n": {"$toLong": "$n"}}}])
+    expected = dict.fromkeys([750.5, "a350x", MinKey()], "extra on the destination")
+    expected.update(dict.fromkeys([3, "B699", 1499], "n"))
+    if kind != "capped":
+        destination.delete_many({"_id": {"$in": [0, 1000, "B123"]}})
+        expected.update(dict.fromkeys([0, 1000, "B123"], "missing on the destination"))
+    source.insert_one({"_id": MaxKey()})
+    expected[MaxKey()] = "missing on the destination"
+    assert told(mismatches(pair)) == expected
+
+
+def test_documents_of_all_types_are_equal_to_themselves(pair: Pair) -> None:
+    for side in (pair.source, pair.destination):
+        insert_odd_documents(side.client.d.c)
+    assert mismatches(pair) == []
+
+
+def test_an_id_of_another_type_is_another_document(pair: Pair) -> None:
+    pair.source.client.d.c.insert_one({"_id": 1})
+    pair.destination.client.d.c.insert_one({"_id": Int64(1)})
+    found = [
+        (type(bson.decode(each.key)["_id"]), each.difference.value) for each in mismatches(pair)
+    ]
+    assert found == [(int, "missingOnDst"), (Int64, "extraOnDst")]
+
+
+def test_the_order_of_fields_can_be_ignored(pair: Pair) -> None:
+    pair.source.client.d.c.insert_many([{"_id": 1, "a": 1, "b": 2}, {"_id": 2, "a": 1}])
+    pair.destination.client.d.c.insert_many([{"_id": 1, "b": 2, "a": 1}, {"_id": 2, "a": 2}])
+    assert told(mismatches(pair)) == {1: "order", 2: "a"}
+    ignoring = comparison(pair, Mode.IGNORE_FIELD_ORDER)
+    assert told(mismatches(pair, compared=ignoring)) == {2: "a"}
+
+
+def test_only_what_a_filter_chooses_is_compared_and_counted(pair: Pair) -> None:
+    fill(pair, IDS)
+    pair.destination.client.d.c.delete_many({"_id": {"$in": [10, 1000]}})
+    filtered = comparison(pair, query={"n": {"$lt": 500}})
+    assert told(mismatches(pair, compared=filtered)) == {10: "missing on the destination"}
+    keys = Keys(tuple(bson.encode({"_id": each}) for each in (10, 11, 1000)))
+    assert told(mismatches(pair, keys, compared=filtered)) == {10: "missing on the destination"}
+    assert filtered.counts(BOTH) == (500, 499)
+    assert comparison(pair).counts(BOTH) == (1500, 1498)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_documents_are_compared_by_their_keys(pair: Pair, kind: str) -> None:
+    fill(pair, [*IDS, *LETTERS], **KINDS[kind])
+    pair.destination.client.d.c.update_many({"_id": {"$in": [3, 4, "a007"]}}, {"$set": {"n": -1}})
+    pair.source.client.d.c.insert_one({"_id": "zzz"})
+    keys = [3, 5, 1499, "a007", "B008", "zzz", "nobody", {"x": 1}]
+    portion = Keys(tuple(bson.encode({"_id": each}) for each in keys))
+    expected = {3: "n", "a007": "n", "zzz": "missing on the destination"}
+    assert told(mismatches(pair, portion)) == expected
+    numbers = Keys(tuple(bson.encode({"_id": each}) for each in (1200, 4, 3, 7)))
+    assert told(mismatches(pair, numbers)) == {3: "n", 4: "n"}
+
+
+def test_names_may_differ(pair: Pair) -> None:
+    pair.source.client.d.c.insert_many([{"_id": 1}, {"_id": 2}])
+    pair.destination.client["other"]["c2"].insert_one({"_id": 1})
+    renamed = NamespacePair(NAME, Namespace("other", "c2"))
+    (found,) = mismatches(pair, names=renamed)
+    assert (found.namespace, bson.decode(found.key)) == (NAME, {"_id": 2})
+    assert comparison(pair).counts(renamed) == (2, 1)
+
+
+@pytest.mark.parametrize("portion", [Range(), Range(bson.encode({"_id": 1}), None)])
+@pytest.mark.parametrize("other", ["nothing", "view", "time series"])
+def test_a_side_without_such_a_collection_has_no_documents(
+    pair: Pair, other: str, portion: Portion
+) -> None:
+    pair.source.client.d.c.insert_many([{"_id": 1}, {"_id": 2}])
+    if other == "view":
+        pair.destination.client.d.create_collection("c", viewOn="x", pipeline=[])
+    elif other == "time series":
+        pair.destination.client.d.create_collection("c", timeseries={"timeField": "t"})
+    assert told(mismatches(pair, portion)) == dict.fromkeys([1, 2], "missing on the destination")
+    assert comparison(pair).counts(BOTH) == (2, 0)
+
+
+def test_large_documents_that_are_missing_take_little_memory(pair: Pair) -> None:
+    documents = [{"_id": number, "x": Binary(bytes(8 << 20))} for number in range(8)]
+    for each in documents:
+        pair.source.client.d.c.insert_one(each)
+    pair.destination.client.d.c.insert_many([documents[0], documents[7]])
+    assert [*told(mismatches(pair))] == [1, 2, 3, 4, 5, 6]
+
+
+def test_reads_are_not_older_than_they_must_be(pair: Pair) -> None:
+    fill(pair, IDS[:10])
+    times = tuple(
+        side.client.admin.command("hello")["operationTime"]
+        for side in (pair.source, pair.destination)
+    )
+    found = comparison(pair).documents(BOTH, Range(), (times[0], times[1]), nobody)
+    assert list(found) == []
+
+
+def test_a_stop_ends_it(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairing, "_FIRST_PAGE", 10)
+    fill(pair, IDS)
+    stop = StopToken()
+    compared = comparison(pair, stop=stop)
+    with pytest.raises(Cancelled):
+        list(compared.documents(BOTH, Range(), (None, None), lambda *_: stop.stop("enough")))
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
+    """Every 25th page, the cursor is gone on the server; how often that was."""
+    original = RawCursor._get_more
+    reads = 0
+
+    def get_more(self: RawCursor) -> dict[str, Any]:
+        nonlocal reads
+        reads += 1
+        if not reads % 25:
+            kill = {"killCursors": self._collection, "cursors": [self._cursor_id]}
+            self._client[self._database.name].command(kill, session=self._session)
+        return original(self)
+
+    monkeypatch.setattr(RawCursor, "_get_more", get_more)
+    monkeypatch.setattr(pairing, "_FIRST_PAGE", 50)
+    monkeypatch.setattr(pairing, "next_page_size", lambda size, count: 50)
+    yield lambda: reads // 25
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_lost_cursor_is_opened_again_where_it_was(
+    pair: Pair, kind: str, interrupted: Callable[[], int]
+) -> None:
+    fill(pair, [*IDS, *LETTERS, {"_id": ObjectId()}], **KINDS[kind])
+    pair.source.client.d.c.insert_many([{"_id": MaxKey()}, {"_id": 749.5}])
+    pair.destination.client.d.c.update_many({"_id": {"$in": [3, "B650"]}}, {"$set": {"n": -1}})
+    done = 0
+
+    def count(documents: int, size: int) -> None:
+        nonlocal done
+        done += documents
+
+    found = list(comparison(pair).documents(BOTH, Range(), (None, None), count))
+    missing = dict.fromkeys([749.5, MaxKey()], "missing on the destination")
+    assert told(found) == {3: "n", "B650": "n", **missing}
+    assert interrupted() >= 2
+    stored = pair.source.client.d.c.estimated_document_count()
+    assert stored <= done <= stored + 2 * interrupted()
+
+
+def test_counts_are_those_of_the_documents(pair: Pair) -> None:
+    assert comparison(pair).counts(BOTH) == (0, 0)
+    fill(pair, IDS[:10], **KINDS["clustered"])
+    pair.source.client.d.c.insert_one({"_id": -1})
+    assert comparison(pair).counts(BOTH) == (11, 10)
