@@ -12,7 +12,7 @@ from verifier.report import SHOWN, report
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
-# Seconds between two lines of progress, and between two looks for the end of a check.
+# Seconds between two lines of progress, and between two looks for the end of a single check.
 _PROGRESS_EVERY = 10.0
 _LOOK_EVERY = 0.5
 
@@ -40,16 +40,11 @@ def announce_progress(service: Service, stop: StopToken) -> None:
             )
 
 
-def announce_reports(service: Service, before: CheckProgress, stop: StopToken) -> None:
-    """Log the report of every check that ends, line by line, but not of what had ended `before`. Runs until stopped."""
-    told = _end(before)
-    while True:
-        stop.sleep(_LOOK_EVERY)
-        end = _end(service.progress())
-        if end is not None and end != told:
-            for line in filter(None, report_lines(service)):
-                _log.info("%s", line)
-        told = end or told
+def announce_report(service: Service) -> None:
+    """Log the report of the check that has just ended, line by line, unless the next one has begun."""
+    if service.progress().phase is Phase.IDLE:
+        for line in filter(None, report_lines(service)):
+            _log.info("%s", line)
 
 
 def wait_for_end(service: Service, stop: StopToken) -> CheckProgress:
@@ -69,10 +64,3 @@ def report_lines(service: Service) -> list[str]:
         _log.warning("The mismatches cannot be read.", extra={"error": str(error)})
         documents, definitions = [], []
     return report(progress, documents, definitions)
-
-
-def _end(progress: CheckProgress) -> object | None:
-    """What tells the end of one check from that of another; None while it goes on."""
-    if progress.phase is not Phase.IDLE or progress.verdict is None:
-        return None
-    return progress.started, progress.ended, progress.verdict

@@ -9,6 +9,8 @@ from typing import Any
 from bson.timestamp import Timestamp
 
 from verifier.cluster import rawbson
+from verifier.cluster.keys import id_element
+from verifier.compare import values
 from verifier.compare.mismatch import (
     DefinitionMismatch,
     Difference,
@@ -77,6 +79,8 @@ def document_line(stored: StoredMismatch) -> dict[str, Any]:
         "type": mismatch.difference.value,
         "namespace": str(mismatch.namespace),
         "_id": rawbson.decode(mismatch.key)["_id"],
+        # Relaxed JSON shows an int and a long alike, and both may be there.
+        "idType": values.type_name(id_element(mismatch.key).kind),
         "fields": [{"path": each.path, "detail": each.detail} for each in mismatch.fields],
         **_seen(stored),
     }

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 
 from verifier import __version__, errors
-from verifier.announce import announce_progress, announce_reports, report_lines, wait_for_end
+from verifier.announce import announce_progress, announce_report, report_lines, wait_for_end
 from verifier.app import create_app
 from verifier.cluster.cluster import Cluster, open_cluster
 from verifier.compare.observe import Observer, ignore
@@ -54,13 +54,22 @@ def _run(settings: Settings, observe: Observer) -> int:
     stop = StopToken()
     status = 0
     with _opened(settings) as clusters, suppress(Cancelled), TaskGroup("main", stop) as tasks:
-        service = Service(*clusters, settings, tasks.spawn, observe, stop)
+
+        def carry_out(work: Callable[[], None]) -> None:
+            work()
+            if not settings.check_once:
+                announce_report(service)
+
+        def spawn(name: str, work: Callable[[], None]) -> None:
+            tasks.spawn(name, carry_out, work)
+
+        service = Service(*clusters, settings, spawn, observe, stop)
         tasks.spawn("progress", announce_progress, service, stop)
         try:
             if settings.check_once:
                 status = _check_once(service, stop)
             else:
-                _serve(service, settings, tasks, stop)
+                _serve(service, settings)
         finally:
             # However the block is left, the check must learn of it, or its thread would never be joined.
             stop.stop("shutdown")
@@ -68,11 +77,10 @@ def _run(settings: Settings, observe: Observer) -> int:
     return status
 
 
-def _serve(service: Service, settings: Settings, tasks: TaskGroup, stop: StopToken) -> None:
+def _serve(service: Service, settings: Settings) -> None:
     # First of all, so that an address in use is known before anything is touched.
     server = HttpServer(create_app(service), settings.address, settings.port)
     service.recover()
-    tasks.spawn("report", announce_reports, service, service.progress(), stop)
     if settings.start:
         _begin(service)
     _log.info("Serving.", extra={"address": settings.address, "port": settings.port})

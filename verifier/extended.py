@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 from bson import json_util
 from bson.codec_options import DatetimeConversion
 from bson.errors import BSONError
-from bson.int64 import Int64
 from bson.json_util import JSONMode, JSONOptions
 
 # Dates outside Python's range must not raise.
@@ -28,16 +27,8 @@ def read(data: str | bytes) -> Any:
 
 
 def written(value: Any) -> str:
-    """The value as one line of relaxed Extended JSON, in which a long is told from an int, and NaN is a text."""
-    return json_util.dumps(_with_longs(value), json_options=_OPTIONS, allow_nan=False)
-
-
-def _with_longs(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _with_longs(below) for name, below in value.items()}
-    if isinstance(value, list):
-        return [_with_longs(below) for below in value]
-    return {"$numberLong": str(value)} if isinstance(value, Int64) else value
+    """The value as one line of relaxed Extended JSON, in which NaN is a text."""
+    return json_util.dumps(value, json_options=_OPTIONS, allow_nan=False)
 
 
 def _document(pairs: list[tuple[str, Any]]) -> Any:

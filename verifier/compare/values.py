@@ -49,6 +49,11 @@ def shown(kind: int, value: bytes) -> str:
     return _named(kind, _cut(_text(kind, value), 0))
 
 
+def type_name(kind: int) -> str:
+    """What the server's `$type` calls it."""
+    return _NAMES.get(kind, f"type 0x{kind:02x}")
+
+
 def shown_apart(one: Value, other: Value) -> tuple[str, str]:
     """Two different values, each so that the difference is seen."""
     texts = [_text(*one), _text(*other)]
@@ -63,8 +68,7 @@ def shown_apart(one: Value, other: Value) -> tuple[str, str]:
 
 
 def _named(kind: int, text: str) -> str:
-    name = _NAMES.get(kind, f"type 0x{kind:02x}")
-    return f"{name} {text}".rstrip()
+    return f"{type_name(kind)} {text}".rstrip()
 
 
 def _cut(text: str, start: int) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from bson.int64 import Int64
 
 from tests.unit.verifier.values import (
     CHECKING,
@@ -167,6 +168,7 @@ def test_a_line_names_a_document() -> None:
         "type": "content",
         "namespace": "shop.orders",
         "_id": 7,
+        "idType": "int",
         "fields": [{"path": "a.b", "detail": "1 against 2"}],
         "generation": 3,
         "durationSecs": 12.346,
@@ -181,6 +183,13 @@ def test_a_line_names_a_document() -> None:
 def test_the_type_says_which_side_lacks_the_document(difference: Difference, name: str) -> None:
     line = document_line(document_mismatch(7, difference, ()))
     assert (line["type"], line["fields"]) == (name, [])
+
+
+@pytest.mark.parametrize(
+    "key, name", [(7, "int"), (Int64(7), "long"), (7.0, "double"), ("7", "string"), ({}, "object")]
+)
+def test_a_line_says_of_which_type_the_key_is(key: Any, name: str) -> None:
+    assert document_line(document_mismatch(key))["idType"] == name
 
 
 def test_a_line_names_a_definition() -> None:

@@ -1,0 +1,288 @@
+"""The verifier as an operator meets it: options, messages, exit statuses, the API, the log."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from syncsvc.sandbox import ReplicaSet
+from tests.conftest import Pair
+from tests.support.service_process import ROOT
+from tests.support.verifier import Verifier
+from tests.support.waiting import wait_for
+from verifier import __version__
+from verifier.compare.observe import Point
+
+DEAD = "mongodb://user:secret@127.0.0.1:1/?serverSelectionTimeoutMS=200"
+STATE = "__mdb_internal_syncsvc_verifier"
+
+
+@pytest.fixture
+def verifier(pair: Pair, tmp_path: Path) -> Iterator[Verifier]:
+    """A verifier of the shared clusters that has not been started."""
+    process = Verifier(
+        pair.source.uri, pair.destination.uri, tmp_path, "--verifyAll", "--graceSeconds", "0"
+    )
+    yield process
+    process.close()
+
+
+def command(*options: str) -> list[str]:
+    return [sys.executable, "-m", "verifier", *options]
+
+
+def run(*options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*options), capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
+    )
+
+
+def check_once(pair: Pair, *options: str) -> subprocess.CompletedProcess[str]:
+    uris = ("--srcURI", pair.source.uri, "--destURI", pair.destination.uri)
+    return run(*uris, "--checkOnce", "--graceSeconds", "0", *(options or ("--verifyAll",)))
+
+
+def fill(pair: Pair, documents: int = 100) -> None:
+    for side in (pair.source, pair.destination):
+        side.client.d.c.insert_many([{"_id": number, "a": 1} for number in range(documents)])
+        side.client.d.v.insert_one({"_id": "x"})
+
+
+def test_version() -> None:
+    done = run("--version")
+    assert (done.returncode, done.stdout) == (0, f"syncsvc-verifier {__version__}\n")
+
+
+@pytest.mark.parametrize("once, status", [([], 1), (["--checkOnce"], 2)])
+@pytest.mark.parametrize(
+    "uri, said",
+    [(DEAD, "ClusterUnreachable"), ("mongodb://127.0.0.1/?w=1", "write concern must be majority")],
+)
+def test_bad_clusters_end_the_process(
+    replica_sets: Pair, uri: str, said: str, once: list[str], status: int
+) -> None:
+    done = run("--srcURI", replica_sets.source.uri, "--destURI", uri, "--verifyAll", *once)
+    assert done.returncode == status
+    *_, last = done.stderr.splitlines()
+    assert said in last and "destination" in last
+    assert "secret" not in done.stderr + done.stdout
+
+
+def test_a_port_in_use_is_named(verifier: Verifier, pair: Pair) -> None:
+    verifier.run()
+    uris = ("--srcURI", pair.source.uri, "--destURI", pair.destination.uri)
+    done = run(*uris, "--verifyAll", "--serverPort", str(verifier.port))
+    assert done.returncode == 1
+    assert "AddressNotAvailable" in done.stderr and str(verifier.port) in done.stderr
+
+
+def test_one_cluster_is_not_two(pair: Pair) -> None:
+    done = run(
+        "--srcURI", pair.source.uri, "--destURI", pair.source.uri, "--verifyAll", "--checkOnce"
+    )
+    assert done.returncode == 2
+    assert "SameCluster" in done.stderr and done.stdout == ""
+
+
+def test_a_single_check_passes(pair: Pair) -> None:
+    fill(pair)
+    done = check_once(pair)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("PASSED: ") and lines[0] == lines[-1]
+    assert "Compared 101 documents" in done.stdout
+    messages = [json.loads(line)["message"] for line in done.stderr.splitlines()]
+    assert messages[0] == "Version info" and messages[-1] == "Stopped."
+
+
+def test_a_single_check_fails_and_names_what_differs(pair: Pair, tmp_path: Path) -> None:
+    fill(pair)
+    pair.destination.client.d.c.update_one({"_id": 7}, {"$set": {"a": 1.0}})
+    pair.destination.client.d.v.create_index("a")
+    done = check_once(pair, "--verifyAll", "--logPath", str(tmp_path / "log"))
+    assert done.returncode == 1, done.stderr
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("FAILED: ") and lines[0] == lines[-1]
+    (row,) = (line for line in lines if line.startswith("different") and " d.c " in line)
+    assert row.split()[1:5] == ["d.c", "int", "7", "a:"]
+    assert [line for line in lines if "index a_1" in line and line.startswith("extra")]
+    assert (tmp_path / "log" / "verifier.log").exists()
+
+
+def test_what_is_not_asked_for_is_not_checked(pair: Pair) -> None:
+    fill(pair)
+    pair.destination.client.d.c.delete_one({"_id": 7})
+    assert check_once(pair, "--srcNamespace", "d.v").returncode == 0
+    assert check_once(pair, "--includeNamespaces", '[{"database": "e"}]').returncode == 0
+    excluded = '[{"database": "d", "collectionsRegex": {"pattern": "^c$"}}]'
+    assert check_once(pair, "--verifyAll", "--excludeNamespaces", excluded).returncode == 0
+    assert check_once(pair, "--srcNamespace", "d.c").returncode == 1
+
+
+def test_names_may_differ(pair: Pair) -> None:
+    fill(pair)
+    pair.destination.client.d.c.rename("other")
+    names = ("--srcNamespace", "d.c,d.v", "--dstNamespace", "d.other,d.v")
+    assert check_once(pair, *names).returncode == 0
+
+
+def test_a_signal_ends_a_single_check(pair: Pair, tmp_path: Path) -> None:
+    fill(pair)
+    (tmp_path / "hold-listed-1").touch()
+    uris = ("--srcURI", pair.source.uri, "--destURI", pair.destination.uri)
+    options = (*uris, "--verifyAll", "--checkOnce", "--logPath", str(tmp_path))
+    module = [sys.executable, "-m", "tests.support.observed_verifier", str(tmp_path), *options]
+    with subprocess.Popen(module, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        wait_for((tmp_path / "reached-listed-1").exists, "the check begins")
+        process.send_signal(signal.SIGINT)
+        (tmp_path / "hold-listed-1").unlink()
+        output, _ = process.communicate(timeout=30)
+    assert (process.returncode, output) == (2, "")
+    assert pair.destination.client[STATE].check.count_documents({}) == 1
+    assert check_once(pair).returncode == 0
+
+
+def test_commands_at_the_wrong_moment_are_refused_and_change_nothing(
+    verifier: Verifier, pair: Pair
+) -> None:
+    fill(pair)
+    verifier.run()
+    progress = verifier.progress()
+    assert (progress["phase"], progress["verdict"], progress["generation"]) == ("idle", None, None)
+    assert verifier.post("writesOff").json()["error"] == "NoCheckRunning"
+    with verifier.held_at(Point.LISTED):
+        verifier.check()
+        assert verifier.progress()["phase"] == "check"
+        assert verifier.post("check").json()["error"] == "CheckInProgress"
+        verifier.writes_off()
+        assert verifier.post("writesOff").json()["error"] == "WritesAlreadyOff"
+    assert verifier.wait_for_verdict()["verdict"] == "passed"
+    assert verifier.post("writesOff").json()["error"] == "NoCheckRunning"
+
+
+@pytest.mark.parametrize(
+    "body, error, named",
+    [
+        ({"filter": {"$nope": 1}}, "InvalidFilter", "$nope"),
+        ({"filter": {"a": {"$type": "?"}}}, "InvalidFilter", "?"),
+        ({"filter": 1}, "InvalidRequest", "filter"),
+        ({"fitler": {}}, "InvalidRequest", "fitler"),
+    ],
+)
+def test_a_bad_check_is_not_begun(
+    verifier: Verifier, body: dict[str, Any], error: str, named: str
+) -> None:
+    verifier.run()
+    answer = verifier.post("check", body)
+    assert (answer.status_code, answer.json()["error"]) == (400, error)
+    assert named in answer.json()["errorDescription"]
+    assert verifier.progress()["phase"] == "idle"
+
+
+def test_a_second_check_sees_what_was_repaired(verifier: Verifier, pair: Pair) -> None:
+    fill(pair)
+    pair.destination.client.d.c.delete_one({"_id": 7})
+    verifier.run()
+    assert verifier.verify()["verdict"] == "failed"
+    pair.destination.client.d.c.insert_one({"_id": 7, "a": 1})
+    assert verifier.verify()["verdict"] == "passed"
+    assert verifier.lines("docMismatches") == []
+    assert verifier.terminate() == 0
+    reported = [json.loads(line)["message"].partition(":")[0] for line in verifier.log.splitlines()]
+    assert (reported.count("FAILED"), reported.count("PASSED")) == (2, 2)
+
+
+def test_mismatches_are_paged(verifier: Verifier, pair: Pair) -> None:
+    fill(pair)
+    pair.destination.client.d.c.delete_many({"_id": {"$lt": 25}})
+    verifier.run()
+    assert verifier.verify()["verdict"] == "failed"
+    every = verifier.lines("docMismatches")
+    assert sorted(line["_id"] for line in every) == [*range(25)]
+    paged: list[dict[str, Any]] = []
+    while page := verifier.lines("docMismatches", limit=10, **after(paged)):
+        paged.extend(page)
+    assert paged == every
+    assert verifier.lines("docMismatches", minDurationSecs=3600) == []
+    bad = requests.get(verifier.url("docMismatches"), params={"after": "nonsense"}, timeout=10)
+    assert (bad.status_code, bad.json()["error"]) == (400, "InvalidRequest")
+
+
+def after(lines: list[dict[str, Any]]) -> dict[str, str]:
+    return {"after": lines[-1]["place"]} if lines else {}
+
+
+def test_a_check_may_begin_by_itself(pair: Pair, tmp_path: Path) -> None:
+    fill(pair)
+    process = Verifier(
+        pair.source.uri, pair.destination.uri, tmp_path, "--verifyAll", "--start", "--metaDBName",
+        "__mdb_internal_mine",
+    )  # fmt: skip
+    try:
+        process.run()
+        process.writes_off()
+        assert process.wait_for_verdict()["verdict"] == "passed"
+        assert process.terminate() == 0
+    finally:
+        process.close()
+    assert "__mdb_internal_mine" in pair.destination.client.list_database_names()
+
+
+def test_state_is_dropped_where_that_is_asked_for(pair: Pair) -> None:
+    fill(pair)
+    pair.destination.client[STATE].check.insert_one({"_id": "check", "format": -1})
+    done = check_once(pair)
+    assert done.returncode == 2 and "IncompatibleMetadata" in done.stderr
+    assert check_once(pair, "--verifyAll", "--clean").returncode == 0
+
+
+def test_the_api_listens_on_localhost_only(verifier: Verifier) -> None:
+    verifier.run()
+    listening = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    addresses = {line.split()[1] for line in listening if line.split()[3] == "0A"}
+    port = f"{verifier.port:04X}"
+    assert {each for each in addresses if each.endswith(f":{port}")} == {f"0100007F:{port}"}
+
+
+@pytest.mark.slow
+def test_the_documented_roles_are_enough_and_a_missing_one_is_named() -> None:
+    reading = ["readAnyDatabase", "clusterMonitor", "backup"]
+    state: list[Any] = [{"role": role, "db": STATE} for role in ("readWrite", "dbAdmin")]
+    with (
+        ReplicaSet(name="s", access_control=True) as source,
+        ReplicaSet(name="d", access_control=True) as destination,
+    ):
+        clusters = (source, destination)
+        for each in clusters:
+            with each.client() as client:
+                client.d.c.insert_many([{"_id": number} for number in range(10)])
+        with destination.client() as client:
+            client.admin.command({"setUserWriteBlockMode": 1, "global": True})
+        reader, other = (each.create_user("reader", reading) for each in clusters)
+        keeper = destination.create_user("keeper", [*reading, *state, "restore"])
+        blocked = destination.create_user("blocked", [*reading, *state])
+        poor = source.create_user("poor", ["clusterMonitor"])
+        assert _checked(reader, keeper).returncode == 0
+        assert _checked(reader, other, "--metaURI", keeper).returncode == 0
+        for uris, names in (
+            ((poor, keeper), ("NotAuthorized", "source", "readAnyDatabase")),
+            ((reader, other), ("NotAuthorized",)),
+            ((reader, blocked), ("MetadataBlocked", "bypassWriteBlockingMode")),
+        ):
+            done = _checked(*uris)
+            assert done.returncode == 2
+            assert all(name in done.stderr for name in names), done.stderr
+
+
+def _checked(source: str, destination: str, *more: str) -> subprocess.CompletedProcess[str]:
+    uris = ("--srcURI", source, "--destURI", destination)
+    return run(*uris, "--verifyAll", "--checkOnce", "--graceSeconds", "0", *more)
