@@ -22,7 +22,12 @@ from syncsvc.sandbox.document_merge import (
     order_difference,
 )
 
-NOT_COMPARED = frozenset({"admin", "config", "local", "mongosync_reserved_for_internal_use"})
+NOT_COMPARED = frozenset(
+    {
+        *("admin", "config", "local"),
+        *("mongosync_reserved_for_internal_use", "__mdb_internal_syncsvc_verifier"),
+    }
+)
 LISTED_DIFFERENCES = 50
 MOST_COLLECTIONS = 100_000
 

@@ -42,7 +42,13 @@ PURE = {
     "verifier.cluster.times",
     "verifier.compare.definitions",
     "verifier.compare.documents",
+    "verifier.compare.expiry",
     "verifier.compare.mismatch",
+    "verifier.compare.progress",
+    "verifier.compare.record",
+    "verifier.compare.scope",
+    "verifier.compare.task",
+    "verifier.compare.verdict",
     "verifier.compare.progress",
     "verifier.compare.scope",
     "verifier.answers",
@@ -68,6 +74,7 @@ BROAD_EXCEPTS_ALLOWED = {
     ("verifier.runtime.httpd", "_ended_by_error"),
     ("verifier.runtime.tasks", "_outermost"),
     ("syncsvc.service", "_carry_out"),
+    ("verifier.service", "_carry_out"),
 }
 LONGEST_FUNCTION = 50
 # What a log record holds already; logging refuses these when the line is written, which may be never in a test.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -24,7 +24,8 @@ class ClusterFacts:
     """One cluster as it was when asked.
 
     `identity` is the replica set's own id, the same from whichever member or address; None where the user may not
-    read it. `privileges` are the actions that the user holds on the cluster resource; None without access control.
+    read it. `privileges` are the actions that the user holds on the cluster resource, `database_privileges` those on
+    the collections of every database; both None without access control.
     """
 
     topology: Topology
@@ -34,6 +35,7 @@ class ClusterFacts:
     access_control: bool
     privileges: frozenset[str] | None
     user_databases: tuple[str, ...]
+    database_privileges: frozenset[str] | None = None
 
     @property
     def tells_definitions(self) -> bool:
@@ -74,16 +76,26 @@ def _identity(client: Client, topology: Topology) -> str | None:
     return str(config["settings"]["replicaSetId"])
 
 
-def _privileges(status: Mapping[str, Any]) -> frozenset[str] | None:
+def _privileges(
+    status: Mapping[str, Any], covers: Callable[[Mapping[str, Any]], bool]
+) -> frozenset[str] | None:
     info = status["authInfo"]
     if not info["authenticatedUsers"]:
         return None
     return frozenset(
         action
         for privilege in info.get("authenticatedUserPrivileges", ())
-        if privilege["resource"].get("cluster") or privilege["resource"].get("anyResource")
+        if privilege["resource"].get("anyResource") or covers(privilege["resource"])
         for action in privilege["actions"]
     )
+
+
+def _is_cluster(resource: Mapping[str, Any]) -> bool:
+    return bool(resource.get("cluster"))
+
+
+def _is_every_collection(resource: Mapping[str, Any]) -> bool:
+    return resource.get("db") == "" and resource.get("collection") == ""
 
 
 def gather(client: Client) -> ClusterFacts:
@@ -91,7 +103,7 @@ def gather(client: Client) -> ClusterFacts:
     hello = client.admin.command("hello")
     version = client.server_info()["versionArray"]
     status = client.admin.command({"connectionStatus": 1, "showPrivileges": True})
-    privileges = _privileges(status)
+    privileges = _privileges(status, _is_cluster)
     topology = _topology(hello)
     return ClusterFacts(
         topology=topology,
@@ -100,5 +112,6 @@ def gather(client: Client) -> ClusterFacts:
         identity=_identity(client, topology),
         access_control=privileges is not None,
         privileges=privileges,
+        database_privileges=_privileges(status, _is_every_collection),
         user_databases=tuple(filter(is_user_database, client.list_database_names())),
     )

@@ -8,6 +8,7 @@ SYSTEM_DATABASES = frozenset({"admin", "config", "local"})
 
 # Databases that sync services and verifiers keep for themselves; never copied, never compared.
 RESERVED_PREFIXES = ("mongosync_reserved_", "mongosync_internal_", "__mdb_internal")
+RESERVED_PATTERN = f"^({'|'.join(RESERVED_PREFIXES)})"
 
 
 # In front of a time-series collection's name, the name of the collection that holds its documents, the buckets.

@@ -35,3 +35,10 @@ SUPERSEDED = ErrorKind(
     "Another verifier process has taken this check over.",
     "Let only one process with one --metaDBName run at a time; see the progress of the other one.",
 )
+METADATA_BLOCKED = ErrorKind(
+    "MetadataBlocked",
+    409,
+    "User writes are blocked on the cluster that holds the state of the check, and its user may not pass the block.",
+    "Grant the user of --metaURI the privilege bypassWriteBlockingMode (the built-in role restore has it), "
+    "or name another cluster with --metaURI.",
+)

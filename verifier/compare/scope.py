@@ -38,13 +38,13 @@ class Scope:
 
     def on_source(self, destination: Namespace) -> Namespace | None:
         """What a collection or view of the destination is called on the source; None where no name leads to it."""
-        candidates = [destination]
+        candidates = []
         for source, renamed in self.renamed.items():
             if renamed == destination:
                 candidates.append(source)
             elif renamed == Namespace(destination.database, ""):
                 candidates.append(Namespace(source.database, destination.collection))
-        for source in candidates:
+        for source in (*candidates, destination):
             if self.on_destination(source) == destination:
                 return source
         return None

@@ -17,11 +17,20 @@ _MOST_KEY_BYTES = 4 << 20
 
 
 class Work(Enum):
-    """COLLECTION compares a definition, and counts; RANGE the documents of a range; RECHECK single documents."""
+    """COLLECTION compares a definition; RANGE the documents of a range; RECHECK single documents.
+
+    COUNT compares the numbers of documents, when all other tasks are done.
+    """
 
     COLLECTION = "collection"
     RANGE = "range"
     RECHECK = "recheck"
+    COUNT = "count"
+
+    @property
+    def of_documents(self) -> bool:
+        """Whether it reads documents, which `Task.documents` and `Task.size` are about."""
+        return self in (Work.RANGE, Work.RECHECK)
 
 
 class Status(Enum):
@@ -67,9 +76,11 @@ def whole_collection(namespace: Namespace) -> Recheck:
 class Task:
     """One piece of work, and what became of it.
 
-    `names` are those that users know for a COLLECTION, and of where the documents are for the others. `scan` asks that
-    the documents of the collection be compared, too. `lower` and `upper` bound a RANGE (see `ranges.Range`), `first`
-    and `last` a RECHECK. `size` is in bytes, `documents` and `size` are estimates until it is done.
+    `names` are those that users know for a COLLECTION and a COUNT, and of where the documents are for the others.
+    `scan` asks that the documents of the collection be compared, too. `lower` and `upper` bound a RANGE (see
+    `ranges.Range`), `first` and `last` a RECHECK. `documents` and `size` (bytes) are what was compared, an estimate
+    until it is done. Of a COLLECTION or COUNT, `definition_differs` tells what failed, and `unscanned` that its
+    documents could not be compared though they should have been.
     """
 
     number: int
@@ -83,6 +94,8 @@ class Task:
     status: Status = Status.ADDED
     documents: int = 0
     size: int = 0
+    definition_differs: bool = False
+    unscanned: bool = False
 
 
 class KeyGroup(NamedTuple):

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from verifier.cluster.facts import ClusterFacts, Topology, _address, _privileges, _topology
+from verifier.cluster.facts import (
+    ClusterFacts,
+    Topology,
+    _address,
+    _is_cluster,
+    _is_every_collection,
+    _privileges,
+    _topology,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,21 +41,22 @@ def status(users: list[str], privileges: list[dict[str, Any]]) -> dict[str, Any]
 
 
 def test_without_users_there_is_no_access_control() -> None:
-    assert _privileges(status([], [])) is None
+    assert _privileges(status([], []), _is_cluster) is None
 
 
-def test_privileges_are_the_actions_on_the_cluster() -> None:
+def test_privileges_are_the_actions_on_the_cluster_or_on_every_collection() -> None:
     granted = [
         {"resource": {"cluster": True}, "actions": ["a", "b"]},
         {"resource": {"anyResource": True}, "actions": ["c"]},
         {"resource": {"db": "", "collection": ""}, "actions": ["d"]},
         {"resource": {"cluster": False}, "actions": ["e"]},
     ]
-    assert _privileges(status(["u"], granted)) == frozenset("abc")
+    assert _privileges(status(["u"], granted), _is_cluster) == frozenset("abc")
+    assert _privileges(status(["u"], granted), _is_every_collection) == frozenset("cd")
 
 
 def test_a_user_may_have_no_privileges() -> None:
-    assert _privileges({"authInfo": {"authenticatedUsers": ["u"]}}) == frozenset()
+    assert _privileges({"authInfo": {"authenticatedUsers": ["u"]}}, _is_cluster) == frozenset()
 
 
 @pytest.mark.parametrize(

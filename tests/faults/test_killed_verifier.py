@@ -1,0 +1,126 @@
+"""The real verifier is killed at every named point, started again, and must come to the same verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncsvc.sandbox.replica_set import Client
+from tests.conftest import Pair
+from tests.support.verifier import Verifier
+from tests.support.waiting import wait_for
+from verifier.compare.observe import Point
+
+KILLS = [
+    (Point.BEGUN, 1),
+    (Point.LISTED, 1),
+    (Point.DEFINITION_COMPARED, 2),
+    (Point.TASK_DONE, 1),
+    (Point.TASK_DONE, 5),
+    (Point.GENERATION_DONE, 1),
+    (Point.POSITION_SAVED, 1),
+    (Point.GENERATION_BEGUN, 1),
+    (Point.GENERATION_DONE, 2),
+    (Point.WRITES_OFF, 1),
+    (Point.DRAINED, 1),
+    (Point.DRAINED, 2),
+    (Point.VERDICT_SAVED, 1),
+]
+BEFORE_WRITES_OFF = KILLS.index((Point.WRITES_OFF, 1))
+
+
+def _name(kill: tuple[Point, int]) -> str:
+    return f"{kill[0].value} {kill[1]}"
+
+
+def _fill(client: Client) -> None:
+    pad = "p" * 2000
+    client.d.big.insert_many({"_id": number, "pad": pad} for number in range(3000))
+    client.d.small.insert_many({"_id": f"{number}"} for number in range(10))
+    client.d.small.create_index("a")
+    client.d.create_collection("view", viewOn="small")
+
+
+@pytest.fixture
+def verifier(pair: Pair, tmp_path: Path) -> Iterator[Verifier]:
+    options = ("--verifyAll", "--partitionSizeMB", "1", "--graceSeconds", "1")
+    process = Verifier(pair.source.uri, pair.destination.uri, tmp_path, *options)
+    process.run()
+    try:
+        yield process
+    finally:
+        process.close()
+
+
+def _corrupt(client: Client) -> None:
+    client.d.big.delete_one({"_id": 1234})
+    client.d.small.insert_one({"_id": "extra"})
+    client.d.small.create_index("b")
+
+
+def _found(verifier: Verifier) -> list[Any]:
+    documents = [
+        (line["type"], line["namespace"], line["_id"]) for line in verifier.lines("docMismatches")
+    ]
+    definitions = [
+        (line["type"], line["namespace"], line["aspect"], line["component"])
+        for line in verifier.lines("nsMismatches")
+    ]
+    return sorted(documents) + sorted(definitions)
+
+
+FOUND: list[Any] = [
+    ("content", "d.big", 7),
+    ("extraOnDst", "d.small", "extra"),
+    ("missingOnDst", "d.big", 1234),
+    ("extraOnDst", "d.small", "index", "b_1"),
+]
+
+
+@pytest.mark.parametrize("kill", KILLS, ids=_name)
+def test_a_killed_verifier_goes_on(pair: Pair, verifier: Verifier, kill: tuple[Point, int]) -> None:
+    for side in (pair.source, pair.destination):
+        _fill(side.client)
+    _corrupt(pair.destination.client)
+    early = KILLS.index(kill) < BEFORE_WRITES_OFF
+    if early:
+        verifier.kill_at(kill[0], number=kill[1])
+    verifier.post_unanswered("check", {})
+    if early:
+        pair.source.client.d.big.update_one({"_id": 7}, {"$set": {"pad": "changed"}})
+        verifier.wait_until_killed()
+    else:
+        verifier.wait_for_generation(1)
+        pair.source.client.d.big.update_one({"_id": 7}, {"$set": {"pad": "changed"}})
+        verifier.kill()
+        verifier.kill_at(kill[0], number=kill[1])
+        verifier.run()
+        verifier.post_unanswered("writesOff", {})
+        verifier.wait_until_killed()
+    # What happens while nobody looks is seen, too.
+    pair.source.client.d.small.insert_one({"_id": "both"})
+    pair.destination.client.d.small.insert_one({"_id": "both"})
+    verifier.run()
+    assert verifier.progress()["generation"] is not None
+    if early:
+        verifier.writes_off()
+    progress = verifier.wait_for_verdict()
+    assert (progress["verdict"], _found(verifier)) == ("failed", FOUND)
+    assert progress["verificationStatus"]["failedTasks"] > 0
+    assert progress["writesOff"] is True
+
+
+def test_a_verdict_is_kept(pair: Pair, verifier: Verifier) -> None:
+    for side in (pair.source, pair.destination):
+        _fill(side.client)
+    ended = verifier.verify()
+    assert ended["verdict"] == "passed"
+    verifier.kill()
+    verifier.run()
+    again = verifier.progress()
+    for name in ("verdict", "phase", "generation", "verificationStatus", "gen0Stats", "writesOff"):
+        assert again[name] == ended[name], name
+    wait_for(lambda: verifier.verify()["verdict"] == "passed", "a second check passes")

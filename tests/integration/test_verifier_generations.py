@@ -1,0 +1,156 @@
+"""The generation loop under random writes on both sides: what it reports is exactly what differs at the end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import bson
+import pytest
+
+from tests.conftest import Pair
+from tests.support.waiting import wait_for
+from verifier.cluster.cluster import Cluster, open_cluster
+from verifier.cluster.writer import ClusterWriter
+from verifier.compare import check as check_module
+from verifier.compare.check import Check, begin
+from verifier.compare.mismatch import DocumentMismatch
+from verifier.compare.observe import Point
+from verifier.compare.progress import Outcome, Phase, Verdict
+from verifier.compare.record import Request
+from verifier.compare.store import CheckStore
+from verifier.compare.worker import Sides
+from verifier.runtime.tasks import StopToken, TaskGroup
+
+METADATA = "__mdb_internal_generations"
+KEYS: list[Any] = [*range(60), *(f"k{number}" for number in range(20)), {"a": 1}, {"a": [2]}, None]
+
+Change = Callable[[Any], None]
+
+
+@pytest.fixture
+def clusters(pair: Pair) -> Iterator[tuple[Cluster, Cluster]]:
+    source = open_cluster("source", pair.source.uri, "test")
+    destination = open_cluster("destination", pair.destination.uri, "test")
+    yield source, destination
+    source.client.close()
+    destination.client.close()
+
+
+class Writer:
+    """Changes documents of both clusters as a replicator would, and here and there as none should.
+
+    Which documents differ in the end, only the clusters know.
+    """
+
+    def __init__(self, pair: Pair, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._sides = (pair.source.client, pair.destination.client)
+        self._late: list[Change] = []
+
+    def fill(self) -> None:
+        for name in "ab":
+            documents = [{"_id": key, "n": 0} for key in self._random.sample(KEYS, 60)]
+            for client in self._sides:
+                client.d[name].insert_many(documents)
+            # Some were never copied, or too much was.
+            for client in self._sides:
+                client.d[name].delete_many({"n": 0, "_id": {"$in": self._random.sample(KEYS, 2)}})
+
+    def write(self, number: int) -> None:
+        for _ in range(number):
+            change, how = self._change(), self._random.random()
+            if how < 0.1:
+                self._random.choice(self._sides).d.command("ping")
+                change(self._random.choice(self._sides))
+            elif how < 0.6:
+                for client in self._sides:
+                    change(client)
+            else:
+                change(self._sides[0])
+                self._late.append(change)
+            if self._late and self._random.random() < 0.5:
+                self._late.pop(0)(self._sides[1])
+
+    def catch_up(self) -> None:
+        for change in self._late:
+            change(self._sides[1])
+        self._late.clear()
+
+    def _change(self) -> Change:
+        name, key = self._random.choice("ab"), self._random.choice(KEYS)
+        number = self._random.randrange(1000)
+        kind = self._random.choice(("upsert", "delete", "replace"))
+
+        def change(client: Any) -> None:
+            if kind == "upsert":
+                client.d[name].update_one({"_id": key}, {"$set": {"n": number}}, upsert=True)
+            elif kind == "delete":
+                client.d[name].delete_one({"_id": key})
+            else:
+                client.d[name].replace_one({"_id": key}, {"m": number})
+
+        return change
+
+
+def _different(pair: Pair) -> set[tuple[str, bytes]]:
+    """Read with the driver's own means, and compared in memory."""
+    found = set()
+    for name in "ab":
+        source, destination = (
+            {
+                bson.encode({"_id": each["_id"]}): bson.encode(each)
+                for each in side.client.d[name].find()
+            }
+            for side in (pair.source, pair.destination)
+        )
+        for key in {*source, *destination}:
+            if source.get(key) != destination.get(key):
+                found.add((f"d.{name}", key))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_differs_at_the_end_is_reported(
+    pair: Pair,
+    clusters: tuple[Cluster, Cluster],
+    seed: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(check_module, "_LEAST_PAUSE", 0.1)
+    writer = Writer(pair, seed)
+    writer.fill()
+    stop = StopToken()
+    source, destination = clusters
+    store = CheckStore(
+        destination.client, ClusterWriter(destination.client, False, stop), METADATA, stop
+    )
+    store.load()
+    begin(source, destination, Request(), store, stop)
+    reached: set[str] = set()
+    check = Check(
+        Sides(source, destination, 2, 1 << 20),
+        store,
+        0.0 if seed % 2 else 1.0,
+        lambda point, subject: reached.add(f"{point.value} {subject}"),
+        stop,
+    )
+    verdicts: list[Verdict] = []
+    with TaskGroup("test", stop) as group:
+        group.spawn("check", lambda: verdicts.append(check.run()))
+        for generation in range(1, 4):
+            writer.write(100)
+            begun = f"{Point.GENERATION_BEGUN.value} {generation}"
+            wait_for(lambda: begun in reached, begun)
+        writer.catch_up()
+        check.no_more_writes()
+        assert check.progress().phase in (Phase.CHECK, Phase.RECHECK)
+    expected = _different(pair)
+    assert {
+        (str(found.mismatch.namespace), found.mismatch.key)
+        for found in store.document_mismatches(None, None, 0)
+        if isinstance(found.mismatch, DocumentMismatch)
+    } == expected
+    assert verdicts[0].outcome is (Outcome.FAILED if expected else Outcome.PASSED)
+    assert list(store.definition_mismatches(None, None)) == []

@@ -1,0 +1,80 @@
+"""The verifier beside a running sync: what the interface describes, from the check to the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from syncsvc.sandbox.workload import Workload
+from tests.conftest import Pair
+from tests.support import writes
+from tests.support.daemon import Daemon
+from tests.support.verifier import Verifier
+
+
+@pytest.fixture
+def verifier(pair: Pair, tmp_path: Path) -> Iterator[Verifier]:
+    folder = tmp_path / "verifier"
+    folder.mkdir()
+    process = Verifier(pair.source.uri, pair.destination.uri, folder, "--verifyAll")
+    try:
+        process.run()
+        yield process
+    finally:
+        process.close()
+
+
+def _fill(pair: Pair) -> list[str]:
+    client = pair.source.client
+    writes.fill(client)
+    writes.new_collections(client)
+    writes.indexes(client)
+    writes.views(client)
+    client.d.busy.insert_many({"_id": number, "n": 0} for number in range(5000))
+    return ["busy", "c"]
+
+
+def _check_while_it_syncs(pair: Pair, daemon: Daemon, verifier: Verifier) -> None:
+    """As the interface's workflow has it, under load, until COMMITTED."""
+    names = _fill(pair)
+    daemon.start()
+    daemon.wait_until_applying()
+    with Workload([pair.source.client.d[name] for name in names], seed=5) as workload:
+        verifier.check()
+        assert verifier.progress()["phase"] != "idle"
+        verifier.wait_for_generation(2)
+        workload.stop()
+    daemon.commit()
+
+
+def test_a_sync_is_verified_while_it_runs(pair: Pair, daemon: Daemon, verifier: Verifier) -> None:
+    _check_while_it_syncs(pair, daemon, verifier)
+    verifier.writes_off()
+    progress = verifier.wait_for_verdict()
+    assert (progress["verdict"], progress["verdictReasons"]) == ("passed", [])
+    assert (progress["phase"], progress["error"]) == ("idle", None)
+    status = progress["verificationStatus"]
+    assert status["failedTasks"] == status["metadataMismatchTasks"] == 0
+    assert status["totalTasks"] == status["completedTasks"] > 0
+    assert progress["srcChangeStats"]["eventCounts"]["update"] > 0
+    assert progress["totalRechecksDone"] > 0
+    assert verifier.lines("docMismatches") == verifier.lines("nsMismatches") == []
+    pair.assert_equal()
+
+
+def test_a_change_behind_the_back_of_the_sync_is_found(
+    pair: Pair, daemon: Daemon, verifier: Verifier
+) -> None:
+    _check_while_it_syncs(pair, daemon, verifier)
+    pair.destination.client.d.busy.update_one({"_id": 77}, {"$set": {"n": "behind the back"}})
+    verifier.writes_off()
+    progress = verifier.wait_for_verdict()
+    assert progress["verdict"] == "failed"
+    assert progress["verificationStatus"]["failedTasks"] == 1
+    assert any("77" in reason for reason in progress["verdictReasons"])
+    (line,) = verifier.lines("docMismatches")
+    assert (line["type"], line["namespace"], line["_id"]) == ("content", "d.busy", 77)
+    assert [field["path"] for field in line["fields"]] == ["n"]
+    assert verifier.lines("nsMismatches") == []

@@ -1,0 +1,67 @@
+"""The verifier as its own process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from tests.support.service_process import ServiceProcess, free_port
+from tests.support.waiting import wait_for
+
+
+class Verifier(ServiceProcess):
+    """The verifier of two clusters. Without other options it checks everything."""
+
+    module = "tests.support.observed_verifier"
+    log_file = "verifier.log"
+
+    def __init__(self, source: str, destination: str, folder: Path, *options: str) -> None:
+        port = free_port()
+        super().__init__(
+            folder,
+            port,
+            *("--srcURI", source, "--destURI", destination, "--serverPort", str(port)),
+            *("--logPath", str(folder / "log"), "--verbosity", "DEBUG"),
+            *(options or ("--verifyAll",)),
+        )
+
+    def check(self, **body: Any) -> None:
+        answer = self.post("check", body)
+        assert (answer.status_code, answer.json()) == (200, {"success": True}), answer.text
+        assert self.progress()["phase"] != "idle" or self.progress()["verdict"]
+
+    def writes_off(self) -> None:
+        answer = self.post("writesOff")
+        assert (answer.status_code, answer.json()) == (200, {"success": True}), answer.text
+
+    def wait_for_generation(self, number: int) -> dict[str, Any]:
+        """Until that generation has begun."""
+        return self._wait(
+            lambda progress: (progress["generation"] or 0) >= number, f"generation {number}"
+        )
+
+    def wait_for_verdict(self) -> dict[str, Any]:
+        return self._wait(lambda progress: progress["verdict"] is not None, "a verdict")
+
+    def verify(self, **body: Any) -> dict[str, Any]:
+        """A whole check of clusters to which nobody writes; the progress at its end."""
+        self.check(**body)
+        self.writes_off()
+        return self.wait_for_verdict()
+
+    def lines(self, what: str, **parameters: Any) -> list[dict[str, Any]]:
+        """All lines of docMismatches or nsMismatches."""
+        answer = requests.get(self.url(what), params=parameters, timeout=60)
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["Content-Type"].startswith("application/x-ndjson")
+        return [json.loads(line) for line in answer.text.splitlines()]
+
+    def _wait(self, holds: Any, what: str) -> dict[str, Any]:
+        def look() -> dict[str, Any] | None:
+            progress = self.progress()
+            return progress if holds(progress) else None
+
+        return wait_for(look, what, 90)

@@ -1,0 +1,77 @@
+"""A saved check is read back as it was, and one of another format is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import bson
+import pytest
+from bson.timestamp import Timestamp
+
+from verifier.cluster.filters import NamespaceFilter
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.times import Position
+from verifier.compare.documents import Mode
+from verifier.compare.errors import INCOMPATIBLE_METADATA
+from verifier.compare.progress import Amounts, Outcome, Verdict
+from verifier.compare.record import (
+    FORMAT,
+    CheckRecord,
+    Request,
+    Side,
+    SideRecord,
+    as_document,
+    from_document,
+)
+from verifier.compare.scope import Scope
+from verifier.runtime.errors import OperationError
+
+POSITION = Position({"_data": "82"}, Timestamp(5, 1))
+NEW = CheckRecord("me", ("a", "b"), Request(), 1.5, SideRecord(POSITION), SideRecord(POSITION))
+ENDED = replace(
+    NEW,
+    request=Request(
+        Scope(
+            NamespaceFilter(
+                ({"database": "d", "collectionsRegex": {"pattern": "^a"}},), ({"database": "e"},)
+            ),
+            {Namespace("d", "a"): Namespace("x", "y"), Namespace("q", ""): Namespace("r", "")},
+        ),
+        Mode.IGNORE_FIELD_ORDER,
+        bson.encode({"$or": [{"a": 1}, {"b.c": {"$gt": 2}}]}),
+    ),
+    source=SideRecord(POSITION, Timestamp(9, 2), Timestamp(8, 1), {"insert": 5}),
+    generation=7,
+    planned=True,
+    done=True,
+    last_from=6,
+    last_since=3.25,
+    first=Amounts(10, 20, 30, None, 2),
+    rechecked=44,
+    recheck_seconds=(0.5, 1.5),
+    notes=("something",),
+    ended=9.75,
+    verdict=Verdict(Outcome.INCOMPLETE, ("why",), "Name"),
+)
+
+
+@pytest.mark.parametrize("record", [NEW, ENDED])
+def test_a_record_is_read_back_as_it_was(record: CheckRecord) -> None:
+    document = bson.decode(bson.encode(as_document(record)))
+    assert from_document(document) == record
+
+
+def test_a_record_of_another_format_is_refused() -> None:
+    with pytest.raises(OperationError) as raised:
+        from_document({**as_document(NEW), "format": FORMAT + 1})
+    assert raised.value.kind is INCOMPATIBLE_METADATA
+
+
+def test_what_a_record_says() -> None:
+    assert NEW.last is False and ENDED.last is True
+    assert NEW.writes_off is False
+    assert ENDED.writes_off is False
+    both = replace(ENDED, destination=ENDED.source)
+    assert both.writes_off is True
+    assert both.side(Side.SOURCE) is both.source
+    assert both.side(Side.DESTINATION) is both.destination

@@ -1,0 +1,53 @@
+"""Names lead to their counterparts and back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verifier.cluster.namespace import Namespace
+from verifier.compare.scope import Scope
+
+RENAMED = Scope(
+    renamed={
+        Namespace("d", "a"): Namespace("x", "b"),
+        Namespace("e", ""): Namespace("f", ""),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "source, destination",
+    [("d.a", "x.b"), ("d.c", "d.c"), ("e.a", "f.a"), ("e.b", "f.b"), ("g.a", "g.a")],
+)
+def test_names_lead_there_and_back(source: str, destination: str) -> None:
+    here, there = Namespace(*source.split(".")), Namespace(*destination.split("."))
+    assert RENAMED.on_destination(here) == there
+    assert RENAMED.on_source(there) == here
+
+
+def test_names_to_which_nothing_leads() -> None:
+    assert RENAMED.on_source(Namespace("d", "a")) is None
+    assert RENAMED.on_source(Namespace("e", "z")) is None
+
+
+def test_a_collection_is_renamed_apart_from_its_database() -> None:
+    scope = Scope(
+        renamed={
+            Namespace("e", ""): Namespace("f", ""),
+            Namespace("e", "a"): Namespace("g", "a"),
+        }
+    )
+    assert scope.on_destination(Namespace("e", "a")) == Namespace("g", "a")
+    assert scope.on_destination(Namespace("e", "b")) == Namespace("f", "b")
+    assert scope.on_source(Namespace("g", "a")) == Namespace("e", "a")
+
+
+NAMES = st.builds(Namespace, st.sampled_from("defx"), st.sampled_from("abc"))
+
+
+@given(NAMES)
+def test_who_is_led_back_is_led_there_again(name: Namespace) -> None:
+    source = RENAMED.on_source(name)
+    assert source is None or RENAMED.on_destination(source) == name

@@ -1,0 +1,120 @@
+"""Counts what a generation has compared, and how fast."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import replace
+from time import monotonic
+
+from verifier.cluster.namespace import Namespace
+from verifier.compare.mismatch import DefinitionMismatch, Difference, Mismatch
+from verifier.compare.progress import Amounts, MismatchCounts, NamespaceProgress
+
+# Over how long a rate is, in seconds.
+_RATE_SPAN = 60.0
+
+
+class Rate:
+    """How much of something there was a second, over the last minute."""
+
+    def __init__(self) -> None:
+        self._started = monotonic()
+        self._recent: deque[tuple[float, int]] = (
+            deque()
+        )  # appended and pruned by one thread at a time
+
+    def add(self, amount: int) -> None:
+        now = monotonic()
+        self._recent.append((now, amount))
+        while now - self._recent[0][0] > _RATE_SPAN:
+            self._recent.popleft()
+
+    @property
+    def per_second(self) -> float:
+        now = monotonic()
+        amount = sum(amount for at, amount in list(self._recent) if now - at <= _RATE_SPAN)
+        return amount / max(1.0, min(_RATE_SPAN, now - self._started))
+
+
+class Tally:
+    """The figures of one generation; several threads add to them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards everything below
+        self._amounts = Amounts()
+        self._namespaces: dict[Namespace, NamespaceProgress] = {}
+        self._documents = Rate()
+        self._size = Rate()
+        self._kinds: Counter[Difference] = Counter()
+        self._found_in: Counter[Namespace] = Counter()
+        self._definitions = 0
+
+    @property
+    def amounts(self) -> Amounts:
+        with self._lock:
+            return replace(self._amounts, namespaces=len(self._namespaces))
+
+    @property
+    def namespaces(self) -> Mapping[Namespace, NamespaceProgress]:
+        with self._lock:
+            return dict(self._namespaces)
+
+    @property
+    def mismatches(self) -> MismatchCounts:
+        with self._lock:
+            return MismatchCounts(dict(self._kinds), dict(self._found_in), self._definitions)
+
+    @property
+    def documents_per_second(self) -> float:
+        return self._documents.per_second
+
+    @property
+    def size_per_second(self) -> float:
+        return self._size.per_second
+
+    def expect(self, namespace: Namespace, documents: int, size: int, tasks: int) -> None:
+        """More is to be compared, by estimate."""
+        with self._lock:
+            now = self._namespaces.get(namespace, NamespaceProgress())
+            self._namespaces[namespace] = replace(
+                now,
+                total_documents=(now.total_documents or 0) + documents,
+                total_size=(now.total_size or 0) + size,
+                tasks=now.tasks + tasks,
+            )
+            self._amounts = replace(
+                self._amounts,
+                total_documents=(self._amounts.total_documents or 0) + documents,
+                total_size=(self._amounts.total_size or 0) + size,
+            )
+
+    def compared(self, namespace: Namespace, documents: int, size: int, live: bool = True) -> None:
+        """So much was compared; not live is what an earlier process did."""
+        with self._lock:
+            now = self._namespaces.get(namespace, NamespaceProgress())
+            self._namespaces[namespace] = replace(
+                now, documents=now.documents + documents, size=now.size + size
+            )
+            self._amounts = replace(
+                self._amounts,
+                documents=self._amounts.documents + documents,
+                size=self._amounts.size + size,
+            )
+            if live:
+                self._documents.add(documents)
+                self._size.add(size)
+
+    def task_done(self, namespace: Namespace) -> None:
+        with self._lock:
+            now = self._namespaces.get(namespace, NamespaceProgress())
+            self._namespaces[namespace] = replace(now, tasks_done=now.tasks_done + 1)
+
+    def found(self, mismatch: Mismatch) -> None:
+        with self._lock:
+            if isinstance(mismatch, DefinitionMismatch):
+                self._definitions += 1
+            else:
+                self._kinds[mismatch.difference] += 1
+                self._found_in[mismatch.namespace] += 1

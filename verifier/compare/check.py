@@ -1,0 +1,315 @@
+"""A check from its beginning to its verdict: generations of comparisons, while two recorders note what changes.
+
+The beginnings of the change streams are saved before anything is listed or read. A difference that is found while
+writes go on is no failure: the next generation looks at it again. When writes are off, both streams are read up to that
+time. Then the last generation looks at what is left, and again after a pause, for as long as a replicator may still be
+catching up. What is different then is a mismatch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from time import monotonic, time
+from typing import Any
+
+from verifier.cluster import failures
+from verifier.cluster.changes import ChangeStream, start_position
+from verifier.cluster.cluster import Cluster
+from verifier.cluster.note import append_note
+from verifier.cluster.times import Position
+from verifier.compare.generation import Generation
+from verifier.compare.listing import Listing
+from verifier.compare.observe import Observer, Point
+from verifier.compare.progress import (
+    Amounts,
+    Changes,
+    CheckProgress,
+    MismatchCounts,
+    Outcome,
+    Phase,
+    TaskCounts,
+    Verdict,
+)
+from verifier.compare.queue import counts_of
+from verifier.compare.rechecks import Rechecks
+from verifier.compare.record import CheckRecord, Request, Side, SideRecord
+from verifier.compare.recorder import Recorder
+from verifier.compare.scope import NamespacePair
+from verifier.compare.store import CheckStore
+from verifier.compare.verdict import NAMED, verdict_of
+from verifier.compare.worker import Sides
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken, TaskGroup
+
+_log = logging.getLogger(__name__)
+
+# How often a wait looks whether what it waits for has come, in seconds.
+_GLANCE = 0.1
+# How long a generation waits at least, and at most, before it looks again at what the one before found, in seconds.
+_LEAST_PAUSE, _MOST_PAUSE = 1.0, 30.0
+# How many of the newest generations' durations are told.
+_RECENT = 10
+
+
+def begin(
+    source: Cluster, destination: Cluster, request: Request, store: CheckStore, stop: StopToken
+) -> None:
+    """Save a new check, which begins at this moment of both clusters. Raises the driver's errors."""
+
+    def now(cluster: Cluster) -> SideRecord:
+        stream = ChangeStream(cluster.client, cluster.facts, keys_only=True)
+        return SideRecord(retry(lambda: start_position(stream), failures.is_transient, stop))
+
+    store.begin(
+        CheckRecord(
+            owner="",
+            identities=(source.identity, destination.identity),
+            request=request,
+            started=time(),
+            source=now(source),
+            destination=now(destination),
+        )
+    )
+
+
+class Check:
+    """Carries out the check that the store has, from wherever it is."""
+
+    def __init__(
+        self, sides: Sides, store: CheckStore, grace: float, observe: Observer, stop: StopToken
+    ) -> None:
+        self._sides = sides
+        self._store = store
+        self._grace = grace
+        self._observe = observe
+        self._stop = stop
+        self._rechecks = Rechecks(store)
+        self._recorders: dict[Side, Recorder] = {}
+        self._generation: Generation | None = None
+        self._mismatches = MismatchCounts()
+        self._tasks = TaskCounts()
+        self._pause = _LEAST_PAUSE
+        self._given_up: Verdict | None = None
+        # Up to where the events are that the current generation looks at; empty where an earlier process began it.
+        self._noted: dict[Side, Position] = {}
+
+    def run(self) -> Verdict:
+        """The verdict, saved. Raises OperationError where the check cannot be completed, and the driver's errors."""
+        with TaskGroup("check", self._stop) as group:
+            listing = Listing(
+                self._sides.source,
+                self._sides.destination,
+                self._store.record.request.scope,
+                group.stop,
+            )
+            pairs = listing.pairs()
+            self._observe(Point.LISTED, "")
+            self._rechecks.resume()
+            watched = {
+                Side.SOURCE: listing.on_source(pairs),
+                Side.DESTINATION: listing.on_destination(pairs),
+            }
+            clusters = {Side.SOURCE: self._sides.source, Side.DESTINATION: self._sides.destination}
+            for side, cluster in clusters.items():
+                recorder = Recorder(
+                    side,
+                    cluster,
+                    self._store,
+                    self._rechecks,
+                    watched[side],
+                    self._observe,
+                    group.stop,
+                )
+                self._recorders[side] = recorder
+                group.spawn(side.value, recorder.run)
+            verdict = self._generations(listing, pairs, group.stop)
+            group.stop.stop("the verdict")
+        return verdict
+
+    def no_more_writes(self) -> None:
+        """From now on, users write to neither cluster; what they wrote until now is still looked at.
+
+        Raises the driver's errors.
+        """
+        source, destination = (
+            append_note(cluster.client, self._stop)
+            for cluster in (self._sides.source, self._sides.destination)
+        )
+        self._store.set_ends(source, destination)
+        self._observe(Point.WRITES_OFF, "")
+
+    def recall(self) -> None:
+        """Read what an ended check found. Raises the driver's errors."""
+        self._mismatches = self._store.mismatch_counts()
+        self._tasks = counts_of(self._store.tasks())
+
+    def give_up(self, verdict: Verdict, saved: bool) -> None:
+        """End as incomplete; when that is not saved, another process may go on."""
+        self._given_up = verdict
+        if saved:
+            self._store.update(verdict=verdict, ended=time())
+
+    def progress(self) -> CheckProgress:
+        """What is known now; asks no cluster."""
+        record = self._store.record
+        verdict = self._given_up or record.verdict
+        generation = self._generation
+        tasks = self._tasks if generation is None else generation.queue.counts
+        progress = CheckProgress(
+            phase=_phase(record, verdict),
+            generation=record.generation,
+            started=record.started,
+            ended=record.ended,
+            tasks=_shown_tasks(tasks, verdict),
+            first=record.first,
+            recent_recheck_seconds=record.recheck_seconds,
+            rechecked=record.rechecked,
+            source=self._changes(Side.SOURCE),
+            destination=self._changes(Side.DESTINATION),
+            mismatches=self._mismatches,
+            writes_off=record.writes_off,
+            notes=record.notes,
+            verdict=verdict,
+        )
+        return progress if generation is None else self._with_figures(progress, generation)
+
+    def _with_figures(self, progress: CheckProgress, generation: Generation) -> CheckProgress:
+        """With what is known of the generation that runs, or ran last."""
+        tally = generation.tally
+        first = progress.generation == 0
+        running = progress.phase is not Phase.IDLE
+        return replace(
+            progress,
+            amounts=tally.amounts,
+            documents_per_second=tally.documents_per_second if running else None,
+            size_per_second=tally.size_per_second if running else None,
+            mismatches=tally.mismatches if first else progress.mismatches,
+            namespaces=tally.namespaces if first else {},
+        )
+
+    def _changes(self, side: Side) -> Changes:
+        recorder = self._recorders.get(side)
+        if recorder is not None:
+            return recorder.changes()
+        record = self._store.record.side(side)
+        return Changes(seen=record.seen, rechecked=record.rechecked)
+
+    def _generations(self, listing: Listing, pairs: set[NamespacePair], stop: StopToken) -> Verdict:
+        for recorder in self._recorders.values():
+            _wait_until(lambda: recorder.newest is not None, stop)
+        known = pairs
+        while True:
+            self._carry_out(pairs, pairs - known, stop)
+            record = self._store.record
+            if record.last:
+                if not self._found_any():
+                    break
+                assert record.last_since is not None
+                if time() - record.last_since > self._grace:
+                    break
+                stop.sleep(_LEAST_PAUSE)
+            else:
+                self._wait_for_work(stop)
+            if self._begin_next():
+                pairs = listing.pairs()
+        return self._end()
+
+    def _carry_out(
+        self, pairs: set[NamespacePair], new: set[NamespacePair], stop: StopToken
+    ) -> None:
+        """Finish the current generation."""
+        began = monotonic()
+        not_before = (
+            self._recorders[Side.SOURCE].newest,
+            self._recorders[Side.DESTINATION].newest,
+        )
+        self._generation = Generation(
+            self._sides, pairs, new, self._store, self._rechecks, not_before, self._observe, stop
+        )
+        if not self._store.record.done:
+            self._generation.run()
+            self._observe(Point.GENERATION_DONE, str(self._store.record.generation))
+            self._save_done(self._generation.tally.amounts, monotonic() - began)
+        before, self._mismatches = self._mismatches, self._store.mismatch_counts()
+        # What stays as it is need not be looked at every second.
+        again = before == self._mismatches
+        self._pause = min(2 * self._pause, _MOST_PAUSE) if again else _LEAST_PAUSE
+        self._store.drop_older()
+
+    def _save_done(self, amounts: Amounts, seconds: float) -> None:
+        record = self._store.record
+        changes: dict[str, Any] = {"first": amounts}
+        if record.generation:
+            recent = (*record.recheck_seconds, round(seconds, 3))[-_RECENT:]
+            changes = {
+                "rechecked": record.rechecked + amounts.documents,
+                "recheck_seconds": recent,
+            }
+        self._store.update(done=True, **changes)
+        for side, position in self._noted.items():
+            self._store.update_side(side, rechecked=position.time)
+        _log.info(
+            "A generation is done.",
+            extra={"generation": record.generation, "documents": amounts.documents},
+        )
+
+    def _wait_for_work(self, stop: StopToken) -> None:
+        """Until there is something to look at again, or all is known that there will be."""
+        rest_until = monotonic() + self._pause
+
+        def due() -> bool:
+            rested = monotonic() > rest_until
+            return self._drained() or rested and (self._rechecks.any or self._found_any())
+
+        _wait_until(due, stop)
+
+    def _begin_next(self) -> bool:
+        """Begin the next generation; whether it is the first that can be the last."""
+        record = self._store.record
+        becomes_last = self._drained() and not record.last
+        changes: dict[str, Any] = {}
+        if becomes_last:
+            changes = {"last_from": record.generation + 1, "last_since": time()}
+        self._noted = {side: each.position for side, each in self._recorders.items()}
+        self._rechecks.begin_next(planned=False, done=False, **changes)
+        self._observe(Point.GENERATION_BEGUN, str(record.generation + 1))
+        return becomes_last
+
+    def _drained(self) -> bool:
+        return all(each.drained for each in self._recorders.values())
+
+    def _found_any(self) -> bool:
+        return bool(self._mismatches.documents or self._mismatches.definitions)
+
+    def _end(self) -> Verdict:
+        examples = [
+            *(each.mismatch for each in self._store.document_mismatches(None, NAMED, 0)),
+            *(each.mismatch for each in self._store.definition_mismatches(None, NAMED)),
+        ]
+        verdict = verdict_of(self._mismatches, examples)
+        self._store.update(verdict=verdict, ended=time())
+        self._observe(Point.VERDICT_SAVED, verdict.outcome.value)
+        return verdict
+
+
+def _wait_until(holds: Callable[[], bool], stop: StopToken) -> None:
+    while not holds():
+        stop.sleep(_GLANCE)
+
+
+def _phase(record: CheckRecord, verdict: Verdict | None) -> Phase:
+    if verdict is not None:
+        return Phase.IDLE
+    return Phase.RECHECK if record.generation else Phase.CHECK
+
+
+def _shown_tasks(counts: TaskCounts, verdict: Verdict | None) -> TaskCounts:
+    """The counts in which nothing is left to do when a check has ended, and something failed unless it passed."""
+    if verdict is None:
+        return replace(counts, recheck=counts.failed)
+    if verdict.outcome is not Outcome.INCOMPLETE:
+        return counts
+    failed = max(1, counts.total - counts.completed)
+    return replace(counts, added=0, processing=0, failed=failed)

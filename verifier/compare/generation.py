@@ -1,0 +1,124 @@
+"""One generation: plans its tasks, and carries them out with several threads.
+
+Generation 0 compares everything once. Each later one looks again at what changed on either cluster since the one before
+it began, and at what that one found different. The last ones compare all definitions and counts, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from bson.timestamp import Timestamp
+
+from verifier.compare.amounts import Tally
+from verifier.compare.observe import Observer, Point
+from verifier.compare.planning import Planner
+from verifier.compare.queue import TaskQueue
+from verifier.compare.ranges import Range
+from verifier.compare.rechecks import Rechecks
+from verifier.compare.scope import NamespacePair
+from verifier.compare.store import CheckStore
+from verifier.compare.task import Status, Task, Work
+from verifier.compare.worker import Sides, Worker
+from verifier.runtime.tasks import StopToken, TaskGroup
+
+# How many tasks are saved at once.
+_SAVED_AT_ONCE = 500
+
+
+class Generation:
+    """The current generation of the store. Each cluster is read at or after its time of `not_before`."""
+
+    def __init__(
+        self,
+        sides: Sides,
+        pairs: Iterable[NamespacePair],
+        new: Container[NamespacePair],
+        store: CheckStore,
+        rechecks: Rechecks,
+        not_before: tuple[Timestamp | None, Timestamp | None],
+        observe: Observer,
+        stop: StopToken,
+    ) -> None:
+        self._threads = sides.workers
+        self._store = store
+        self._observe = observe
+        self._stop = stop
+        self.queue = TaskQueue(stop)
+        self.tally = Tally()
+        self._planner = Planner(pairs, new, store, self.queue)
+        self._worker = Worker(
+            sides, store, rechecks, self.tally, not_before, self._add_ranges, observe, stop
+        )
+
+    def run(self) -> None:
+        """Carry out every task that is not done. Raises the driver's errors."""
+        with TaskGroup("generation", self._stop) as group:
+            for number in range(self._threads):
+                group.spawn(str(number), self._work)
+            if self._store.record.planned:
+                self._go_on()
+            else:
+                self._plan()
+            self.queue.close()
+
+    def _work(self) -> None:
+        while (task := self.queue.take()) is not None:
+            done = self._worker.carry_out(task)
+            self._store.save_task(done)
+            self._tell_done(done)
+            self._observe(Point.TASK_DONE, str(task.names.source))
+            self.queue.done(done)
+
+    def _plan(self) -> None:
+        self._store.forget_plan()
+        tasks: list[Task] = []
+        for task in self._planner.tasks():
+            tasks.append(task)
+            if len(tasks) == _SAVED_AT_ONCE:
+                self._add(tasks)
+                tasks.clear()
+        self._add(tasks)
+        self._store.update(planned=True)
+
+    def _go_on(self) -> None:
+        """Queue what an earlier process planned, and count what it did."""
+        for task in self._planner.again():
+            self._queue(task)
+            if task.status is not Status.ADDED:
+                owner = task.names.source.owner
+                self.tally.compared(owner, task.documents, task.size, live=False)
+                self._tell_done(task)
+
+    def _add(self, tasks: list[Task]) -> None:
+        self._store.add_tasks(tasks)
+        for task in tasks:
+            self._queue(task)
+
+    def _queue(self, task: Task) -> None:
+        if task.work.of_documents:
+            self.tally.expect(task.names.source.owner, task.documents, task.size, 1)
+        self.queue.add(task)
+
+    def _tell_done(self, task: Task) -> None:
+        if task.work.of_documents:
+            self.tally.task_done(task.names.source.owner)
+
+    def _add_ranges(
+        self, stored: NamespacePair, ranges: list[Range], documents: int, size: int
+    ) -> None:
+        """Have a collection of about so many documents and bytes compared by these ranges."""
+        self._add(
+            [
+                Task(
+                    number=self.queue.number(),
+                    work=Work.RANGE,
+                    names=stored,
+                    lower=each.lower,
+                    upper=each.upper,
+                    documents=documents // len(ranges),
+                    size=size // len(ranges),
+                )
+                for each in ranges
+            ]
+        )

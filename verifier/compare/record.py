@@ -1,0 +1,189 @@
+"""What is saved of a check as a whole, and its form as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
+
+from bson.timestamp import Timestamp
+
+from verifier.cluster.filters import NamespaceFilter
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.times import Position
+from verifier.compare.documents import Mode
+from verifier.compare.errors import INCOMPATIBLE_METADATA
+from verifier.compare.progress import Amounts, Outcome, Verdict
+from verifier.compare.scope import Scope
+from verifier.runtime.errors import OperationError
+
+# Raised whenever a saved record changes its meaning: another format is refused, never guessed at.
+FORMAT = 1
+
+
+class Side(Enum):
+    SOURCE = "source"
+    DESTINATION = "destination"
+
+
+@dataclass(frozen=True)
+class SideRecord:
+    """How far the change events of one cluster are read.
+
+    Up to `position` all rechecks are saved; up to `rechecked` they are done. No user writes come after `end`, once it
+    is known. `seen` counts the events by operation.
+    """
+
+    position: Position
+    end: Timestamp | None = None
+    rechecked: Timestamp | None = None
+    seen: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a check compares, and how. `document_filter` is a query as BSON."""
+
+    scope: Scope = Scope()
+    mode: Mode = Mode.BINARY
+    document_filter: bytes | None = None
+
+
+@dataclass(frozen=True)
+class CheckRecord:
+    """One check as it is saved. Times are UNIX seconds.
+
+    `owner` is the process that may save it; `identities` are of source and destination. `planned`: all that the current
+    generation has to do is saved; `done`: it is done. When generation `last_from` began, at `last_since`, all changes
+    up to both ends were known: what it finds different counts, if it stays. `first` are the amounts of generation 0.
+    """
+
+    owner: str
+    identities: tuple[str, str]
+    request: Request
+    started: float
+    source: SideRecord
+    destination: SideRecord
+    generation: int = 0
+    planned: bool = False
+    done: bool = False
+    last_from: int | None = None
+    last_since: float | None = None
+    first: Amounts | None = None
+    rechecked: int = 0
+    recheck_seconds: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
+    ended: float | None = None
+    verdict: Verdict | None = None
+
+    @property
+    def last(self) -> bool:
+        """Whether nothing but what stays different is looked at any more."""
+        return self.last_from is not None
+
+    @property
+    def writes_off(self) -> bool:
+        return self.source.end is not None and self.destination.end is not None
+
+    def side(self, side: Side) -> SideRecord:
+        return self.source if side is Side.SOURCE else self.destination
+
+
+def as_document(record: CheckRecord) -> dict[str, Any]:
+    request = record.request
+    return {
+        "format": FORMAT,
+        "owner": record.owner,
+        "identities": list(record.identities),
+        "include": list(request.scope.namespaces.include),
+        "exclude": list(request.scope.namespaces.exclude),
+        "renamed": [[list(name), list(other)] for name, other in request.scope.renamed.items()],
+        "mode": request.mode.value,
+        "filter": request.document_filter,
+        "started": record.started,
+        "source": _side_document(record.source),
+        "destination": _side_document(record.destination),
+        "generation": record.generation,
+        "planned": record.planned,
+        "done": record.done,
+        "lastFrom": record.last_from,
+        "lastSince": record.last_since,
+        "first": None if record.first is None else asdict(record.first),
+        "rechecked": record.rechecked,
+        "recheckSeconds": list(record.recheck_seconds),
+        "notes": list(record.notes),
+        "ended": record.ended,
+        "verdict": _verdict_document(record.verdict),
+    }
+
+
+def _side_document(side: SideRecord) -> dict[str, Any]:
+    return {
+        "position": asdict(side.position),
+        "end": side.end,
+        "rechecked": side.rechecked,
+        "seen": dict(side.seen),
+    }
+
+
+def _verdict_document(verdict: Verdict | None) -> dict[str, Any] | None:
+    if verdict is None:
+        return None
+    reasons = list(verdict.reasons)
+    return {"outcome": verdict.outcome.value, "reasons": reasons, "error": verdict.error}
+
+
+def check_format(document: Mapping[str, Any]) -> None:
+    """Raise OperationError IncompatibleMetadata for a record of another format."""
+    if document.get("format") != FORMAT:
+        raise OperationError(
+            INCOMPATIBLE_METADATA,
+            f"The saved check has format {document.get('format')}, not {FORMAT}.",
+        )
+
+
+def from_document(document: Mapping[str, Any]) -> CheckRecord:
+    """Raises OperationError IncompatibleMetadata."""
+    check_format(document)
+    source, destination = document["identities"]
+    return CheckRecord(
+        owner=document["owner"],
+        identities=(source, destination),
+        request=_request(document),
+        started=document["started"],
+        source=_side(document["source"]),
+        destination=_side(document["destination"]),
+        generation=document["generation"],
+        planned=document["planned"],
+        done=document["done"],
+        last_from=document["lastFrom"],
+        last_since=document["lastSince"],
+        first=None if document["first"] is None else Amounts(**document["first"]),
+        rechecked=document["rechecked"],
+        recheck_seconds=tuple(document["recheckSeconds"]),
+        notes=tuple(document["notes"]),
+        ended=document["ended"],
+        verdict=_verdict(document["verdict"]),
+    )
+
+
+def _request(document: Mapping[str, Any]) -> Request:
+    renamed = {Namespace(*name): Namespace(*other) for name, other in document["renamed"]}
+    namespaces = NamespaceFilter(tuple(document["include"]), tuple(document["exclude"]))
+    return Request(Scope(namespaces, renamed), Mode(document["mode"]), document["filter"])
+
+
+def _side(document: Mapping[str, Any]) -> SideRecord:
+    return SideRecord(
+        position=Position(**document["position"]),
+        end=document["end"],
+        rechecked=document["rechecked"],
+        seen=document["seen"],
+    )
+
+
+def _verdict(document: Mapping[str, Any] | None) -> Verdict | None:
+    if document is None:
+        return None
+    return Verdict(Outcome(document["outcome"]), tuple(document["reasons"]), document["error"])

@@ -1,0 +1,169 @@
+"""Reads the change events of one cluster, and has what they changed looked at again.
+
+Rechecks are saved before the position passes the events. An event of a definition ends the check where it is the
+source's: what was compared before it need not be true any more. On the destination the sync tool changes definitions
+when it commits; all of them are compared once more at the end, and a collection that comes or goes is compared whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from time import monotonic
+
+from bson.timestamp import Timestamp
+
+from verifier.cluster.changes import ChangeReader, ChangeStream, StreamPage
+from verifier.cluster.cluster import Cluster
+from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
+from verifier.cluster.filters import NamespaceFilter
+from verifier.cluster.keys import id_only
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.note import append_note
+from verifier.cluster.times import Position, seconds_between
+from verifier.compare.amounts import Rate
+from verifier.compare.errors import DEFINITION_CHANGED
+from verifier.compare.observe import Observer, Point
+from verifier.compare.progress import Changes
+from verifier.compare.rechecks import Rechecks
+from verifier.compare.record import Side
+from verifier.compare.store import CheckStore
+from verifier.compare.task import Recheck, recheck_of, whole_collection
+from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import StopToken
+
+# How often the position is saved at most, in seconds.
+_SAVE_INTERVAL = 2.0
+# What happens to a collection as a whole; indexes and options are compared at the end anyway.
+_OF_WHOLE_COLLECTIONS = frozenset({"create", "drop", "rename"})
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a recorder looks for, in the names of its cluster.
+
+    `stored` leads from where documents are to where they are on the source. `defined` gives the name on the source of
+    a collection or view that the check is about, be it there or not; None for any other.
+    """
+
+    namespaces: NamespaceFilter
+    stored: Mapping[Namespace, Namespace]
+    defined: Callable[[Namespace], Namespace | None]
+
+
+class Recorder:
+    """One change stream from the saved position on; ends when it is past the end that the record names."""
+
+    def __init__(
+        self,
+        side: Side,
+        cluster: Cluster,
+        store: CheckStore,
+        rechecks: Rechecks,
+        watched: Watched,
+        observe: Observer,
+        stop: StopToken,
+    ) -> None:
+        self._side = side
+        self._cluster = cluster
+        self._store = store
+        self._rechecks = rechecks
+        self._watched = watched
+        self._observe = observe
+        self._stop = stop
+        record = store.record.side(side)
+        self._seen = Counter(record.seen)
+        self._position = record.position
+        self._saved_at = monotonic()
+        self._noted = False
+        self._rate = Rate()
+        self._lag: int | None = None
+        self.drained = False
+        # The newest time of the cluster that a page told: what was changed until then is seen by reads after it.
+        self.newest: Timestamp | None = None
+
+    @property
+    def position(self) -> Position:
+        """Up to which all rechecks are saved."""
+        return self._position
+
+    def changes(self) -> Changes:
+        """What is told of it."""
+        rate = None if self._lag is None else self._rate.per_second
+        rechecked = self._store.record.side(self._side).rechecked
+        return Changes(dict(self._seen), rate, self._lag, rechecked)
+
+    def run(self) -> None:
+        """Read until past the end. Raises OperationError DefinitionChanged, OplogWindowExceeded, EventTooLarge."""
+        stream = ChangeStream(
+            self._cluster.client,
+            self._cluster.facts,
+            keys_only=True,
+            namespaces=self._watched.namespaces,
+        )
+        for page in ChangeReader(stream, self._position, self._stop).pages():
+            self._take(page)
+            if self._is_past_end():
+                break
+        self._save_position()
+        self.drained = True
+        self._observe(Point.DRAINED, self._side.value)
+
+    def _take(self, page: StreamPage) -> None:
+        # Before the rechecks are there: who looks at them reads at or after this time.
+        self.newest = page.source_time
+        self._rechecks.add(dict.fromkeys(self._found(page)))
+        self._position = page.position
+        self._lag = seconds_between(page.position.time, page.source_time)
+        self._rate.add(len(page.events))
+        if monotonic() - self._saved_at > _SAVE_INTERVAL:
+            self._save_position()
+
+    def _found(self, page: StreamPage) -> Iterator[Recheck]:
+        for view in page.events:
+            event = parse_key_event(bytes(view))
+            if isinstance(event, KeyEvent):
+                namespace = self._watched.stored.get(event.namespace)
+                if namespace is not None:
+                    self._seen[event.operation] += 1
+                    yield recheck_of(namespace, id_only(event.key))
+            else:
+                yield from self._of_definition(event)
+
+    def _of_definition(self, event: DefinitionEvent) -> Iterator[Recheck]:
+        names = [event.namespace, *([] if event.renamed is None else [event.renamed])]
+        concerned = [each for each in map(self._watched.defined, names) if each is not None]
+        if not concerned:
+            return
+        self._seen[event.operation] += 1
+        described = " to ".join(map(str, names))
+        if self._side is Side.SOURCE:
+            raise OperationError(
+                DEFINITION_CHANGED, f"{event.operation} of {described} came on the source."
+            )
+        _log.info(
+            "A definition changed on the destination; this is ignored.",
+            extra={"operation": event.operation, "namespace": described},
+        )
+        if event.operation in _OF_WHOLE_COLLECTIONS:
+            yield from map(whole_collection, concerned)
+
+    def _is_past_end(self) -> bool:
+        """Past it, not at it: all events of a transaction share one time, and a page may end among them."""
+        end = self._store.record.side(self._side).end
+        if end is None:
+            return False
+        if not self._noted:
+            # Something after that time must come, or an idle cluster's stream would stay at it.
+            append_note(self._cluster.client, self._stop)
+            self._noted = True
+        return self._position.time > end
+
+    def _save_position(self) -> None:
+        self._store.update_side(self._side, position=self._position, seen=dict(self._seen))
+        self._saved_at = monotonic()
+        self._observe(Point.POSITION_SAVED, self._side.value)

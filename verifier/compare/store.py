@@ -1,0 +1,448 @@
+"""What is saved of a check, in a database of its own, so that a killed process goes on where it was.
+
+One record of the check; for each generation its tasks, the documents to look at again in it, and what it found.
+Everything is saved with majority before it is relied on. A process that takes a check over puts its own name into
+the record; a save that names another owner matches none, and the process that tried it stops.
+
+Rechecks and mismatches are known by a digest of the document's key, so saving one twice is saving it once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+from uuid import uuid4
+
+import bson
+from bson.errors import BSONError
+from bson.timestamp import Timestamp
+from pymongo.errors import OperationFailure
+
+from verifier.cluster import failures
+from verifier.cluster.connect import Client
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.writer import ClusterWriter
+from verifier.compare.errors import METADATA_BLOCKED, SUPERSEDED
+from verifier.compare.mismatch import (
+    Aspect,
+    DefinitionMismatch,
+    Difference,
+    DocumentMismatch,
+    FieldDifference,
+    Mismatch,
+    StoredMismatch,
+)
+from verifier.compare.progress import MismatchCounts
+from verifier.compare.record import (
+    CheckRecord,
+    Side,
+    as_document,
+    check_format,
+    from_document,
+)
+from verifier.compare.scope import NamespacePair
+from verifier.compare.task import Recheck, RecheckId, Status, Task, Work, digest_of
+from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
+
+_CHECK = "check"
+_TASKS, _RECHECKS = "tasks", "rechecks"
+_DOCUMENTS, _DEFINITIONS = "documentMismatches", "definitionMismatches"
+_OF_A_GENERATION = (_TASKS, _RECHECKS, _DOCUMENTS, _DEFINITIONS)
+
+# What one insert carries: a message of the server holds 48 MB, a command 100,000 documents.
+_MOST_DOCUMENTS = 5_000
+_MOST_BYTES = 8 << 20
+
+Document = dict[str, Any]
+
+
+class CheckStore:
+    """The saved state of one check: changes are saved first, then seen in `record`.
+
+    `writer` writes to the cluster that `client` reads. Raises the driver's errors, of which the transient ones are
+    waited out.
+    """
+
+    def __init__(
+        self, client: Client, writer: ClusterWriter, database: str, stop: StopToken
+    ) -> None:
+        self._database = client[database]
+        self._writer = writer
+        self._stop = stop
+        self._lock = threading.Lock()  # one save of the record at a time; guards the change of it
+        self._record: CheckRecord | None = None
+
+    @property
+    def record(self) -> CheckRecord:
+        assert self._record is not None
+        return self._record
+
+    def load(self) -> CheckRecord | None:
+        """The saved check. Raises OperationError IncompatibleMetadata."""
+        document = retry(
+            lambda: self._database[_CHECK].find_one(_CHECK), failures.is_transient, self._stop
+        )
+        self._record = None if document is None else from_document(document)
+        return self._record
+
+    def begin(self, record: CheckRecord) -> None:
+        """Save a new check in the place of an older one, of which nothing is kept."""
+        document = self._database[_CHECK].find_one(_CHECK)
+        if document is not None:
+            check_format(document)
+        self._run({"delete": _CHECK, "deletes": [{"q": {}, "limit": 0}]})
+        self._drop(self._generations())
+        new = replace(record, owner=_new_owner())
+        self._run({"insert": _CHECK, "documents": [{"_id": _CHECK, **as_document(new)}]})
+        self._record = new
+
+    def take_over(self) -> None:
+        """Go on with the loaded check. Raises OperationError Superseded when another process did so first."""
+        self.update(owner=_new_owner())
+
+    def clean(self) -> None:
+        """Forget every check."""
+        self._run({"dropDatabase": 1})
+        self._record = None
+
+    def update(self, **changes: Any) -> CheckRecord:
+        """Save the record with these fields changed. Raises OperationError Superseded."""
+        return self._change(lambda record: replace(record, **changes))
+
+    def update_side(self, side: Side, **changes: Any) -> CheckRecord:
+        """The same of what is known of one cluster."""
+
+        def change(record: CheckRecord) -> CheckRecord:
+            changed = replace(record.side(side), **changes)
+            if side is Side.SOURCE:
+                return replace(record, source=changed)
+            return replace(record, destination=changed)
+
+        return self._change(change)
+
+    def set_ends(self, source: Timestamp, destination: Timestamp) -> CheckRecord:
+        """Save up to which times users write to the two clusters."""
+
+        def changed(record: CheckRecord) -> CheckRecord:
+            return replace(
+                record,
+                source=replace(record.source, end=source),
+                destination=replace(record.destination, end=destination),
+            )
+
+        return self._change(changed)
+
+    def add_note(self, text: str) -> None:
+        """Save, once, what was not compared and why."""
+
+        def changed(record: CheckRecord) -> CheckRecord:
+            return replace(record, notes=tuple(dict.fromkeys((*record.notes, text))))
+
+        self._change(changed)
+
+    def _change(self, change: Callable[[CheckRecord], CheckRecord]) -> CheckRecord:
+        with self._lock:
+            new = change(self.record)
+            owners = [self.record.owner, new.owner]
+            statement = {"q": {"_id": _CHECK, "owner": {"$in": owners}}, "u": as_document(new)}
+            if self._run({"update": _CHECK, "updates": [statement]})["n"] != 1:
+                raise OperationError(SUPERSEDED, "The saved check belongs to another process now.")
+            self._record = new
+            return new
+
+    def add_tasks(self, tasks: Iterable[Task]) -> None:
+        rows = ({"_id": each.number, **_task_document(each)} for each in tasks)
+        self._insert(self._name(_TASKS), rows)
+
+    def tasks(self, generation: int | None = None) -> list[Task]:
+        """The tasks of the current generation, or another, in the order of their numbers."""
+        return [_task(row) for row in self._find(self._name(_TASKS, generation), {})]
+
+    def save_task(self, task: Task) -> None:
+        statement = {"q": {"_id": task.number}, "u": _task_document(task), "upsert": True}
+        self._run({"update": self._name(_TASKS), "updates": [statement]})
+
+    def remove_task(self, task: Task) -> None:
+        statement = {"q": {"_id": task.number}, "limit": 1}
+        self._run({"delete": self._name(_TASKS), "deletes": [statement]})
+
+    def add_rechecks(self, generation: int, rechecks: Iterable[Recheck]) -> None:
+        rows = (
+            {"_id": _recheck_id(each.id), "key": each.key, "since": each.since} for each in rechecks
+        )
+        self._insert(self._name(_RECHECKS, generation), rows)
+
+    def rechecks(
+        self, first: RecheckId | None = None, last: RecheckId | None = None
+    ) -> Iterator[Recheck]:
+        """What the current generation looks at again, all or from one to another, in order."""
+        bounds: Document = {}
+        if first is not None and last is not None:
+            bounds = {"_id": {"$gte": _recheck_id(first), "$lte": _recheck_id(last)}}
+        for row in self._find(self._name(_RECHECKS), bounds):
+            yield Recheck(_read_recheck_id(row["_id"]), row["key"], row["since"])
+
+    def whole_collections(self) -> list[Namespace]:
+        """The collections that the current generation compares anew."""
+        rows = self._find(self._name(_RECHECKS), {"_id.h": b""})
+        return [_read_recheck_id(row["_id"]).namespace for row in rows]
+
+    def has_rechecks(self, generation: int) -> bool:
+        name = self._name(_RECHECKS, generation)
+        found = retry(self._database[name].find_one, failures.is_transient, self._stop)
+        return found is not None
+
+    def add_document_mismatches(
+        self, found: Iterable[DocumentMismatch], since: Mapping[bytes, float], seen: float
+    ) -> None:
+        """Save mismatches of documents, seen now; `since` has the times of those known before, by digest."""
+        rows = (_mismatch_row(each, since, seen) for each in found)
+        self._insert(self._name(_DOCUMENTS), rows)
+
+    def add_definition_mismatches(self, found: Iterable[DefinitionMismatch], seen: float) -> None:
+        rows = (
+            {
+                "_id": {"n": str(each.namespace), "a": each.aspect.value, "c": each.component},
+                "type": each.difference.value,
+                "detail": each.detail,
+                "first": seen,
+                "last": seen,
+            }
+            for each in found
+        )
+        self._insert(self._name(_DEFINITIONS), rows)
+
+    def document_mismatches(
+        self, after: str | None, limit: int | None, least_seconds: float
+    ) -> Iterator[StoredMismatch]:
+        """What the newest finished generation found, in the order of their places; the only one while it runs."""
+        query: Document = {"seconds": {"$gte": least_seconds}} if least_seconds else {}
+        generation = self._shown_generation()
+        for row in self._page(self._name(_DOCUMENTS, generation), query, after, limit):
+            fields = tuple(FieldDifference(**each) for each in row["fields"])
+            namespace = _namespace(row["_id"]["n"])
+            mismatch = DocumentMismatch(namespace, row["key"], Difference(row["type"]), fields)
+            yield _stored(mismatch, row, generation)
+
+    def definition_mismatches(
+        self, after: str | None, limit: int | None
+    ) -> Iterator[StoredMismatch]:
+        """As `document_mismatches`, of definitions."""
+        generation = self._shown_generation()
+        for row in self._page(self._name(_DEFINITIONS, generation), {}, after, limit):
+            mismatch = DefinitionMismatch(
+                namespace=_namespace(row["_id"]["n"]),
+                difference=Difference(row["type"]),
+                aspect=Aspect(row["_id"]["a"]),
+                component=row["_id"]["c"],
+                detail=row["detail"],
+            )
+            yield _stored(mismatch, row, generation)
+
+    def one_sided(self, namespace: Namespace) -> tuple[int, int]:
+        """How many documents of a collection the current generation has found missing, and extra."""
+        collection = self._database[self._name(_DOCUMENTS)]
+
+        def count(kind: Difference) -> int:
+            query = {"_id.n": str(namespace), "type": kind.value}
+            return retry(
+                lambda: collection.count_documents(query), failures.is_transient, self._stop
+            )
+
+        return count(Difference.MISSING), count(Difference.EXTRA)
+
+    def mismatch_counts(self) -> MismatchCounts:
+        """How many there are of what `document_mismatches` and `definition_mismatches` show."""
+        generation = self._shown_generation()
+        documents = self._database[self._name(_DOCUMENTS, generation)]
+        group = {"$group": {"_id": {"n": "$_id.n", "type": "$type"}, "count": {"$sum": 1}}}
+        kinds: dict[Difference, int] = {}
+        namespaces: dict[Namespace, int] = {}
+        rows = retry(lambda: list(documents.aggregate([group])), failures.is_transient, self._stop)
+        for row in rows:
+            kind, name = Difference(row["_id"]["type"]), _namespace(row["_id"]["n"])
+            kinds[kind] = kinds.get(kind, 0) + row["count"]
+            namespaces[name] = namespaces.get(name, 0) + row["count"]
+        definitions = self._database[self._name(_DEFINITIONS, generation)]
+        count = retry(definitions.estimated_document_count, failures.is_transient, self._stop)
+        return MismatchCounts(kinds, namespaces, count)
+
+    def forget_plan(self) -> None:
+        """Drop what a killed process had planned, and found, of the current generation."""
+        self._drop([self._name(each) for each in (_TASKS, _DOCUMENTS, _DEFINITIONS)])
+
+    def drop_older(self) -> None:
+        """Drop the generations of which nothing is needed: all but the current, the next and the one before."""
+        kept = range(self.record.generation - 1, self.record.generation + 2)
+        self._drop(name for name in self._generations() if _number(name) not in kept)
+
+    def _shown_generation(self) -> int:
+        record = self.record
+        shown = record.done or record.generation == 0
+        return record.generation if shown else record.generation - 1
+
+    def _name(self, what: str, generation: int | None = None) -> str:
+        return f"{what}_{self.record.generation if generation is None else generation}"
+
+    def _generations(self) -> list[str]:
+        names = retry(self._database.list_collection_names, failures.is_transient, self._stop)
+        return [each for each in names if each.partition("_")[0] in _OF_A_GENERATION]
+
+    def _drop(self, names: Iterable[str]) -> None:
+        for name in names:
+            try:
+                self._run({"drop": name})
+            except OperationFailure as error:
+                if error.code != failures.NAMESPACE_NOT_FOUND:
+                    raise
+
+    def _find(self, name: str, query: Document) -> Iterator[Document]:
+        """The rows in the order of their `_id`s; a cursor that is lost goes on after the last one."""
+        after: Any = None
+
+        def portion() -> list[Document]:
+            beyond = [] if after is None else [{"_id": {"$gt": after}}]
+            found = self._database[name].find({"$and": [query, *beyond]})
+            return list(found.sort("_id", 1).limit(_MOST_DOCUMENTS))
+
+        while rows := retry(portion, failures.is_transient, self._stop):
+            after = rows[-1]["_id"]
+            yield from rows
+
+    def _page(
+        self, name: str, query: Document, after: str | None, limit: int | None
+    ) -> Iterator[Document]:
+        beyond = [] if after is None else [{"_id": {"$gt": read_place(after)}}]
+        left = limit
+        for row in self._find(name, {"$and": [query, *beyond]}):
+            if left == 0:
+                return
+            yield row
+            left = None if left is None else left - 1
+
+    def _insert(self, name: str, rows: Iterable[Document]) -> None:
+        """Add rows, but those that are there already."""
+        portion: list[Document] = []
+        size = 0
+        for row in rows:
+            portion.append(row)
+            size += len(row.get("key", b"")) + 200
+            if len(portion) == _MOST_DOCUMENTS or size > _MOST_BYTES:
+                self._insert_portion(name, portion)
+                portion, size = [], 0
+        if portion:
+            self._insert_portion(name, portion)
+
+    def _insert_portion(self, name: str, rows: list[Document]) -> None:
+        reply = self._run({"insert": name, "documents": rows, "ordered": False})
+        errors = reply.get("writeErrors", [])
+        if any(each["code"] != failures.DUPLICATE_KEY for each in errors):
+            raise RuntimeError(f"the state cannot be saved: {errors[:3]}")
+
+    def _run(self, command: Mapping[str, Any]) -> Document:
+        try:
+            reply = self._writer.run(self._database.name, dict(command))
+        except OperationFailure as error:
+            if error.code == failures.USER_WRITES_BLOCKED:
+                raise self._blocked() from error
+            raise
+        if any(
+            each["code"] == failures.USER_WRITES_BLOCKED for each in reply.get("writeErrors", ())
+        ):
+            raise self._blocked()
+        return reply
+
+    def _blocked(self) -> OperationError:
+        return OperationError(
+            METADATA_BLOCKED, f"The state cannot be saved in the database {self._database.name}."
+        )
+
+
+def _new_owner() -> str:
+    return uuid4().hex
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("_")[2])
+
+
+def _namespace(text: str) -> Namespace:
+    database, _, collection = text.partition(".")
+    return Namespace(database, collection)
+
+
+def _recheck_id(recheck: RecheckId) -> Document:
+    return {"n": str(recheck.namespace), "h": recheck.digest, "m": recheck.mismatched}
+
+
+def _read_recheck_id(document: Document) -> RecheckId:
+    return RecheckId(_namespace(document["n"]), document["h"], document["m"])
+
+
+def _task_document(task: Task) -> Document:
+    return {
+        "work": task.work.value,
+        "source": str(task.names.source),
+        "destination": str(task.names.destination),
+        "scan": task.scan,
+        "lower": task.lower,
+        "upper": task.upper,
+        "first": None if task.first is None else _recheck_id(task.first),
+        "last": None if task.last is None else _recheck_id(task.last),
+        "status": task.status.value,
+        "documents": task.documents,
+        "size": task.size,
+        "definitionDiffers": task.definition_differs,
+        "unscanned": task.unscanned,
+    }
+
+
+def _task(row: Document) -> Task:
+    return Task(
+        number=row["_id"],
+        work=Work(row["work"]),
+        names=NamespacePair(_namespace(row["source"]), _namespace(row["destination"])),
+        scan=row["scan"],
+        lower=row["lower"],
+        upper=row["upper"],
+        first=None if row["first"] is None else _read_recheck_id(row["first"]),
+        last=None if row["last"] is None else _read_recheck_id(row["last"]),
+        status=Status(row["status"]),
+        documents=row["documents"],
+        size=row["size"],
+        definition_differs=row["definitionDiffers"],
+        unscanned=row["unscanned"],
+    )
+
+
+def _mismatch_row(
+    mismatch: DocumentMismatch, since: Mapping[bytes, float], seen: float
+) -> Document:
+    digest = digest_of(mismatch.key)
+    first = since.get(digest, seen)
+    return {
+        "_id": {"n": str(mismatch.namespace), "h": digest},
+        "key": mismatch.key,
+        "type": mismatch.difference.value,
+        "fields": [asdict(each) for each in mismatch.fields],
+        "first": first,
+        "last": seen,
+        "seconds": seen - first,
+    }
+
+
+def _stored(mismatch: Mismatch, row: Document, generation: int) -> StoredMismatch:
+    place = bson.encode({"_id": row["_id"]}).hex()
+    return StoredMismatch(mismatch, generation, row["first"], row["last"], place)
+
+
+def read_place(place: str) -> Any:
+    """What a place stands for. Raises ValueError for what is none."""
+    try:
+        return bson.decode(bytes.fromhex(place))["_id"]
+    except (BSONError, KeyError) as error:
+        raise ValueError(f"{place!r} is not a place") from error

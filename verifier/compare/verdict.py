@@ -1,0 +1,35 @@
+"""What a check ends with. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from verifier.compare.mismatch import Mismatch
+from verifier.compare.progress import MismatchCounts, Outcome, Verdict
+from verifier.runtime.errors import ErrorKind
+
+# How many mismatches the reasons name.
+NAMED = 5
+
+
+def verdict_of(counts: MismatchCounts, examples: Iterable[Mismatch]) -> Verdict:
+    """The verdict of a check that compared everything; `examples` are some of what it found."""
+    reasons = tuple(_reasons(counts, examples))
+    return Verdict(Outcome.FAILED if reasons else Outcome.PASSED, reasons)
+
+
+def _reasons(counts: MismatchCounts, examples: Iterable[Mismatch]) -> Iterator[str]:
+    for difference, number in sorted(counts.documents.items(), key=lambda each: each[0].value):
+        documents = "1 document is" if number == 1 else f"{number:,} documents are"
+        yield f"{documents} {difference}."
+    if counts.definitions:
+        number = counts.definitions
+        noun = "difference" if number == 1 else "differences"
+        yield f"{number:,} {noun} in definitions or counts."
+    for mismatch in examples:
+        yield f"{mismatch}."
+
+
+def incomplete(kind: ErrorKind, description: str) -> Verdict:
+    """The verdict of a check that could not compare everything."""
+    return Verdict(Outcome.INCOMPLETE, (description,), kind.name)

@@ -1,0 +1,240 @@
+"""Carries out single tasks of a generation: compares, and saves what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from time import time
+
+from bson.raw_bson import RawBSONDocument
+from bson.timestamp import Timestamp
+
+from verifier.cluster import failures
+from verifier.cluster.cluster import Cluster
+from verifier.cluster.connect import Client
+from verifier.cluster.inventory import find_named, size_of
+from verifier.cluster.keys import canonical, id_element
+from verifier.cluster.lookup import fetch
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.compare.amounts import Tally
+from verifier.compare.comparison import Comparison
+from verifier.compare.definitions import compare_definitions
+from verifier.compare.expiry import expires, is_expired
+from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
+from verifier.compare.observe import Observer, Point
+from verifier.compare.ranges import Keys, Portion, Range, split
+from verifier.compare.rechecks import Rechecks
+from verifier.compare.scope import NamespacePair
+from verifier.compare.store import CheckStore
+from verifier.compare.task import Status, Task, Work, digest_of, merged, recheck_of
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
+
+# How many mismatches are saved at once.
+_MOST_UNSAVED = 500
+
+Definitions = tuple[CollectionSpec | None, CollectionSpec | None]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The two clusters, and how a check reads them: with so many threads, in ranges of about so many bytes."""
+
+    source: Cluster
+    destination: Cluster
+    workers: int
+    range_bytes: int
+
+
+class Worker:
+    """Used by all threads of a generation. `not_before` are the times at or after which each cluster is read."""
+
+    def __init__(
+        self,
+        sides: Sides,
+        store: CheckStore,
+        rechecks: Rechecks,
+        tally: Tally,
+        not_before: tuple[Timestamp | None, Timestamp | None],
+        add_ranges: Callable[[NamespacePair, list[Range], int, int], None],
+        observe: Observer,
+        stop: StopToken,
+    ) -> None:
+        request = store.record.request
+        self._clients = (sides.source.client, sides.destination.client)
+        self._range_bytes = sides.range_bytes
+        self._store = store
+        self._rechecks = rechecks
+        self._tally = tally
+        self._not_before = not_before
+        self._add_ranges = add_ranges
+        self._observe = observe
+        self._stop = stop
+        raw = request.document_filter
+        chosen = None if raw is None else RawBSONDocument(raw)
+        self._comparison = Comparison(*self._clients, request.mode, chosen, stop)
+
+    def carry_out(self, task: Task) -> Task:
+        """The task as it is when done. Raises the driver's errors."""
+        if task.work is Work.COLLECTION:
+            return self._compare_definitions(task)
+        if task.work is Work.COUNT:
+            return self._compare_counts(task)
+        if task.work is Work.RANGE:
+            return self._compare_documents(task, Range(task.lower, task.upper), {})
+        assert task.first is not None and task.last is not None
+        again = merged(self._store.rechecks(task.first, task.last))
+        since = {digest: each.since for digest, each in again.items() if each.since is not None}
+        keys = tuple(each.key for each in again.values())
+        return self._compare_documents(task, Keys(keys), since)
+
+    def _compare_documents(self, task: Task, portion: Portion, since: dict[bytes, float]) -> Task:
+        documents = size = mismatches = 0
+
+        def compared(number: int, amount: int) -> None:
+            nonlocal documents, size
+            documents += number
+            size += amount
+            self._tally.compared(task.names.source.owner, number, amount)
+
+        found = self._comparison.documents(task.names, portion, self._not_before, compared)
+        for batch in _batches(found, _MOST_UNSAVED):
+            standing = self._standing(task.names, batch)
+            mismatches += len(standing)
+            self._save(standing, since)
+        status = Status.FAILED if mismatches else Status.COMPLETED
+        return replace(task, status=status, documents=documents, size=size)
+
+    def _standing(
+        self, names: NamespacePair, found: list[DocumentMismatch]
+    ) -> list[DocumentMismatch]:
+        """The mismatches but those of documents that one cluster's server has deleted, and the other's will, too."""
+        if not self._store.record.last:
+            return found
+        one_sided = [each for each in found if each.difference is not Difference.CONTENT]
+        if not one_sided:
+            return found
+        definitions = self._definitions(names)
+        if not expires(definitions):
+            return found
+        gone = {
+            key
+            for key, document in self._left_over(names, one_sided)
+            if is_expired(document, definitions, datetime.now(UTC))
+        }
+        return [each for each in found if each.key not in gone]
+
+    def _left_over(
+        self, names: NamespacePair, one_sided: list[DocumentMismatch]
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """The documents that are on one side only, by key; a key whose document is gone by now leaves none."""
+        for difference, client, name in zip(
+            (Difference.MISSING, Difference.EXTRA), self._clients, names, strict=True
+        ):
+            keys = [each.key for each in one_sided if each.difference is difference]
+            documents = fetch(client, name, keys, self._stop)
+            for key in keys:
+                document = documents.get(canonical(key, id_element(key)))
+                if document is not None:
+                    yield key, document
+
+    def _save(self, found: list[DocumentMismatch], since: dict[bytes, float]) -> None:
+        """Save mismatches, and that the next generation looks at them again."""
+        now = time()
+        for each in found:
+            self._tally.found(each)
+        self._store.add_document_mismatches(found, since, now)
+        self._rechecks.add(
+            recheck_of(each.namespace, each.key, since.get(digest_of(each.key), now))
+            for each in found
+        )
+
+    def _compare_definitions(self, task: Task) -> Task:
+        source, destination = definitions = self._definitions(task.names)
+        stored = _stored(definitions)
+        # Under one name, whatever it is called there.
+        there = destination and replace(destination, namespace=task.names.source)
+        found = compare_definitions(_present(source), _present(there))
+        self._save_definitions(found)
+        self._observe(Point.DEFINITION_COMPARED, str(task.names.source))
+        if task.scan and stored is not None:
+            self._cut(stored)
+        return replace(
+            task,
+            status=Status.FAILED if found else Status.COMPLETED,
+            definition_differs=bool(found),
+            unscanned=task.scan and bool(found) and stored is None,
+        )
+
+    def _definitions(self, names: NamespacePair) -> Definitions:
+        def find(client: Client, name: Namespace) -> CollectionSpec | None:
+            return retry(lambda: find_named(client, name.owner), failures.is_transient, self._stop)
+
+        return find(self._clients[0], names.source), find(self._clients[1], names.destination)
+
+    def _compare_counts(self, task: Task) -> Task:
+        """Compare the numbers of documents: the check that shares no query with the others."""
+        definitions = self._definitions(task.names)
+        stored = _stored(definitions)
+        found: list[DefinitionMismatch] = []
+        if stored is not None and expires(definitions):
+            self._store.add_note(
+                f"{task.names.source}: the numbers of documents were not compared, because documents expire."
+            )
+        elif stored is not None:
+            found.extend(self._unexplained(task.names.source, stored))
+        self._save_definitions(found)
+        status = Status.FAILED if found else Status.COMPLETED
+        return replace(task, status=status, definition_differs=bool(found))
+
+    def _unexplained(
+        self, namespace: Namespace, stored: NamespacePair
+    ) -> Iterator[DefinitionMismatch]:
+        """What of the numbers does not follow from the documents that were found on one side only."""
+        there, here = self._comparison.counts(stored)
+        if there == here:
+            return
+        missing, extra = self._store.one_sided(stored.source)
+        if there - here != missing - extra:
+            detail = (
+                f"{there:,} documents on the source, {here:,} on the destination; "
+                f"found missing: {missing:,}, found extra: {extra:,}"
+            )
+            yield DefinitionMismatch(namespace, Difference.CONTENT, Aspect.COUNT, detail=detail)
+
+    def _save_definitions(self, found: list[DefinitionMismatch]) -> None:
+        self._store.add_definition_mismatches(found, time())
+        for mismatch in found:
+            self._tally.found(mismatch)
+
+    def _cut(self, stored: NamespacePair) -> None:
+        """Have the documents of a collection compared, range by range."""
+        client, name = self._clients[0], stored.source
+        collection = client[name.database][name.collection]
+        size = retry(lambda: size_of(client, name), failures.is_transient, self._stop)
+        count = retry(collection.estimated_document_count, failures.is_transient, self._stop)
+        ranges = split(client, name, count, size, self._range_bytes, self._stop)
+        self._add_ranges(stored, ranges, count, size)
+
+
+def _present(definition: CollectionSpec | None) -> list[CollectionSpec]:
+    return [] if definition is None else [definition]
+
+
+def _stored(definitions: Definitions) -> NamespacePair | None:
+    """Where the documents of both sides are, if both have documents of one kind."""
+    source, destination = definitions
+    if source is None or destination is None or source.kind is not destination.kind:
+        return None
+    if source.kind is Kind.VIEW:
+        return None
+    return NamespacePair(source.storage, destination.storage)
+
+
+def _batches(found: Iterable[DocumentMismatch], number: int) -> Iterator[list[DocumentMismatch]]:
+    left = iter(found)
+    while batch := list(islice(left, number)):
+        yield batch

@@ -1,0 +1,53 @@
+"""What must hold of the clusters before a check begins. Pure; each call gives all violations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
+from verifier.cluster.facts import ClusterFacts, Topology
+from verifier.cluster.failures import NOT_AUTHORIZED
+from verifier.compare.scope import Scope
+from verifier.errors import UNSUPPORTED_VERSION
+from verifier.runtime.errors import ErrorKind
+
+Violation = tuple[ErrorKind, str]
+
+OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
+
+# What reading a cluster and its change stream needs, with access control.
+_ON_CLUSTER = ("listDatabases",)
+_ON_COLLECTIONS = ("changeStream", "collStats", "find", "listCollections", "listIndexes")
+
+
+def violations(
+    scope: Scope, source: ClusterFacts, destination: ClusterFacts
+) -> Iterator[Violation]:
+    """What speaks against a check of these two clusters."""
+    for role, facts, oldest in (
+        ("source", source, OLDEST_SOURCE),
+        ("destination", destination, OLDEST_DESTINATION),
+    ):
+        if facts.topology is not Topology.REPLICA_SET:
+            yield UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
+        if facts.version[:2] < oldest:
+            version = ".".join(map(str, facts.version))
+            yield UNSUPPORTED_VERSION, f"The {role} runs {version}."
+        yield from _missing_privileges(role, facts)
+    if source.identity is not None and source.identity == destination.identity:
+        if not scope.renamed:
+            yield SAME_CLUSTER, "Both connection strings lead to the same replica set."
+
+
+def _missing_privileges(role: str, facts: ClusterFacts) -> Iterator[Violation]:
+    if facts.privileges is None or facts.database_privileges is None:
+        return
+    missing = [
+        *(each for each in _ON_CLUSTER if each not in facts.privileges),
+        *(each for each in _ON_COLLECTIONS if each not in facts.database_privileges),
+    ]
+    if missing:
+        yield NOT_AUTHORIZED, (
+            f"The user of the {role} lacks the privileges [{', '.join(missing)}] on all databases; "
+            "the built-in role readAnyDatabase has them."
+        )

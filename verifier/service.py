@@ -1,0 +1,218 @@
+"""The commands and queries of the verifier. Owns the check; the API and the command line call it.
+
+A command is checked, then saved, then visible, then answered. Queries of progress read frozen values, and never touch a
+cluster; those of mismatches read the saved state.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import bson
+from pymongo.errors import OperationFailure
+
+from verifier import errors, rules
+from verifier.cluster import failures
+from verifier.cluster.cluster import Cluster
+from verifier.cluster.facts import gather
+from verifier.cluster.filters import bad_patterns
+from verifier.cluster.writer import ClusterWriter
+from verifier.compare.check import Check, begin
+from verifier.compare.errors import INVALID_FILTER, OTHER_CHECK_SAVED, SUPERSEDED
+from verifier.compare.mismatch import StoredMismatch
+from verifier.compare.observe import Observer, Point
+from verifier.compare.progress import CheckProgress, Phase
+from verifier.compare.record import CheckRecord, Request
+from verifier.compare.store import CheckStore, read_place
+from verifier.compare.verdict import incomplete
+from verifier.compare.worker import Sides
+from verifier.runtime.errors import OperationError, describe, raise_all
+from verifier.runtime.schemas import INVALID_REQUEST
+from verifier.runtime.tasks import Cancelled, StopToken
+from verifier.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+# What a restart may find gone: told, not saved, so that a restarted process goes on with the check.
+_PASSING = frozenset({SUPERSEDED, failures.CLUSTER_UNREACHABLE, failures.NOT_AUTHORIZED})
+
+
+class Service:
+    """One check at a time. `spawn` runs a function in a thread that the process owns."""
+
+    def __init__(
+        self,
+        source: Cluster,
+        destination: Cluster,
+        metadata: Cluster,
+        settings: Settings,
+        spawn: Callable[[str, Callable[[], None]], None],
+        observe: Observer,
+        stop: StopToken,
+    ) -> None:
+        self._source = source
+        self._destination = destination
+        self._settings = settings
+        self._spawn = spawn
+        self._observe = observe
+        self._stop = stop
+        self._command = threading.Lock()  # held by the command that is being carried out
+        writer = ClusterWriter(metadata.client, metadata.facts.access_control, stop)
+        self._store = CheckStore(metadata.client, writer, settings.metadata_database, stop)
+        self._check: Check | None = None
+
+    def recover(self) -> None:
+        """Go on with the saved check, or tell what it ended with. Raises OperationError."""
+        with failures.named_errors():
+            if self._settings.clean:
+                self._store.clean()
+            record = self._store.load()
+            if record is None:
+                return
+            self._refuse_others(record)
+            if record.ended is None:
+                self._store.take_over()
+                self._launch()
+            elif self._is_asked_for(record):
+                self._check = self._new_check()
+                self._check.recall()
+
+    def check(self, document_filter: dict[str, Any] | None) -> None:
+        """Begin a check, of the documents that fit a filter. Raises OperationError."""
+        with self._one_command():
+            if self._is_running():
+                raise OperationError(errors.CHECK_IN_PROGRESS, "The check was not begun.")
+            request = self._request(document_filter)
+            self._refuse_unfit(request)
+            begin(self._source, self._destination, request, self._store, self._stop)
+            self._launch()
+            self._observe(Point.BEGUN, "")
+
+    def writes_off(self) -> None:
+        """Tell the check that users write to neither cluster any more. Raises OperationError."""
+        with self._one_command():
+            if self._check is None or not self._is_running():
+                raise OperationError(errors.NO_CHECK_RUNNING, "writesOff was refused.")
+            if self._store.record.writes_off:
+                raise OperationError(errors.WRITES_ALREADY_OFF, "writesOff was sent before.")
+            self._check.no_more_writes()
+
+    def progress(self) -> CheckProgress:
+        """What is known of the check; asks no cluster."""
+        return CheckProgress() if self._check is None else self._check.progress()
+
+    def document_mismatches(
+        self, after: str | None, limit: int | None, least_seconds: float
+    ) -> Iterator[StoredMismatch]:
+        """Documents that differ, after a place. Raises OperationError, also later, when they are read."""
+        _refuse_place(after)
+        if self._check is None:
+            return iter(())
+        return self._store.document_mismatches(after, limit, least_seconds)
+
+    def definition_mismatches(
+        self, after: str | None, limit: int | None
+    ) -> Iterator[StoredMismatch]:
+        """Collections, views and indexes that differ, after a place. Raises OperationError, also later."""
+        _refuse_place(after)
+        if self._check is None:
+            return iter(())
+        return self._store.definition_mismatches(after, limit)
+
+    def _is_running(self) -> bool:
+        return self._check is not None and self._check.progress().phase is not Phase.IDLE
+
+    def _request(self, document_filter: dict[str, Any] | None) -> Request:
+        raw = bson.encode(document_filter) if document_filter else None
+        return Request(self._settings.scope, self._settings.mode, raw)
+
+    def _is_asked_for(self, record: CheckRecord) -> bool:
+        """Whether the saved check is what the options of this process ask for; the filter is no option."""
+        asked = self._request(None)
+        return replace(record.request, document_filter=None) == asked
+
+    def _refuse_others(self, record: CheckRecord) -> None:
+        identities = (self._source.identity, self._destination.identity)
+        if record.identities != identities:
+            raise OperationError(
+                OTHER_CHECK_SAVED,
+                f"The saved check is of {' and '.join(record.identities)}, not of {' and '.join(identities)}.",
+            )
+        if record.ended is None and not self._is_asked_for(record):
+            raise OperationError(
+                OTHER_CHECK_SAVED,
+                "The saved check is not finished, and has other namespaces or another docCompareMethod.",
+            )
+
+    def _refuse_unfit(self, request: Request) -> None:
+        """Ask both clusters anew: what was true when the process started need not be true now."""
+        source, destination = gather(self._source.client), gather(self._destination.client)
+        raise_all(rules.violations(request.scope, source, destination))
+        bad = bad_patterns(self._destination.client, request.scope.namespaces, self._stop)
+        if bad:
+            raise OperationError(INVALID_REQUEST, f"{'; '.join(bad)}.")
+        if request.document_filter is not None:
+            for cluster in (self._source, self._destination):
+                _refuse_filter(cluster, bson.decode(request.document_filter))
+
+    def _new_check(self) -> Check:
+        settings = self._settings
+        sides = Sides(self._source, self._destination, settings.workers, settings.partition_size)
+        return Check(sides, self._store, settings.grace_seconds, self._observe, self._stop)
+
+    def _launch(self) -> None:
+        self._check = self._new_check()
+        self._spawn("check", self._carry_out)
+
+    def _carry_out(self) -> None:
+        """The outermost frame of the check's thread: however it ends, its verdict says so."""
+        check = self._check
+        assert check is not None
+        try:
+            verdict = check.run()
+            _log.info("The check has ended.", extra={"verdict": verdict.outcome.value})
+        except Cancelled:
+            raise
+        except Exception as error:
+            kind, description = describe(failures.named(error))
+            _log.error(
+                "The check cannot be completed.",
+                exc_info=error,
+                extra={"error": kind.name, "errorDescription": description},
+            )
+            check.give_up(incomplete(kind, description), saved=kind not in _PASSING)
+
+    @contextmanager
+    def _one_command(self) -> Iterator[None]:
+        if not self._command.acquire(blocking=False):
+            raise OperationError(errors.COMMAND_IN_PROGRESS, "The command was not carried out.")
+        try:
+            with failures.named_errors():
+                yield
+        finally:
+            self._command.release()
+
+
+def _refuse_place(after: str | None) -> None:
+    if after is not None:
+        try:
+            read_place(after)
+        except ValueError as error:
+            raise OperationError(INVALID_REQUEST, f"after: {error}.") from error
+
+
+def _refuse_filter(cluster: Cluster, document_filter: dict[str, Any]) -> None:
+    """Raise OperationError InvalidFilter where a find with that filter cannot be planned."""
+    query = {"find": "any", "filter": document_filter}
+    try:
+        cluster.client.test.command({"explain": query, "verbosity": "queryPlanner"})
+    except OperationFailure as error:
+        if failures.named_kind(error) is not None:
+            raise
+        text = failures.text_of(error)
+        raise OperationError(INVALID_FILTER, f"The {cluster.name} says: {text}.") from error
