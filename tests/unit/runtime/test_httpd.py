@@ -12,7 +12,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from flask import Flask
+from flask import Flask, Response
 from flask.testing import FlaskClient
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -25,6 +25,7 @@ from verifier.runtime.httpd import (
     HttpServer,
     install_error_handlers,
     json_body,
+    streamed_lines,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -43,11 +44,23 @@ def make_app() -> Flask:
     def named() -> dict[str, Any]:
         raise OperationError(TEAPOT, "Short and stout.")
 
+    @app.get("/lines/<int:count>")
+    def lines(count: int) -> Response:
+        return streamed_lines(_numbered(count))
+
     @app.get("/broken")
     def broken() -> dict[str, Any]:
         raise KeyError("S3cr3t")
 
     return app
+
+
+def _numbered(count: int) -> Iterator[str]:
+    """That many lines, and then an error; of one line none."""
+    for number in range(count):
+        yield json.dumps({"number": number})
+    if count != 1:
+        raise OperationError(TEAPOT, "Short and stout.")
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +172,24 @@ def test_a_fault_of_ours_is_logged_and_not_shown(
     assert description == f"{INTERNAL_ERROR.meaning} {INTERNAL_ERROR.remedy}"
     (record,) = caplog.records
     assert record.exc_info is not None and isinstance(record.exc_info[1], KeyError)
+
+
+def test_lines_are_streamed(client: FlaskClient) -> None:
+    answer = client.get("/lines/1")
+    assert (answer.status_code, answer.text) == (200, '{"number": 0}\n')
+    assert answer.headers["Content-Type"] == "application/x-ndjson"
+    assert answer.headers["X-Accel-Buffering"] == "no"
+
+
+def test_an_error_before_the_first_line_has_its_status(client: FlaskClient) -> None:
+    assert_error(client.get("/lines/0"), 418, "Teapot")
+
+
+def test_an_error_after_that_is_the_last_line(client: FlaskClient) -> None:
+    answer = client.get("/lines/2")
+    *lines, last = map(json.loads, answer.text.splitlines())
+    assert (answer.status_code, lines) == (200, [{"number": 0}, {"number": 1}])
+    assert (last["error"], last["errorDescription"]) == ("Teapot", "Short and stout. Do not.")
 
 
 def test_a_wrong_path_is_named(client: FlaskClient) -> None:
