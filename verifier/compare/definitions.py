@@ -1,12 +1,30 @@
-"""Compares definitions: which collections and views exist, their options, their indexes. Pure."""
+"""Compares definitions: which collections and views exist, their options, their indexes. Pure.
+
+The type of a number means nothing in an option or index: `expireAfterSeconds: 60` and `60.0`, `{a: 1}` and `{a: 1.0}`
+are one definition to a server, which makes most numbers (sizes, seconds, versions, weights) of one type itself, and
+another version of another. It counts in what the user wrote as an expression: validators, pipelines of views, filters of partial
+indexes. There, and in the keys of an index, the order of fields counts too; that of options does not.
+
+Collections are matched by name, and views name others as they do on their own cluster: whoever renames, renames before.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import bson
+from bson.decimal128 import Decimal128
 
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.specification import CollectionSpec, Document, same_document, same_index
+from verifier.cluster.specification import CollectionSpec, Document
+from verifier.compare.documents import Mode, differences
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference
+
+_EXPRESSIONS = ("validator", "pipeline", "partialFilterExpression")
+# Whole numbers beyond this do not all fit into a long.
+_TOO_LARGE = 1 << 62
 
 
 def compare_definitions(
@@ -47,12 +65,39 @@ def _compare_parts(
             yield DefinitionMismatch(namespace, Difference.MISSING, aspect, name)
         elif name not in wanted:
             yield DefinitionMismatch(namespace, Difference.EXTRA, aspect, name)
-        elif not _equal(aspect, wanted[name], found[name]):
-            detail = f"{wanted[name]} expected, {found[name]} found"
-            yield DefinitionMismatch(namespace, Difference.CONTENT, aspect, name, detail)
+        else:
+            detail = _detail(aspect, name, wanted[name], found[name])
+            if detail:
+                yield DefinitionMismatch(namespace, Difference.CONTENT, aspect, name, detail)
 
 
-def _equal(aspect: Aspect, wanted: object, found: object) -> bool:
-    if aspect is Aspect.INDEX and isinstance(wanted, dict) and isinstance(found, dict):
-        return same_index(wanted, found)
-    return same_document(wanted, found)
+def _detail(aspect: Aspect, name: str, wanted: Any, found: Any) -> str:
+    """Where an index or option differs; nothing where it does not."""
+    # Of an index, its fields are compared; their order means nothing.
+    parts = [each if aspect is Aspect.INDEX else {name: each} for each in (wanted, found)]
+    raws = [
+        bson.encode({field: _comparable(field, part[field]) for field in sorted(part)})
+        for part in parts
+    ]
+    named = differences(raws[0], raws[1], Mode.BINARY)
+    return "; ".join(each.detail if each.path == name else str(each) for each in named)
+
+
+def _comparable(name: str, value: Any) -> Any:
+    return value if name in _EXPRESSIONS else _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """The value with all numbers that are equal made one."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, Decimal128):
+        return _plain_number(value.to_decimal())
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _plain_number(Decimal(value))
+    return value
+
+
+def _plain_number(number: Decimal) -> int | float:
+    whole = number.is_finite() and abs(number) < _TOO_LARGE and number == int(number)
+    return int(number) if whole else float(number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from bson import Decimal128, Int64
 
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
@@ -52,19 +53,40 @@ def test_another_kind_is_one_difference() -> None:
     ]
 
 
+def sides(source: str, destination: str) -> str:
+    return f"{source} on the source, {destination} on the destination"
+
+
 @pytest.mark.parametrize(
     "wanted, found, difference",
     [
         ({"max": 1}, {}, "option max is missing on the destination"),
         ({}, {"max": 1}, "option max is extra on the destination"),
-        ({"max": 1}, {"max": 2}, "option max is different (1 expected, 2 found)"),
-        ({"max": 1}, {"max": 1.0}, "option max is different (1 expected, 1.0 found)"),
+        ({"max": 1}, {"max": 2}, f"option max is different ({sides('int 1', 'int 2')})"),
+        (
+            {"validator": {"a": {"$gt": 1}}},
+            {"validator": {"a": {"$gt": 1.0}}},
+            f"option validator is different (validator.a.$gt: {sides('int 1', 'double 1.0')})",
+        ),
     ],
 )
 def test_options_are_compared(
     wanted: dict[str, Any], found: dict[str, Any], difference: str
 ) -> None:
     assert differences([spec(options=wanted)], [spec(options=found)]) == [f"d.c: {difference}"]
+
+
+@pytest.mark.parametrize("number", [60, 60.0, Int64(60), Decimal128("60.0")])
+def test_the_type_of_a_number_does_not_count(number: Any) -> None:
+    one = spec("c", Kind.COLLECTION, {"size": 60}, {**INDEX, "expireAfterSeconds": 60})
+    other = spec("c", Kind.COLLECTION, {"size": number}, {**INDEX, "expireAfterSeconds": number})
+    assert differences([one], [other]) == []
+
+
+@pytest.mark.parametrize("number", [0.5, float("nan"), float("inf"), 1e300, Decimal128("NaN")])
+def test_numbers_of_all_kinds_are_compared(number: Any) -> None:
+    one, other = spec(options={"size": number}), spec(options={"size": 60})
+    assert differences([one], [one]) == [] and len(differences([one], [other])) == 1
 
 
 def test_the_order_of_options_does_not_count_but_that_within_one_does() -> None:
@@ -78,7 +100,8 @@ def test_the_order_of_options_does_not_count_but_that_within_one_does() -> None:
     "index",
     [
         {**INDEX, "key": {"b": -1, "a": 1}},
-        {**INDEX, "key": {"a": 1.0, "b": -1}},
+        {**INDEX, "key": {"a": 2, "b": -1}},
+        {**INDEX, "key": {"a": "1", "b": -1}},
         {**INDEX, "unique": True},
         {**INDEX, "sparse": False},
         {**INDEX, "v": 1},
@@ -90,6 +113,16 @@ def test_another_index_of_the_name_is_a_difference(index: dict[str, Any]) -> Non
         [spec("c", Kind.COLLECTION, {}, INDEX)], [spec("c", Kind.COLLECTION, {}, index)]
     )
     assert found.startswith("d.c: index ab is different (")
+
+
+def test_what_of_an_index_differs_is_named() -> None:
+    other = {**INDEX, "key": {"b": -1, "a": 1}, "sparse": False, "collation": {"locale": "de"}}
+    (found,) = differences(
+        [spec("c", Kind.COLLECTION, {}, INDEX)], [spec("c", Kind.COLLECTION, {}, other)]
+    )
+    assert "collation: extra on the destination (object {'locale': 'de'})" in found
+    assert f"sparse: {sides('bool true', 'bool false')}" in found
+    assert "key: the order of the fields differs" in found
 
 
 def test_the_order_of_an_indexs_options_does_not_count() -> None:
