@@ -8,9 +8,8 @@ from typing import Any
 
 from bson.timestamp import Timestamp
 
-from verifier.cluster import rawbson
+from verifier.cluster import rawbson, values
 from verifier.cluster.keys import id_element
-from verifier.compare import values
 from verifier.compare.mismatch import (
     DefinitionMismatch,
     Difference,

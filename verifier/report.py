@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tabulate import tabulate
 
-from verifier.cluster.keys import id_element
+from verifier.cluster.keys import shown
 from verifier.cluster.namespace import Namespace
-from verifier.compare import values
 from verifier.compare.mismatch import (
     DefinitionMismatch,
     Difference,
@@ -130,7 +129,7 @@ def _document_mismatches(
         (
             str(each.difference),
             _cut(str(each.namespace)),
-            _cut(_key(each.key)),
+            _cut(shown(each.key)),
             _cut("; ".join(f"{field.path}: {field.detail}" for field in each.fields)),
         )
         for each in (stored_one.mismatch for stored_one in stored[:SHOWN])
@@ -140,12 +139,6 @@ def _document_mismatches(
     kinds = (f"{count:,} {difference}" for difference, count in counts.items() if count)
     yield f"{', '.join(kinds)}."
     yield from _table(("type", "namespace", "_id", "fields"), rows, "llll")
-
-
-def _key(key: bytes) -> str:
-    """The `_id` with its type: an int and a long are two documents to people only."""
-    element = id_element(key)
-    return values.shown(element.kind, key[element.start : element.end])
 
 
 def _definition_mismatches(total: int, stored: Sequence[StoredMismatch]) -> Iterator[str]:

@@ -208,5 +208,5 @@ class Copier:
         if left:
             raise OperationError(
                 DOCUMENT_NOT_COPIED,
-                f"The document {shown(left[0].key)} of {record.namespace} was refused: {error}.",
+                f"The document with _id {shown(left[0].key)} of {record.namespace} was refused: {error}.",
             )

@@ -220,5 +220,5 @@ def _bytes_to_read(record: CollectionRecord, keys: Sequence[bytes]) -> int:
 def _not_applicable(namespace: Namespace, key: bytes, error: str) -> OperationError:
     return OperationError(
         EVENT_NOT_APPLICABLE,
-        f"A write of the document {shown(key)} to {namespace} was refused: {error}.",
+        f"A write of the document with _id {shown(key)} to {namespace} was refused: {error}.",
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from bson.decimal128 import Decimal128
 
-from verifier.cluster import rawbson
+from verifier.cluster import rawbson, values
 from verifier.cluster.rawbson import Element, elements, int32_at
 
 _DOUBLE = Struct("<d").unpack_from
@@ -49,8 +49,6 @@ _RANKS = {
 
 # The rank of a value's type, and what is compared within the rank.
 Canonical = tuple[Any, ...]
-
-_MOST_SHOWN = 200
 
 
 class KeyWithoutId(ValueError):
@@ -111,9 +109,9 @@ def id_only(document: bytes) -> bytes:
 
 
 def shown(key: bytes) -> str:
-    """A key as people are told of it, cut where it is long."""
-    text = str(rawbson.decode(key))
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+    """The `_id` of a key as people are told of it, with its type, cut where it is long."""
+    element = id_element(key)
+    return values.shown(element.kind, key[element.start : element.end])
 
 
 def _number(document: bytes, kind: int, at: int) -> Canonical:

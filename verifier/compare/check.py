@@ -9,7 +9,7 @@ catching up. What is different then is a mismatch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from time import monotonic, time
 from typing import Any
@@ -17,16 +17,19 @@ from typing import Any
 from verifier.cluster import failures
 from verifier.cluster.changes import ChangeStream, start_position
 from verifier.cluster.cluster import Cluster
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
 from verifier.cluster.times import Position
+from verifier.compare.amounts import Tally
+from verifier.compare.errors import NOTHING_TO_COMPARE
 from verifier.compare.generation import Generation
 from verifier.compare.listing import Listing
 from verifier.compare.observe import Observer, Point
 from verifier.compare.progress import (
-    Amounts,
     Changes,
     CheckProgress,
     MismatchCounts,
+    NamespaceProgress,
     Outcome,
     Phase,
     TaskCounts,
@@ -40,6 +43,7 @@ from verifier.compare.scope import NamespacePair
 from verifier.compare.store import CheckStore
 from verifier.compare.verdict import NAMED, verdict_of
 from verifier.compare.worker import Sides
+from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken, TaskGroup
 
@@ -91,6 +95,8 @@ class Check:
         self._mismatches = MismatchCounts()
         self._tasks = TaskCounts()
         self._pause = _LEAST_PAUSE
+        # Those of generation 0, where this process has seen it.
+        self._namespaces: Mapping[Namespace, NamespaceProgress] = {}
         self._given_up: Verdict | None = None
         # Up to where the events are that the current generation looks at; empty where an earlier process began it.
         self._noted: dict[Side, Position] = {}
@@ -106,6 +112,7 @@ class Check:
             )
             pairs = listing.pairs()
             self._observe(Point.LISTED, "")
+            self._refuse_nothing(pairs)
             self._rechecks.resume()
             watched = {
                 Side.SOURCE: listing.on_source(pairs),
@@ -186,7 +193,7 @@ class Check:
             documents_per_second=tally.documents_per_second if running else None,
             size_per_second=tally.size_per_second if running else None,
             mismatches=tally.mismatches if first else progress.mismatches,
-            namespaces=tally.namespaces if first else {},
+            namespaces=tally.namespaces if first else self._namespaces,
         )
 
     def _changes(self, side: Side) -> Changes:
@@ -195,6 +202,16 @@ class Check:
             return recorder.changes()
         record = self._store.record.side(side)
         return Changes(seen=record.seen, rechecked=record.rechecked)
+
+    def _refuse_nothing(self, pairs: set[NamespacePair]) -> None:
+        """A verdict on nothing would be taken for one on what was meant."""
+        scope = self._store.record.request.scope
+        if scope.namespaces.include and not pairs:
+            raise OperationError(
+                NOTHING_TO_COMPARE, "No collection or view of either cluster is selected."
+            )
+        for name in scope.absent(pair.source for pair in pairs):
+            self._store.add_note(f"{name} was to be compared, and is on neither cluster.")
 
     def _generations(self, listing: Listing, pairs: set[NamespacePair], stop: StopToken) -> Verdict:
         for recorder in self._recorders.values():
@@ -231,17 +248,19 @@ class Check:
         if not self._store.record.done:
             self._generation.run()
             self._observe(Point.GENERATION_DONE, str(self._store.record.generation))
-            self._save_done(self._generation.tally.amounts, monotonic() - began)
+            self._save_done(self._generation.tally, monotonic() - began)
         before, self._mismatches = self._mismatches, self._store.mismatch_counts()
         # What stays as it is need not be looked at every second.
         again = before == self._mismatches
         self._pause = min(2 * self._pause, _MOST_PAUSE) if again else _LEAST_PAUSE
         self._store.drop_older()
 
-    def _save_done(self, amounts: Amounts, seconds: float) -> None:
-        record = self._store.record
+    def _save_done(self, tally: Tally, seconds: float) -> None:
+        record, amounts = self._store.record, tally.amounts
         changes: dict[str, Any] = {"first": amounts}
-        if record.generation:
+        if record.generation == 0:
+            self._namespaces = tally.namespaces
+        else:
             recent = (*record.recheck_seconds, round(seconds, 3))[-_RECENT:]
             changes = {
                 "rechecked": record.rechecked + amounts.documents,

@@ -1,9 +1,10 @@
 """Compares definitions: which collections and views exist, their options, their indexes. Pure.
 
-The type of a number means nothing in an option or index: `expireAfterSeconds: 60` and `60.0`, `{a: 1}` and `{a: 1.0}`
-are one definition to a server, which makes most numbers (sizes, seconds, versions, weights) of one type itself, and
-another version of another. It counts in what the user wrote as an expression: validators, pipelines of views, filters of partial
-indexes. There, and in the keys of an index, the order of fields counts too; that of options does not.
+The type of a number means nothing in an option or index: `expireAfterSeconds: 60` and `60.0`, `{a: 1}` and
+`{a: 1.0}` are one definition to a server, which makes most numbers (sizes, seconds, versions, weights) of one type
+itself, and another version of another. It counts in what the user wrote as an expression: validators, pipelines of
+views, filters of partial indexes. There, and in the keys of an index, the order of fields counts too; that of options
+does not.
 
 Collections are matched by name, and views name others as they do on their own cluster: whoever renames, renames before.
 """

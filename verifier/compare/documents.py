@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from verifier.cluster import rawbson
 from verifier.cluster.rawbson import elements, int32, int32_at
+from verifier.cluster.values import shown, shown_apart
 from verifier.compare.mismatch import FieldDifference
-from verifier.compare.values import shown, shown_apart
 
 _MOST_DIFFERENCES = 20
 _NESTED = (rawbson.DOCUMENT, rawbson.ARRAY)

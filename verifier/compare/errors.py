@@ -29,6 +29,12 @@ OTHER_CHECK_SAVED = ErrorKind(
     "Nothing was touched. Start with the clusters and options of that check, or begin anew with --clean, "
     "or keep both with another --metaDBName.",
 )
+NOTHING_TO_COMPARE = ErrorKind(
+    "NothingToCompare",
+    409,
+    "Nothing on either cluster has a name that the check is to compare, so nothing is proved.",
+    "Correct the namespaces in the options of the verifier, and check again.",
+)
 SUPERSEDED = ErrorKind(
     "Superseded",
     409,

@@ -54,7 +54,7 @@ class DocumentMismatch:
     def __str__(self) -> str:
         fields = "; ".join(map(str, self.fields))
         detail = f" ({fields})" if fields else ""
-        return f"{self.namespace}: the document {shown(self.key)} is {self.difference}{detail}"
+        return f"{self.namespace}: the document with _id {shown(self.key)} is {self.difference}{detail}"
 
 
 class Aspect(Enum):

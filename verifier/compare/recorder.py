@@ -116,10 +116,11 @@ class Recorder:
     def _take(self, page: StreamPage) -> None:
         # Before the rechecks are there: who looks at them reads at or after this time.
         self.newest = page.source_time
-        self._rechecks.add(dict.fromkeys(self._found(page)))
+        found = list(self._found(page))
+        self._rechecks.add(dict.fromkeys(found))
         self._position = page.position
         self._lag = seconds_between(page.position.time, page.source_time)
-        self._rate.add(len(page.events))
+        self._rate.add(len(found))
         if monotonic() - self._saved_at > _SAVE_INTERVAL:
             self._save_position()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,6 +27,20 @@ class Scope:
 
     namespaces: NamespaceFilter = NamespaceFilter()
     renamed: Mapping[Namespace, Namespace] = field(default_factory=dict)
+
+    def absent(self, there: Iterable[Namespace]) -> Iterator[str]:
+        """The databases and collections that the filter asks for by name, and that are not among these."""
+        listed = set(there)
+        databases = {name.database for name in listed}
+        for element in self.namespaces.include:
+            database = element.get("database")
+            if database is None:
+                continue
+            named = [Namespace(database, each) for each in element.get("collections", ())]
+            if named:
+                yield from (str(each) for each in named if each not in listed)
+            elif database not in databases:
+                yield database
 
     def on_destination(self, source: Namespace) -> Namespace:
         """What a collection or view of the source is called on the destination."""

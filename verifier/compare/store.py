@@ -204,16 +204,16 @@ class CheckStore:
         self._insert(self._name(_DOCUMENTS), rows)
 
     def add_definition_mismatches(self, found: Iterable[DefinitionMismatch], seen: float) -> None:
-        rows = (
-            {
-                "_id": {"n": str(each.namespace), "a": each.aspect.value, "c": each.component},
-                "type": each.difference.value,
-                "detail": each.detail,
-                "first": seen,
-                "last": seen,
-            }
-            for each in found
+        """Save mismatches of definitions, seen now; those of the generation before are known since then."""
+        rows = [_definition_row(each, seen) for each in found]
+        before = self._database[self._name(_DEFINITIONS, self.record.generation - 1)]
+        ids = [row["_id"] for row in rows]
+        known = retry(
+            lambda: list(before.find({"_id": {"$in": ids}})), failures.is_transient, self._stop
         )
+        first = {str(row["_id"]): row["first"] for row in known}
+        for row in rows:
+            row["first"] = first.get(str(row["_id"]), seen)
         self._insert(self._name(_DEFINITIONS), rows)
 
     def document_mismatches(
@@ -432,6 +432,19 @@ def _mismatch_row(
         "first": first,
         "last": seen,
         "seconds": seen - first,
+    }
+
+
+def _definition_row(mismatch: DefinitionMismatch, seen: float) -> Document:
+    return {
+        "_id": {
+            "n": str(mismatch.namespace),
+            "a": mismatch.aspect.value,
+            "c": mismatch.component,
+        },
+        "type": mismatch.difference.value,
+        "detail": mismatch.detail,
+        "last": seen,
     }
 
 

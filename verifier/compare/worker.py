@@ -206,7 +206,8 @@ class Worker:
             yield DefinitionMismatch(namespace, Difference.CONTENT, Aspect.COUNT, detail=detail)
 
     def _save_definitions(self, found: list[DefinitionMismatch]) -> None:
-        self._store.add_definition_mismatches(found, time())
+        if found:
+            self._store.add_definition_mismatches(found, time())
         for mismatch in found:
             self._tally.found(mismatch)
 

@@ -31,7 +31,7 @@ def test_a_mismatch_of_a_document_is_a_sentence(
 ) -> None:
     named = tuple(FieldDifference(*each) for each in fields)
     mismatch = DocumentMismatch(ORDERS, bson.encode({"_id": 7}), difference, named)
-    assert str(mismatch) == f"shop.orders: the document {{'_id': 7}} is {text}"
+    assert str(mismatch) == f"shop.orders: the document with _id int 7 is {text}"
 
 
 @pytest.mark.parametrize(

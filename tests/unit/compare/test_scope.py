@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace
 from verifier.compare.scope import Scope
 
@@ -42,6 +45,24 @@ def test_a_collection_is_renamed_apart_from_its_database() -> None:
     assert scope.on_destination(Namespace("e", "a")) == Namespace("g", "a")
     assert scope.on_destination(Namespace("e", "b")) == Namespace("f", "b")
     assert scope.on_source(Namespace("g", "a")) == Namespace("e", "a")
+
+
+@pytest.mark.parametrize(
+    "element, absent",
+    [
+        ({"database": "d"}, []),
+        ({"database": "e"}, ["e"]),
+        ({"database": "d", "collections": ["a", "b"]}, ["d.b"]),
+        ({"database": "e", "collections": ["a"]}, ["e.a"]),
+        ({"database": "e", "collectionsRegex": {"pattern": "x"}}, ["e"]),
+        ({"databaseRegex": {"pattern": "x"}}, []),
+    ],
+)
+def test_what_is_asked_for_by_name_and_not_there(
+    element: dict[str, Any], absent: list[str]
+) -> None:
+    scope = Scope(NamespaceFilter((element,)))
+    assert list(scope.absent([Namespace("d", "a")])) == absent
 
 
 NAMES = st.builds(Namespace, st.sampled_from("defx"), st.sampled_from("abc"))
