@@ -9,18 +9,18 @@ import argparse
 import json
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pymongo
 
-from tests.bench import applying, copying
+from tests.bench import applying, copying, verifying
 from tests.bench.backlog import BACKLOGS
 from tests.bench.data import MEDIUM, SETS, DataSet, medium
 from tests.bench.report import Result, document, table
 
-_BENCHMARKS = ("copy", "apply")
+_BENCHMARKS = ("copy", "apply", "verify")
 _MEMORY_STEPS = (200_000, 2_000_000)
 _MEMORY_BACKLOGS = (100_000, 1_000_000)
 
@@ -28,7 +28,7 @@ _MEMORY_BACKLOGS = (100_000, 1_000_000)
 def main() -> None:
     options = _parser().parse_args()
     if options.memory:
-        _show_memory()
+        _show_memory(options.benchmarks or _BENCHMARKS)
         return
     results = []
     for result in _results(options):
@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         type=_benchmark,
         metavar="|".join(_BENCHMARKS),
-        help="which to run (default: both)",
+        help="which to run (default: all)",
     )
     parser.add_argument("--rounds", type=int, default=3, help="runs of each candidate")
     parser.add_argument(
@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--events", type=int, default=100_000, help="size of the backlog")
     parser.add_argument(
-        "--sets", nargs="+", choices=SETS, default=["medium"], help="what is copied"
+        "--sets", nargs="+", choices=SETS, default=["medium"], help="what is copied, and verified"
     )
     parser.add_argument(
         "--backlogs", nargs="+", choices=BACKLOGS, default=["mixed"], help="what is applied"
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--memory",
         action="store_true",
-        help="show instead the service's peak memory for copies and for backlogs, small and large",
+        help="show instead the peak memory of the product, for small and large data",
     )
     return parser
 
@@ -90,17 +90,23 @@ def _results(options: argparse.Namespace) -> Iterator[Result]:
     if "apply" in wanted:
         for name in options.backlogs:
             yield applying.benchmark(name, options.events, options.rounds, _say)
+    if "verify" in wanted:
+        for name in options.sets:
+            yield verifying.benchmark(_data_set(name, options.documents), options.rounds, _say)
 
 
 def _data_set(name: str, documents: int) -> DataSet:
     return medium(documents) if name == "medium" else SETS[name]
 
 
-def _show_memory() -> None:
-    for documents in _MEMORY_STEPS:
-        print(f"{documents:>9,} documents: {copying.memory(documents).peak_mb:.0f} MB", flush=True)
-    for events in _MEMORY_BACKLOGS:
-        print(f"{events:>9,} events: {applying.memory(events).peak_mb:.0f} MB", flush=True)
+def _show_memory(wanted: Sequence[str]) -> None:
+    for name, measure, unit, steps in (
+        ("copy", copying.memory, "documents", _MEMORY_STEPS),
+        ("apply", applying.memory, "events", _MEMORY_BACKLOGS),
+        ("verify", verifying.memory, "documents", _MEMORY_STEPS),
+    ):
+        for step in steps if name in wanted else ():
+            _say(f"{name}: {step:>9,} {unit}: {measure(step).peak_mb:.0f} MB")
 
 
 def _machine() -> dict[str, Any]:

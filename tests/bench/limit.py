@@ -14,7 +14,7 @@ from pymongo import MongoClient
 
 from syncsvc.sandbox.replica_set import Client
 from tests.bench.backlog import MARKER_IDS
-from tests.bench.data import DATABASE, PAGE_BYTES
+from tests.bench.data import DATABASE, PAGE_BYTES, fingerprint
 from tests.bench.wire import Wire
 
 _EVENTS_A_PAGE = 5_000
@@ -54,6 +54,20 @@ def read_stream(source: str, start: Timestamp) -> None:
         for array in wire.batches(DATABASE, command, _EVENTS_A_PAGE):
             if last in bytes(array):
                 return
+
+
+def hash_both(source: str, destination: str) -> None:
+    """Have both servers hash all their documents at once: that tells whether they are equal, not what is not."""
+
+    def hashed(uri: str) -> str:
+        client: Client = MongoClient(uri)
+        with client:
+            return fingerprint(client)
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(hashed, (source, destination))
+    if first != second:
+        raise RuntimeError("the clusters differ")
 
 
 def _arrays(source: str) -> Iterator[tuple[str, memoryview]]:

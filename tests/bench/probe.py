@@ -15,7 +15,7 @@ from bson.timestamp import Timestamp
 
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.settings import read_settings
-from tests.bench import limit, plain
+from tests.bench import core, limit, plain
 from tests.bench.clusters import servers
 from tests.bench.measure import Measurement, Stopwatch
 from tests.bench.processes import python
@@ -45,6 +45,8 @@ def _default_writers(task: Task) -> int:
 PROBES: dict[str, Callable[[Task], None]] = {
     "limit": lambda task: limit.copy(task.source, task.destination, _default_writers(task)),
     "pymongo": lambda task: plain.copy(task.source, task.destination),
+    "dbHash": lambda task: limit.hash_both(task.source, task.destination),
+    "comparison": lambda task: core.compare(task.source, task.destination),
     "stream": lambda task: limit.read_stream(task.source, task.start),
     "pymongo apply": lambda task: plain.apply(task.source, task.destination, task.start),
 }
