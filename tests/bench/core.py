@@ -10,6 +10,7 @@ from verifier.compare.comparison import Comparison
 from verifier.compare.documents import Mode
 from verifier.compare.ranges import Range, split
 from verifier.compare.scope import NamespacePair
+from verifier.runtime.malloc import keep_large_buffers
 from verifier.runtime.tasks import Channel, StopToken, TaskGroup
 
 _THREADS = 4
@@ -18,6 +19,7 @@ _RANGE_BYTES = 32 << 20
 
 def compare(source: str, destination: str) -> None:
     """Compare all documents by the verifier's core alone."""
+    keep_large_buffers()
     stop = StopToken()
     clients = connect(source, "bench"), connect(destination, "bench")
     comparison = Comparison(*clients, Mode.BINARY, None, stop)
