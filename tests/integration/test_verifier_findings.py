@@ -77,18 +77,18 @@ def _corrupt(client: Client) -> None:
 
 
 DOCUMENTS = [
-    ("content", "d.capped", 3, ["a"]),
-    ("content", "d.documents", 20, [""]),
-    ("content", "d.documents", 21, ["n"]),
-    ("content", "d.documents", 22, ["sub.a.1.b", "sub.c"]),
-    ("content", "d.million", 654_321, ["bits"]),
-    ("extraOnDst", "d.documents", "18", []),
-    ("extraOnDst", "d.documents", {"$numberLong": "19"}, []),
-    ("extraOnDst", "d.documents", 5000, []),
-    ("missingOnDst", "d.documents", 17, []),
-    ("missingOnDst", "d.documents", 19, []),
-    ("missingOnDst", "e.clustered", 5, []),
-    ("missingOnDst", "e.collated", "b", []),
+    ("content", "d.capped", 3, "int", ["a"]),
+    ("content", "d.documents", 20, "int", [""]),
+    ("content", "d.documents", 21, "int", ["n"]),
+    ("content", "d.documents", 22, "int", ["sub.a.1.b", "sub.c"]),
+    ("content", "d.million", 654_321, "int", ["bits"]),
+    ("extraOnDst", "d.documents", "18", "string", []),
+    ("extraOnDst", "d.documents", 19, "long", []),
+    ("extraOnDst", "d.documents", 5000, "int", []),
+    ("missingOnDst", "d.documents", 17, "int", []),
+    ("missingOnDst", "d.documents", 19, "int", []),
+    ("missingOnDst", "e.clustered", 5, "int", []),
+    ("missingOnDst", "e.collated", "b", "string", []),
 ]
 DEFINITIONS = [
     ("content", "d.indexed", "index", "a"),
@@ -131,9 +131,7 @@ def verifier(corrupted: Pair, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def test_documents_that_differ_are_named(verifier: Verifier) -> None:
     found = [
         (
-            line["type"],
-            line["namespace"],
-            line["_id"],
+            *(line[name] for name in ("type", "namespace", "_id", "idType")),
             sorted(each["path"] for each in line["fields"]),
         )
         for line in verifier.lines("docMismatches")

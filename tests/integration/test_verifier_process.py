@@ -122,7 +122,9 @@ def test_what_is_not_asked_for_is_not_checked(pair: Pair) -> None:
     fill(pair)
     pair.destination.client.d.c.delete_one({"_id": 7})
     assert check_once(pair, "--srcNamespace", "d.v").returncode == 0
-    assert check_once(pair, "--includeNamespaces", '[{"database": "e"}]').returncode == 0
+    # A verdict on nothing would be taken for one on what was meant.
+    nothing = check_once(pair, "--includeNamespaces", '[{"database": "e"}]')
+    assert nothing.returncode == 2 and "NothingToCompare" in nothing.stdout
     excluded = '[{"database": "d", "collectionsRegex": {"pattern": "^c$"}}]'
     assert check_once(pair, "--verifyAll", "--excludeNamespaces", excluded).returncode == 0
     assert check_once(pair, "--srcNamespace", "d.c").returncode == 1
