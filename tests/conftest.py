@@ -12,7 +12,9 @@ import pytest
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.equality import compare_clusters
 from syncsvc.sandbox.replica_set import Client
+from tests.support.checks import Checker
 from tests.support.daemon import Daemon
+from verifier.cluster.cluster import open_cluster
 
 _KEPT = {"admin", "config", "local"}
 
@@ -82,3 +84,13 @@ def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
         yield process
     finally:
         process.close()
+
+
+@pytest.fixture
+def checker(pair: Pair) -> Iterator[Checker]:
+    """What begins checks of the shared clusters."""
+    source = open_cluster("source", pair.source.uri, "test")
+    destination = open_cluster("destination", pair.destination.uri, "test")
+    yield Checker((source, destination))
+    for each in (source, destination):
+        each.client.close()

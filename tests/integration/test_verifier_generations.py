@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import bson
 import pytest
 
 from tests.conftest import Pair
-from tests.support.waiting import wait_for
-from verifier.cluster.cluster import Cluster, open_cluster
-from verifier.cluster.writer import ClusterWriter
+from tests.support.checks import Checker
 from verifier.compare import check as check_module
-from verifier.compare.check import Check, begin
-from verifier.compare.mismatch import DocumentMismatch
 from verifier.compare.observe import Point
-from verifier.compare.progress import Outcome, Phase, Verdict
-from verifier.compare.record import Request
-from verifier.compare.store import CheckStore
-from verifier.compare.worker import Sides
-from verifier.runtime.tasks import StopToken, TaskGroup
+from verifier.compare.progress import Outcome
 
-METADATA = "__mdb_internal_generations"
 KEYS: list[Any] = [*range(60), *(f"k{number}" for number in range(20)), {"a": 1}, {"a": [2]}, None]
 
 Change = Callable[[Any], None]
-
-
-@pytest.fixture
-def clusters(pair: Pair) -> Iterator[tuple[Cluster, Cluster]]:
-    source = open_cluster("source", pair.source.uri, "test")
-    destination = open_cluster("destination", pair.destination.uri, "test")
-    yield source, destination
-    source.client.close()
-    destination.client.close()
 
 
 class Writer:
@@ -113,44 +95,18 @@ def _different(pair: Pair) -> set[tuple[str, bytes]]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_differs_at_the_end_is_reported(
-    pair: Pair,
-    clusters: tuple[Cluster, Cluster],
-    seed: int,
-    monkeypatch: pytest.MonkeyPatch,
+    pair: Pair, checker: Checker, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(check_module, "_LEAST_PAUSE", 0.1)
     writer = Writer(pair, seed)
     writer.fill()
-    stop = StopToken()
-    source, destination = clusters
-    store = CheckStore(
-        destination.client, ClusterWriter(destination.client, False, stop), METADATA, stop
-    )
-    store.load()
-    begin(source, destination, Request(), store, stop)
-    reached: set[str] = set()
-    check = Check(
-        Sides(source, destination, 2, 1 << 20),
-        store,
-        0.0 if seed % 2 else 1.0,
-        lambda point, subject: reached.add(f"{point.value} {subject}"),
-        stop,
-    )
-    verdicts: list[Verdict] = []
-    with TaskGroup("test", stop) as group:
-        group.spawn("check", lambda: verdicts.append(check.run()))
+    with checker.running(grace=0.0 if seed % 2 else 1.0) as check:
         for generation in range(1, 4):
             writer.write(100)
-            begun = f"{Point.GENERATION_BEGUN.value} {generation}"
-            wait_for(lambda: begun in reached, begun)
+            check.wait_until(Point.GENERATION_BEGUN, generation)
         writer.catch_up()
-        check.no_more_writes()
-        assert check.progress().phase in (Phase.CHECK, Phase.RECHECK)
+        verdict = check.end()
     expected = _different(pair)
-    assert {
-        (str(found.mismatch.namespace), found.mismatch.key)
-        for found in store.document_mismatches(None, None, 0)
-        if isinstance(found.mismatch, DocumentMismatch)
-    } == expected
-    assert verdicts[0].outcome is (Outcome.FAILED if expected else Outcome.PASSED)
-    assert list(store.definition_mismatches(None, None)) == []
+    assert check.documents() == expected
+    assert verdict.outcome is (Outcome.FAILED if expected else Outcome.PASSED)
+    assert check.definitions() == set()

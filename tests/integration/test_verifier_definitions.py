@@ -1,0 +1,136 @@
+"""Definitions that change during a check: on the source they end it by name, on the destination they are ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.conftest import Pair
+from tests.support.checks import Checker
+from tests.support.waiting import wait_for
+from verifier.cluster.filters import NamespaceFilter
+from verifier.cluster.namespace import Namespace
+from verifier.compare import check as check_module
+from verifier.compare.observe import Point
+from verifier.compare.progress import Outcome
+from verifier.compare.record import Request
+from verifier.compare.scope import Scope
+
+Change = Callable[[Any], object]
+
+CHANGES: dict[str, Change] = {
+    "create": lambda d: d.create_collection("new"),
+    "drop": lambda d: d.c.drop(),
+    "rename": lambda d: d.c.rename("renamed"),
+    "dropDatabase": lambda d: d.client.drop_database("d"),
+    "createIndexes": lambda d: d.c.create_index("a"),
+    "dropIndexes": lambda d: d.c.drop_index("n_1"),
+    "modify": lambda d: d.command({"collMod": "c", "validator": {"n": {"$gte": 0}}}),
+    "view": lambda d: d.create_collection("view", viewOn="c"),
+    "time-series": lambda d: d.create_collection("ts", timeseries={"timeField": "t"}),
+}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_module, "_LEAST_PAUSE", 0.1)
+
+
+def _fill(pair: Pair) -> None:
+    for side in (pair.source, pair.destination):
+        side.client.d.c.insert_many({"_id": number, "n": number} for number in range(100))
+        side.client.d.c.create_index("n")
+        side.client.e.c.insert_one({"_id": 1})
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_on_the_source_ends_the_check(pair: Pair, checker: Checker, name: str) -> None:
+    _fill(pair)
+    with checker.running() as check:
+        check.wait_until(Point.GENERATION_DONE, 0)
+        CHANGES[name](pair.source.client.d)
+        verdict = check.wait_for_verdict()
+    assert (verdict.outcome, verdict.error) == (Outcome.INCOMPLETE, "DefinitionChanged")
+    assert "d." in verdict.reasons[0]
+
+
+def test_changes_out_of_scope_mean_nothing(pair: Pair, checker: Checker) -> None:
+    _fill(pair)
+    only = Request(Scope(NamespaceFilter(({"database": "e"},))))
+    last = ("drop", "rename", "dropDatabase")
+    with checker.running(only) as check:
+        check.wait_until(Point.GENERATION_DONE, 0)
+        for name in (*(each for each in CHANGES if each not in last), "rename", "dropDatabase"):
+            CHANGES[name](pair.source.client.d)
+        verdict = check.end()
+    assert verdict.outcome is Outcome.PASSED
+    assert check.check.progress().source.seen == {}
+
+
+def test_a_collection_that_comes_late_is_compared(pair: Pair, checker: Checker) -> None:
+    _fill(pair)
+    pair.destination.client.d.c.drop()
+    with checker.running() as check:
+        check.wait_until(Point.GENERATION_DONE, 0)
+        assert check.definitions() == {("d.c", "missingOnDst", "exist", "")}
+        late = pair.destination.client.d.c
+        late.create_index("n")
+        late.insert_many({"_id": number, "n": number} for number in range(1, 100))
+        verdict = check.end()
+    assert verdict.outcome is Outcome.FAILED
+    assert [name for name, _ in check.documents()] == ["d.c"]
+    assert check.definitions() == set()
+
+
+def test_a_collection_that_is_put_in_anothers_place_is_compared_anew(
+    pair: Pair, checker: Checker
+) -> None:
+    _fill(pair)
+    there = pair.destination.client.d
+    there.other.insert_many({"_id": number, "n": number} for number in range(99))
+    there.other.insert_one({"_id": 1000, "n": 99})
+    there.other.create_index("n")
+    with checker.running() as check:
+        check.wait_until(Point.GENERATION_DONE, 0)
+        there.other.rename("c", dropTarget=True)
+        check.wait_until(Point.GENERATION_DONE, 1)
+        verdict = check.end()
+    assert verdict.outcome is Outcome.FAILED
+    # One is missing, another is extra: their number is right.
+    assert len(check.documents()) == 2
+    assert check.definitions() == set()
+
+
+def test_indexes_that_a_sync_tool_makes_at_the_end_are_seen(pair: Pair, checker: Checker) -> None:
+    _fill(pair)
+    there = pair.destination.client.d
+    there.c.drop_index("n_1")
+    there.create_collection("leftover")
+    with checker.running() as check:
+        check.wait_until(Point.GENERATION_DONE, 0)
+        assert len(check.definitions()) == 2
+        there.c.create_index("n")
+        there.leftover.drop()
+        wait_for(lambda: check.check.progress().destination.seen.get("drop"), "the drop is seen")
+        verdict = check.end()
+    assert (verdict.outcome, verdict.reasons) == (Outcome.PASSED, ())
+
+
+def test_names_lead_from_one_cluster_to_the_other(pair: Pair, checker: Checker) -> None:
+    _fill(pair)
+    here, there = pair.source.client, pair.destination.client
+    there.admin.command({"renameCollection": "d.c", "to": "x.moved"})
+    there.admin.command({"renameCollection": "e.c", "to": "y.c"})
+    renamed = {Namespace("d", "c"): Namespace("x", "moved"), Namespace("e", ""): Namespace("y", "")}
+    named = ({"database": "d", "collections": ["c"]}, {"database": "e"})
+    with checker.running(Request(Scope(NamespaceFilter(named), renamed))) as check:
+        check.wait_until(Point.GENERATION_DONE, 0)
+        here.d.c.update_one({"_id": 3}, {"$set": {"a": 1}})
+        there.x.moved.update_one({"_id": 3}, {"$set": {"a": 1}})
+        there.y.c.update_one({"_id": 1}, {"$set": {"a": 1}})
+        verdict = check.end()
+    assert verdict.outcome is Outcome.FAILED
+    assert [name for name, _ in check.documents()] == ["e.c"]
+    assert check.definitions() == set()

@@ -1,0 +1,105 @@
+"""The saved state of a check: whose it is, and when it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.conftest import Pair
+from verifier.cluster.cluster import Cluster, open_cluster
+from verifier.compare.errors import INCOMPATIBLE_METADATA, OTHER_CHECK_SAVED, SUPERSEDED
+from verifier.compare.observe import ignore
+from verifier.compare.progress import Phase
+from verifier.runtime.errors import ErrorKind, OperationError
+from verifier.runtime.tasks import StopToken
+from verifier.service import Service
+from verifier.settings import read_settings
+
+STATE = "__mdb_internal_syncsvc_verifier"
+
+
+def _never(name: str, work: Callable[[], None]) -> None:
+    """A check that begins and never gets anywhere."""
+
+
+class Processes:
+    """Services as successive processes would have them, of one pair of clusters."""
+
+    def __init__(self, source: Cluster, destination: Cluster) -> None:
+        self._clusters = (source, destination)
+
+    def start(self, *options: str, swapped: bool = False) -> Service:
+        source, destination = reversed(self._clusters) if swapped else self._clusters
+        uris = ("--srcURI", "a", "--destURI", "b")
+        settings = read_settings([*uris, *(options or ("--verifyAll",))])
+        metadata = self._clusters[1]
+        service = Service(source, destination, metadata, settings, _never, ignore, StopToken())
+        service.recover()
+        return service
+
+
+@pytest.fixture
+def processes(pair: Pair) -> Iterator[Processes]:
+    pair.source.client.d.c.insert_one({"_id": 1})
+    source = open_cluster("source", pair.source.uri, "test")
+    destination = open_cluster("destination", pair.destination.uri, "test")
+    yield Processes(source, destination)
+    for each in (source, destination):
+        each.client.close()
+
+
+def _refused(kind: ErrorKind, call: Callable[[], object]) -> str:
+    with pytest.raises(OperationError) as raised:
+        call()
+    assert raised.value.kind is kind
+    return raised.value.description
+
+
+def test_a_check_goes_on_with_its_filter(pair: Pair, processes: Processes) -> None:
+    processes.start().check({"$or": [{"a": 1}, {"b": {"$gt": 2}}]})
+    assert processes.start().progress().phase is Phase.CHECK
+    saved = pair.destination.client[STATE].check.find_one()
+    assert saved is not None and saved["filter"]
+
+
+def test_the_state_of_other_clusters_is_refused(processes: Processes) -> None:
+    processes.start().check(None)
+    _refused(OTHER_CHECK_SAVED, lambda: processes.start(swapped=True))
+    assert processes.start("--clean", "--verifyAll", swapped=True).progress().phase is Phase.IDLE
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--verifyAll", "--docCompareMethod", "ignoreFieldOrder"),
+        ("--includeNamespaces", '[{"database": "d"}]'),
+        ("--srcNamespace", "d", "--dstNamespace", "e"),
+    ],
+)
+def test_the_state_of_other_options_is_refused(
+    pair: Pair, processes: Processes, options: tuple[str, ...]
+) -> None:
+    processes.start().check(None)
+    _refused(OTHER_CHECK_SAVED, lambda: processes.start(*options))
+    # Once it has ended, whoever asks for something else begins anew.
+    pair.destination.client[STATE].check.update_one(
+        {}, {"$set": {"ended": 1.0, "verdict": {"outcome": "passed", "reasons": [], "error": None}}}
+    )
+    assert processes.start(*options).progress().verdict is None
+    assert processes.start().progress().verdict is not None
+
+
+def test_the_state_of_another_format_is_refused(pair: Pair, processes: Processes) -> None:
+    processes.start().check(None)
+    pair.destination.client[STATE].check.update_one({}, {"$inc": {"format": 1}})
+    assert "format 2" in _refused(INCOMPATIBLE_METADATA, processes.start)
+
+
+def test_only_one_process_goes_on(processes: Processes) -> None:
+    first = processes.start()
+    first.check(None)
+    second = processes.start()
+    _refused(SUPERSEDED, first.writes_off)
+    second.writes_off()
+    assert second.progress().writes_off and not first.progress().writes_off

@@ -1,0 +1,112 @@
+"""Checks carried out within the test's own process, as the verifier's service carries them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+
+from tests.support.waiting import wait_for
+from verifier.cluster import failures
+from verifier.cluster.cluster import Cluster
+from verifier.cluster.writer import ClusterWriter
+from verifier.compare.check import Check, begin
+from verifier.compare.mismatch import DefinitionMismatch, DocumentMismatch
+from verifier.compare.observe import Point
+from verifier.compare.progress import Verdict
+from verifier.compare.record import Request
+from verifier.compare.store import CheckStore
+from verifier.compare.verdict import incomplete
+from verifier.compare.worker import Sides
+from verifier.runtime.errors import describe
+from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
+
+METADATA = "__mdb_internal_checks"
+
+
+class RunningCheck:
+    """A check in a thread; its threads obey the test's `reached` only by telling it."""
+
+    def __init__(
+        self, clusters: tuple[Cluster, Cluster], request: Request, grace: float, stop: StopToken
+    ) -> None:
+        source, destination = clusters
+        writer = ClusterWriter(destination.client, False, stop)
+        self.store = CheckStore(destination.client, writer, METADATA, stop)
+        self.store.load()
+        begin(source, destination, request, self.store, stop)
+        sides = Sides(source, destination, workers=2, range_bytes=1 << 20)
+        self.check = Check(sides, self.store, grace, self._observe, stop)
+        self.reached: set[str] = set()
+        self.verdict: Verdict | None = None
+
+    def _observe(self, point: Enum, subject: str) -> None:
+        self.reached.add(f"{point.value} {subject}")
+
+    def run(self) -> None:
+        try:
+            self.verdict = self.check.run()
+        except Cancelled:
+            raise
+        except Exception as error:
+            kind, description = describe(failures.named(error))
+            self.verdict = incomplete(kind, description)
+
+    def wait_until(self, point: Point, subject: object = "") -> None:
+        name = f"{point.value} {subject}"
+        wait_for(lambda: name in self.reached or self.verdict, name)
+        assert name in self.reached, self.verdict
+
+    def end(self) -> Verdict:
+        """Nobody writes any more."""
+        self.check.no_more_writes()
+        return self.wait_for_verdict()
+
+    def wait_for_verdict(self) -> Verdict:
+        return wait_for(lambda: self.verdict, "a verdict")
+
+    def documents(self) -> set[tuple[str, bytes]]:
+        """The namespaces and keys of the documents that were found different."""
+        return {
+            (str(found.mismatch.namespace), found.mismatch.key)
+            for found in self.store.document_mismatches(None, None, 0)
+            if isinstance(found.mismatch, DocumentMismatch)
+        }
+
+    def definitions(self) -> set[tuple[str, str, str, str]]:
+        """Namespace, kind of difference, aspect and component of each difference in a definition."""
+        return {
+            (
+                str(found.mismatch.namespace),
+                found.mismatch.difference.value,
+                found.mismatch.aspect.value,
+                found.mismatch.component,
+            )
+            for found in self.store.definition_mismatches(None, None)
+            if isinstance(found.mismatch, DefinitionMismatch)
+        }
+
+
+class Checker:
+    """Begins checks of one pair of clusters."""
+
+    def __init__(self, clusters: tuple[Cluster, Cluster]) -> None:
+        self._clusters = clusters
+
+    @contextmanager
+    def running(self, request: Request = Request(), grace: float = 0.0) -> Iterator[RunningCheck]:
+        """A check that runs for the length of a block, to its verdict or not."""
+        stop = StopToken()
+        with TaskGroup("test", stop) as group:
+            check = RunningCheck(self._clusters, request, grace, group.stop)
+            group.spawn("check", check.run)
+            try:
+                yield check
+            finally:
+                group.stop.stop("the end of the test")
+
+    def verdict(self, request: Request = Request()) -> RunningCheck:
+        """A whole check of clusters to which nobody writes."""
+        with self.running(request) as check:
+            check.end()
+        return check
