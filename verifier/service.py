@@ -80,7 +80,7 @@ class Service:
                 self._launch()
             elif self._is_asked_for(record):
                 self._check = self._new_check()
-                self._check.recall()
+                self._check.figures.recall()
 
     def check(self, document_filter: dict[str, Any] | None) -> None:
         """Begin a check, of the documents that fit a filter. Raises OperationError."""
@@ -104,7 +104,7 @@ class Service:
 
     def progress(self) -> CheckProgress:
         """What is known of the check; asks no cluster."""
-        return CheckProgress() if self._check is None else self._check.progress()
+        return CheckProgress() if self._check is None else self._check.figures.progress()
 
     def document_mismatches(
         self, after: str | None, limit: int | None, least_seconds: float
@@ -125,7 +125,7 @@ class Service:
         return self._store.definition_mismatches(after, limit)
 
     def _is_running(self) -> bool:
-        return self._check is not None and self._check.progress().phase is not Phase.IDLE
+        return self._check is not None and self._check.figures.progress().phase is not Phase.IDLE
 
     def _request(self, document_filter: dict[str, Any] | None) -> Request:
         raw = bson.encode(document_filter) if document_filter else None

@@ -66,7 +66,7 @@ def test_changes_out_of_scope_mean_nothing(pair: Pair, checker: Checker) -> None
             CHANGES[name](pair.source.client.d)
         verdict = check.end()
     assert verdict.outcome is Outcome.PASSED
-    assert check.check.progress().source.seen == {}
+    assert check.check.figures.progress().source.seen == {}
 
 
 def test_a_collection_that_comes_late_is_compared(pair: Pair, checker: Checker) -> None:
@@ -113,7 +113,9 @@ def test_indexes_that_a_sync_tool_makes_at_the_end_are_seen(pair: Pair, checker:
         assert len(check.definitions()) == 2
         there.c.create_index("n")
         there.leftover.drop()
-        wait_for(lambda: check.check.progress().destination.seen.get("drop"), "the drop is seen")
+        wait_for(
+            lambda: check.check.figures.progress().destination.seen.get("drop"), "the drop is seen"
+        )
         verdict = check.end()
     assert (verdict.outcome, verdict.reasons) == (Outcome.PASSED, ())
 

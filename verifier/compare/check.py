@@ -9,33 +9,22 @@ catching up. What is different then is a mismatch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from time import monotonic, time
 from typing import Any
 
 from verifier.cluster import failures
 from verifier.cluster.changes import ChangeStream, start_position
 from verifier.cluster.cluster import Cluster
-from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
 from verifier.cluster.times import Position
 from verifier.compare.amounts import Tally
 from verifier.compare.errors import NOTHING_TO_COMPARE
+from verifier.compare.figures import Figures
 from verifier.compare.generation import Generation
 from verifier.compare.listing import Listing
 from verifier.compare.observe import Observer, Point
-from verifier.compare.progress import (
-    Changes,
-    CheckProgress,
-    MismatchCounts,
-    NamespaceProgress,
-    Outcome,
-    Phase,
-    TaskCounts,
-    Verdict,
-)
-from verifier.compare.queue import counts_of
+from verifier.compare.progress import Verdict
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.record import CheckRecord, Request, Side, SideRecord
 from verifier.compare.recorder import Recorder
@@ -91,13 +80,8 @@ class Check:
         self._stop = stop
         self._rechecks = Rechecks(store)
         self._recorders: dict[Side, Recorder] = {}
-        self._generation: Generation | None = None
-        self._mismatches = MismatchCounts()
-        self._tasks = TaskCounts()
         self._pause = _LEAST_PAUSE
-        # Those of generation 0, where this process has seen it.
-        self._namespaces: Mapping[Namespace, NamespaceProgress] = {}
-        self._given_up: Verdict | None = None
+        self.figures = Figures(store)
         # Up to where the events are that the current generation looks at; empty where an earlier process began it.
         self._noted: dict[Side, Position] = {}
 
@@ -129,7 +113,7 @@ class Check:
                     self._observe,
                     group.stop,
                 )
-                self._recorders[side] = recorder
+                self._recorders[side] = self.figures.recorders[side] = recorder
                 group.spawn(side.value, recorder.run)
             verdict = self._generations(listing, pairs, group.stop)
             group.stop.stop("the verdict")
@@ -147,61 +131,11 @@ class Check:
         self._store.set_ends(source, destination)
         self._observe(Point.WRITES_OFF, "")
 
-    def recall(self) -> None:
-        """Read what an ended check found. Raises the driver's errors."""
-        self._mismatches = self._store.mismatch_counts()
-        self._tasks = counts_of(self._store.tasks())
-
     def give_up(self, verdict: Verdict, saved: bool) -> None:
         """End as incomplete; when that is not saved, another process may go on."""
-        self._given_up = verdict
+        self.figures.given_up = verdict
         if saved:
             self._store.update(verdict=verdict, ended=time())
-
-    def progress(self) -> CheckProgress:
-        """What is known now; asks no cluster."""
-        record = self._store.record
-        verdict = self._given_up or record.verdict
-        generation = self._generation
-        tasks = self._tasks if generation is None else generation.queue.counts
-        progress = CheckProgress(
-            phase=_phase(record, verdict),
-            generation=record.generation,
-            started=record.started,
-            ended=record.ended,
-            tasks=_shown_tasks(tasks, verdict),
-            first=record.first,
-            recent_recheck_seconds=record.recheck_seconds,
-            rechecked=record.rechecked,
-            source=self._changes(Side.SOURCE),
-            destination=self._changes(Side.DESTINATION),
-            mismatches=self._mismatches,
-            writes_off=record.writes_off,
-            notes=record.notes,
-            verdict=verdict,
-        )
-        return progress if generation is None else self._with_figures(progress, generation)
-
-    def _with_figures(self, progress: CheckProgress, generation: Generation) -> CheckProgress:
-        """With what is known of the generation that runs, or ran last."""
-        tally = generation.tally
-        first = progress.generation == 0
-        running = progress.phase is not Phase.IDLE
-        return replace(
-            progress,
-            amounts=tally.amounts,
-            documents_per_second=tally.documents_per_second if running else None,
-            size_per_second=tally.size_per_second if running else None,
-            mismatches=tally.mismatches if first else progress.mismatches,
-            namespaces=tally.namespaces if first else self._namespaces,
-        )
-
-    def _changes(self, side: Side) -> Changes:
-        recorder = self._recorders.get(side)
-        if recorder is not None:
-            return recorder.changes()
-        record = self._store.record.side(side)
-        return Changes(seen=record.seen, rechecked=record.rechecked)
 
     def _refuse_nothing(self, pairs: set[NamespacePair]) -> None:
         """A verdict on nothing would be taken for one on what was meant."""
@@ -214,8 +148,7 @@ class Check:
             self._store.add_note(f"{name} was to be compared, and is on neither cluster.")
 
     def _generations(self, listing: Listing, pairs: set[NamespacePair], stop: StopToken) -> Verdict:
-        for recorder in self._recorders.values():
-            _wait_until(lambda: recorder.newest is not None, stop)
+        _wait_until(lambda: all(each.newest for each in self._recorders.values()), stop)
         known = pairs
         while True:
             self._carry_out(pairs, pairs - known, stop)
@@ -242,16 +175,17 @@ class Check:
             self._recorders[Side.SOURCE].newest,
             self._recorders[Side.DESTINATION].newest,
         )
-        self._generation = Generation(
+        generation = Generation(
             self._sides, pairs, new, self._store, self._rechecks, not_before, self._observe, stop
         )
+        self.figures.generation = generation
         if not self._store.record.done:
-            self._generation.run()
+            generation.run()
             self._observe(Point.GENERATION_DONE, str(self._store.record.generation))
-            self._save_done(self._generation.tally, monotonic() - began)
-        before, self._mismatches = self._mismatches, self._store.mismatch_counts()
+            self._save_done(generation.tally, monotonic() - began)
+        found = self._store.mismatch_counts()
         # What stays as it is need not be looked at every second.
-        again = before == self._mismatches
+        again, self.figures.mismatches = found == self.figures.mismatches, found
         self._pause = min(2 * self._pause, _MOST_PAUSE) if again else _LEAST_PAUSE
         self._store.drop_older()
 
@@ -259,7 +193,7 @@ class Check:
         record, amounts = self._store.record, tally.amounts
         changes: dict[str, Any] = {"first": amounts}
         if record.generation == 0:
-            self._namespaces = tally.namespaces
+            self.figures.namespaces = tally.namespaces
         else:
             recent = (*record.recheck_seconds, round(seconds, 3))[-_RECENT:]
             changes = {
@@ -276,11 +210,12 @@ class Check:
 
     def _wait_for_work(self, stop: StopToken) -> None:
         """Until there is something to look at again, or all is known that there will be."""
-        rest_until = monotonic() + self._pause
+        began = monotonic()
 
         def due() -> bool:
-            rested = monotonic() > rest_until
-            return self._drained() or rested and (self._rechecks.any or self._found_any())
+            rested = monotonic() - began
+            changed = self._rechecks.of_changes and rested > _LEAST_PAUSE
+            return self._drained() or changed or self._found_any() and rested > self._pause
 
         _wait_until(due, stop)
 
@@ -300,14 +235,14 @@ class Check:
         return all(each.drained for each in self._recorders.values())
 
     def _found_any(self) -> bool:
-        return bool(self._mismatches.documents or self._mismatches.definitions)
+        return bool(self.figures.mismatches.documents or self.figures.mismatches.definitions)
 
     def _end(self) -> Verdict:
         examples = [
             *(each.mismatch for each in self._store.document_mismatches(None, NAMED, 0)),
             *(each.mismatch for each in self._store.definition_mismatches(None, NAMED)),
         ]
-        verdict = verdict_of(self._mismatches, examples)
+        verdict = verdict_of(self.figures.mismatches, examples)
         self._store.update(verdict=verdict, ended=time())
         self._observe(Point.VERDICT_SAVED, verdict.outcome.value)
         return verdict
@@ -316,19 +251,3 @@ class Check:
 def _wait_until(holds: Callable[[], bool], stop: StopToken) -> None:
     while not holds():
         stop.sleep(_GLANCE)
-
-
-def _phase(record: CheckRecord, verdict: Verdict | None) -> Phase:
-    if verdict is not None:
-        return Phase.IDLE
-    return Phase.RECHECK if record.generation else Phase.CHECK
-
-
-def _shown_tasks(counts: TaskCounts, verdict: Verdict | None) -> TaskCounts:
-    """The counts in which nothing is left to do when a check has ended, and something failed unless it passed."""
-    if verdict is None:
-        return replace(counts, recheck=counts.failed)
-    if verdict.outcome is not Outcome.INCOMPLETE:
-        return counts
-    failed = max(1, counts.total - counts.completed)
-    return replace(counts, added=0, processing=0, failed=failed)

@@ -19,12 +19,12 @@ class Rechecks:
         self._changed = threading.Condition()  # guards everything below
         self._adding = 0
         self._beginning = False
-        self._any = False
+        self._changed_any = False
 
     @property
-    def any(self) -> bool:
-        """Whether the next generation has something to look at again."""
-        return self._any
+    def of_changes(self) -> bool:
+        """Whether the next generation has something to look at that was changed, not only what was found different."""
+        return self._changed_any
 
     def add(self, rechecks: Iterable[Recheck]) -> None:
         """Save them for the next generation. Raises the driver's errors."""
@@ -32,10 +32,11 @@ class Rechecks:
         if listed:
             with self._addition() as generation:
                 self._store.add_rechecks(generation, listed)
+                self._changed_any |= not all(each.id.mismatched for each in listed)
 
     def resume(self) -> None:
         """Learn what an earlier process left for the next generation."""
-        self._any = self._store.has_rechecks(self._store.record.generation + 1)
+        self._changed_any = self._store.has_rechecks(self._store.record.generation + 1)
 
     def begin_next(self, **changes: Any) -> None:
         """Save that the next generation begins; what is found from now on is for the one after it."""
@@ -45,7 +46,7 @@ class Rechecks:
                 while self._adding:
                     self._changed.wait()
                 self._store.update(generation=self._store.record.generation + 1, **changes)
-                self._any = False
+                self._changed_any = False
             finally:
                 self._beginning = False
                 self._changed.notify_all()
@@ -57,7 +58,6 @@ class Rechecks:
             while self._beginning:
                 self._changed.wait()
             self._adding += 1
-            self._any = True
             generation = self._store.record.generation + 1
         try:
             yield generation

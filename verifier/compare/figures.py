@@ -1,0 +1,104 @@
+"""What is told of a check, put together from those who carry it out. Asks no cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from verifier.cluster.namespace import Namespace
+from verifier.compare.generation import Generation
+from verifier.compare.progress import (
+    Changes,
+    CheckProgress,
+    MismatchCounts,
+    NamespaceProgress,
+    Outcome,
+    Phase,
+    TaskCounts,
+    Verdict,
+)
+from verifier.compare.queue import counts_of
+from verifier.compare.record import CheckRecord, Side
+from verifier.compare.recorder import Recorder
+from verifier.compare.store import CheckStore
+
+
+class Figures:
+    """Whoever carries a check out sets these as it goes on; any thread may read the progress."""
+
+    def __init__(self, store: CheckStore) -> None:
+        self._store = store
+        self.recorders: dict[Side, Recorder] = {}
+        self.generation: Generation | None = None
+        self.mismatches = MismatchCounts()
+        # Those of generation 0, where this process has seen it.
+        self.namespaces: Mapping[Namespace, NamespaceProgress] = {}
+        # Where the check was given up, and that is not saved.
+        self.given_up: Verdict | None = None
+        self._tasks = TaskCounts()
+
+    def recall(self) -> None:
+        """Read what an ended check found. Raises the driver's errors."""
+        self.mismatches = self._store.mismatch_counts()
+        self._tasks = counts_of(self._store.tasks())
+
+    def progress(self) -> CheckProgress:
+        """What is known now."""
+        record = self._store.record
+        verdict = self.given_up or record.verdict
+        generation = self.generation
+        tasks = self._tasks if generation is None else generation.queue.counts
+        progress = CheckProgress(
+            phase=_phase(record, verdict),
+            generation=record.generation,
+            started=record.started,
+            ended=record.ended,
+            tasks=_shown_tasks(tasks, verdict),
+            first=record.first,
+            recent_recheck_seconds=record.recheck_seconds,
+            rechecked=record.rechecked,
+            source=self._changes(Side.SOURCE),
+            destination=self._changes(Side.DESTINATION),
+            mismatches=self.mismatches,
+            writes_off=record.writes_off,
+            notes=record.notes,
+            verdict=verdict,
+        )
+        return progress if generation is None else self._with_live(progress, generation)
+
+    def _with_live(self, progress: CheckProgress, generation: Generation) -> CheckProgress:
+        """With what is known of the generation that runs, or ran last."""
+        tally = generation.tally
+        first = progress.generation == 0
+        running = progress.phase is not Phase.IDLE
+        return replace(
+            progress,
+            amounts=tally.amounts,
+            documents_per_second=tally.documents_per_second if running else None,
+            size_per_second=tally.size_per_second if running else None,
+            mismatches=tally.mismatches if first else progress.mismatches,
+            namespaces=tally.namespaces if first else self.namespaces,
+        )
+
+    def _changes(self, side: Side) -> Changes:
+        recorder = self.recorders.get(side)
+        if recorder is not None:
+            return recorder.changes()
+        record = self._store.record.side(side)
+        return Changes(seen=record.seen, rechecked=record.rechecked)
+
+
+def _phase(record: CheckRecord, verdict: Verdict | None) -> Phase:
+    if verdict is not None:
+        return Phase.IDLE
+    return Phase.RECHECK if record.generation else Phase.CHECK
+
+
+def _shown_tasks(counts: TaskCounts, verdict: Verdict | None) -> TaskCounts:
+    """The counts in which nothing is left to do when a check has ended, and something failed unless it passed."""
+    if verdict is None:
+        return replace(counts, recheck=counts.failed)
+    if verdict.outcome is not Outcome.INCOMPLETE:
+        return counts
+    failed = max(1, counts.total - counts.completed)
+    return replace(counts, added=0, processing=0, failed=failed)
