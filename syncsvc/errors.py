@@ -10,6 +10,7 @@ from verifier.cluster.failures import (
     NOT_AUTHORIZED,
     OPLOG_WINDOW_EXCEEDED,
 )
+from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
 from verifier.runtime.httpd import ADDRESS_NOT_AVAILABLE, MALFORMED_BODY
 from verifier.runtime.schemas import INVALID_REQUEST
@@ -37,12 +38,6 @@ CANNOT_COMMIT = ErrorKind(
     409,
     "canCommit is false: the copy is not finished, or the destination is too far behind.",
     "Wait until canCommit is true in GET /api/v1/progress.",
-)
-COMMAND_IN_PROGRESS = ErrorKind(
-    "CommandInProgress",
-    409,
-    "Another command is being carried out.",
-    "Send the command again when the other one has been answered.",
 )
 DESTINATION_NOT_EMPTY = ErrorKind(
     "DestinationNotEmpty",

@@ -7,9 +7,7 @@ forget. Queries read frozen values, and never touch a cluster.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from syncsvc import errors, rules
@@ -30,6 +28,7 @@ from verifier.cluster.facts import gather
 from verifier.cluster.filters import Selection, bad_patterns
 from verifier.cluster.inventory import list_collections
 from verifier.cluster.writer import ClusterWriter
+from verifier.runtime.commands import Commands
 from verifier.runtime.errors import OperationError, describe, raise_all
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.tasks import Cancelled, StopToken
@@ -59,7 +58,7 @@ class Service:
         self._spawn = spawn
         self._observe = observe
         self._stop = stop
-        self._command = threading.Lock()  # held by the command that is being carried out
+        self._commands = Commands()
         self._progress = Progress()
         self._run: RunStore | None = None
         self._coordinator: Coordinator | None = None
@@ -73,7 +72,7 @@ class Service:
 
     def start(self, options: StartOptions) -> None:
         """Begin a sync. Raises OperationError."""
-        with self._one_command():
+        with self._commands.one(), failures.named_errors():
             if self._is_answered_again(options):
                 return
             state = next_state(self.state, Trigger.START)
@@ -92,7 +91,7 @@ class Service:
 
     def commit(self) -> None:
         """Ask for the cut-over of a sync. Raises OperationError."""
-        with self._one_command():
+        with self._commands.one(), failures.named_errors():
             state = next_state(self.state, Trigger.COMMIT)
             assert self._run is not None and self._coordinator is not None
             if not self._can_commit():
@@ -143,16 +142,6 @@ class Service:
         if run is None or run.record.state is not State.RUNNING:
             return False
         return run.record.phase is Phase.APPLYING and self._progress.snapshot.caught_up
-
-    @contextmanager
-    def _one_command(self) -> Iterator[None]:
-        if not self._command.acquire(blocking=False):
-            raise OperationError(errors.COMMAND_IN_PROGRESS, "The command was not carried out.")
-        try:
-            with failures.named_errors():
-                yield
-        finally:
-            self._command.release()
 
     def _is_answered_again(self, options: StartOptions) -> bool:
         """After a restart a script may send its start again: the run that it asked for is there already."""

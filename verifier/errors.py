@@ -19,6 +19,7 @@ from verifier.compare.errors import (
     OTHER_CHECK_SAVED,
     SUPERSEDED,
 )
+from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
 from verifier.runtime.httpd import ADDRESS_NOT_AVAILABLE, MALFORMED_BODY
 from verifier.runtime.schemas import INVALID_REQUEST
@@ -40,12 +41,6 @@ WRITES_ALREADY_OFF = ErrorKind(
     409,
     "This check was told already that writes are off, and is about to end.",
     "Nothing is left to do: wait until phase is idle in GET /api/v1/progress.",
-)
-COMMAND_IN_PROGRESS = ErrorKind(
-    "CommandInProgress",
-    409,
-    "Another command is being carried out.",
-    "Send the command again when the other one has been answered.",
 )
 UNSUPPORTED_VERSION = ErrorKind(
     "UnsupportedServerVersion",

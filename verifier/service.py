@@ -7,9 +7,7 @@ cluster; those of mismatches read the saved state.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +29,7 @@ from verifier.compare.record import CheckRecord, Request
 from verifier.compare.store import CheckStore, read_place
 from verifier.compare.verdict import incomplete
 from verifier.compare.worker import Sides
+from verifier.runtime.commands import Commands
 from verifier.runtime.errors import OperationError, describe, raise_all
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.tasks import Cancelled, StopToken
@@ -61,7 +60,7 @@ class Service:
         self._spawn = spawn
         self._observe = observe
         self._stop = stop
-        self._command = threading.Lock()  # held by the command that is being carried out
+        self._commands = Commands()
         writer = ClusterWriter(metadata.client, metadata.facts.access_control, stop)
         self._store = CheckStore(metadata.client, writer, settings.metadata_database, stop)
         self._check: Check | None = None
@@ -84,7 +83,7 @@ class Service:
 
     def check(self, document_filter: dict[str, Any] | None) -> None:
         """Begin a check, of the documents that fit a filter. Raises OperationError."""
-        with self._one_command():
+        with self._commands.one(), failures.named_errors():
             if self._is_running():
                 raise OperationError(errors.CHECK_IN_PROGRESS, "The check was not begun.")
             request = self._request(document_filter)
@@ -95,7 +94,7 @@ class Service:
 
     def writes_off(self) -> None:
         """Tell the check that users write to neither cluster any more. Raises OperationError."""
-        with self._one_command():
+        with self._commands.one(), failures.named_errors():
             if self._check is None or not self._is_running():
                 raise OperationError(errors.NO_CHECK_RUNNING, "writesOff was refused.")
             if self._store.record.writes_off:
@@ -186,16 +185,6 @@ class Service:
                 extra={"error": kind.name, "errorDescription": description},
             )
             check.give_up(incomplete(kind, description), saved=kind not in _PASSING)
-
-    @contextmanager
-    def _one_command(self) -> Iterator[None]:
-        if not self._command.acquire(blocking=False):
-            raise OperationError(errors.COMMAND_IN_PROGRESS, "The command was not carried out.")
-        try:
-            with failures.named_errors():
-                yield
-        finally:
-            self._command.release()
 
 
 def _refuse_place(after: str | None) -> None:

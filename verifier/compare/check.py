@@ -226,6 +226,7 @@ class Check:
         changes: dict[str, Any] = {}
         if becomes_last:
             changes = {"last_from": record.generation + 1, "last_since": time()}
+        self.figures.generation = None
         self._noted = {side: each.position for side, each in self._recorders.items()}
         self._rechecks.begin_next(planned=False, done=False, **changes)
         self._observe(Point.GENERATION_BEGUN, str(record.generation + 1))
