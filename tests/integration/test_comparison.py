@@ -169,6 +169,27 @@ def test_large_documents_that_are_missing_take_little_memory(pair: Pair) -> None
     assert [*told(mismatches(pair))] == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("missing_on", ["source", "destination"])
+def test_a_gap_takes_little_memory(
+    pair: Pair, kind: str, missing_on: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(pair, LETTERS, **KINDS[kind])
+    # What memory had no room for would come out even if it is equal.
+    monkeypatch.setattr(pairing, "_MOST_UNMATCHED", 5000)
+    monkeypatch.setattr(pairing, "_FIRST_PAGE", 50)
+    monkeypatch.setattr(pairing, "next_page_size", lambda size, count: 50)
+    side = pair.source if missing_on == "source" else pair.destination
+    missing = [each["_id"] for each in LETTERS if "2" in str(each["_id"])]
+    if kind == "capped":
+        # Nothing can be deleted there.
+        side.client.d.drop_collection("c")
+        side.client.d.create_collection("c", **KINDS[kind])
+        side.client.d.c.insert_many(each for each in LETTERS if each["_id"] not in missing)
+    side.client.d.c.delete_many({"_id": {"$in": missing}})
+    assert sorted(told(mismatches(pair))) == sorted(missing)
+
+
 def test_reads_are_not_older_than_they_must_be(pair: Pair) -> None:
     fill(pair, IDS[:10])
     times = tuple(

@@ -21,10 +21,11 @@ from verifier.cluster.keys import canonical, id_element
 from verifier.cluster.lookup import among, compared
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import Page, RawCursor
-from verifier.cluster.specification import Kind
+from verifier.cluster.specification import Document, Kind
 from verifier.compare.documents import Mode, differences
 from verifier.compare.mismatch import Difference, DocumentMismatch
-from verifier.compare.pairing import Pairing, Unequal, collated_order, simple_order
+from verifier.compare.order import CollatedOrder, Order, any_order, simple_order
+from verifier.compare.pairing import Pairing, Unequal
 from verifier.compare.ranges import Keys, Portion, Range
 from verifier.compare.scope import NamespacePair
 from verifier.runtime.retry import retry
@@ -121,7 +122,7 @@ class Comparison:
 
     def _open(self, reading: _Reading, on_pages: OnPages, cursors: ExitStack) -> Pairing:
         stored = [_stored(*each) for each in zip(self._clients, reading.names)]
-        order = collated_order if any(each.collated for each in stored) else simple_order
+        order = _order(self._clients[0], stored[0].collation, stored[1].collation)
         source, destination = (
             (
                 cursors.enter_context(
@@ -151,7 +152,7 @@ class _Stored(NamedTuple):
     """What of a collection decides how it is read."""
 
     is_there: bool
-    collated: bool = False
+    collation: Document | None = None
     clustered: bool = False
 
 
@@ -159,8 +160,14 @@ def _stored(client: Client, name: Namespace) -> _Stored:
     for row in list_raw(client, name.database, {"name": name.collection}):
         if row["type"] == Kind.COLLECTION.value:
             options = row["options"]
-            return _Stored(True, "collation" in options, bool(options.get("clusteredIndex")))
+            return _Stored(True, options.get("collation"), bool(options.get("clusteredIndex")))
     return _Stored(False)
+
+
+def _order(client: Client, source: Document | None, destination: Document | None) -> Order:
+    if source != destination:
+        return any_order
+    return simple_order if source is None else CollatedOrder(client, source)
 
 
 class _Nothing:
@@ -221,7 +228,7 @@ class _Reading(NamedTuple):
 
 def _filters(portion: Keys, stored: _Stored) -> Iterator[Any]:
     yield among(portion.keys)
-    if not stored.clustered or stored.collated:
+    if not stored.clustered or stored.collation:
         return
     # Without bounds, a clustered collection would be read as a whole for a list of keys.
     forms = {canonical(key, id_element(key)): key for key in portion.keys}

@@ -12,16 +12,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
-from verifier.cluster.keys import Canonical, canonical, depends_on_collation, id_element, id_only
+from verifier.cluster.keys import id_only
 from verifier.cluster.rawcursor import Page, next_page_size
 from verifier.compare.documents import Mode, equal
+from verifier.compare.order import Order
 
 _FIRST_PAGE = 1000
 # How many bytes of unmatched documents are kept, more than a reply of each side can hold.
 _MOST_UNMATCHED = 40 << 20
-
-# Where in the order of the index a key stands; of two keys that compare as equal nothing is known.
-Order = Callable[[bytes], Canonical]
 
 
 class Pages(Protocol):
@@ -37,18 +35,6 @@ class Unequal(NamedTuple):
     key: bytes
     source: bytes | None
     destination: bytes | None
-
-
-def simple_order(key: bytes) -> Canonical:
-    """The order of an index of simple collation."""
-    return canonical(key, id_element(key))
-
-
-def collated_order(key: bytes) -> Canonical:
-    """The order of an index of any collation: of what may hold text only the type is sure."""
-    element = id_element(key)
-    form = canonical(key, element)
-    return form[:1] if depends_on_collation(element) else form
 
 
 class _Side:
@@ -132,12 +118,16 @@ class Pairing:
             return (0, size) if source.ended else (size, 0)
         if not (source.unmatched or destination.unmatched):
             return size, size
-        places = [side.last and self._order(side.last) or () for side in (source, destination)]
-        if places[0] < places[1]:
+        if self._is_behind(source, destination):
             return len(destination.unmatched) or size, 0
-        if places[0] > places[1]:
+        if self._is_behind(destination, source):
             return 0, len(source.unmatched) or size
         return size, size
+
+    def _is_behind(self, side: _Side, other: _Side) -> bool:
+        if side.last is None or other.last is None:
+            return other.last is not None
+        return self._order(side.last, other.last)
 
     def _alike(self, source: Page | None, destination: Page | None) -> bool:
         """Whether both sides stood at one place and went on alike."""
@@ -173,10 +163,17 @@ class Pairing:
     def _passed(self, side: _Side, other: _Side) -> Iterator[tuple[bytes, bytes]]:
         keys = list(side.unmatched)
         if not other.ended:
-            place = other.last and self._order(other.last) or ()
-            keys = keys[: bisect_left(keys, place, key=self._order)]
+            keys = keys[: self._count_before(keys, other.last)]
         for key in keys:
             yield key, side.unmatched.pop(key)
+
+    def _count_before(self, keys: list[bytes], place: bytes | None) -> int:
+        """How many of the keys, which are in order, come before the place."""
+        if place is None or not keys or not self._order(keys[0], place):
+            return 0
+        if self._order(keys[-1], place):
+            return len(keys)
+        return bisect_left(keys, True, key=lambda key: not self._order(key, place))
 
     def _given_up(self) -> Iterator[Unequal]:
         left, right = self._source.unmatched, self._destination.unmatched

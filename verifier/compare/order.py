@@ -1,0 +1,71 @@
+"""Which of two keys comes first in the indexes on `_id` of both sides, as far as that is sure."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from bson.raw_bson import RawBSONDocument
+from pymongo.errors import OperationFailure
+
+from verifier.cluster import failures
+from verifier.cluster.connect import Client
+from verifier.cluster.keys import canonical, depends_on_collation, id_element
+from verifier.cluster.specification import Document
+
+
+class Order(Protocol):
+    """An order of keys, each a document of an `_id` alone."""
+
+    def __call__(self, first: bytes, second: bytes) -> bool:
+        """Whether it is sure that the first one comes before the second one."""
+
+
+def simple_order(first: bytes, second: bytes) -> bool:
+    """The order of indexes of simple collation."""
+    return canonical(first, id_element(first)) < canonical(second, id_element(second))
+
+
+def any_order(first: bytes, second: bytes) -> bool:
+    """What holds in the order of any collation: of what may hold text, only the type is sure."""
+    forms = []
+    for key in (first, second):
+        element = id_element(key)
+        form = canonical(key, element)
+        forms.append(form[:1] if depends_on_collation(element) else form)
+    return forms[0] < forms[1]
+
+
+class CollatedOrder:
+    """The order of indexes of one collation, of which the server is asked where it matters."""
+
+    def __init__(self, client: Client, collation: Document) -> None:
+        self._client = client
+        self._collation = collation
+
+    def __call__(self, first: bytes, second: bytes) -> bool:
+        elements = id_element(first), id_element(second)
+        ranks = [canonical(key, each)[0] for key, each in zip((first, second), elements)]
+        if ranks[0] != ranks[1] or not depends_on_collation(elements[0]):
+            return any_order(first, second)
+        return self._asked(first, second)
+
+    def _asked(self, first: bytes, second: bytes) -> bool:
+        keys = {"first": first, "second": second}
+        document = {name: {"$literal": RawBSONDocument(key)} for name, key in keys.items()}
+        command: dict[str, Any] = {
+            "aggregate": 1,
+            "pipeline": [
+                {"$documents": [document]},
+                {"$project": {"order": {"$cmp": ["$first", "$second"]}}},
+            ],
+            "collation": self._collation,
+            "cursor": {},
+        }
+        try:
+            reply = self._client.admin.command(command)
+        except OperationFailure as error:
+            # Servers before 5.1 do not know $documents.
+            if error.code != failures.UNKNOWN_STAGE:
+                raise
+            return any_order(first, second)
+        return bool(reply["cursor"]["firstBatch"][0]["order"] < 0)
