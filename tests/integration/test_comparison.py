@@ -11,6 +11,7 @@ from bson import Binary, Int64, MaxKey, MinKey, ObjectId
 from bson.raw_bson import RawBSONDocument
 
 from tests.conftest import Pair
+from tests.support.documents import IDS as ODD_IDS
 from tests.support.documents import insert_odd_documents
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import RawCursor
@@ -136,6 +137,15 @@ def test_documents_are_compared_by_their_keys(pair: Pair, kind: str) -> None:
     assert told(mismatches(pair, portion)) == expected
     numbers = Keys(tuple(bson.encode({"_id": each}) for each in (1200, 4, 3, 7)))
     assert told(mismatches(pair, numbers)) == {3: "n", 4: "n"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_documents_are_found_by_keys_of_all_types(pair: Pair, kind: str) -> None:
+    pair.source.client.d.create_collection("c", **KINDS[kind])
+    pair.source.client.d.c.insert_many({"_id": each} for each in ODD_IDS)
+    keys = [bson.encode({"_id": each}) for each in ODD_IDS]
+    for portion in (keys, *zip(keys, keys[1:])):
+        assert {each.key for each in mismatches(pair, Keys(tuple(portion)))} == {*portion}
 
 
 def test_names_may_differ(pair: Pair) -> None:

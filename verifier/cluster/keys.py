@@ -97,6 +97,11 @@ def canonical(document: bytes, element: Element) -> Canonical:
     return (rank, document[start : element.end])
 
 
+def is_nan(form: Canonical) -> bool:
+    """Whether it is the canonical form of NaN."""
+    return form == (_NUMBER, False)
+
+
 def depends_on_collation(element: Element) -> bool:
     """Whether a collation other than the simple one can make two different values of this type one key."""
     return element.kind in _COLLATABLE

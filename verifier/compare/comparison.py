@@ -17,7 +17,7 @@ from pymongo.errors import PyMongoError
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.inventory import list_raw
-from verifier.cluster.keys import canonical, id_element
+from verifier.cluster.keys import canonical, id_element, is_nan
 from verifier.cluster.lookup import among, compared
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import Page, RawCursor
@@ -233,7 +233,8 @@ def _filters(portion: Keys, stored: _Stored) -> Iterator[Any]:
     # Without bounds, a clustered collection would be read as a whole for a list of keys.
     forms = {canonical(key, id_element(key)): key for key in portion.keys}
     lowest, highest = min(forms), max(forms)
-    if lowest[0] == highest[0]:
+    # They find one type only; and of numbers from NaN on, nothing but NaN.
+    if lowest[0] == highest[0] and not is_nan(lowest):
         for operator, form in ((b"$gte", lowest), (b"$lte", highest)):
             yield compared(operator, forms[form])
 
