@@ -19,6 +19,7 @@ from tests.bench import core, limit, plain
 from tests.bench.clusters import servers
 from tests.bench.measure import Measurement, Stopwatch
 from tests.bench.processes import python
+from verifier import cli as verifier
 
 _SECONDS = 600
 
@@ -42,10 +43,18 @@ def _default_writers(task: Task) -> int:
     return read_settings(flags).load_level.writers
 
 
+def _verify(task: Task) -> None:
+    """A whole check as `--checkOnce` does it, state, change readers and counts included."""
+    flags = ["--verifyAll", "--checkOnce", "--clean", "--verbosity", "WARN"]
+    if verifier.main([*flags, "--srcURI", task.source, "--destURI", task.destination]):
+        raise RuntimeError("the check did not pass")
+
+
 PROBES: dict[str, Callable[[Task], None]] = {
     "limit": lambda task: limit.copy(task.source, task.destination, _default_writers(task)),
     "pymongo": lambda task: plain.copy(task.source, task.destination),
     "dbHash": lambda task: limit.hash_both(task.source, task.destination),
+    "verifier": _verify,
     "comparison": lambda task: core.compare(task.source, task.destination),
     "stream": lambda task: limit.read_stream(task.source, task.start),
     "pymongo apply": lambda task: plain.apply(task.source, task.destination, task.start),
