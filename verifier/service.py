@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from time import time
 from typing import Any
 
 import bson
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
 from verifier import errors, rules
 from verifier.cluster import failures
@@ -21,7 +22,7 @@ from verifier.cluster.facts import gather
 from verifier.cluster.filters import bad_patterns
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.check import Check, begin
-from verifier.compare.errors import INVALID_FILTER, OTHER_CHECK_SAVED, SUPERSEDED
+from verifier.compare.errors import INVALID_FILTER, METADATA_BLOCKED, OTHER_CHECK_SAVED, SUPERSEDED
 from verifier.compare.mismatch import StoredMismatch
 from verifier.compare.observe import Observer, Point
 from verifier.compare.progress import CheckProgress, Phase
@@ -30,7 +31,7 @@ from verifier.compare.store import CheckStore, read_place
 from verifier.compare.verdict import incomplete
 from verifier.compare.worker import Sides
 from verifier.runtime.commands import Commands
-from verifier.runtime.errors import OperationError, describe, raise_all
+from verifier.runtime.errors import ErrorKind, OperationError, describe, raise_all
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.tasks import Cancelled, StopToken
 from verifier.settings import Settings
@@ -38,7 +39,9 @@ from verifier.settings import Settings
 _log = logging.getLogger(__name__)
 
 # What a restart may find gone: told, not saved, so that a restarted process goes on with the check.
-_PASSING = frozenset({SUPERSEDED, failures.CLUSTER_UNREACHABLE, failures.NOT_AUTHORIZED})
+_PASSING = frozenset(
+    {SUPERSEDED, METADATA_BLOCKED, failures.CLUSTER_UNREACHABLE, failures.NOT_AUTHORIZED}
+)
 
 
 class Service:
@@ -184,7 +187,21 @@ class Service:
                 exc_info=error,
                 extra={"error": kind.name, "errorDescription": description},
             )
-            check.give_up(incomplete(kind, description), saved=kind not in _PASSING)
+            self._give_up(check, kind, description)
+
+    def _give_up(self, check: Check, kind: ErrorKind, description: str) -> None:
+        """End a check as incomplete. Seen first, for saving may be impossible for the same reason."""
+        verdict = incomplete(kind, description)
+        check.figures.given_up = verdict
+        if kind in _PASSING:
+            return
+        try:
+            self._store.update(verdict=verdict, ended=time())
+        except (OperationError, PyMongoError) as error:
+            _log.error(
+                "The verdict cannot be saved; the check goes on when the process is started again.",
+                extra={"error": str(error)},
+            )
 
 
 def _refuse_place(after: str | None) -> None:

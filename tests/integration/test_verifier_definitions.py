@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
+import bson
 import pytest
 
 from tests.conftest import Pair
@@ -136,3 +138,24 @@ def test_names_lead_from_one_cluster_to_the_other(pair: Pair, checker: Checker) 
     assert verdict.outcome is Outcome.FAILED
     assert [name for name, _ in check.documents()] == ["e.c"]
     assert check.definitions() == set()
+
+
+def test_a_filter_leaves_measurements_out_and_says_so(pair: Pair, checker: Checker) -> None:
+    for side in (pair.source, pair.destination):
+        side.client.d.create_collection("ts", timeseries={"timeField": "t"})
+    pair.source.client.d.ts.insert_one({"t": datetime(2026, 1, 1), "a": 5})
+    with checker.running(Request(document_filter=bson.encode({"a": 5}))) as check:
+        verdict = check.end()
+    assert verdict.outcome is Outcome.PASSED
+    (note,) = check.check.figures.progress().notes
+    assert note.startswith("d.ts: its measurements were not compared")
+
+
+def test_measurements_are_compared_by_their_buckets(pair: Pair, checker: Checker) -> None:
+    for side in (pair.source, pair.destination):
+        side.client.d.create_collection("ts", timeseries={"timeField": "t"})
+    pair.source.client.d.ts.insert_one({"t": datetime(2026, 1, 1), "a": 5})
+    with checker.running() as check:
+        verdict = check.end()
+    assert verdict.outcome is Outcome.FAILED
+    assert {name for name, _ in check.documents()} == {"d.system.buckets.ts"}

@@ -131,12 +131,6 @@ class Check:
         self._store.set_ends(source, destination)
         self._observe(Point.WRITES_OFF, "")
 
-    def give_up(self, verdict: Verdict, saved: bool) -> None:
-        """End as incomplete; when that is not saved, another process may go on."""
-        self.figures.given_up = verdict
-        if saved:
-            self._store.update(verdict=verdict, ended=time())
-
     def _refuse_nothing(self, pairs: set[NamespacePair]) -> None:
         """A verdict on nothing would be taken for one on what was meant."""
         scope = self._store.record.request.scope

@@ -154,7 +154,7 @@ class Worker:
 
     def _compare_definitions(self, task: Task) -> Task:
         source, destination = definitions = self._definitions(task.names)
-        stored = _stored(definitions)
+        stored = self._stored(definitions)
         # Under one name, whatever it is called there.
         there = destination and replace(destination, namespace=task.names.source)
         found = compare_definitions(_present(source), _present(there))
@@ -175,10 +175,25 @@ class Worker:
 
         return find(self._clients[0], names.source), find(self._clients[1], names.destination)
 
+    def _stored(self, definitions: Definitions) -> NamespacePair | None:
+        """Where the documents of both sides are, if both have documents of one kind that can be compared."""
+        source, destination = definitions
+        if source is None or destination is None or source.kind is not destination.kind:
+            return None
+        if source.kind is Kind.VIEW:
+            return None
+        if source.kind is Kind.TIME_SERIES and self._store.record.request.document_filter:
+            self._store.add_note(
+                f"{source.namespace}: its measurements were not compared, because they are stored together "
+                "in buckets, to which a filter of documents does not apply."
+            )
+            return None
+        return NamespacePair(source.storage, destination.storage)
+
     def _compare_counts(self, task: Task) -> Task:
         """Compare the numbers of documents: the check that shares no query with the others."""
         definitions = self._definitions(task.names)
-        stored = _stored(definitions)
+        stored = self._stored(definitions)
         found: list[DefinitionMismatch] = []
         if stored is not None and expires(definitions):
             self._store.add_note(
@@ -223,16 +238,6 @@ class Worker:
 
 def _present(definition: CollectionSpec | None) -> list[CollectionSpec]:
     return [] if definition is None else [definition]
-
-
-def _stored(definitions: Definitions) -> NamespacePair | None:
-    """Where the documents of both sides are, if both have documents of one kind."""
-    source, destination = definitions
-    if source is None or destination is None or source.kind is not destination.kind:
-        return None
-    if source.kind is Kind.VIEW:
-        return None
-    return NamespacePair(source.storage, destination.storage)
 
 
 def _batches(found: Iterable[DocumentMismatch], number: int) -> Iterator[list[DocumentMismatch]]:
