@@ -15,10 +15,12 @@ from tests.support.waiting import wait_for
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace
 from verifier.compare import check as check_module
+from verifier.compare.errors import MISMATCHES_REPLACED
 from verifier.compare.observe import Point
 from verifier.compare.progress import Outcome
 from verifier.compare.record import Request
 from verifier.compare.scope import Scope
+from verifier.runtime.errors import OperationError
 
 Change = Callable[[Any], object]
 
@@ -159,3 +161,17 @@ def test_measurements_are_compared_by_their_buckets(pair: Pair, checker: Checker
         verdict = check.end()
     assert verdict.outcome is Outcome.FAILED
     assert {name for name, _ in check.documents()} == {"d.system.buckets.ts"}
+
+
+def test_mismatches_that_are_replaced_while_they_are_read(pair: Pair, checker: Checker) -> None:
+    _fill(pair)
+    pair.destination.client.d.c.delete_many({"_id": {"$lt": 3}})
+    with checker.running() as check:
+        check.wait_until(Point.GENERATION_DONE, 0)
+        reading = check.store.document_mismatches(None, None, 0)
+        generation = next(reading).generation
+        check.wait_until(Point.GENERATION_DONE, generation + 2)
+        with pytest.raises(OperationError) as raised:
+            list(reading)
+        check.end()
+    assert raised.value.kind is MISMATCHES_REPLACED

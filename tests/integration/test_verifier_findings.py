@@ -122,7 +122,10 @@ def verifier(corrupted: Pair, tmp_path_factory: pytest.TempPathFactory) -> Itera
     )
     try:
         process.run()
-        assert process.verify()["verdict"] == "failed"
+        progress = process.verify()
+        assert progress["verdict"] == "failed"
+        status = progress["verificationStatus"]
+        assert status["failedTasks"] > status["metadataMismatchTasks"] > 0
         yield process
     finally:
         process.close()

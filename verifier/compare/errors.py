@@ -35,6 +35,12 @@ NOTHING_TO_COMPARE = ErrorKind(
     "Nothing on either cluster has a name that the check is to compare, so nothing is proved.",
     "Correct the namespaces in the options of the verifier, and check again.",
 )
+MISMATCHES_REPLACED = ErrorKind(
+    "MismatchesReplaced",
+    409,
+    "The mismatches that were being read were replaced by those of a newer generation.",
+    "Read them again; when the check has ended, they stay.",
+)
 SUPERSEDED = ErrorKind(
     "Superseded",
     409,

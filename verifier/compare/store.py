@@ -24,7 +24,7 @@ from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.writer import ClusterWriter
-from verifier.compare.errors import METADATA_BLOCKED, SUPERSEDED
+from verifier.compare.errors import METADATA_BLOCKED, MISMATCHES_REPLACED, SUPERSEDED
 from verifier.compare.mismatch import (
     Aspect,
     DefinitionMismatch,
@@ -219,10 +219,13 @@ class CheckStore:
     def document_mismatches(
         self, after: str | None, limit: int | None, least_seconds: float
     ) -> Iterator[StoredMismatch]:
-        """What the newest finished generation found, in the order of their places; the only one while it runs."""
+        """What the newest finished generation found, in the order of their places; the only one while it runs.
+
+        Raises OperationError MismatchesReplaced when that generation is dropped while it is read.
+        """
         query: Document = {"seconds": {"$gte": least_seconds}} if least_seconds else {}
         generation = self._shown_generation()
-        for row in self._page(self._name(_DOCUMENTS, generation), query, after, limit):
+        for row in self._page(_DOCUMENTS, generation, query, after, limit):
             fields = tuple(FieldDifference(**each) for each in row["fields"])
             namespace = _namespace(row["_id"]["n"])
             mismatch = DocumentMismatch(namespace, row["key"], Difference(row["type"]), fields)
@@ -233,7 +236,7 @@ class CheckStore:
     ) -> Iterator[StoredMismatch]:
         """As `document_mismatches`, of definitions."""
         generation = self._shown_generation()
-        for row in self._page(self._name(_DEFINITIONS, generation), {}, after, limit):
+        for row in self._page(_DEFINITIONS, generation, {}, after, limit):
             mismatch = DefinitionMismatch(
                 namespace=_namespace(row["_id"]["n"]),
                 difference=Difference(row["type"]),
@@ -276,9 +279,13 @@ class CheckStore:
         self._drop([self._name(each) for each in (_TASKS, _DOCUMENTS, _DEFINITIONS)])
 
     def drop_older(self) -> None:
-        """Drop the generations of which nothing is needed: all but the current, the next and the one before."""
-        kept = range(self.record.generation - 1, self.record.generation + 2)
+        """Drop the generations of which nothing is needed."""
+        kept = self._kept()
         self._drop(name for name in self._generations() if _number(name) not in kept)
+
+    def _kept(self) -> range:
+        """The current generation, the next and the one before."""
+        return range(self.record.generation - 1, self.record.generation + 2)
 
     def _shown_generation(self) -> int:
         record = self.record
@@ -314,15 +321,18 @@ class CheckStore:
             yield from rows
 
     def _page(
-        self, name: str, query: Document, after: str | None, limit: int | None
+        self, what: str, generation: int, query: Document, after: str | None, limit: int | None
     ) -> Iterator[Document]:
         beyond = [] if after is None else [{"_id": {"$gt": read_place(after)}}]
         left = limit
-        for row in self._find(name, {"$and": [query, *beyond]}):
+        for row in self._find(self._name(what, generation), {"$and": [query, *beyond]}):
             if left == 0:
                 return
             yield row
             left = None if left is None else left - 1
+        # Of what is dropped meanwhile, the rest reads as if there were none.
+        if generation not in self._kept():
+            raise OperationError(MISMATCHES_REPLACED, f"Generation {generation} was being read.")
 
     def _insert(self, name: str, rows: Iterable[Document]) -> None:
         """Add rows, but those that are there already."""
