@@ -14,6 +14,7 @@ from tests.support.checks import Checker
 from verifier.compare import check as check_module
 from verifier.compare.observe import Point
 from verifier.compare.progress import Outcome
+from verifier.compare.record import Request
 
 KEYS: list[Any] = [*range(60), *(f"k{number}" for number in range(20)), {"a": 1}, {"a": [2]}, None]
 
@@ -110,3 +111,12 @@ def test_what_differs_at_the_end_is_reported(
     assert check.documents() == expected
     assert verdict.outcome is (Outcome.FAILED if expected else Outcome.PASSED)
     assert check.definitions() == set()
+
+
+def test_an_error_ends_a_check_whatever_its_threads_wait_for(pair: Pair, checker: Checker) -> None:
+    for side in (pair.source, pair.destination):
+        side.client.d.a.insert_one({"_id": 1})
+    # The service refuses this; here it is any error in one thread of several.
+    refused = Request(document_filter=bson.encode({"a": {"$near": [1, 1]}}))
+    with checker.running(refused) as check:
+        assert check.wait_for_verdict().outcome is Outcome.INCOMPLETE

@@ -43,17 +43,25 @@ class Generation:
         self._threads = sides.workers
         self._store = store
         self._observe = observe
-        self._stop = stop
-        self.queue = TaskQueue(stop)
+        # Made here, so that an error in one thread also ends the waits of the others and what they repeat.
+        self._group = TaskGroup("generation", stop)
+        self.queue = TaskQueue(self._group.stop)
         self.tally = Tally()
         self._planner = Planner(pairs, new, store, self.queue)
         self._worker = Worker(
-            sides, store, rechecks, self.tally, not_before, self._add_ranges, observe, stop
+            sides,
+            store,
+            rechecks,
+            self.tally,
+            not_before,
+            self._add_ranges,
+            observe,
+            self._group.stop,
         )
 
     def run(self) -> None:
         """Carry out every task that is not done. Raises the driver's errors."""
-        with TaskGroup("generation", self._stop) as group:
+        with self._group as group:
             for number in range(self._threads):
                 group.spawn(str(number), self._work)
             if self._store.record.planned:
