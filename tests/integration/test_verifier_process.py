@@ -176,6 +176,7 @@ def test_commands_at_the_wrong_moment_are_refused_and_change_nothing(
     [
         ({"filter": {"$nope": 1}}, "InvalidFilter", "$nope"),
         ({"filter": {"a": {"$type": "?"}}}, "InvalidFilter", "?"),
+        ({"filter": {"a": {"$near": [1, 1]}}}, "InvalidFilter", "$near"),
         ({"filter": 1}, "InvalidRequest", "filter"),
         ({"fitler": {}}, "InvalidRequest", "fitler"),
     ],
@@ -188,6 +189,17 @@ def test_a_bad_check_is_not_begun(
     assert (answer.status_code, answer.json()["error"]) == (400, error)
     assert named in answer.json()["errorDescription"]
     assert verifier.progress()["phase"] == "idle"
+
+
+def test_a_filter_chooses_documents(verifier: Verifier, pair: Pair) -> None:
+    fill(pair)
+    pair.destination.client.d.c.delete_many({"_id": {"$gte": 90}})
+    verifier.run()
+    chosen = verifier.verify(filter={"_id": {"$lt": 90}, "$where": "this.a == 1"})
+    assert chosen["verdict"] == "passed"
+    others = verifier.verify(filter={"$where": "this._id == 90"})
+    assert others["verdict"] == "failed"
+    assert [line["_id"] for line in verifier.lines("docMismatches")] == [90]
 
 
 def test_a_second_check_sees_what_was_repaired(verifier: Verifier, pair: Pair) -> None:

@@ -33,6 +33,8 @@ from verifier.runtime.tasks import StopToken
 
 _BY_ID = {"_id": 1}
 _NATURAL = {"$natural": 1}
+_ANY = {"_id": {"$exists": True}}
+_MAJORITY = {"level": "majority"}
 _COMMENT = "verifier"
 # The key behind which there is none.
 _LAST = rawbson.single(rawbson.MAX_KEY, b"_id", b"")
@@ -88,14 +90,14 @@ class Comparison:
         return source, destination
 
     def _count(self, client: Client, name: Namespace, exactly: bool) -> int:
-        collection = client[name.database][name.collection]
-
-        def count() -> int:
-            if exactly:
-                return collection.count_documents(self._filter or {}, hint=_NATURAL)
-            return collection.estimated_document_count()
-
-        return retry(count, failures.is_transient, self._stop)
+        # The command, not an aggregation: that one refuses filters which a find takes, such as $where.
+        command: dict[str, Any] = {"count": name.collection}
+        if exactly:
+            # Without a query, the stored count would be told.
+            command |= {"query": self._filter or _ANY, "hint": _NATURAL, "readConcern": _MAJORITY}
+        database = client[name.database]
+        reply = retry(lambda: database.command(command), failures.is_transient, self._stop)
+        return int(reply["n"])
 
     def _unequal(self, reading: _Reading, on_pages: OnPages) -> Iterator[Unequal]:
         """Goes on, after a failure, where both sides stood at one key."""

@@ -8,7 +8,8 @@ INVALID_FILTER = ErrorKind(
     "InvalidFilter",
     400,
     "A server refuses the filter of the documents to check.",
-    "See the description for the server's reason; send a filter that works in a find on both clusters.",
+    "See the description for the server's reason; send a filter that works in a find on both clusters, "
+    "and does not order documents, as $near does, or need an index, as $text does.",
 )
 DEFINITION_CHANGED = ErrorKind(
     "DefinitionChanged",
