@@ -120,3 +120,22 @@ def test_an_error_ends_a_check_whatever_its_threads_wait_for(pair: Pair, checker
     refused = Request(document_filter=bson.encode({"a": {"$near": [1, 1]}}))
     with checker.running(refused) as check:
         assert check.wait_for_verdict().outcome is Outcome.INCOMPLETE
+
+
+def test_keys_and_names_may_have_megabytes(pair: Pair, checker: Checker) -> None:
+    long = 6 << 20
+    clustered = {"key": {"_id": 1}, "unique": True}
+    keys = [f"{number}{'x' * long}" for number in range(3)]
+    for side in (pair.source, pair.destination):
+        side.client.d.create_collection("c", clusteredIndex=clustered)
+        for name in ("a", "c"):
+            for key in keys:
+                side.client.d[name].insert_one({"_id": key})
+    pair.source.client.d.a.update_one({"_id": keys[1]}, {"$set": {"n" * long: 1}})
+    pair.destination.client.d.c.delete_one({"_id": keys[2]})
+    check = checker.verdict()
+    assert check.verdict is not None and check.verdict.outcome is Outcome.FAILED
+    assert check.documents() == {
+        ("d.a", bson.encode({"_id": keys[1]})),
+        ("d.c", bson.encode({"_id": keys[2]})),
+    }

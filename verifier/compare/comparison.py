@@ -26,7 +26,7 @@ from verifier.compare.documents import Mode, differences
 from verifier.compare.mismatch import Difference, DocumentMismatch
 from verifier.compare.order import CollatedOrder, Order, any_order, simple_order
 from verifier.compare.pairing import Pairing, Unequal
-from verifier.compare.ranges import Keys, Portion, Range
+from verifier.compare.ranges import LONGEST_BOUND, Keys, Portion, Range
 from verifier.compare.scope import NamespacePair
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
@@ -231,6 +231,8 @@ class _Reading(NamedTuple):
 def _filters(portion: Keys, stored: _Stored) -> Iterator[Any]:
     yield among(portion.keys)
     if not stored.clustered or stored.collation:
+        return
+    if max(map(len, portion.keys)) > LONGEST_BOUND:
         return
     # Without bounds, a clustered collection would be read as a whole for a list of keys.
     forms = {canonical(key, id_element(key)): key for key in portion.keys}

@@ -19,6 +19,8 @@ from verifier.cluster.values import shown, shown_apart
 from verifier.compare.mismatch import FieldDifference
 
 _MOST_DIFFERENCES = 20
+# A name may have megabytes; of a longer one than this, the beginning is told.
+_LONGEST_NAME = 100
 _NESTED = (rawbson.DOCUMENT, rawbson.ARRAY)
 
 
@@ -159,6 +161,8 @@ def _detail(source: _Field | None, destination: _Field | None) -> str:
 
 def _path(parent: str, name: bytes) -> str:
     step = name.decode(errors="replace")
+    if len(step) > _LONGEST_NAME:
+        step = f"{step[:_LONGEST_NAME]}..."
     if not step or "." in step:
         step = f'"{step}"'
     return f"{parent}.{step}" if parent else step

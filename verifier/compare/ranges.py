@@ -23,6 +23,8 @@ from verifier.runtime.tasks import StopToken
 # So many samples make the sizes of two ranges differ by less than half, mostly.
 _SAMPLES_A_RANGE = 8
 _MOST_RANGES = 10_000
+# A key that has more bytes is no bound of anything: commands and saved tasks, at most 16 MB each, hold several bounds.
+LONGEST_BOUND = 64 << 10
 # A larger part of a collection is not sampled by single looks but by sorting all of its documents in memory.
 _LARGEST_SAMPLE = 0.04
 
@@ -98,6 +100,7 @@ def _keys(
 
 def _evenly(sampled: list[bytes], number: int) -> list[bytes]:
     """At most `number - 1` different bounds. The ends of the order are none: nothing lies beyond them."""
-    picked = (sampled[index * len(sampled) // number] for index in range(1, number) if sampled)
     ends = (rawbson.MIN_KEY, rawbson.MAX_KEY)
-    return list(dict.fromkeys(key for key in picked if id_element(key).kind not in ends))
+    fit = [key for key in sampled if len(key) <= LONGEST_BOUND and id_element(key).kind not in ends]
+    picked = (fit[index * len(fit) // number] for index in range(1, number) if fit)
+    return list(dict.fromkeys(picked))

@@ -339,11 +339,12 @@ class CheckStore:
         portion: list[Document] = []
         size = 0
         for row in rows:
-            portion.append(row)
-            size += len(row.get("key", b"")) + 200
-            if len(portion) == _MOST_DOCUMENTS or size > _MOST_BYTES:
+            more = 200 + sum(len(each) for each in row.values() if isinstance(each, bytes))
+            if len(portion) == _MOST_DOCUMENTS or portion and size + more > _MOST_BYTES:
                 self._insert_portion(name, portion)
                 portion, size = [], 0
+            portion.append(row)
+            size += more
         if portion:
             self._insert_portion(name, portion)
 
