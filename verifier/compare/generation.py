@@ -91,8 +91,9 @@ class Generation:
 
     def _go_on(self) -> None:
         """Queue what an earlier process planned, and count what it did."""
-        for task in self._planner.again():
-            self._queue(task)
+        tasks = list(self._planner.again())
+        self._queue(tasks)
+        for task in tasks:
             if task.status is not Status.ADDED:
                 owner = task.names.source.owner
                 self.tally.compared(owner, task.documents, task.size, live=False)
@@ -100,13 +101,13 @@ class Generation:
 
     def _add(self, tasks: list[Task]) -> None:
         self._store.add_tasks(tasks)
-        for task in tasks:
-            self._queue(task)
+        self._queue(tasks)
 
-    def _queue(self, task: Task) -> None:
-        if task.work.of_documents:
-            self.tally.expect(task.names.source.owner, task.documents, task.size, 1)
-        self.queue.add(task)
+    def _queue(self, tasks: list[Task]) -> None:
+        for task in tasks:
+            if task.work.of_documents:
+                self.tally.expect(task.names.source.owner, task.documents, task.size, 1)
+        self.queue.add(*tasks)
 
     def _tell_done(self, task: Task) -> None:
         if task.work.of_documents:

@@ -55,13 +55,17 @@ class TaskQueue:
             self._next_number += 1
             return self._next_number - 1
 
-    def add(self, task: Task) -> None:
-        """Add a task; one that is done already, by an earlier process, is only counted."""
+    def add(self, *tasks: Task) -> None:
+        """Add tasks; those that are done already, by an earlier process, are only counted.
+
+        Tasks that have their numbers from elsewhere come all at once, so that none of them is given out again.
+        """
         with self._changed:
-            self._next_number = max(self._next_number, task.number + 1)
-            self._counts = _counted(self._counts, task)
-            if task.status is Status.ADDED:
-                (self._held if task.work is Work.COUNT else self._waiting).append(task)
+            for task in tasks:
+                self._next_number = max(self._next_number, task.number + 1)
+                self._counts = _counted(self._counts, task)
+                if task.status is Status.ADDED:
+                    (self._held if task.work is Work.COUNT else self._waiting).append(task)
             self._changed.notify_all()
 
     def close(self) -> None:

@@ -39,8 +39,7 @@ def test_tasks_are_counted_on_their_way() -> None:
 def test_what_was_done_before_is_counted_and_not_handed_out() -> None:
     queue = TaskQueue(StopToken())
     tasks = [task(3, Status.COMPLETED), task(7, Status.FAILED, differs=True)]
-    for each in tasks:
-        queue.add(each)
+    queue.add(*tasks)
     queue.close()
     assert queue.take() is None
     assert queue.counts == counts_of(tasks)
