@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from time import time
 from typing import Any
 
 import bson
@@ -11,6 +12,7 @@ import pytest
 
 from tests.conftest import Pair
 from tests.support.checks import Checker
+from tests.support.waiting import wait_for
 from verifier.compare import check as check_module
 from verifier.compare.observe import Point
 from verifier.compare.progress import Outcome
@@ -111,6 +113,27 @@ def test_what_differs_at_the_end_is_reported(
     assert check.documents() == expected
     assert verdict.outcome is (Outcome.FAILED if expected else Outcome.PASSED)
     assert check.definitions() == set()
+
+
+def test_what_was_repaired_within_the_grace_is_no_mismatch(
+    pair: Pair, checker: Checker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_module, "_LEAST_PAUSE", 0.1)
+    pair.source.client.d.a.insert_many([{"_id": 1}, {"_id": 2}])
+    pair.destination.client.d.a.insert_one({"_id": 1})
+    grace = 0.3
+    with checker.running(grace=grace) as check:
+        with check.held_at(Point.GENERATION_DONE, 1):
+            with check.held_at(Point.GENERATION_DONE, 0):
+                check.check.no_more_writes()
+                for side in ("source", "destination"):
+                    check.wait_until(Point.DRAINED, side)
+            check.wait_until(Point.GENERATION_DONE, 1)
+            pair.destination.client.d.a.insert_one({"_id": 2})
+            since = check.store.record.last_since
+            assert since is not None
+            wait_for(lambda: time() - since > grace, "the grace is over")
+        assert check.wait_for_verdict().outcome is Outcome.PASSED
 
 
 def test_an_error_ends_a_check_whatever_its_threads_wait_for(pair: Pair, checker: Checker) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -25,7 +26,7 @@ METADATA = "__mdb_internal_checks"
 
 
 class RunningCheck:
-    """A check in a thread; its threads obey the test's `reached` only by telling it."""
+    """A check in a thread, which tells the points that it has reached."""
 
     def __init__(
         self, clusters: tuple[Cluster, Cluster], request: Request, grace: float, stop: StopToken
@@ -38,10 +39,23 @@ class RunningCheck:
         sides = Sides(source, destination, workers=2, range_bytes=1 << 20)
         self.check = Check(sides, self.store, grace, self._observe, stop)
         self.reached: set[str] = set()
+        self._held: dict[str, threading.Event] = {}
         self.verdict: Verdict | None = None
 
     def _observe(self, point: Enum, subject: str) -> None:
-        self.reached.add(f"{point.value} {subject}")
+        name = f"{point.value} {subject}"
+        self.reached.add(name)
+        if name in self._held:
+            self._held[name].wait(60)
+
+    @contextmanager
+    def held_at(self, point: Point, subject: object = "") -> Iterator[None]:
+        """Within the block, a thread that comes to that point waits there."""
+        released = self._held[f"{point.value} {subject}"] = threading.Event()
+        try:
+            yield
+        finally:
+            released.set()
 
     def run(self) -> None:
         try:

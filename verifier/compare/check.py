@@ -81,6 +81,8 @@ class Check:
         self._rechecks = Rechecks(store)
         self._recorders: dict[Side, Recorder] = {}
         self._pause = _LEAST_PAUSE
+        # When the current generation began; None where an earlier process began it.
+        self._began_at: float | None = None
         self.figures = Figures(store)
         # Up to where the events are that the current generation looks at; empty where an earlier process began it.
         self._noted: dict[Side, Position] = {}
@@ -150,8 +152,7 @@ class Check:
             if record.last:
                 if not self._found_any():
                     break
-                assert record.last_since is not None
-                if time() - record.last_since > self._grace:
+                if self._grace_is_over(record):
                     break
                 stop.sleep(_LEAST_PAUSE)
             else:
@@ -159,6 +160,11 @@ class Check:
             if self._begin_next():
                 pairs = listing.pairs()
         return self._end()
+
+    def _grace_is_over(self, record: CheckRecord) -> bool:
+        """Whether the current generation found what it found after the grace, all of it."""
+        assert record.last_since is not None
+        return self._began_at is not None and self._began_at - record.last_since >= self._grace
 
     def _carry_out(
         self, pairs: set[NamespacePair], new: set[NamespacePair], stop: StopToken
@@ -223,6 +229,7 @@ class Check:
         self.figures.generation = None
         self._noted = {side: each.position for side, each in self._recorders.items()}
         self._rechecks.begin_next(planned=False, done=False, **changes)
+        self._began_at = time()
         self._observe(Point.GENERATION_BEGUN, str(record.generation + 1))
         return becomes_last
 
