@@ -3,6 +3,10 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV = .venv
 BIN = $(VENV)/bin
+# Processes that run all tests, more than two cores have: most tests wait for their servers much of the time.
+PROCESSES ?= 3
+# Tests start some hundred processes of ours, and none should compile them again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test unit model lint format coverage bench clean
 
@@ -18,7 +22,7 @@ demo: $(VENV)/installed  ## watch a real migration, from start to COMMITTED, und
 	@$(BIN)/python -m syncsvc.sandbox.demo
 
 test: $(VENV)/installed  ## run all tests, on real servers that the tests start
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(PROCESSES)
 
 unit: $(VENV)/installed  ## run the tests that need no server
 	$(BIN)/python -m pytest tests/unit
@@ -37,7 +41,7 @@ format: $(VENV)/installed  ## put the code into its form
 	$(BIN)/black --quiet --line-length 100 syncsvc verifier tests
 
 coverage: $(VENV)/installed  ## run all tests and show what they do not reach
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest -n $(PROCESSES) --cov --cov-report=term
 
 bench: $(VENV)/installed  ## measure copy and change events against a limit and a plain loop
 	$(BIN)/python -m tests.bench

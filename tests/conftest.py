@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,15 @@ from syncsvc.sandbox.equality import compare_clusters
 from syncsvc.sandbox.replica_set import Client
 from tests.support.checks import Checker
 from tests.support.daemon import Daemon
+from tests.support.spreading import Spreading
 from verifier.cluster.cluster import open_cluster
 
 _KEPT = {"admin", "config", "local"}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spreading:
+    return Spreading(config, log)
 
 
 @dataclass(frozen=True)

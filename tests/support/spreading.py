@@ -1,0 +1,32 @@
+"""Which tests go together where they run in several processes (`pytest -n 2`); every process has clusters of its own.
+
+The tests of a module that share what it starts are kept in one process. All others go wherever there is room. This is what
+`--dist loadgroup` is for; but pytest-xdist 3.8 does not learn of the groups from pytest 9.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from xdist.scheduler import LoadScopeScheduling
+
+_ROOT = Path(__file__).parents[2]
+_SHARED = 'scope="module"'
+_BEHAVIOURS = "tests/integration/test_behaviours.py"
+
+
+class Spreading(LoadScopeScheduling):
+    """The largest groups first, so that only single tests are left at the end."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module, _, test = nodeid.partition("::")
+        if module == _BEHAVIOURS:
+            # [behaviour-round]: all behaviours of a round share its sync.
+            return module + test.partition("-")[2]
+        return module if _shares(module) else nodeid
+
+
+@cache
+def _shares(module: str) -> bool:
+    return _SHARED in (_ROOT / module).read_text()
