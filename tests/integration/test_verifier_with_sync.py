@@ -28,9 +28,9 @@ def verifier(pair: Pair, tmp_path: Path) -> Iterator[Verifier]:
 
 def _fill(pair: Pair) -> list[str]:
     client = pair.source.client
+    writes.indexes(client)
     writes.fill(client)
     writes.new_collections(client)
-    writes.indexes(client)
     writes.views(client)
     client.d.busy.insert_many({"_id": number, "n": 0} for number in range(5000))
     return ["busy", "c"]
