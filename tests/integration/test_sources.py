@@ -48,17 +48,27 @@ def test_a_key_that_is_too_large_for_any_event_fails_by_name(pair: Pair, daemon:
     assert daemon.wait_for_state("FAILED")["error"] == "EventTooLarge"
 
 
+@pytest.fixture
+def unknowing(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
+    """A running daemon that asks a server of 6.0 as it would ask one of 5.0."""
+    process = Daemon(pair.source.uri, pair.destination.uri, tmp_path)
+    process.believe_the_source_is_old()
+    try:
+        process.run()
+        yield process
+    finally:
+        process.close()
+
+
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
-def test_data_of_a_source_that_tells_no_uuids(pair: Pair, daemon: Daemon, when: When) -> None:
-    """A server of 6.0 that is asked as one of 5.0 would be."""
-    daemon.believe_the_source_is_old()
+def test_data_of_a_source_that_tells_no_uuids(pair: Pair, unknowing: Daemon, when: When) -> None:
     client = pair.source.client
     for each in UPDATES:
         each.fill(client[each.name])
-    with writes_in(when, daemon):
+    with writes_in(when, unknowing):
         for each in UPDATES:
             each.change(client[each.name])
-    daemon.commit()
+    unknowing.commit()
     pair.assert_equal()
 
 
@@ -89,29 +99,27 @@ def drop_database(client: writes.AnyClient) -> None:
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_definitions_of_such_a_source_fail_by_name(
-    pair: Pair, daemon: Daemon, change: Callable[[writes.AnyClient], None], said: str
+    pair: Pair, unknowing: Daemon, change: Callable[[writes.AnyClient], None], said: str
 ) -> None:
-    daemon.believe_the_source_is_old()
     writes.fill(pair.source.client)
-    daemon.start()
-    daemon.wait_until_committable()
+    unknowing.start()
+    unknowing.wait_until_committable()
     change(pair.source.client)
-    progress = daemon.wait_for_state("FAILED")
+    progress = unknowing.wait_for_state("FAILED")
     assert progress["error"] == "UnsupportedChange"
     assert said in progress["errorDescription"]
 
 
-def test_definitions_outside_of_the_filter_do_no_harm(pair: Pair, daemon: Daemon) -> None:
-    daemon.believe_the_source_is_old()
+def test_definitions_outside_of_the_filter_do_no_harm(pair: Pair, unknowing: Daemon) -> None:
     writes.fill(pair.source.client)
     pair.source.client.x.c.insert_one({"_id": 1})
-    daemon.start(includeNamespaces=[{"database": "d"}])
-    daemon.wait_until_committable()
+    unknowing.start(includeNamespaces=[{"database": "d"}])
+    unknowing.wait_until_committable()
     pair.source.client.x.new.insert_one({"_id": 1})
     pair.source.client.x.c.rename("d")
     pair.source.client.drop_database("x")
     pair.source.client.d.c.insert_one({"_id": "after"})
-    daemon.commit()
+    unknowing.commit()
     pair.assert_equal()
 
 
@@ -124,15 +132,14 @@ def test_definitions_outside_of_the_filter_do_no_harm(pair: Pair, daemon: Daemon
     ],
 )  # fmt: skip
 def test_what_such_a_source_does_not_tell_is_found_at_commit(
-    pair: Pair, daemon: Daemon, change: dict[str, Any], said: str
+    pair: Pair, unknowing: Daemon, change: dict[str, Any], said: str
 ) -> None:
-    daemon.believe_the_source_is_old()
     writes.fill(pair.source.client)
-    daemon.start(verification={"enabled": False})
-    daemon.wait_until_committable()
+    unknowing.start(verification={"enabled": False})
+    unknowing.wait_until_committable()
     pair.source.client.d.command(change)
-    daemon.post("commit")
-    progress = daemon.wait_for_state("FAILED")
+    unknowing.post("commit")
+    progress = unknowing.wait_for_state("FAILED")
     assert progress["error"] == "UnsupportedChange"
     assert said in progress["errorDescription"]
 

@@ -45,7 +45,9 @@ def test_a_lost_bucket_is_found(pair: Pair, daemon: Daemon) -> None:
 
 
 def test_a_source_that_does_not_tell_of_them_is_refused(pair: Pair, daemon: Daemon) -> None:
+    daemon.kill()
     daemon.believe_the_source_is_old()
+    daemon.run()
     fill(pair.source.client)
     said = ("d.collated, d.dropped, d.weather",)
     assert_refused(daemon.post("start", GOOD), 409, "UnsupportedCollection", said)

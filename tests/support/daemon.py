@@ -76,10 +76,8 @@ class Daemon(ServiceProcess):
         self.run()
 
     def believe_the_source_is_old(self) -> None:
-        """Start again, as with a source before 6.0: no definition events, no UUIDs."""
+        """From the next start on, as with a source before 6.0: no definition events, no UUIDs."""
         (self.folder / "old-source").touch()
-        self.kill()
-        self.run()
 
     def save_every_page(self) -> None:
         """From the next start on, the copy saves its resume point after every page."""
