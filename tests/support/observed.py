@@ -3,7 +3,7 @@
 The observer obeys files in FOLDER (see `obedience`). With a file `classic-updates`, the daemon believes that the source
 does not offer the oplog's own diffs; with `save-every-page`, the copy saves its resume point after every page; with
 `old-source`, it believes that servers of 6.0 tell as little as those of 5.0; with `watch-closely`, the oplog is looked
-at all the time.
+at all the time. An idle change stream answers sooner than usual, as most tests wait for it several times.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from syncsvc.cli import main
 from syncsvc.engine import application, copy, watch
 from tests.support.obedience import observer
+from verifier.cluster import changes
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts
 
@@ -24,6 +25,7 @@ def without_raw_diffs(client: Client, facts: ClusterFacts) -> bool:
 
 
 if __name__ == "__main__":
+    changes._AWAIT_MS = 50
     if (Path(sys.argv[1]) / "classic-updates").exists():
         application.offers_raw_updates = without_raw_diffs
     if (Path(sys.argv[1]) / "old-source").exists():
