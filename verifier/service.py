@@ -27,7 +27,8 @@ from verifier.compare.mismatch import StoredMismatch
 from verifier.compare.observe import Observer, Point
 from verifier.compare.progress import CheckProgress, Phase
 from verifier.compare.record import CheckRecord, Request
-from verifier.compare.store import CheckStore, read_place
+from verifier.compare.rows import read_place
+from verifier.compare.store import CheckStore
 from verifier.compare.verdict import incomplete
 from verifier.compare.worker import Sides
 from verifier.runtime.commands import Commands

@@ -1,7 +1,7 @@
 """Which tests go together where they run in several processes (`pytest -n 2`); every process has clusters of its own.
 
-The tests of a module that share what it starts are kept in one process. All others go wherever there is room. This is what
-`--dist loadgroup` is for; but pytest-xdist 3.8 does not learn of the groups from pytest 9.
+The tests of a module that share what it starts are kept in one process. All others go wherever there is room. This is
+what `--dist loadgroup` is for; but pytest-xdist 3.8 does not learn of the groups from pytest 9.
 """
 
 from __future__ import annotations

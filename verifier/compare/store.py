@@ -11,27 +11,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-import bson
-from bson.errors import BSONError
 from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure
 
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.specification import Document
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.errors import METADATA_BLOCKED, MISMATCHES_REPLACED, SUPERSEDED
 from verifier.compare.mismatch import (
-    Aspect,
     DefinitionMismatch,
     Difference,
     DocumentMismatch,
-    FieldDifference,
-    Mismatch,
     StoredMismatch,
 )
 from verifier.compare.progress import MismatchCounts
@@ -42,8 +38,21 @@ from verifier.compare.record import (
     check_format,
     from_document,
 )
-from verifier.compare.scope import NamespacePair
-from verifier.compare.task import Recheck, RecheckId, Status, Task, Work, digest_of
+from verifier.compare.rows import (
+    definition_mismatch_row,
+    document_mismatch_row,
+    read_definition_mismatch,
+    read_document_mismatch,
+    read_namespace,
+    read_place,
+    read_recheck,
+    read_task,
+    recheck_id,
+    recheck_row,
+    stored,
+    task_row,
+)
+from verifier.compare.task import Recheck, RecheckId, Task
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
@@ -56,8 +65,6 @@ _OF_A_GENERATION = (_TASKS, _RECHECKS, _DOCUMENTS, _DEFINITIONS)
 # What one insert carries: a message of the server holds 48 MB, a command 100,000 documents.
 _MOST_DOCUMENTS = 5_000
 _MOST_BYTES = 8 << 20
-
-Document = dict[str, Any]
 
 
 class CheckStore:
@@ -155,15 +162,14 @@ class CheckStore:
             return new
 
     def add_tasks(self, tasks: Iterable[Task]) -> None:
-        rows = ({"_id": each.number, **_task_document(each)} for each in tasks)
-        self._insert(self._name(_TASKS), rows)
+        self._insert(self._name(_TASKS), map(task_row, tasks))
 
     def tasks(self, generation: int | None = None) -> list[Task]:
         """The tasks of the current generation, or another, in the order of their numbers."""
-        return [_task(row) for row in self._find(self._name(_TASKS, generation), {})]
+        return [read_task(row) for row in self._find(self._name(_TASKS, generation), {})]
 
     def save_task(self, task: Task) -> None:
-        statement = {"q": {"_id": task.number}, "u": _task_document(task), "upsert": True}
+        statement = {"q": {"_id": task.number}, "u": task_row(task), "upsert": True}
         self._run({"update": self._name(_TASKS), "updates": [statement]})
 
     def remove_task(self, task: Task) -> None:
@@ -171,10 +177,7 @@ class CheckStore:
         self._run({"delete": self._name(_TASKS), "deletes": [statement]})
 
     def add_rechecks(self, generation: int, rechecks: Iterable[Recheck]) -> None:
-        rows = (
-            {"_id": _recheck_id(each.id), "key": each.key, "since": each.since} for each in rechecks
-        )
-        self._insert(self._name(_RECHECKS, generation), rows)
+        self._insert(self._name(_RECHECKS, generation), map(recheck_row, rechecks))
 
     def rechecks(
         self, first: RecheckId | None = None, last: RecheckId | None = None
@@ -182,14 +185,13 @@ class CheckStore:
         """What the current generation looks at again, all or from one to another, in order."""
         bounds: Document = {}
         if first is not None and last is not None:
-            bounds = {"_id": {"$gte": _recheck_id(first), "$lte": _recheck_id(last)}}
-        for row in self._find(self._name(_RECHECKS), bounds):
-            yield Recheck(_read_recheck_id(row["_id"]), row["key"], row["since"])
+            bounds = {"_id": {"$gte": recheck_id(first), "$lte": recheck_id(last)}}
+        yield from map(read_recheck, self._find(self._name(_RECHECKS), bounds))
 
     def whole_collections(self) -> list[Namespace]:
         """The collections that the current generation compares anew."""
         rows = self._find(self._name(_RECHECKS), {"_id.h": b""})
-        return [_read_recheck_id(row["_id"]).namespace for row in rows]
+        return [read_recheck(row).id.namespace for row in rows]
 
     def has_rechecks(self, generation: int) -> bool:
         name = self._name(_RECHECKS, generation)
@@ -200,12 +202,12 @@ class CheckStore:
         self, found: Iterable[DocumentMismatch], since: Mapping[bytes, float], seen: float
     ) -> None:
         """Save mismatches of documents, seen now; `since` has the times of those known before, by digest."""
-        rows = (_mismatch_row(each, since, seen) for each in found)
+        rows = (document_mismatch_row(each, since, seen) for each in found)
         self._insert(self._name(_DOCUMENTS), rows)
 
     def add_definition_mismatches(self, found: Iterable[DefinitionMismatch], seen: float) -> None:
         """Save mismatches of definitions, seen now; those of the generation before are known since then."""
-        rows = [_definition_row(each, seen) for each in found]
+        rows = [definition_mismatch_row(each, seen) for each in found]
         before = self._database[self._name(_DEFINITIONS, self.record.generation - 1)]
         ids = [row["_id"] for row in rows]
         known = retry(
@@ -226,10 +228,7 @@ class CheckStore:
         query: Document = {"seconds": {"$gte": least_seconds}} if least_seconds else {}
         generation = self._shown_generation()
         for row in self._page(_DOCUMENTS, generation, query, after, limit):
-            fields = tuple(FieldDifference(**each) for each in row["fields"])
-            namespace = _namespace(row["_id"]["n"])
-            mismatch = DocumentMismatch(namespace, row["key"], Difference(row["type"]), fields)
-            yield _stored(mismatch, row, generation)
+            yield stored(read_document_mismatch(row), row, generation)
 
     def definition_mismatches(
         self, after: str | None, limit: int | None
@@ -237,14 +236,7 @@ class CheckStore:
         """As `document_mismatches`, of definitions."""
         generation = self._shown_generation()
         for row in self._page(_DEFINITIONS, generation, {}, after, limit):
-            mismatch = DefinitionMismatch(
-                namespace=_namespace(row["_id"]["n"]),
-                difference=Difference(row["type"]),
-                aspect=Aspect(row["_id"]["a"]),
-                component=row["_id"]["c"],
-                detail=row["detail"],
-            )
-            yield _stored(mismatch, row, generation)
+            yield stored(read_definition_mismatch(row), row, generation)
 
     def one_sided(self, namespace: Namespace) -> tuple[int, int]:
         """How many documents of a collection the current generation has found missing, and extra."""
@@ -267,7 +259,7 @@ class CheckStore:
         namespaces: dict[Namespace, int] = {}
         rows = retry(lambda: list(documents.aggregate([group])), failures.is_transient, self._stop)
         for row in rows:
-            kind, name = Difference(row["_id"]["type"]), _namespace(row["_id"]["n"])
+            kind, name = Difference(row["_id"]["type"]), read_namespace(row["_id"]["n"])
             kinds[kind] = kinds.get(kind, 0) + row["count"]
             namespaces[name] = namespaces.get(name, 0) + row["count"]
         definitions = self._database[self._name(_DEFINITIONS, generation)]
@@ -379,94 +371,3 @@ def _new_owner() -> str:
 
 def _number(name: str) -> int:
     return int(name.rpartition("_")[2])
-
-
-def _namespace(text: str) -> Namespace:
-    database, _, collection = text.partition(".")
-    return Namespace(database, collection)
-
-
-def _recheck_id(recheck: RecheckId) -> Document:
-    return {"n": str(recheck.namespace), "h": recheck.digest, "m": recheck.mismatched}
-
-
-def _read_recheck_id(document: Document) -> RecheckId:
-    return RecheckId(_namespace(document["n"]), document["h"], document["m"])
-
-
-def _task_document(task: Task) -> Document:
-    return {
-        "work": task.work.value,
-        "source": str(task.names.source),
-        "destination": str(task.names.destination),
-        "scan": task.scan,
-        "lower": task.lower,
-        "upper": task.upper,
-        "first": None if task.first is None else _recheck_id(task.first),
-        "last": None if task.last is None else _recheck_id(task.last),
-        "status": task.status.value,
-        "documents": task.documents,
-        "size": task.size,
-        "definitionDiffers": task.definition_differs,
-        "unscanned": task.unscanned,
-    }
-
-
-def _task(row: Document) -> Task:
-    return Task(
-        number=row["_id"],
-        work=Work(row["work"]),
-        names=NamespacePair(_namespace(row["source"]), _namespace(row["destination"])),
-        scan=row["scan"],
-        lower=row["lower"],
-        upper=row["upper"],
-        first=None if row["first"] is None else _read_recheck_id(row["first"]),
-        last=None if row["last"] is None else _read_recheck_id(row["last"]),
-        status=Status(row["status"]),
-        documents=row["documents"],
-        size=row["size"],
-        definition_differs=row["definitionDiffers"],
-        unscanned=row["unscanned"],
-    )
-
-
-def _mismatch_row(
-    mismatch: DocumentMismatch, since: Mapping[bytes, float], seen: float
-) -> Document:
-    digest = digest_of(mismatch.key)
-    first = since.get(digest, seen)
-    return {
-        "_id": {"n": str(mismatch.namespace), "h": digest},
-        "key": mismatch.key,
-        "type": mismatch.difference.value,
-        "fields": [asdict(each) for each in mismatch.fields],
-        "first": first,
-        "last": seen,
-        "seconds": seen - first,
-    }
-
-
-def _definition_row(mismatch: DefinitionMismatch, seen: float) -> Document:
-    return {
-        "_id": {
-            "n": str(mismatch.namespace),
-            "a": mismatch.aspect.value,
-            "c": mismatch.component,
-        },
-        "type": mismatch.difference.value,
-        "detail": mismatch.detail,
-        "last": seen,
-    }
-
-
-def _stored(mismatch: Mismatch, row: Document, generation: int) -> StoredMismatch:
-    place = bson.encode({"_id": row["_id"]}).hex()
-    return StoredMismatch(mismatch, generation, row["first"], row["last"], place)
-
-
-def read_place(place: str) -> Any:
-    """What a place stands for. Raises ValueError for what is none."""
-    try:
-        return bson.decode(bytes.fromhex(place))["_id"]
-    except (BSONError, KeyError) as error:
-        raise ValueError(f"{place!r} is not a place") from error

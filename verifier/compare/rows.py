@@ -1,0 +1,143 @@
+"""The form in which tasks, rechecks and mismatches are saved, and how they are read back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import bson
+from bson.errors import BSONError
+
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.specification import Document
+from verifier.compare.mismatch import (
+    Aspect,
+    DefinitionMismatch,
+    Difference,
+    DocumentMismatch,
+    FieldDifference,
+    Mismatch,
+    StoredMismatch,
+)
+from verifier.compare.scope import NamespacePair
+from verifier.compare.task import Recheck, RecheckId, Status, Task, Work, digest_of
+
+
+def read_namespace(text: str) -> Namespace:
+    database, _, collection = text.partition(".")
+    return Namespace(database, collection)
+
+
+def recheck_id(recheck: RecheckId) -> Document:
+    return {"n": str(recheck.namespace), "h": recheck.digest, "m": recheck.mismatched}
+
+
+def _read_recheck_id(document: Document) -> RecheckId:
+    return RecheckId(read_namespace(document["n"]), document["h"], document["m"])
+
+
+def recheck_row(recheck: Recheck) -> Document:
+    return {"_id": recheck_id(recheck.id), "key": recheck.key, "since": recheck.since}
+
+
+def read_recheck(row: Document) -> Recheck:
+    return Recheck(_read_recheck_id(row["_id"]), row["key"], row["since"])
+
+
+def task_row(task: Task) -> Document:
+    return {
+        "_id": task.number,
+        "work": task.work.value,
+        "source": str(task.names.source),
+        "destination": str(task.names.destination),
+        "scan": task.scan,
+        "lower": task.lower,
+        "upper": task.upper,
+        "first": None if task.first is None else recheck_id(task.first),
+        "last": None if task.last is None else recheck_id(task.last),
+        "status": task.status.value,
+        "documents": task.documents,
+        "size": task.size,
+        "definitionDiffers": task.definition_differs,
+        "unscanned": task.unscanned,
+    }
+
+
+def read_task(row: Document) -> Task:
+    return Task(
+        number=row["_id"],
+        work=Work(row["work"]),
+        names=NamespacePair(read_namespace(row["source"]), read_namespace(row["destination"])),
+        scan=row["scan"],
+        lower=row["lower"],
+        upper=row["upper"],
+        first=None if row["first"] is None else _read_recheck_id(row["first"]),
+        last=None if row["last"] is None else _read_recheck_id(row["last"]),
+        status=Status(row["status"]),
+        documents=row["documents"],
+        size=row["size"],
+        definition_differs=row["definitionDiffers"],
+        unscanned=row["unscanned"],
+    )
+
+
+def document_mismatch_row(
+    mismatch: DocumentMismatch, since: Mapping[bytes, float], seen: float
+) -> Document:
+    digest = digest_of(mismatch.key)
+    first = since.get(digest, seen)
+    return {
+        "_id": {"n": str(mismatch.namespace), "h": digest},
+        "key": mismatch.key,
+        "type": mismatch.difference.value,
+        "fields": [asdict(each) for each in mismatch.fields],
+        "first": first,
+        "last": seen,
+        "seconds": seen - first,
+    }
+
+
+def read_document_mismatch(row: Document) -> DocumentMismatch:
+    return DocumentMismatch(
+        namespace=read_namespace(row["_id"]["n"]),
+        key=row["key"],
+        difference=Difference(row["type"]),
+        fields=tuple(FieldDifference(**each) for each in row["fields"]),
+    )
+
+
+def definition_mismatch_row(mismatch: DefinitionMismatch, seen: float) -> Document:
+    return {
+        "_id": {
+            "n": str(mismatch.namespace),
+            "a": mismatch.aspect.value,
+            "c": mismatch.component,
+        },
+        "type": mismatch.difference.value,
+        "detail": mismatch.detail,
+        "last": seen,
+    }
+
+
+def read_definition_mismatch(row: Document) -> DefinitionMismatch:
+    return DefinitionMismatch(
+        namespace=read_namespace(row["_id"]["n"]),
+        difference=Difference(row["type"]),
+        aspect=Aspect(row["_id"]["a"]),
+        component=row["_id"]["c"],
+        detail=row["detail"],
+    )
+
+
+def stored(mismatch: Mismatch, row: Document, generation: int) -> StoredMismatch:
+    place = bson.encode({"_id": row["_id"]}).hex()
+    return StoredMismatch(mismatch, generation, row["first"], row["last"], place)
+
+
+def read_place(place: str) -> Any:
+    """What a place stands for. Raises ValueError for what is none."""
+    try:
+        return bson.decode(bytes.fromhex(place))["_id"]
+    except (BSONError, KeyError) as error:
+        raise ValueError(f"{place!r} is not a place") from error
