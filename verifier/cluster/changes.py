@@ -133,7 +133,7 @@ class ChangeReader:
             since = self._position.time.as_datetime().isoformat()
             raise OperationError(
                 failures.OPLOG_WINDOW_EXCEEDED,
-                f"The source's oplog no longer reaches back to {since}.",
+                f"The oplog at {self._stream.facts.address} no longer reaches back to {since}.",
             ) from error
 
     def _pages(self) -> Iterator[StreamPage]:
