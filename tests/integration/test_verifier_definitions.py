@@ -163,6 +163,25 @@ def test_measurements_are_compared_by_their_buckets(pair: Pair, checker: Checker
     assert {name for name, _ in check.documents()} == {"d.system.buckets.ts"}
 
 
+def test_what_one_server_alone_has_deleted_yet_is_no_mismatch(pair: Pair, checker: Checker) -> None:
+    for side in (pair.source, pair.destination):
+        side.client.d.c.create_index(
+            "t", expireAfterSeconds=60, partialFilterExpression={"goes": True}
+        )
+        timed = {"timeField": "t"}
+        side.client.d.create_collection("ts", timeseries=timed, expireAfterSeconds=60)
+    old, young = datetime(2001, 1, 1), datetime(2201, 1, 1)
+    pair.source.client.d.c.insert_many(
+        {"_id": number, "t": time, "goes": goes}
+        for number, (time, goes) in enumerate([(old, True), (old, False), (young, True)])
+    )
+    pair.destination.client.d.c.insert_one({"_id": 3, "t": old, "goes": True})
+    pair.destination.client.d.ts.insert_one({"t": old})
+    assert checker.verdict().documents() == {
+        ("d.c", bson.encode({"_id": number})) for number in (1, 2)
+    }
+
+
 def test_mismatches_that_are_replaced_while_they_are_read(pair: Pair, checker: Checker) -> None:
     _fill(pair)
     pair.destination.client.d.c.delete_many({"_id": {"$lt": 3}})

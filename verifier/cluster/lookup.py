@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from bson.binary import Binary
@@ -60,13 +61,17 @@ def fetch_pages(
     uuid: bytes | None = None,
     not_before: Timestamp | None = None,
     only_ids: bool = False,
+    query: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[dict[Hashable, bytes]]:
     """The documents with these keys (each a document with `_id`), by the canonical form of their `_id`.
 
-    Comes in pages of a few megabytes. A document may come twice, when a failure made the query run again. With `uuid`,
-    the collection must be that one; `CollectionUUIDMismatch` is left to the caller. Reads with majority.
+    Only those that fit the query. Comes in pages of a few megabytes. A document may come twice, when a failure made the
+    query run again. With `uuid`, the collection must be that one; `CollectionUUIDMismatch` is left to the caller. Reads
+    with majority.
     """
     command = _command(namespace, keys, uuid, not_before)
+    if query:
+        command["filter"] = {"$and": [command["filter"], query]}
     if only_ids:
         command["projection"] = {"_id": 1}
 
@@ -96,11 +101,17 @@ def portions(keys: Sequence[bytes]) -> Iterator[list[bytes]]:
 
 
 def fetch(
-    client: Client, namespace: Namespace, keys: list[bytes], stop: StopToken, only_ids: bool = False
+    client: Client,
+    namespace: Namespace,
+    keys: list[bytes],
+    stop: StopToken,
+    only_ids: bool = False,
+    query: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[Hashable, bytes]:
     """All pages of `fetch_pages` at once, for any number of keys."""
     found: dict[Hashable, bytes] = {}
     for portion in portions(keys):
-        for page in fetch_pages(client, namespace, portion, stop, only_ids=only_ids):
+        pages = fetch_pages(client, namespace, portion, stop, only_ids=only_ids, query=query)
+        for page in pages:
             found.update(page)
     return found

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from time import time
+from typing import cast
 
 from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
@@ -18,11 +19,11 @@ from verifier.cluster.inventory import find_named, size_of
 from verifier.cluster.keys import canonical, id_element
 from verifier.cluster.lookup import fetch
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.compare.amounts import Tally
 from verifier.compare.comparison import Comparison
 from verifier.compare.definitions import compare_definitions
-from verifier.compare.expiry import expires, is_expired
+from verifier.compare.expiry import expired, expires
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
 from verifier.compare.observe import Observer, Point
 from verifier.compare.ranges import Keys, Portion, Range, split
@@ -117,29 +118,33 @@ class Worker:
         one_sided = [each for each in found if each.difference is not Difference.CONTENT]
         if not one_sided:
             return found
-        definitions = self._definitions(names)
-        if not expires(definitions):
+        gone = expired(self._definitions(names), self._latest_clock())
+        if not gone:
             return found
-        gone = {
-            key
-            for key, document in self._left_over(names, one_sided)
-            if is_expired(document, definitions, datetime.now(UTC))
-        }
-        return [each for each in found if each.key not in gone]
+        left = self._left(names, one_sided, {"$nor": gone})
+        return [each for each in found if each.difference is Difference.CONTENT or each.key in left]
 
-    def _left_over(
-        self, names: NamespacePair, one_sided: list[DocumentMismatch]
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """The documents that are on one side only, by key; a key whose document is gone by now leaves none."""
+    def _left(
+        self, names: NamespacePair, one_sided: list[DocumentMismatch], query: Document
+    ) -> set[bytes]:
+        """The keys of the documents that are still there, on their side, and fit the query."""
+        left: set[bytes] = set()
         for difference, client, name in zip(
             (Difference.MISSING, Difference.EXTRA), self._clients, names, strict=True
         ):
             keys = [each.key for each in one_sided if each.difference is difference]
-            documents = fetch(client, name, keys, self._stop)
-            for key in keys:
-                document = documents.get(canonical(key, id_element(key)))
-                if document is not None:
-                    yield key, document
+            there = fetch(client, name, keys, self._stop, only_ids=True, query=query)
+            left.update(key for key in keys if canonical(key, id_element(key)) in there)
+        return left
+
+    def _latest_clock(self) -> datetime:
+        """The time in UTC by the servers' clocks, which is what documents expire by; of two, the one ahead."""
+
+        def clock(client: Client) -> datetime:
+            reply = retry(lambda: client.admin.command("hello"), failures.is_transient, self._stop)
+            return cast(datetime, reply["localTime"])
+
+        return max(map(clock, self._clients))
 
     def _save(self, found: list[DocumentMismatch], since: dict[bytes, float]) -> None:
         """Save mismatches, and that the next generation looks at them again."""

@@ -1,63 +1,64 @@
-"""Which documents count as expired: those that a server's TTL deletion would take."""
+"""Which documents count as expired: those that a server's TTL deletion would take, by the query that it uses."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-import bson
 import pytest
+from bson.objectid import ObjectId
 
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
-from verifier.compare.expiry import expires, is_expired
+from verifier.compare.expiry import expired, expires
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-OLD, YOUNG = NOW - timedelta(seconds=100), NOW - timedelta(seconds=10)
-
-
-def collection(
-    indexes: list[dict[str, Any]], options: dict[str, Any] | None = None
-) -> CollectionSpec:
-    named = {str(number): each for number, each in enumerate(indexes)}
-    return CollectionSpec(Namespace("d", "c"), Kind.COLLECTION, b"", options or {}, named)
-
-
+NOW = datetime(2026, 1, 1)
+MINUTE_AGO = NOW - timedelta(seconds=60)
 TTL: dict[str, Any] = {"key": {"at": 1}, "expireAfterSeconds": 60}
 
 
+def collection(
+    indexes: list[dict[str, Any]],
+    options: dict[str, Any] | None = None,
+    kind: Kind = Kind.COLLECTION,
+) -> CollectionSpec:
+    named = {str(number): each for number, each in enumerate(indexes)}
+    return CollectionSpec(Namespace("d", "c"), kind, b"", options or {}, named)
+
+
 @pytest.mark.parametrize(
-    "document, indexes, expired",
+    "indexes, queries",
     [
-        ({"at": OLD}, [TTL], True),
-        ({"at": YOUNG}, [TTL], False),
-        ({"at": [YOUNG, OLD]}, [TTL], True),
-        ({"at": [YOUNG, "x"]}, [TTL], False),
-        ({"at": "long ago"}, [TTL], False),
-        ({}, [TTL], False),
-        ({"at": OLD}, [], False),
-        ({"at": OLD}, [{"key": {"at": 1}}], False),
-        ({"a": {"b": OLD}}, [{**TTL, "key": {"a.b": 1}}], True),
-        ({"a": [{"b": YOUNG}, {"b": OLD}]}, [{**TTL, "key": {"a.b": 1}}], True),
-        ({"at": OLD}, [{**TTL, "expireAfterSeconds": 60.0}], True),
-        ({"at": OLD}, [{**TTL, "expireAfterSeconds": float("nan")}], False),
-        ({"at": OLD}, [{**TTL, "partialFilterExpression": {"x": 1}}], False),
-        ({"at": YOUNG, "b": OLD}, [TTL, {**TTL, "key": {"b": 1}}], True),
+        ([TTL], [{"$and": [{"at": {"$lte": MINUTE_AGO}}, {}]}]),
+        ([{**TTL, "key": {"a.b": 1}}], [{"$and": [{"a.b": {"$lte": MINUTE_AGO}}, {}]}]),
+        ([{**TTL, "expireAfterSeconds": 60.5}], [{"$and": [{"at": {"$lte": MINUTE_AGO}}, {}]}]),
+        (
+            [{**TTL, "partialFilterExpression": {"x": 1}}],
+            [{"$and": [{"at": {"$lte": MINUTE_AGO}}, {"x": 1}]}],
+        ),
+        ([{**TTL, "expireAfterSeconds": float("nan")}], []),
+        ([{"key": {"at": 1}}], []),
     ],
 )
 def test_a_document_expires_by_its_dates(
-    document: dict[str, Any], indexes: list[dict[str, Any]], expired: bool
+    indexes: list[dict[str, Any]], queries: list[dict[str, Any]]
 ) -> None:
-    raw = bson.encode({"_id": 1, **document})
-    assert is_expired(raw, [collection(indexes), None], NOW) is expired
-    assert is_expired(raw, [None, collection(indexes)], NOW) is expired
+    assert expired([collection(indexes), None], NOW) == queries
+    assert expired([None, collection(indexes)], NOW) == queries
 
 
 def test_a_clustered_collection_expires_by_id() -> None:
     clustered = collection([], {"clusteredIndex": {"key": {"_id": 1}}, "expireAfterSeconds": 60})
-    assert is_expired(bson.encode({"_id": OLD}), [clustered], NOW)
-    assert not is_expired(bson.encode({"_id": YOUNG}), [clustered], NOW)
+    assert expired([clustered], NOW) == [{"_id": {"$lte": MINUTE_AGO}}]
     assert expires([clustered, None])
+
+
+def test_measurements_expire_by_the_bucket() -> None:
+    options = {"timeseries": {"bucketMaxSpanSeconds": 50}, "expireAfterSeconds": 10}
+    (query,) = expired([collection([], options, Kind.TIME_SERIES)], NOW)
+    assert query == {"_id": {"$lte": ObjectId.from_datetime(MINUTE_AGO)}}
+    for_ever = {**options, "expireAfterSeconds": (1 << 31) - 1}
+    assert expired([collection([], for_ever, Kind.TIME_SERIES)], NOW) == []
 
 
 def test_whether_anything_expires() -> None:
