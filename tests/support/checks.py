@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
 
 from tests.support.waiting import wait_for
@@ -106,6 +107,12 @@ class Checker:
 
     def __init__(self, clusters: tuple[Cluster, Cluster]) -> None:
         self._clusters = clusters
+
+    def of_older_source(self) -> Checker:
+        """As if the source was a server of 5.0: its change stream is opened as it would have to be there."""
+        source, destination = self._clusters
+        facts = replace(source.facts, version=(5, 0, 0))
+        return Checker((replace(source, facts=facts), destination))
 
     @contextmanager
     def running(self, request: Request = Request(), grace: float = 0.0) -> Iterator[RunningCheck]:

@@ -67,6 +67,8 @@ class Worker:
         request = store.record.request
         self._clients = (sides.source.client, sides.destination.client)
         self._range_bytes = sides.range_bytes
+        # Servers before 6.0 have no events of what happens to measurements.
+        self._tells_buckets = sides.source.facts.tells_definitions
         self._store = store
         self._rechecks = rechecks
         self._tally = tally
@@ -165,14 +167,22 @@ class Worker:
         found = compare_definitions(_present(source), _present(there))
         self._save_definitions(found)
         self._observe(Point.DEFINITION_COMPARED, str(task.names.source))
-        if task.scan and stored is not None:
+        scan = task.scan or self._is_silent(source)
+        if scan and stored is not None:
             self._cut(stored)
         return replace(
             task,
             status=Status.FAILED if found else Status.COMPLETED,
             definition_differs=bool(found),
-            unscanned=task.scan and bool(found) and stored is None,
+            unscanned=scan and bool(found) and stored is None,
         )
+
+    def _is_silent(self, source: CollectionSpec | None) -> bool:
+        """Whether documents have changed without events, and must be compared once more when writes are off."""
+        record = self._store.record
+        if self._tells_buckets or source is None or record.generation != record.last_from:
+            return False
+        return source.kind is Kind.TIME_SERIES
 
     def _definitions(self, names: NamespacePair) -> Definitions:
         def find(client: Client, name: Namespace) -> CollectionSpec | None:
