@@ -38,7 +38,7 @@ _PARAMETERS = {
 class MongodOptions:
     """How a server is to run: a member of a replica set, or standalone when that is None.
 
-    `parameters` win over those set here.
+    `parameters` win over those set here. `cluster_role` is "configsvr" or "shardsvr" in a sharded cluster.
     """
 
     replica_set: str | None
@@ -46,6 +46,7 @@ class MongodOptions:
     oplog_size_mb: int | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     key_file: Path | None = None
+    cluster_role: str | None = None
 
     def arguments(self) -> list[str]:
         arguments = [] if self.replica_set is None else ["--replSet", self.replica_set]
@@ -57,6 +58,8 @@ class MongodOptions:
             arguments += ["--oplogSize", str(self.oplog_size_mb), "--syncdelay", "1"]
         if self.key_file is not None:
             arguments += ["--keyFile", str(self.key_file)]
+        if self.cluster_role is not None:
+            arguments.append(f"--{self.cluster_role}")
         return arguments
 
 

@@ -43,7 +43,8 @@ class ReplicaSet:
 
     `folder` is where its own data folder is made (default: the system's temporary folder), for
     example one in memory; that data folder is removed by stop() in any case. `binary` is another
-    mongod than the one that comes with the sandbox.
+    mongod than the one that comes with the sandbox. `cluster_role` is what the replica set will be
+    in a sharded cluster, "configsvr" or "shardsvr"; whoever gives it puts that cluster together.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class ReplicaSet:
         parameters: Mapping[str, str] = MappingProxyType({}),
         folder: Path | None = None,
         binary: Path | None = None,
+        cluster_role: str | None = None,
     ) -> None:
         if members not in (1, 3):
             raise SandboxError(f"A replica set of {members} was asked for; have 1 or 3 members.")
@@ -64,7 +66,9 @@ class ReplicaSet:
         self.members: tuple[Mongod, ...] = ()
         self._size = members
         self._access_control = access_control
-        self._options = MongodOptions(name, cache_size_gb, oplog_size_mb, parameters)
+        self._options = MongodOptions(
+            name, cache_size_gb, oplog_size_mb, parameters, cluster_role=cluster_role
+        )
         self._parent_folder = folder or Path(tempfile.gettempdir())
         self._folder: Path | None = None
         self._binary = binary
@@ -173,6 +177,8 @@ class ReplicaSet:
         }
         if self._size > 1:
             config["settings"] = _SETTINGS_OF_THREE
+        if self._options.cluster_role == "configsvr":
+            config["configsvr"] = True
         with _direct_client(self.members[0]) as client:
             client.admin.command("replSetInitiate", config)
         self.primary()

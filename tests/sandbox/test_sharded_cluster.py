@@ -1,0 +1,210 @@
+"""Sharded clusters for tests behave as those behind `mongos` do, in what the product needs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import bson
+import pytest
+from bson.raw_bson import RawBSONDocument
+from pymongo.change_stream import ChangeStream
+from pymongo.errors import OperationFailure
+
+from syncsvc.sandbox.replica_set import Client
+from tests.support.sharded import ShardedCluster
+from tests.support.sharded.cluster import find_mongos
+
+NUMBERS = [{"_id": number, "k": number} for number in range(100)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ShardedCluster]:
+    with ShardedCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster: ShardedCluster) -> Iterator[Client]:
+    with cluster.client() as client:
+        client.drop_database("d")
+        yield client
+
+
+def shard(client: Client, collection: str, **key: Any) -> None:
+    client.admin.command("shardCollection", f"d.{collection}", key=key)
+
+
+def on_shards(cluster: ShardedCluster, ask: Callable[[Client], Any]) -> list[Any]:
+    answers = []
+    for each in cluster.shards:
+        with each.client() as client:
+            answers.append(ask(client))
+    return answers
+
+
+def read(stream: ChangeStream[dict[str, Any]], number: int) -> list[dict[str, Any]]:
+    return [next(stream) for _ in range(number)]
+
+
+def test_a_driver_takes_it_for_a_sharded_cluster(client: Client) -> None:
+    assert client.is_mongos
+    assert client.server_info()["version"].startswith("6.0")
+    assert "setName" not in client.admin.command("hello")
+
+
+def test_documents_are_spread_and_read_as_one_collection(
+    cluster: ShardedCluster, client: Client
+) -> None:
+    shard(client, "c", k="hashed")
+    client.d.c.insert_many(NUMBERS)
+    parts = on_shards(cluster, lambda each: each.d.c.count_documents({}))
+    assert all(parts) and sum(parts) == 100
+    assert list(client.d.c.find(batch_size=7).sort("_id", 1)) == NUMBERS
+    part = client.d.c.find(hint="_id_").sort("_id", 1).min([("_id", 20)]).max([("_id", 80)])
+    assert list(part) == NUMBERS[20:80]
+    client.d.c.update_many({"k": {"$lt": 50}}, {"$set": {"x": 1}})
+    client.d.c.delete_many({"k": {"$gte": 50}})
+    assert client.d.c.count_documents({"x": 1}) == client.d.c.estimated_document_count() == 50
+    sample = [{"$sample": {"size": 10}}, {"$project": {"_id": 1}}, {"$sort": {"_id": 1}}]
+    assert len(list(client.d.c.aggregate(sample))) == 10
+
+
+def test_documents_are_the_bytes_that_were_written(client: Client) -> None:
+    shard(client, "c", _id="hashed")
+    # A name that is there twice, a negative zero, a NaN with a payload, a symbol.
+    raw = b"\x10_id\0\x01\0\0\0\x08a\0\x01\x08a\0\0\x01z\0" + bytes(7) + b"\x80"
+    raw += b"\x01n\0\x01\0\0\0\0\0\xf8\x7f\x0es\0\x02\0\0\0s\0"
+    document = RawBSONDocument((len(raw) + 5).to_bytes(4, "little") + raw + b"\0")
+    options: Any = bson.CodecOptions(document_class=RawBSONDocument)
+    collection = client.d.get_collection("c", codec_options=options)
+    collection.insert_one(document)
+    found = collection.find_one({"_id": 1})
+    assert found is not None and bytes(found.raw) == bytes(document.raw)
+
+
+def test_definitions_are_those_of_all_shards(cluster: ShardedCluster, client: Client) -> None:
+    shard(client, "c", k="hashed")
+    client.d.c.create_index("a")
+    client.d.create_collection("plain", validator={"a": 1})
+    client.d.plain.create_index("b")
+    client.d.create_collection("view", viewOn="c", pipeline=[])
+    assert {"c", "plain", "view"} <= {*client.d.list_collection_names()}
+    assert {*client.d.c.index_information()} == {"_id_", "k_hashed", "a_1"}
+    assert {*client.d.plain.index_information()} == {"_id_", "b_1"}
+    on_each = on_shards(cluster, lambda each: {*each.d.c.index_information()})
+    assert on_each == [{"_id_", "k_hashed", "a_1"}] * 2
+    client.d.c.drop_index("a_1")
+    client.d.command({"collMod": "c", "validationLevel": "moderate"})
+    client.d.plain.rename("other")
+    client.d.view.drop()
+    assert {*client.d.c.index_information()} == {"_id_", "k_hashed"}
+    assert {*client.d.list_collection_names()} >= {"c", "other"}
+    client.drop_database("d")
+    assert client.list_database_names() == ["admin", "config"]
+    assert client.d.list_collection_names() == []
+
+
+def test_orphaned_documents_are_not_read(cluster: ShardedCluster, client: Client) -> None:
+    shard(client, "c", k=1)
+    client.d.c.insert_many(NUMBERS)
+    (metadata,) = client.config.collections.find({"_id": "d.c"})
+    (chunk,) = client.config.chunks.find({"uuid": metadata["uuid"]})
+    other = next(each.name for each in cluster.shards if each.name != chunk["shard"])
+    client.admin.command({"moveRange": "d.c", "toShard": other, "min": {"k": 60}})
+    assert sorted(on_shards(cluster, lambda each: each.d.c.count_documents({}))) == [40, 100]
+    assert client.d.c.count_documents({}) == len(list(client.d.c.find())) == 100
+    # As mongos does; whoever wants to know exactly must count.
+    assert client.d.c.estimated_document_count() == 140
+    assert client.d.c.create_index("a") == "a_1"
+
+
+def test_a_killed_cursor_is_gone(client: Client) -> None:
+    shard(client, "c", k="hashed")
+    client.d.c.insert_many(NUMBERS)
+    for command in (
+        {"find": "c", "batchSize": 2},
+        {"listCollections": 1, "cursor": {"batchSize": 0}},
+    ):
+        cursor = client.d.command(command)["cursor"]
+        name = cursor["ns"].partition(".")[2]
+        killed = client.d.command("killCursors", name, cursors=[cursor["id"]])
+        assert killed["cursorsKilled"] == [cursor["id"]]
+        with pytest.raises(OperationFailure) as caught:
+            client.d.command("getMore", cursor["id"], collection=name)
+        assert caught.value.code == 43
+
+
+def test_a_change_stream_tells_all_shards_in_order(client: Client) -> None:
+    shard(client, "c", k="hashed")
+    with client.watch(show_expanded_events=True) as stream:
+        start = stream.resume_token
+        for document in NUMBERS:
+            client.d.c.insert_one(document)
+        client.d.c.drop()
+        events = read(stream, 102)
+    assert [event["fullDocument"] for event in events[:100]] == NUMBERS
+    assert [event["operationType"] for event in events[100:]] == ["drop"] * 2
+    times = [event["clusterTime"] for event in events]
+    assert times == sorted(times)
+    with client.watch(show_expanded_events=True, resume_after=events[30]["_id"]) as stream:
+        assert read(stream, 71) == events[31:]
+    with client.watch(show_expanded_events=True, resume_after=start) as stream:
+        assert read(stream, 102) == events
+
+
+def test_an_idle_change_stream_moves_past_a_note(client: Client) -> None:
+    with client.watch(max_await_time_ms=10) as stream:
+        noted = client.admin.command({"appendOplogNote": 1, "data": {}})["operationTime"]
+        client.admin.command({"appendOplogNote": 1, "data": {}})
+        token = ""
+        for _ in range(100):
+            assert stream.try_next() is None
+            assert stream.resume_token is not None
+            token = stream.resume_token["_data"]
+            if token > f"82{noted.time:08X}{noted.inc:08X}FF":
+                return
+    raise AssertionError(f"{token} does not pass {noted}")
+
+
+def test_what_is_written_is_there_at_the_time_that_was_told(client: Client) -> None:
+    shard(client, "c", k="hashed")
+    for document in NUMBERS[:20]:
+        client.d.c.insert_one(document)
+        time = client.admin.command("ping")["operationTime"]
+        concern = {"level": "majority", "afterClusterTime": time}
+        found = client.d.command("find", "c", filter=document, readConcern=concern)
+        assert found["cursor"]["firstBatch"] == [document]
+
+
+@pytest.mark.parametrize(
+    ("database", "command", "code"),
+    [
+        ("d", {"listIndexes": bson.Binary(bytes(16), 4)}, 73),
+        ("d", {"drop": "missing"}, 26),
+        ("d", {"explain": {"find": "missing"}}, 26),
+        (
+            "admin",
+            {
+                "aggregate": 1,
+                "pipeline": [
+                    {"$changeStream": {"allChangesForCluster": True, "showMigrationEvents": True}}
+                ],
+                "cursor": {},
+            },
+            31123,
+        ),
+    ],
+)
+def test_what_mongos_refuses(
+    client: Client, database: str, command: dict[str, Any], code: int
+) -> None:
+    with pytest.raises(OperationFailure) as caught:
+        client[database].command(command)
+    assert caught.value.code == code
+
+
+@pytest.mark.skipif(find_mongos() is not None, reason="the real mongos knows more")
+def test_what_the_stand_in_does_not_know_it_refuses_by_name(client: Client) -> None:
+    with pytest.raises(OperationFailure, match="stand-in: 'validate'"):
+        client.d.command("validate", "c")

@@ -1,0 +1,131 @@
+"""A sharded cluster of throw-away mongods on loopback, without access control."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Self
+
+from pymongo import MongoClient
+from pymongo.errors import ConnectionFailure
+
+from syncsvc.sandbox import ReplicaSet
+from syncsvc.sandbox.reaper import keeper
+from syncsvc.sandbox.replica_set import Client
+from tests.support.service_process import free_port
+from tests.support.waiting import wait_for
+
+MONGOS_VARIABLE = "SYNCSVC_MONGOS"
+_MAJORITY = {"w": "majority"}
+
+
+def find_mongos() -> str | None:
+    """The real router, where there is one."""
+    return os.environ.get(MONGOS_VARIABLE) or shutil.which("mongos")
+
+
+class ShardedCluster:
+    """A config server, some shards of one member each, and one router. Used as a ReplicaSet is."""
+
+    def __init__(
+        self,
+        *,
+        name: str = "sharded",
+        shards: int = 2,
+        oplog_size_mb: int | None = None,
+        cache_size_gb: float = 0.25,
+        parameters: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        def member(part: str, role: str) -> ReplicaSet:
+            return ReplicaSet(
+                name=f"{name}-{part}",
+                oplog_size_mb=oplog_size_mb,
+                cache_size_gb=cache_size_gb,
+                parameters=parameters,
+                cluster_role=role,
+            )
+
+        self.name = name
+        self.config = member("config", "configsvr")
+        self.shards = tuple(member(f"shard{number}", "shardsvr") for number in range(shards))
+        self._port = 0
+        self._folder: Path | None = None
+        self._router: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    @property
+    def uri(self) -> str:
+        """Of the router."""
+        return f"mongodb://127.0.0.1:{self._port}/"
+
+    def client(self, **options: Any) -> Client:
+        """A new client of the router; the caller closes it."""
+        return MongoClient(self.uri, **options)
+
+    def start(self) -> None:
+        """Start all servers side by side, and wait until the cluster can be written to."""
+        with ExitStack() as undo:
+            undo.callback(self.stop)
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(ReplicaSet.start, (self.config, *self.shards)))
+            self._add_shards()
+            self._start_router()
+            undo.pop_all()
+
+    def stop(self) -> None:
+        """End all servers and remove their data; harmless when it is not started."""
+        if self._router is not None:
+            keeper.kill(self._router)
+            self._router = None
+        for each in (*self.shards, self.config):
+            each.stop()
+        if self._folder is not None:
+            keeper.remove_folder(self._folder)
+            self._folder = None
+
+    def _add_shards(self) -> None:
+        with self.config.client() as client:
+            for shard in self.shards:
+                host = f"{shard.name}/{shard.members[0].address}"
+                client.admin.command(
+                    {"_configsvrAddShard": host, "name": shard.name, "writeConcern": _MAJORITY}
+                )
+
+    def _start_router(self) -> None:
+        self._folder = keeper.make_folder(Path(tempfile.gettempdir()))
+        self._port = free_port()
+        with (self._folder / "router.log").open("wb") as log:
+            self._router = keeper.spawn(self._command(), log)
+        wait_for(self._answers, "the router answers")
+
+    def _command(self) -> list[str]:
+        address = self.config.members[0].address
+        mongos = find_mongos()
+        if mongos is None:
+            return [sys.executable, "-m", "tests.support.sharded.router", address, str(self._port)]
+        database = f"{self.config.name}/{address}"
+        return [mongos, "--configdb", database, "--port", str(self._port), "--bind_ip", "127.0.0.1"]
+
+    def _answers(self) -> bool:
+        assert self._router is not None and self._folder is not None
+        if self._router.poll() is not None:
+            raise AssertionError(f"the router: {(self._folder / 'router.log').read_text()}")
+        try:
+            with self.client(serverSelectionTimeoutMS=100) as client:
+                return bool(client.admin.command("ping")["ok"])
+        except ConnectionFailure:
+            return False

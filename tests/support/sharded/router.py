@@ -1,0 +1,100 @@
+"""A stand-in for `mongos`: `python -m tests.support.sharded.router CONFIG_SERVER PORT`, both on loopback.
+
+One thread for each connection of a client. What it does not know, it refuses by name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import socket
+import socketserver
+import sys
+from datetime import UTC, datetime
+
+from tests.support.sharded.commands import Commands, Cursors
+from tests.support.sharded.wire import Clock, Document, Message, read_message
+
+_log = logging.getLogger(__name__)
+_connections = itertools.count(1)
+_HELLO = frozenset({"hello", "isMaster", "ismaster"})
+
+
+class _Client(socketserver.BaseRequestHandler):
+    """The connection of one client."""
+
+    server: Router
+    request: socket.socket
+
+    def handle(self) -> None:
+        self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        number = next(_connections)
+        commands: Commands | None = None
+        try:
+            while (message := read_message(self.request)) is not None:
+                if next(iter(message.body)) in _HELLO:
+                    reply = _hello(message, number)
+                else:
+                    # Not for a hello: drivers open connections that do nothing else.
+                    commands = commands or self.server.commands()
+                    reply = _carried_out(commands, message)
+                if message.answered is not None:
+                    self.request.sendall(message.reply(reply))
+        except OSError as error:
+            _log.info("connection %d: %s", number, error)
+        finally:
+            if commands is not None:
+                commands.close()
+
+
+class Router(socketserver.ThreadingTCPServer):
+    """Knows the config server; all clients share the clock and the cursors."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, config: str, port: int) -> None:
+        super().__init__(("127.0.0.1", port), _Client)
+        self._config = config
+        self._clock = Clock()
+        self._cursors = Cursors()
+
+    def commands(self) -> Commands:
+        return Commands(self._config, self._clock, self._cursors)
+
+
+def _carried_out(commands: Commands, message: Message) -> Document:
+    try:
+        return commands.reply(message.body, message.sequences)
+    except Exception as error:
+        _log.exception("a fault of the stand-in")
+        return {"ok": 0.0, "errmsg": f"a fault of the stand-in: {error!r}", "code": 1}
+
+
+def _hello(message: Message, number: int) -> Document:
+    asked = message.body
+    reply: Document = {
+        "isWritablePrimary": True,
+        "ismaster": True,
+        "msg": "isdbgrid",
+        "maxBsonObjectSize": 16 << 20,
+        # Less than a server takes: fields are added on the way.
+        "maxMessageSizeBytes": 47_000_000,
+        "maxWriteBatchSize": 100_000,
+        "localTime": datetime.now(UTC),
+        "logicalSessionTimeoutMinutes": 30,
+        "connectionId": number,
+        "minWireVersion": 0,
+        "maxWireVersion": 17,
+        "ok": 1.0,
+    }
+    if asked.get("helloOk"):
+        reply["helloOk"] = True
+    return reply
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    with Router(sys.argv[1], int(sys.argv[2])) as router:
+        router.serve_forever()

@@ -1,0 +1,172 @@
+"""Messages of the wire protocol, and connections to servers.
+
+Only the top level of a message is decoded. What is below stays the bytes that it is: decoding loses duplicate names and
+deprecated types.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Self
+
+import bson
+from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.raw_bson import RawBSONDocument
+
+Document = dict[str, Any]
+
+_RAW = CodecOptions(
+    document_class=RawBSONDocument, datetime_conversion=DatetimeConversion.DATETIME_AUTO
+)
+_HEADER = Struct("<iiii")
+_INT32 = Struct("<i")
+_OP_REPLY, _OP_QUERY, _OP_MSG = 1, 2004, 2013
+_CHECKSUM, _MORE_TO_COME = 1, 2
+_numbers = itertools.count(1)
+
+
+class Refused(Exception):
+    """A command failed; the reply says why."""
+
+    def __init__(self, reply: Document) -> None:
+        super().__init__(reply.get("errmsg"))
+        self.reply = reply
+
+    @property
+    def code(self) -> int:
+        return int(self.reply.get("code", 0))
+
+
+def refusal(code: int, message: str) -> Refused:
+    return Refused({"ok": 0.0, "errmsg": message, "code": code})
+
+
+@dataclass(frozen=True)
+class Message:
+    """A command. `sequences` are the sections with its documents, as they came. `answered` is how, if at all."""
+
+    number: int
+    body: Document
+    sequences: bytes
+    answered: int | None
+
+    def reply(self, body: Mapping[str, Any]) -> bytes:
+        if self.answered == _OP_REPLY:
+            head = Struct("<iqii").pack(0, 0, 0, 1)
+            return _message(_OP_REPLY, self.number, head + bson.encode(body))
+        return _message(_OP_MSG, self.number, bytes(5) + bson.encode(body))
+
+
+def read_message(connection: socket.socket) -> Message | None:
+    """The next command of a client; None when it has gone."""
+    try:
+        size, number, _, kind = _HEADER.unpack(_read(connection, _HEADER.size))
+        content = _read(connection, size - _HEADER.size)
+    except ConnectionError:
+        return None
+    if kind == _OP_QUERY:
+        name_end = content.index(0, 4)
+        return Message(number, fields(content[name_end + 9 :]), b"", _OP_REPLY)
+    flags = _INT32.unpack_from(content)[0]
+    body, sequences = _sections(content[4 : -4 if flags & _CHECKSUM else None])
+    return Message(number, fields(body), sequences, None if flags & _MORE_TO_COME else _OP_MSG)
+
+
+def fields(raw: bytes) -> Document:
+    """The fields of a document; documents among their values stay bytes."""
+    size = _INT32.unpack_from(raw)[0]
+    return dict(RawBSONDocument(raw[:size], _RAW))
+
+
+class Clock:
+    """The newest cluster time that any message told."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the newest time
+        self.newest: Mapping[str, Any] | None = None
+
+    def observe(self, message: Document) -> None:
+        """Take the time out of a message."""
+        told = message.pop("$clusterTime", None)
+        if told is not None:
+            with self._lock:
+                if self.newest is None or self.newest["clusterTime"] < told["clusterTime"]:
+                    self.newest = told
+
+    @property
+    def time(self) -> Any:
+        """As a timestamp."""
+        assert self.newest is not None, "no server was asked yet"
+        return self.newest["clusterTime"]
+
+
+class ServerConnection:
+    """One connection to a mongod; each message tells the clock, and is told by it. A context manager."""
+
+    def __init__(self, address: str, clock: Clock) -> None:
+        host, _, port = address.partition(":")
+        self._socket = socket.create_connection((host, int(port)))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._clock = clock
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def run(self, body: Mapping[str, Any], sequences: bytes = b"") -> Document:
+        """The reply of the server. Raises Refused."""
+        self.send(body, sequences)
+        return self.receive()
+
+    def send(self, body: Mapping[str, Any], sequences: bytes = b"") -> None:
+        if self._clock.newest is not None:
+            body = {**body, "$clusterTime": self._clock.newest}
+        content = b"".join((bytes(5), bson.encode(body), sequences))
+        self._socket.sendall(_message(_OP_MSG, 0, content))
+
+    def receive(self) -> Document:
+        size, *_ = _HEADER.unpack(_read(self._socket, _HEADER.size))
+        reply = fields(_read(self._socket, size - _HEADER.size)[5:])
+        self._clock.observe(reply)
+        if not reply["ok"]:
+            raise Refused(reply)
+        return reply
+
+
+def _message(kind: int, answers: int, content: bytes) -> bytes:
+    size = _HEADER.size + len(content)
+    return _HEADER.pack(size, next(_numbers) % (1 << 31), answers, kind) + content
+
+
+def _sections(content: bytes) -> tuple[bytes, bytes]:
+    """The body, and the other sections."""
+    at, body, sequences = 0, b"", []
+    while at < len(content):
+        kind, size = content[at], _INT32.unpack_from(content, at + 1)[0]
+        if kind == 0:
+            body = content[at + 1 : at + 1 + size]
+        else:
+            sequences.append(content[at : at + 1 + size])
+        at += 1 + size
+    return body, b"".join(sequences)
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    content = bytearray(size)
+    view = memoryview(content)
+    while view:
+        read = connection.recv_into(view)
+        if not read:
+            raise ConnectionError("the connection was closed")
+        view = view[read:]
+    return bytes(content)
