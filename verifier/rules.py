@@ -18,6 +18,7 @@ OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
 # What reading a cluster and its change stream needs, with access control.
 _ON_CLUSTER = ("listDatabases",)
 _ON_COLLECTIONS = ("changeStream", "collStats", "find", "listCollections", "listIndexes")
+_SUPPORTED = (Topology.REPLICA_SET, Topology.SHARDED)
 
 
 def violations(
@@ -28,7 +29,7 @@ def violations(
         ("source", source, OLDEST_SOURCE),
         ("destination", destination, OLDEST_DESTINATION),
     ):
-        if facts.topology is not Topology.REPLICA_SET:
+        if facts.topology not in _SUPPORTED:
             yield UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
         if facts.version[:2] < oldest:
             version = ".".join(map(str, facts.version))
@@ -36,12 +37,17 @@ def violations(
         yield from _missing_privileges(role, facts)
     if source.identity is not None and source.identity == destination.identity:
         if not scope.renamed:
-            yield SAME_CLUSTER, "Both connection strings lead to the same replica set."
+            yield SAME_CLUSTER, f"Both connection strings lead to the same {source.topology.value}."
 
 
 def _missing_privileges(role: str, facts: ClusterFacts) -> Iterator[Violation]:
     if facts.privileges is None or facts.database_privileges is None:
         return
+    if facts.topology is Topology.SHARDED and facts.identity is None:
+        yield NOT_AUTHORIZED, (
+            f"The user of the {role} cannot read the database config, where the shard keys are; "
+            "the built-in role clusterMonitor can."
+        )
     missing = [
         *(each for each in _ON_CLUSTER if each not in facts.privileges),
         *(each for each in _ON_COLLECTIONS if each not in facts.database_privileges),

@@ -13,7 +13,7 @@ from pymongo.errors import OperationFailure
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.events import DATA_OPERATIONS, KEY_EVENT_FIELDS
-from verifier.cluster.facts import ClusterFacts
+from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import BUCKETS_PREFIX
 from verifier.cluster.rawcursor import Page, RawCursor, resilient_pages
@@ -70,11 +70,14 @@ class ChangeStream:
         stage: dict[str, Any] = {"allChangesForCluster": True}
         if self.facts.tells_definitions:
             stage["showExpandedEvents"] = True
-            # Not public: with these a replica set shows what convertToCapped and cloneCollectionAsCapped copy, and
-            # what happens to the buckets of time-series collections.
-            stage["showMigrationEvents"] = stage["showSystemEvents"] = True
+            # Not public: shows what happens to the buckets of time-series collections.
+            stage["showSystemEvents"] = True
+            if self.facts.topology is Topology.REPLICA_SET:
+                # Not public either: shows what convertToCapped and cloneCollectionAsCapped copy. Of a sharded cluster
+                # it would show documents that move from shard to shard, and routers refuse it.
+                stage["showMigrationEvents"] = True
         if self.raw_updates:
-            # Not public either.
+            # Nor this.
             stage["showRawUpdateDescription"] = True
         if position is not None:
             stage["resumeAfter"] = position.token

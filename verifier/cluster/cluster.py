@@ -21,7 +21,7 @@ UNSUPPORTED_TOPOLOGY = ErrorKind(
     "UnsupportedTopology",
     409,
     "A cluster is of a kind that this version does not work with.",
-    "Both clusters must be replica sets.",
+    "Sync between replica sets; the verifier compares sharded clusters, too.",
 )
 
 

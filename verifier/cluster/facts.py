@@ -23,9 +23,9 @@ class Topology(Enum):
 class ClusterFacts:
     """One cluster as it was when asked.
 
-    `identity` is the replica set's own id, the same from whichever member or address; None where the user may not
-    read it. `privileges` are the actions that the user holds on the cluster resource, `database_privileges` those on
-    the collections of every database; both None without access control.
+    `identity` is the own id of the replica set or sharded cluster, the same from whichever member, router or address;
+    None where the user may not read it. `privileges` are the actions that the user holds on the cluster resource,
+    `database_privileges` those on the collections of every database; both None without access control.
     """
 
     topology: Topology
@@ -67,13 +67,16 @@ def _address(client: Client, hello: Mapping[str, Any]) -> str:
 
 
 def _identity(client: Client, topology: Topology) -> str | None:
-    if topology is not Topology.REPLICA_SET:
-        return None
     try:
-        config = client.admin.command("replSetGetConfig")["config"]
+        if topology is Topology.REPLICA_SET:
+            config = client.admin.command("replSetGetConfig")["config"]
+            return str(config["settings"]["replicaSetId"])
+        if topology is Topology.SHARDED:
+            version = client.config["version"].find_one()
+            return None if version is None else str(version["clusterId"])
     except OperationFailure:
-        return None
-    return str(config["settings"]["replicaSetId"])
+        pass
+    return None
 
 
 def _privileges(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from bson.binary import Binary
@@ -61,15 +62,28 @@ def _specification(client: Client, name: Namespace, row: Document) -> Collection
     """The collection or view of a row; a time-series collection is that of its buckets."""
     if row["type"] == Kind.VIEW.value:
         return CollectionSpec(name, Kind.VIEW, None, dict(row["options"]))
-    uuid = row["info"]["uuid"]
-    # By UUID: another collection may have the name by now.
-    indexes = list_indexes(client, name.database, Binary(bytes(uuid), 4))
-    return collection_spec(
+    uuid = bytes(row["info"]["uuid"])
+    # By UUID, which routers do not take: another collection may have the name by now.
+    sharded = client.is_mongos
+    indexes = list_indexes(client, name.database, name.collection if sharded else Binary(uuid, 4))
+    found = collection_spec(
         name,
-        bytes(uuid),
+        uuid,
         _id_index(dict(row["options"]), indexes),
         {index["name"]: index for index in indexes if not is_id_index(index)},
     )
+    return replace(found, shard_key=_shard_key(client, name)) if sharded else found
+
+
+def _shard_key(client: Client, stored: Namespace) -> Document:
+    """The shard key of the collection of that name; empty where it is not sharded."""
+    command = {
+        "find": "collections",
+        "filter": {"_id": str(stored)},
+        "projection": {"_id": 0, "key": 1, "unique": 1},
+        "readConcern": {"level": "majority"},
+    }
+    return next(iter(_rows(client, "config", command)), {})
 
 
 def _user_rows(client: Client, database: str, query: Document | None) -> dict[Namespace, Document]:

@@ -24,7 +24,8 @@ class CollectionSpec:
 
     `uuid` is None for views, and that of the buckets for a time-series collection, whose `indexes` are those of the
     buckets, too. `options` are those of `listCollections`, with the `_id` index as `idIndex` where there
-    is one; `indexes` are the others, as `listIndexes` gives them, by name.
+    is one; `indexes` are the others, as `listIndexes` gives them, by name. `shard_key` has the `key` and whether it is
+    `unique`; it is empty for what is not sharded, and None where the cluster is a replica set.
     """
 
     namespace: Namespace
@@ -32,6 +33,7 @@ class CollectionSpec:
     uuid: bytes | None = None
     options: Document = field(default_factory=dict)
     indexes: dict[str, Document] = field(default_factory=dict)
+    shard_key: Document | None = None
 
     @property
     def storage(self) -> Namespace:

@@ -1,10 +1,10 @@
-"""Compares definitions: which collections and views exist, their options, their indexes. Pure.
+"""Compares definitions: which collections and views exist, their options, their indexes, their shard keys. Pure.
 
 The type of a number means nothing in an option or index: `expireAfterSeconds: 60` and `60.0`, `{a: 1}` and
 `{a: 1.0}` are one definition to a server, which makes most numbers (sizes, seconds, versions, weights) of one type
 itself, and another version of another. It counts in what the user wrote as an expression: validators, pipelines of
-views, filters of partial indexes. There, and in the keys of an index, the order of fields counts too; that of options
-does not.
+views, filters of partial indexes. There, and in the keys of indexes and shards, the order of fields counts too; that of
+options does not. Shard keys are compared where both clusters are sharded.
 
 Collections are matched by name, and views name others as they do on their own cluster: whoever renames, renames before.
 """
@@ -56,6 +56,7 @@ def _compare(
             return
         yield from _compare_parts(namespace, Aspect.OPTION, wanted.options, found.options)
         yield from _compare_parts(namespace, Aspect.INDEX, wanted.indexes, found.indexes)
+        yield from _compare_shard_keys(namespace, wanted.shard_key, found.shard_key)
 
 
 def _compare_parts(
@@ -72,10 +73,25 @@ def _compare_parts(
                 yield DefinitionMismatch(namespace, Difference.CONTENT, aspect, name, detail)
 
 
+def _compare_shard_keys(
+    namespace: Namespace, wanted: Document | None, found: Document | None
+) -> Iterator[DefinitionMismatch]:
+    if wanted is None or found is None:
+        return
+    if wanted and not found:
+        yield DefinitionMismatch(namespace, Difference.MISSING, Aspect.SHARD_KEY)
+    elif found and not wanted:
+        yield DefinitionMismatch(namespace, Difference.EXTRA, Aspect.SHARD_KEY)
+    else:
+        detail = _detail(Aspect.SHARD_KEY, "", wanted, found)
+        if detail:
+            yield DefinitionMismatch(namespace, Difference.CONTENT, Aspect.SHARD_KEY, detail=detail)
+
+
 def _detail(aspect: Aspect, name: str, wanted: Any, found: Any) -> str:
-    """Where an index or option differs; nothing where it does not."""
-    # Of an index, its fields are compared; their order means nothing.
-    parts = [each if aspect is Aspect.INDEX else {name: each} for each in (wanted, found)]
+    """Where an index, option or shard key differs; nothing where it does not."""
+    # Of an index and a shard key, the fields are compared; their order means nothing.
+    parts = [{name: each} if aspect is Aspect.OPTION else each for each in (wanted, found)]
     raws = [
         bson.encode({field: _comparable(field, part[field]) for field in sorted(part)})
         for part in parts

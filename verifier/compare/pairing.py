@@ -4,12 +4,14 @@ Both sides are asked for the same number of documents; while they are equal, who
 document is looked at. Replies that differ are cut: what is equal falls out, the rest is matched by the bytes of `_id`.
 Then the side that is behind is asked for as many documents as the other is ahead, until both stand at one key again.
 What a side has read beyond without finding it is a sure difference and leaves memory.
+
+On a sharded cluster several documents may have one `_id`, each on a shard of its own, and come in any order.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from verifier.cluster.keys import id_only
@@ -42,7 +44,8 @@ class _Side:
 
     def __init__(self, pages: Pages) -> None:
         self.pages = pages
-        self.unmatched: dict[bytes, bytes] = {}
+        # By key; nearly always of one document each.
+        self.unmatched: dict[bytes, list[bytes]] = {}
         self.last: bytes | None = None
         self.ended = False
 
@@ -50,6 +53,14 @@ class _Side:
         page = self.pages.read(size)
         self.ended = page is None
         return page
+
+    @property
+    def unmatched_size(self) -> int:
+        return sum(len(each) for documents in self.unmatched.values() for each in documents)
+
+    def keep(self, documents: Iterable[bytes]) -> None:
+        for each in documents:
+            self.unmatched.setdefault(id_only(each), []).append(each)
 
     def take(self, page: Page | None) -> list[bytes]:
         documents = [] if page is None else [bytes(each) for each in page.documents()]
@@ -146,13 +157,16 @@ class Pairing:
     def _match(self, source: list[bytes], destination: list[bytes]) -> Iterator[Unequal]:
         self._count(len(source), sum(map(len, source)))
         common = {*source} & {*destination}
+        self._source.keep(each for each in source if each not in common)
+        self._destination.keep(each for each in destination if each not in common)
         left, right = self._source.unmatched, self._destination.unmatched
-        left.update((id_only(each), each) for each in source if each not in common)
-        right.update((id_only(each), each) for each in destination if each not in common)
         for key in [key for key in left if key in right]:
-            pair = left.pop(key), right.pop(key)
-            if not equal(*pair, self._mode):
+            for pair in _cancelled(left[key], right[key], self._mode):
                 yield Unequal(key, *pair)
+            # More on one side may still come on the other; in place, which keeps the order.
+            for side in (left, right):
+                if not side[key]:
+                    del side[key]
 
     def _sure(self) -> Iterator[Unequal]:
         """What one side has gone past without finding it."""
@@ -165,7 +179,8 @@ class Pairing:
         if not other.ended:
             keys = keys[: self._count_before(keys, other.last)]
         for key in keys:
-            yield key, side.unmatched.pop(key)
+            for document in side.unmatched.pop(key):
+                yield key, document
 
     def _count_before(self, keys: list[bytes], place: bytes | None) -> int:
         """How many of the keys, which are in order, come before the place."""
@@ -176,14 +191,15 @@ class Pairing:
         return bisect_left(keys, True, key=lambda key: not self._order(key, place))
 
     def _given_up(self) -> Iterator[Unequal]:
-        left, right = self._source.unmatched, self._destination.unmatched
-        if sum(map(len, left.values())) + sum(map(len, right.values())) <= _MOST_UNMATCHED:
+        source, destination = self._source, self._destination
+        if source.unmatched_size + destination.unmatched_size <= _MOST_UNMATCHED:
             return
-        while left:
-            yield Unequal(*left.popitem(), None)
-        while right:
-            key, document = right.popitem()
-            yield Unequal(key, None, document)
+        while source.unmatched:
+            key, documents = source.unmatched.popitem()
+            yield from (Unequal(key, each, None) for each in documents)
+        while destination.unmatched:
+            key, documents = destination.unmatched.popitem()
+            yield from (Unequal(key, None, each) for each in documents)
 
     def _note_place(self) -> None:
         source, destination = self._source, self._destination
@@ -199,3 +215,16 @@ class Pairing:
         if self._read[0]:
             self._told(*self._read)
             self._read = (0, 0)
+
+
+def _cancelled(
+    source: list[bytes], destination: list[bytes], mode: Mode
+) -> Iterator[tuple[bytes, bytes]]:
+    """The documents of one key that are not equal; takes out of both lists what has a counterpart."""
+    for document in list(source):
+        same = next((each for each in destination if equal(document, each, mode)), None)
+        if same is not None:
+            source.remove(document)
+            destination.remove(same)
+    while source and destination:
+        yield source.pop(), destination.pop()

@@ -1,8 +1,8 @@
 """Turns the public commands of a sharded cluster into those that its servers answer among themselves.
 
-It does not route documents itself: `clusterFind` and its like, on any shard, do what `mongos` does. What no such command
-exists for is sent to the shards that are concerned, with the versions that they want to see. It has no sessions,
-transactions or retries: drivers need none of them for what the tests do.
+It does not route documents itself: `clusterFind` and its like, on any shard, do what `mongos` does. What no such
+command exists for is sent to the shards that are concerned, with the versions that they want to see. It has no
+sessions, transactions or retries: drivers need none of them for what the tests do.
 """
 
 from __future__ import annotations

@@ -153,3 +153,50 @@ def test_all_differences_come_in_the_order_of_names() -> None:
         "d.b: it",
         "d.c: it",
     ]
+
+
+def keyed(shard_key: dict[str, Any] | None) -> CollectionSpec:
+    return CollectionSpec(Namespace("d", "c"), Kind.COLLECTION, shard_key=shard_key)
+
+
+def by(key: dict[str, Any], unique: bool = False) -> dict[str, Any]:
+    return {"key": key, "unique": unique}
+
+
+@pytest.mark.parametrize(
+    "source, destination, expected",
+    [
+        (by({"a": 1}), by({"a": 1.0}), None),
+        ({}, {}, None),
+        (None, by({"a": 1}), None),
+        (by({"a": 1}), None, None),
+        (None, None, None),
+        (by({"a": 1}), {}, "missing on the destination"),
+        ({}, by({"a": 1}), "extra on the destination"),
+        (
+            by({"a": 1}),
+            by({"a": "hashed"}),
+            "different (key.a: " + sides("int 1", 'string "hashed"') + ")",
+        ),
+        (
+            by({"a": 1}),
+            by({"a": 1, "b": 1}),
+            "different (key.b: extra on the destination (int 1))",
+        ),
+        (
+            by({"a": 1, "b": 1}),
+            by({"b": 1, "a": 1}),
+            "different (key: the order of the fields differs)",
+        ),
+        (
+            by({"a": 1}),
+            by({"a": 1}, True),
+            f"different (unique: {sides('bool false', 'bool true')})",
+        ),
+    ],
+)
+def test_shard_keys_are_compared_where_both_clusters_are_sharded(
+    source: dict[str, Any] | None, destination: dict[str, Any] | None, expected: str | None
+) -> None:
+    found = differences([keyed(source)], [keyed(destination)])
+    assert found == ([] if expected is None else [f"d.c: its shard key is {expected}"])

@@ -8,7 +8,7 @@ from typing import Any
 import bson
 import pytest
 from bson import Int64
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from verifier.cluster.keys import id_only
@@ -136,8 +136,34 @@ def test_ids_of_equal_value_and_other_type_are_two_documents(order: Order) -> No
     assert sorted(type(each[0]).__name__ for each in found) == ["Int64", "int"]
 
 
-collections = st.dictionaries(st.integers(0, 30), st.integers(0, 3), max_size=20)
 lengths = st.integers(1, 7)
+# As they come from two shards: several documents of one key, in any order.
+shards = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), unique=True, max_size=20)
+
+
+@given(shards, shards, lengths, lengths)
+@example([(0, 0), (1, 0), (2, 0), (2, 1)], [(2, 1), (3, 0)], 2, 2)
+def test_documents_that_share_a_key_are_not_lost(
+    source: list[tuple[int, int]],
+    destination: list[tuple[int, int]],
+    source_page: int,
+    destination_page: int,
+) -> None:
+    sides = [
+        [{"_id": key, "n": n} for key, n in sorted(side, key=lambda each: each[0])]
+        for side in (source, destination)
+    ]
+    found = keys(Stream(sides[0], source_page), Stream(sides[1], destination_page))
+    assert {*found} >= {key for key, _ in {*source} ^ {*destination}}
+    # In one page, which is how they are looked at again, the order means nothing.
+    if source_page == destination_page == 7 and max(map(len, sides)) < 7:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pairing, "_FIRST_PAGE", 1000)
+            found = keys(*sides)
+        assert {*found} == {key for key, _ in {*source} ^ {*destination}}
+
+
+collections = st.dictionaries(st.integers(0, 30), st.integers(0, 3), max_size=20)
 
 
 def stored(collection: dict[int, int]) -> Documents:

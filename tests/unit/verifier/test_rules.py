@@ -1,0 +1,54 @@
+"""Which pairs of clusters the verifier takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from verifier.cluster.facts import ClusterFacts, Topology
+from verifier.compare.scope import Scope
+from verifier.rules import violations
+
+EVERYTHING: dict[str, Any] = {
+    "access_control": True,
+    "privileges": frozenset({"listDatabases"}),
+    "database_privileges": frozenset(
+        {"changeStream", "collStats", "find", "listCollections", "listIndexes"}
+    ),
+}
+
+
+def facts(**fields: Any) -> ClusterFacts:
+    usual: dict[str, Any] = {
+        "topology": Topology.REPLICA_SET,
+        "address": "h:1",
+        "version": (6, 0, 5),
+        "identity": None,
+        "access_control": False,
+        "privileges": None,
+        "user_databases": (),
+    }
+    return ClusterFacts(**{**usual, **fields})
+
+
+@pytest.mark.parametrize(
+    "source, destination, expected",
+    [
+        ({}, {}, []),
+        ({"topology": Topology.SHARDED}, {"topology": Topology.SHARDED}, []),
+        ({}, {"topology": Topology.SHARDED}, []),
+        ({"topology": Topology.STANDALONE}, {}, ["UnsupportedTopology"]),
+        ({"identity": "a"}, {"identity": "a"}, ["SameCluster"]),
+        ({"version": (4, 4, 0)}, {"version": (5, 0, 0)}, ["UnsupportedServerVersion"] * 2),
+        ({}, {**EVERYTHING}, []),
+        ({}, {**EVERYTHING, "privileges": frozenset()}, ["NotAuthorized"]),
+        ({**EVERYTHING, "topology": Topology.SHARDED}, {}, ["NotAuthorized"]),
+        ({**EVERYTHING, "topology": Topology.SHARDED, "identity": "a"}, {}, []),
+    ],
+)
+def test_what_speaks_against_a_check(
+    source: dict[str, Any], destination: dict[str, Any], expected: list[str]
+) -> None:
+    found = violations(Scope(), facts(**source), facts(**destination))
+    assert [kind.name for kind, _ in found] == expected
