@@ -86,6 +86,12 @@ def _shard_key(client: Client, stored: Namespace) -> Document:
     return next(iter(_rows(client, "config", command)), {})
 
 
+def is_sharded(client: Client, uuid: bytes) -> bool:
+    """Whether that collection of a sharded cluster is sharded. Raises the driver's errors."""
+    command = {"find": "collections", "filter": {"uuid": Binary(uuid, 4)}, "limit": 1}
+    return bool(_rows(client, "config", command))
+
+
 def _user_rows(client: Client, database: str, query: Document | None) -> dict[Namespace, Document]:
     """The rows of `listCollections`, by name; a time-series collection has a row for itself and one for its buckets."""
     return {Namespace(database, row["name"]): row for row in list_raw(client, database, query)}

@@ -15,10 +15,13 @@ from time import monotonic
 
 from bson.timestamp import Timestamp
 
+from verifier.cluster import failures
 from verifier.cluster.changes import ChangeReader, ChangeStream, StreamPage
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
+from verifier.cluster.facts import Topology
 from verifier.cluster.filters import NamespaceFilter
+from verifier.cluster.inventory import is_sharded
 from verifier.cluster.keys import id_only
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
@@ -32,6 +35,7 @@ from verifier.compare.record import Side
 from verifier.compare.store import CheckStore
 from verifier.compare.task import Recheck, recheck_of, whole_collection
 from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 # How often the position is saved at most, in seconds.
@@ -82,6 +86,8 @@ class Recorder:
         self._noted = False
         self._rate = Rate()
         self._lag: int | None = None
+        # The collections of which shards have made copies.
+        self._copied: set[bytes] = set()
         self.drained = False
         # The newest time of the cluster that a page told: what was changed until then is seen by reads after it.
         self.newest: Timestamp | None = None
@@ -138,7 +144,7 @@ class Recorder:
     def _of_definition(self, event: DefinitionEvent) -> Iterator[Recheck]:
         names = [event.namespace, *([] if event.renamed is None else [event.renamed])]
         concerned = [each for each in map(self._watched.defined, names) if each is not None]
-        if not concerned:
+        if not concerned or self._is_of_shard(event):
             return
         self._seen[event.operation] += 1
         described = " to ".join(map(str, names))
@@ -152,6 +158,20 @@ class Recorder:
         )
         if event.operation in _OF_WHOLE_COLLECTIONS:
             yield from map(whole_collection, concerned)
+
+    def _is_of_shard(self, event: DefinitionEvent) -> bool:
+        """Whether a shard has only made the copy of a collection and its indexes in which documents are moved to it.
+
+        When users shard a collection, more comes than that; and indexes are compared at the end anyway.
+        """
+        uuid, client = event.collection, self._cluster.client
+        if uuid is None or self._cluster.facts.topology is not Topology.SHARDED:
+            return False
+        if event.operation == "create" and retry(
+            lambda: is_sharded(client, uuid), failures.is_transient, self._stop
+        ):
+            self._copied.add(uuid)
+        return event.operation in ("create", "createIndexes") and uuid in self._copied
 
     def _is_past_end(self) -> bool:
         """Past it, not at it: all events of a transaction share one time, and a page may end among them."""
