@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import bson
 import pytest
 from bson.raw_bson import RawBSONDocument
 from pymongo.change_stream import ChangeStream
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
 from syncsvc.sandbox.replica_set import Client
 from tests.support.sharded import ShardedCluster
 from tests.support.sharded.cluster import find_mongos
+from tests.support.waiting import wait_for
 
 NUMBERS = [{"_id": number, "k": number} for number in range(100)]
 
@@ -80,7 +82,7 @@ def test_documents_are_the_bytes_that_were_written(client: Client) -> None:
     collection = client.d.get_collection("c", codec_options=options)
     collection.insert_one(document)
     found = collection.find_one({"_id": 1})
-    assert found is not None and bytes(found.raw) == bytes(document.raw)
+    assert isinstance(found, RawBSONDocument) and bytes(found.raw) == bytes(document.raw)
 
 
 def test_definitions_are_those_of_all_shards(cluster: ShardedCluster, client: Client) -> None:
@@ -202,6 +204,25 @@ def test_what_mongos_refuses(
     with pytest.raises(OperationFailure) as caught:
         client[database].command(command)
     assert caught.value.code == code
+
+
+def test_it_goes_on_after_a_shard_was_down(cluster: ShardedCluster, client: Client) -> None:
+    shard(client, "c", k="hashed")
+    client.d.c.insert_many(NUMBERS)
+    with client.watch() as stream:
+        cluster.shards[0].kill_member(0)
+        with pytest.raises(PyMongoError):
+            client.d.c.aggregate([{"$count": "n"}], maxTimeMS=500)
+        cluster.shards[0].restart_member(0)
+        wait_for(lambda: _count(client) == 100, "all can be read again")
+        client.d.c.insert_one({"_id": 1000})
+        assert next(stream)["fullDocument"] == {"_id": 1000}
+
+
+def _count(client: Client) -> int | None:
+    with suppress(PyMongoError):
+        return client.d.c.count_documents({})
+    return None
 
 
 @pytest.mark.skipif(find_mongos() is not None, reason="the real mongos knows more")

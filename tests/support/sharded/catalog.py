@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from bson import ObjectId, Timestamp
 
-from tests.support.sharded.wire import Document, ServerConnection, fields, refusal
+from tests.support.sharded.wire import Document, fields, refusal
 
 NAMESPACE_NOT_FOUND = 26
 _UNSHARDED = {"e": ObjectId(bytes(12)), "t": Timestamp(0, 0), "v": Timestamp(0, 0)}
@@ -29,10 +30,10 @@ class Owner:
 
 
 class Catalog:
-    """Reads through one connection; not for several threads at once."""
+    """`run` carries out a command on the config server."""
 
-    def __init__(self, config: ServerConnection) -> None:
-        self._config = config
+    def __init__(self, run: Callable[[Document], Document]) -> None:
+        self._run = run
 
     @cached_property
     def shards(self) -> list[Shard]:
@@ -48,7 +49,7 @@ class Catalog:
 
     def create_database(self, database: str) -> None:
         """Harmless where it is there."""
-        self._config.run(
+        self._run(
             {
                 "_configsvrCreateDatabase": database,
                 "$db": "admin",
@@ -79,7 +80,7 @@ class Catalog:
     def _find(
         self, collection: str, query: Document, sort: Document | None = None
     ) -> list[Document]:
-        reply = self._config.run(
+        reply = self._run(
             {
                 "find": collection,
                 "$db": "config",

@@ -105,11 +105,12 @@ class Commands:
         self._cursors = cursors
         self._config = config
         self._connections: dict[str, ServerConnection] = {}
-        self._catalog = Catalog(self._connection(config))
+        self._catalog = Catalog(lambda command: self._connection(config).run(command))
 
     def close(self) -> None:
         for connection in self._connections.values():
             connection.close()
+        self._connections.clear()
 
     def reply(self, body: Document, sequences: bytes) -> Document:
         """The reply to a command, refused or not."""
@@ -119,6 +120,11 @@ class Commands:
             reply = self._carry_out(Call(passed, sequences))
         except Refused as error:
             reply = error.reply
+        except OSError as error:
+            # A server has gone. New connections for all: it may come back.
+            self.close()
+            reply = refusal(_HOST_UNREACHABLE, f"a server is gone: {error}").reply
+            reply["errorLabels"] = ["ResumableChangeStreamError"]
         for name in _INTERNAL_FIELDS:
             reply.pop(name, None)
         if self._clock.newest is not None:
@@ -148,16 +154,7 @@ class Commands:
         return self._connections[address]
 
     def _run(self, address: str, call: Call) -> Document:
-        try:
-            return self._connection(address).run(call.body, call.sequences)
-        except OSError as error:
-            self._forget(address)
-            raise refusal(_HOST_UNREACHABLE, f"{address}: {error}") from error
-
-    def _forget(self, address: str) -> None:
-        connection = self._connections.pop(address, None)
-        if connection is not None:
-            connection.close()
+        return self._connection(address).run(call.body, call.sequences)
 
     def _of_server(self, address: str, call: Call, more: str = "getMore") -> Document:
         """The reply of that server; where it opens a cursor, that one is known from now on."""
@@ -240,7 +237,7 @@ class Commands:
                 return cursor.more(cursor_id, call.body)
             address, name = cursor
             reply = self._run(address, call.called(name))
-        except Refused:
+        except (Refused, OSError):
             self._cursors.remove(cursor_id)
             raise
         if not _cursor_id(bytes(reply["cursor"].raw)):
