@@ -9,11 +9,11 @@ catching up. What is different then is a mismatch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import monotonic, time
 from typing import Any
 
-from verifier.cluster import failures
+from verifier.cluster import failures, rawbson
 from verifier.cluster.changes import ChangeStream, start_position
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.note import append_note
@@ -44,6 +44,8 @@ _GLANCE = 0.1
 _LEAST_PAUSE, _MOST_PAUSE = 1.0, 30.0
 # How many of the newest generations' durations are told.
 _RECENT = 10
+# How much of a filter is told, in characters.
+_MOST_SHOWN = 300
 
 
 def begin(
@@ -63,8 +65,17 @@ def begin(
             started=time(),
             source=now(source),
             destination=now(destination),
+            notes=tuple(_left_out(request)),
         )
     )
+
+
+def _left_out(request: Request) -> Iterator[str]:
+    """So that nobody who did not send the filter, or has forgotten it, takes a verdict for one on all documents."""
+    if request.document_filter is not None:
+        text = str(rawbson.decode(request.document_filter))
+        cut = f"{text[:_MOST_SHOWN]}..." if len(text) > _MOST_SHOWN else text
+        yield f"Only documents that fit the filter {cut} were compared."
 
 
 class Check:
