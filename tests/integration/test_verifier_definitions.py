@@ -129,8 +129,14 @@ def test_names_lead_from_one_cluster_to_the_other(pair: Pair, checker: Checker) 
     here, there = pair.source.client, pair.destination.client
     there.admin.command({"renameCollection": "d.c", "to": "x.moved"})
     there.admin.command({"renameCollection": "e.c", "to": "y.c"})
-    renamed = {Namespace("d", "c"): Namespace("x", "moved"), Namespace("e", ""): Namespace("y", "")}
-    named = ({"database": "d", "collections": ["c"]}, {"database": "e"})
+    here.d.create_collection("view", viewOn="c")
+    there.x.create_collection("view", viewOn="moved")
+    renamed = {
+        Namespace("d", "c"): Namespace("x", "moved"),
+        Namespace("d", "view"): Namespace("x", "view"),
+        Namespace("e", ""): Namespace("y", ""),
+    }
+    named = ({"database": "d", "collections": ["c", "view"]}, {"database": "e"})
     with checker.running(Request(Scope(NamespaceFilter(named), renamed))) as check:
         check.wait_until(Point.GENERATION_DONE, 0)
         here.d.c.update_one({"_id": 3}, {"$set": {"a": 1}})

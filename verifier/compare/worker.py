@@ -164,7 +164,8 @@ class Worker:
         stored = self._stored(definitions)
         # Under one name, whatever it is called there.
         there = destination and replace(destination, namespace=task.names.source)
-        found = compare_definitions(_present(source), _present(there))
+        here = source and self._as_there(source)
+        found = compare_definitions(_present(here), _present(there))
         self._save_definitions(found)
         self._observe(Point.DEFINITION_COMPARED, str(task.names.source))
         scan = task.scan or self._is_silent(source)
@@ -176,6 +177,14 @@ class Worker:
             definition_differs=bool(found),
             unscanned=scan and bool(found) and stored is None,
         )
+
+    def _as_there(self, source: CollectionSpec) -> CollectionSpec:
+        """A view as it has to be on the destination: one of the collection that has another name there."""
+        if source.kind is not Kind.VIEW:
+            return source
+        viewed = Namespace(source.namespace.database, source.options["viewOn"])
+        there = self._store.record.request.scope.on_destination(viewed)
+        return replace(source, options={**source.options, "viewOn": there.collection})
 
     def _is_silent(self, source: CollectionSpec | None) -> bool:
         """Whether documents have changed without events, and must be compared once more when writes are off."""
