@@ -116,6 +116,8 @@ def test_orphaned_documents_are_not_read(cluster: ShardedCluster, client: Client
     client.admin.command({"moveRange": "d.c", "toShard": other, "min": {"k": 60}})
     assert sorted(on_shards(cluster, lambda each: each.d.c.count_documents({}))) == [40, 100]
     assert client.d.c.count_documents({}) == len(list(client.d.c.find())) == 100
+    counted = client.d.command("count", "c", query={"k": {"$gte": 0}}, hint={"$natural": 1})
+    assert counted["n"] == 100
     # As mongos does; whoever wants to know exactly must count.
     assert client.d.c.estimated_document_count() == 140
     assert client.d.c.create_index("a") == "a_1"
@@ -177,6 +179,24 @@ def test_what_is_written_is_there_at_the_time_that_was_told(client: Client) -> N
         concern = {"level": "majority", "afterClusterTime": time}
         found = client.d.command("find", "c", filter=document, readConcern=concern)
         assert found["cursor"]["firstBatch"] == [document]
+
+
+def test_writes_of_users_can_be_blocked(client: Client) -> None:
+    client.d.c.insert_one({"_id": 1})
+    client.admin.command({"setUserWriteBlockMode": 1, "global": True})
+    try:
+        with pytest.raises(OperationFailure, match="blocked"):
+            client.d.c.insert_one({"_id": 2})
+        for command in (
+            {"insert": "c", "documents": [{"_id": 3}]},
+            {"create": "other"},
+            {"createIndexes": "other", "indexes": [{"key": {"a": 1}, "name": "a"}]},
+            {"drop": "other"},
+        ):
+            assert client.d.command({**command, "mayBypassWriteBlocking": True})["ok"]
+    finally:
+        client.admin.command({"setUserWriteBlockMode": 1, "global": False})
+    assert client.d.c.count_documents({}) == 2
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,8 @@ class Commands:
         if call.name in _OF_CONFIG_SERVER:
             return self._run(self._config, call)
         if call.name in _RENAMED_FOR_CONFIG_SERVER:
-            return self._run(self._config, call.called(_RENAMED_FOR_CONFIG_SERVER[call.name]))
+            renamed = call.called(_RENAMED_FOR_CONFIG_SERVER[call.name], writeConcern=_MAJORITY)
+            return self._run(self._config, renamed)
         if call.database in _ON_CONFIG_SERVER and call.name in _OF_DATABASE:
             return self._of_server(self._config, call)
         if call.name in _OF_DATABASE:
@@ -304,11 +305,24 @@ class Commands:
         return self._any_shard(call.called("explain", inner.body))
 
     def _counted(self, call: Call) -> Document:
-        if not call.body.get("query") and "limit" not in call.body and "skip" not in call.body:
-            # As mongos does, by what each shard has stored, documents that it does not own, too.
-            counts = (self._run(each.shard.address, call)["n"] for each in self._owners(call))
-            return {"n": sum(counts), "ok": 1.0}
-        raise refusal(_NO_SUCH_COMMAND, "count with a query: aggregate")
+        if "limit" in call.body or "skip" in call.body:
+            raise refusal(_NO_SUCH_COMMAND, "count with limit or skip: aggregate")
+
+        def run() -> Document:
+            # Without a query, as mongos does, by what each shard has stored, documents that it does not own, too.
+            counts = (
+                self._run(owner.shard.address, call.having(**owner.versions) if asked else call)
+                for owner in self._owners(call)
+            )
+            return {"n": sum(each["n"] for each in counts), "ok": 1.0}
+
+        asked = bool(call.body.get("query"))
+        try:
+            return _until_fresh(run)
+        except Refused as error:
+            if error.code != NAMESPACE_NOT_FOUND:
+                raise
+            return {"n": 0, "ok": 1.0}
 
     def _listed(self, call: Call) -> Document:
         """Rows of collections."""
