@@ -152,7 +152,10 @@ class ChangeReader:
     def _stream_page(self, page: Page) -> StreamPage:
         assert page.resume is not None and page.time is not None
         self._position = position_at(page.resume)
-        return StreamPage(page.documents(), self._position, page.time)
+        documents = page.documents()
+        # A router tells the time of the shards that it has just asked; an event may have come from another before.
+        newest = max(page.time, self._position.time) if documents else page.time
+        return StreamPage(documents, self._position, newest)
 
     def _reopen(self) -> RawCursor:
         return self._stream.open(self._position, self._bare, self._filtered)

@@ -15,16 +15,19 @@ def append_note(client: Client, stop: StopToken) -> Timestamp:
     """The cluster's newest time, after which nothing but newer writes can come.
 
     Writes a no-op to the oplog, so that change streams move past that time at once; a user without that privilege
-    gets the newest time as it is, and they move when the cluster writes its own periodic no-op.
+    gets the newest time as it is, and they move when the cluster writes its own periodic no-op. So does the user of an
+    old router.
     """
 
     def note() -> Timestamp:
         try:
             reply = client.admin.command({"appendOplogNote": 1, "data": {"syncsvc": "tick"}})
         except OperationFailure as error:
-            if failures.named_kind(error) is not failures.NOT_AUTHORIZED:
+            unknown = error.code == failures.COMMAND_NOT_FOUND
+            if not unknown and failures.named_kind(error) is not failures.NOT_AUTHORIZED:
                 raise
-            reply = client.admin.command("ping")
+            # Not a ping, which a router answers alone: this one asks all shards.
+            reply = client.admin.command({"listDatabases": 1, "nameOnly": True})
         time: Timestamp = reply["operationTime"]
         return time
 
