@@ -21,6 +21,9 @@ from tests.sandbox.processes import (
 )
 
 START = "from syncsvc.sandbox import ReplicaSet; r = ReplicaSet(); r.start();"
+START_SHARDED = (
+    "from tests.support.sharded import ShardedCluster; r = ShardedCluster(shards=1); r.start();"
+)
 WAIT = "print('started', flush=True); input()"
 
 
@@ -73,11 +76,12 @@ def test_the_end_of_the_program_without_a_stop(tmp_path: Path) -> None:
     wait_until_gone({int(run.stdout)}, tmp_path)
 
 
-def test_sigkill_of_the_owner(tmp_path: Path) -> None:
-    with python(["-c", f"{START} {WAIT}"], tmp_path) as owner:
+@pytest.mark.parametrize("start, number", [(START, 2), (START_SHARDED, 4)])
+def test_sigkill_of_the_owner(tmp_path: Path, start: str, number: int) -> None:
+    with python(["-c", f"{start} {WAIT}"], tmp_path) as owner:
         assert read_line(owner) == "started"
         started = children(owner.pid)
-        assert len(started) == 2
+        assert len(started) == number
         owner.kill()
         wait_until_gone(started, tmp_path)
 

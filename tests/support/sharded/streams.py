@@ -2,6 +2,7 @@
 
 An event is handed out when every other shard has told that nothing before it will come: by a later event, or by the
 resume token beside an empty reply. Resume tokens are hexadecimal, and the order of their text is that of the stream.
+Shards that are added while a stream is open are not noticed.
 """
 
 from __future__ import annotations
