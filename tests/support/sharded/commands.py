@@ -2,20 +2,18 @@
 
 It does not route documents itself: `clusterFind` and its like, on any shard, do what `mongos` does. What no such
 command exists for is sent to the shards that are concerned, with the versions that they want to see. It has no
-sessions, transactions or retries: drivers need none of them for what the tests do.
+sessions, and of a write that is sent again it does not know that it was there before.
 """
 
 from __future__ import annotations
 
-import secrets
-import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Any
 
 import bson
 
+from tests.support.sharded.call import Call
 from tests.support.sharded.catalog import NAMESPACE_NOT_FOUND, Catalog, Owner
+from tests.support.sharded.cursors import Cursors, cursor_id_of
 from tests.support.sharded.streams import MergedStream
 from tests.support.sharded.wire import (
     Clock,
@@ -24,77 +22,17 @@ from tests.support.sharded.wire import (
     ServerConnection,
     refusal,
 )
-from verifier.cluster.rawbson import elements
 
-_BAD_VALUE, _HOST_UNREACHABLE, _CURSOR_NOT_FOUND = 2, 6, 43
-_NO_SUCH_COMMAND, _INVALID_NAMESPACE = 59, 73
+_BAD_VALUE, _HOST_UNREACHABLE, _NO_SUCH_COMMAND, _INVALID_NAMESPACE = 2, 6, 59, 73
 _STALE = frozenset({249, 13388})
 _MOST_TRIES = 20
 _MAJORITY = {"w": "majority"}
 _ON_CONFIG_SERVER = frozenset({"admin", "config"})
 # What speaks of a session, a transaction or a version of the API; and the time, which each message gets anew.
 _NOT_PASSED_ON = frozenset(
-    {
-        *("lsid", "txnNumber", "startTransaction", "autocommit"),
-        *("apiVersion", "apiStrict", "apiDeprecationErrors", "$clusterTime"),
-    }
+    {"lsid", "txnNumber", "apiVersion", "apiStrict", "apiDeprecationErrors", "$clusterTime"}
 )
 _INTERNAL_FIELDS = ("lastCommittedOpTime", "$configTime", "$topologyTime", "$gleStats")
-
-
-@dataclass(frozen=True)
-class Call:
-    """One command: its fields, the first of which names it, and its sections of documents as they came."""
-
-    body: Document
-    sequences: bytes = b""
-
-    @property
-    def name(self) -> str:
-        return next(iter(self.body))
-
-    @property
-    def database(self) -> str:
-        return str(self.body["$db"])
-
-    @property
-    def target(self) -> Any:
-        """What it is about, a collection mostly."""
-        return self.body[self.name]
-
-    def called(self, name: str, target: Any = None, **more: Any) -> Call:
-        """The command under another name, with further fields."""
-        first, *others = self.body.items()
-        changed = {name: first[1] if target is None else target, **dict(others), **more}
-        return replace(self, body=changed)
-
-    def having(self, **more: Any) -> Call:
-        return replace(self, body={**self.body, **more})
-
-
-class Cursors:
-    """The open cursors of all clients: where each is, or what merges it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the cursors
-        self._cursors: dict[int, tuple[str, str] | MergedStream] = {}
-
-    def add(self, cursor: tuple[str, str] | MergedStream, cursor_id: int = 0) -> int:
-        """A cursor of a server, by its address and the name of its getMore; or one of ours."""
-        with self._lock:
-            number = cursor_id or secrets.randbits(62) + 1
-            self._cursors[number] = cursor
-            return number
-
-    def find(self, cursor_id: int) -> tuple[str, str] | MergedStream:
-        with self._lock:
-            if cursor_id not in self._cursors:
-                raise refusal(_CURSOR_NOT_FOUND, f"cursor id {cursor_id} not found")
-            return self._cursors[cursor_id]
-
-    def remove(self, cursor_id: int) -> None:
-        with self._lock:
-            self._cursors.pop(cursor_id, None)
 
 
 class Commands:
@@ -134,6 +72,8 @@ class Commands:
         return reply
 
     def _carry_out(self, call: Call) -> Document:
+        if "autocommit" in call.body:
+            raise refusal(_NO_SUCH_COMMAND, "no transactions in this stand-in")
         if call.name in _OWN:
             return _OWN[call.name](self, call)
         if call.name in _OF_CONFIG_SERVER:
@@ -161,7 +101,7 @@ class Commands:
         """The reply of that server; where it opens a cursor, that one is known from now on."""
         reply = self._run(address, call)
         if "cursor" in reply:
-            cursor_id = _cursor_id(bytes(reply["cursor"].raw))
+            cursor_id = cursor_id_of(bytes(reply["cursor"].raw))
             if cursor_id:
                 self._cursors.add((address, more), cursor_id)
         return reply
@@ -241,7 +181,7 @@ class Commands:
         except (Refused, OSError):
             self._cursors.remove(cursor_id)
             raise
-        if not _cursor_id(bytes(reply["cursor"].raw)):
+        if not cursor_id_of(bytes(reply["cursor"].raw)):
             self._cursors.remove(cursor_id)
         return reply
 
@@ -385,14 +325,6 @@ def _until_fresh(run: Callable[[], Document]) -> Document:
             if error.code not in _STALE or not left:
                 raise
     raise AssertionError("not reached")
-
-
-def _cursor_id(cursor: bytes) -> int:
-    """Without a look at the documents."""
-    for element in elements(cursor):
-        if element.name == b"id":
-            return int.from_bytes(cursor[element.start : element.end], "little", signed=True)
-    raise AssertionError("a cursor without id")
 
 
 _COORDINATED = {

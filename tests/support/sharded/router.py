@@ -12,7 +12,8 @@ import socketserver
 import sys
 from datetime import UTC, datetime
 
-from tests.support.sharded.commands import Commands, Cursors
+from tests.support.sharded.commands import Commands
+from tests.support.sharded.cursors import Cursors
 from tests.support.sharded.wire import Clock, Document, Message, read_message
 
 _log = logging.getLogger(__name__)
