@@ -42,6 +42,8 @@ from verifier.runtime.tasks import StopToken
 _SAVE_INTERVAL = 2.0
 # What happens to a collection as a whole; indexes and options are compared at the end anyway.
 _OF_WHOLE_COLLECTIONS = frozenset({"create", "drop", "rename"})
+# What a shard tells of chunks that come first or go last.
+_OF_CHUNKS = frozenset({"migrateChunkToNewShard", "migrateLastChunkFromShard"})
 
 _log = logging.getLogger(__name__)
 
@@ -160,9 +162,10 @@ class Recorder:
             yield from map(whole_collection, concerned)
 
     def _is_of_shard(self, event: DefinitionEvent) -> bool:
-        """Whether a shard has only made the copy of a collection and its indexes in which documents are moved to it.
+        """Whether this only comes of documents that move from shard to shard, to one that had none until then.
 
-        When users shard a collection, more comes than that; and indexes are compared at the end anyway.
+        That one makes its copy of the collection and its indexes. When users shard a collection, more comes than that;
+        and indexes are compared at the end anyway.
         """
         uuid, client = event.collection, self._cluster.client
         if uuid is None or self._cluster.facts.topology is not Topology.SHARDED:
@@ -171,7 +174,8 @@ class Recorder:
             lambda: is_sharded(client, uuid), failures.is_transient, self._stop
         ):
             self._copied.add(uuid)
-        return event.operation in ("create", "createIndexes") and uuid in self._copied
+        copied = uuid in self._copied and event.operation in ("create", "createIndexes")
+        return copied or event.operation in _OF_CHUNKS
 
     def _is_past_end(self) -> bool:
         """Past it, not at it: all events of a transaction share one time, and a page may end among them."""

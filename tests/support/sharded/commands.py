@@ -146,6 +146,11 @@ class Commands:
             self._run(shard.address, call)
         return {"ok": 1.0}
 
+    def _moved(self, call: Call) -> Document:
+        if "min" not in call.body:
+            raise refusal(_BAD_VALUE, "without min, _configsvrMoveRange ends the config server")
+        return self._run(self._config, call.called("_configsvrMoveRange", writeConcern=_MAJORITY))
+
     def _sharded(self, call: Call) -> Document:
         database, _, collection = call.target.partition(".")
         self._catalog.create_database(database)
@@ -337,7 +342,6 @@ _OF_CONFIG_SERVER = frozenset(
     {"ping", "buildInfo", "buildinfo", "connectionStatus", "getDefaultRWConcern"}
 )
 _RENAMED_FOR_CONFIG_SERVER = {
-    "moveRange": "_configsvrMoveRange",
     "setUserWriteBlockMode": "_configsvrSetUserWriteBlockMode",
 }
 _Handler = Callable[[Commands, Call], Document]
@@ -348,6 +352,7 @@ _OWN: dict[str, _Handler] = {
     "appendOplogNote": Commands._noted,
     "shardCollection": Commands._sharded,
     "refineCollectionShardKey": Commands._refined,
+    "moveRange": Commands._moved,
     "renameCollection": Commands._renamed,
     "getMore": Commands._more,
     "killCursors": Commands._killed,
