@@ -14,7 +14,7 @@ from verifier.runtime.tasks import StopToken
 
 # Seconds between two lines of progress, and between two looks for the end of a single check.
 _PROGRESS_EVERY = 10.0
-_LOOK_EVERY = 0.5
+_LOOK_EVERY = 0.05
 
 _log = logging.getLogger(__name__)
 

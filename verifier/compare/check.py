@@ -39,7 +39,7 @@ from verifier.runtime.tasks import StopToken, TaskGroup
 _log = logging.getLogger(__name__)
 
 # How often a wait looks whether what it waits for has come, in seconds.
-_GLANCE = 0.1
+_GLANCE = 0.05
 # How long a generation waits at least, and at most, before it looks again at what the one before found, in seconds.
 _LEAST_PAUSE, _MOST_PAUSE = 1.0, 30.0
 # How many of the newest generations' durations are told.
