@@ -4,7 +4,8 @@ The type of a number means nothing in an option or index: `expireAfterSeconds: 6
 `{a: 1.0}` are one definition to a server, which makes most numbers (sizes, seconds, versions, weights) of one type
 itself, and another version of another. It counts in what the user wrote as an expression: validators, pipelines of
 views, filters of partial indexes. There, and in the keys of indexes and shards, the order of fields counts too; that of
-options does not. Shard keys are compared where both clusters are sharded.
+options does not. Options that say what holds without them are none. Shard keys are compared where both clusters are
+sharded.
 
 Collections are matched by name, and views name others as they do on their own cluster: whoever renames, renames before.
 """
@@ -26,6 +27,12 @@ from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference
 _EXPRESSIONS = ("validator", "pipeline", "partialFilterExpression")
 # Whole numbers beyond this do not all fit into a long.
 _TOO_LARGE = 1 << 62
+# What holds of validation where nothing is said.
+_HOLD_ANYWAY: tuple[tuple[str, Any], ...] = (
+    ("validator", {}),
+    ("validationLevel", "strict"),
+    ("validationAction", "error"),
+)
 
 
 def compare_definitions(
@@ -54,9 +61,15 @@ def _compare(
             detail = f"a {wanted.kind.value} on the source, a {found.kind.value} on the destination"
             yield DefinitionMismatch(namespace, Difference.CONTENT, Aspect.KIND, detail=detail)
             return
-        yield from _compare_parts(namespace, Aspect.OPTION, wanted.options, found.options)
+        options = _told(wanted.options), _told(found.options)
+        yield from _compare_parts(namespace, Aspect.OPTION, *options)
         yield from _compare_parts(namespace, Aspect.INDEX, wanted.indexes, found.indexes)
         yield from _compare_shard_keys(namespace, wanted.shard_key, found.shard_key)
+
+
+def _told(options: Document) -> Document:
+    """The options without those that say what holds anyway, which collMod leaves behind and create does not."""
+    return {name: value for name, value in options.items() if (name, value) not in _HOLD_ANYWAY}
 
 
 def _compare_parts(

@@ -35,6 +35,15 @@ def test_equal_definitions_have_no_difference() -> None:
     assert differences(one, one[::-1]) == []
 
 
+def test_what_collmod_leaves_behind_does_not_count() -> None:
+    left = {"validator": {}, "validationLevel": "strict", "validationAction": "error"}
+    assert differences([spec()], [spec(options=left)]) == []
+    assert differences([spec(options=left)], [spec()]) == []
+    assert differences([spec()], [spec(options={**left, "validationAction": "warn"})]) == [
+        "d.c: option validationAction is extra on the destination"
+    ]
+
+
 def test_the_uuid_does_not_count() -> None:
     assert differences([spec(uuid=b"a" * 16)], [spec(uuid=b"b" * 16)]) == []
 
