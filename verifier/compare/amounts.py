@@ -74,20 +74,20 @@ class Tally:
     def size_per_second(self) -> float:
         return self._size.per_second
 
-    def expect(self, namespace: Namespace, documents: int, size: int, tasks: int) -> None:
-        """More is to be compared, by estimate."""
+    def expect(self, namespace: Namespace, documents: int, size: int | None) -> None:
+        """One more task is to compare so much, by estimate; None is unknown."""
         with self._lock:
             now = self._namespaces.get(namespace, NamespaceProgress())
             self._namespaces[namespace] = replace(
                 now,
                 total_documents=(now.total_documents or 0) + documents,
-                total_size=(now.total_size or 0) + size,
-                tasks=now.tasks + tasks,
+                total_size=_sum(now.total_size, size),
+                tasks=now.tasks + 1,
             )
             self._amounts = replace(
                 self._amounts,
                 total_documents=(self._amounts.total_documents or 0) + documents,
-                total_size=(self._amounts.total_size or 0) + size,
+                total_size=_sum(self._amounts.total_size, size),
             )
 
     def compared(self, namespace: Namespace, documents: int, size: int, live: bool = True) -> None:
@@ -118,3 +118,7 @@ class Tally:
             else:
                 self._kinds[mismatch.difference] += 1
                 self._found_in[mismatch.namespace] += 1
+
+
+def _sum(known: int | None, more: int | None) -> int | None:
+    return known if more is None else (known or 0) + more

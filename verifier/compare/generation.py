@@ -106,7 +106,9 @@ class Generation:
     def _queue(self, tasks: list[Task]) -> None:
         for task in tasks:
             if task.work.of_documents:
-                self.tally.expect(task.names.source.owner, task.documents, task.size, 1)
+                # Of documents that are looked at again, nobody knows the sizes.
+                size = task.size if task.work is Work.RANGE else None
+                self.tally.expect(task.names.source.owner, task.documents, size)
         self.queue.add(*tasks)
 
     def _tell_done(self, task: Task) -> None:
