@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from syncsvc.sandbox.mongod import Mongod, MongodOptions
 from tests.conftest import Pair
 from tests.support.daemon import Daemon
 from tests.support.service_process import ROOT, free_port
+from tests.support.waiting import wait_for
 
 DEAD = "mongodb://user:secret@127.0.0.1:1/?serverSelectionTimeoutMS=200"
 
@@ -124,3 +127,15 @@ def test_log_lines_are_json_objects(pair: Pair, daemon: Daemon) -> None:
     assert {"Version info", "A run begins.", "The sync is committed.", "Stopped."} <= {
         line["message"] for line in lines
     }
+
+
+def test_a_signal_rotates_the_log(pair: Pair, daemon: Daemon) -> None:
+    pair.source.client.d.c.insert_one({"_id": 1})
+    folder = daemon.folder / "log"
+    assert [each.name for each in folder.iterdir()] == ["syncsvc.log"]
+    os.kill(daemon.pid, signal.SIGUSR1)
+    daemon.start()
+    wait_for(lambda: len(list(folder.iterdir())) == 2, "the log is rotated")
+    old, new = sorted(folder.iterdir())
+    assert '"Serving."' in old.read_text() and '"A run begins."' not in old.read_text()
+    assert '"A run begins."' in new.read_text() and '"Serving."' not in new.read_text()

@@ -41,7 +41,11 @@ class ServiceProcess:
 
     @property
     def log(self) -> str:
-        return (self.folder / "log" / self.log_file).read_text()
+        """Of all processes with this folder, in order."""
+        stem, dot, suffix = self.log_file.partition(".")
+        rotated = sorted((self.folder / "log").glob(f"{stem}-*{dot}{suffix}"))
+        files = [*rotated, self.folder / "log" / self.log_file]
+        return "".join(each.read_text() for each in files)
 
     @property
     def pid(self) -> int:

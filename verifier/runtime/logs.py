@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import FrameType
 from typing import Any, TextIO
 
 from pythonjsonlogger.json import JsonFormatter
@@ -63,11 +65,63 @@ def _formatter() -> logging.Formatter:
     )
 
 
+class LogFile(logging.FileHandler):
+    """A log file that gives way: what it held before gets a name with the time, and a new one is begun.
+
+    That happens when the process begins, and with the next line after `give_way`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        _move_away(path)
+        super().__init__(path)
+        self._asked = False
+
+    def give_way(self) -> None:
+        """May be called by a signal's handler: only notes it, for a line may be half written."""
+        self._asked = True
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._asked:
+            self._asked = False
+            self._begin_anew()
+        super().emit(record)
+
+    def _begin_anew(self) -> None:
+        # Where the old one cannot be moved, it goes on: a line in the wrong file is better than none.
+        with contextlib.suppress(OSError):
+            _move_away(Path(self.baseFilename))
+        if self.stream is not None:
+            self.stream.close()
+        self.stream = self._open()
+
+
+def _move_away(path: Path) -> None:
+    """Rename a file that is not empty, by the time of that: name-2026-11-21T19-40-05.123.log."""
+    if not path.exists() or not path.stat().st_size:
+        return
+    moment = datetime.now(UTC)
+    while (moved := path.with_name(f"{path.stem}-{_stamp(moment)}{path.suffix}")).exists():
+        moment += timedelta(milliseconds=1)
+    path.rename(moved)
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H-%M-%S.") + f"{moment.microsecond // 1000:03}"
+
+
+def rotate(number: int, frame: FrameType | None) -> None:
+    """The handler of a signal: the log files give way. Where there are none, nothing happens."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, LogFile):
+            handler.give_way()
+
+
 def set_up(
     directory: Path | None, file_name: str, level: str, stream: TextIO | None = None
 ) -> None:
-    """Send the log to `directory`/`file_name`; without a directory to `stream`, or else to standard output.
+    """Send the log to a new file `directory`/`file_name`; an old one gives way.
 
+    Without a directory it goes to `stream`, or else to standard output.
     Raises OSError when the directory cannot be made or the file cannot be written.
     """
     handler: logging.Handler
@@ -75,7 +129,7 @@ def set_up(
         handler = logging.StreamHandler(stream or sys.stdout)
     else:
         directory.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(directory / file_name)
+        handler = LogFile(directory / file_name)
     handler.setFormatter(_formatter())
     logging.basicConfig(handlers=[handler], level=level, force=True)
     # The driver and the HTTP server report at debug level what would drown our own lines.

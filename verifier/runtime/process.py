@@ -1,9 +1,10 @@
-"""What every process of ours does around its work: sets up the log, and says why it cannot run."""
+"""What every process of ours does around its work: sets up its log, and says why it cannot run."""
 
 from __future__ import annotations
 
 import logging
 import platform
+import signal
 import sys
 from collections.abc import Callable
 
@@ -23,6 +24,8 @@ def run(
     """The exit status: that of the work, or `failed` with a message on standard error where it cannot be done."""
     try:
         set_up_log()
+        # Without a log file, too: by default the signal would end the process.
+        signal.signal(signal.SIGUSR1, logs.rotate)
         _log.info("Version info", extra={"version": version, "python": platform.python_version()})
         return work()
     except (OperationError, OSError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -248,3 +249,56 @@ class TestRedaction:
             record = log.makeRecord(log.name, 20, "file", 1, "m", (), sys.exc_info())
         line = formatter.format(record)
         assert SECRET not in line and line.count("<redacted>") == 2
+
+
+class TestRotation:
+    @pytest.fixture
+    def folder(self, own_handlers: None, tmp_path: Path) -> Path:
+        (tmp_path / "test.log").write_text("of an earlier process\n")
+        logs.set_up(tmp_path, "test.log", "INFO")
+        return tmp_path
+
+    def files(self, folder: Path) -> list[str]:
+        return sorted(each.name for each in folder.iterdir())
+
+    def test_what_an_earlier_process_wrote_gives_way(self, folder: Path) -> None:
+        log.info("new")
+        old, new = self.files(folder)
+        assert re.fullmatch(r"test-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}\.log", old)
+        assert (folder / old).read_text() == "of an earlier process\n"
+        assert (new, last_line(folder / new)["message"]) == ("test.log", "new")
+
+    def test_a_signal_begins_a_new_file_with_the_next_line(self, folder: Path) -> None:
+        log.info("one")
+        before = self.files(folder)
+        logs.rotate(signal.SIGUSR1, None)
+        assert self.files(folder) == before
+        log.info("two")
+        log.info("three")
+        assert len(self.files(folder)) == len(before) + 1
+        messages = [json.loads(line)["message"] for line in (folder / "test.log").open()]
+        assert messages == ["two", "three"]
+
+    def test_files_of_one_moment_have_different_names(self, folder: Path) -> None:
+        for number in range(20):
+            log.info("line %d", number)
+            logs.rotate(signal.SIGUSR1, None)
+        assert len(self.files(folder)) == 21
+
+    def test_a_file_that_cannot_be_moved_goes_on(self, folder: Path) -> None:
+        log.info("one")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(logs, "_move_away", refuse)
+            logs.rotate(signal.SIGUSR1, None)
+            log.info("two")
+        messages = [json.loads(line)["message"] for line in (folder / "test.log").open()]
+        assert messages == ["one", "two"]
+
+    def test_without_a_file_nothing_happens(self, own_handlers: None) -> None:
+        logs.set_up(None, "test.log", "INFO")
+        logs.rotate(signal.SIGUSR1, None)
+        log.info("goes on")
+
+
+def refuse(path: Path) -> None:
+    raise PermissionError(path)
