@@ -7,10 +7,12 @@ from flask import Flask
 from syncsvc.api import blueprint
 from syncsvc.service import Service
 from verifier.runtime.httpd import install_error_handlers
+from verifier.runtime.request_log import log_requests
 
 
 def create_app(service: Service) -> Flask:
     app = Flask("syncsvc")
     install_error_handlers(app)
+    log_requests(app)
     app.register_blueprint(blueprint(service))
     return app

@@ -6,10 +6,12 @@ from flask import Flask
 
 from verifier.api import Service, blueprint
 from verifier.runtime.httpd import install_error_handlers
+from verifier.runtime.request_log import log_requests
 
 
 def create_app(service: Service) -> Flask:
     app = Flask("verifier")
     install_error_handlers(app)
+    log_requests(app)
     app.register_blueprint(blueprint(service))
     return app

@@ -1,0 +1,101 @@
+"""Every request and its answer are logged under one id, which the answer carries."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from verifier.runtime.httpd import MAX_BODY, install_error_handlers, json_body, streamed_lines
+from verifier.runtime.request_log import log_requests
+
+
+@pytest.fixture
+def client() -> Iterator[FlaskClient]:
+    app = Flask("test")
+    install_error_handlers(app)
+    log_requests(app)
+
+    @app.post("/echo")
+    def echo() -> dict[str, Any]:
+        return json_body()
+
+    @app.get("/lines")
+    def lines() -> Any:
+        return streamed_lines(iter(["{}", "{}"]))
+
+    @app.get("/broken")
+    def broken() -> Any:
+        raise ZeroDivisionError
+
+    yield app.test_client()
+
+
+@pytest.fixture(autouse=True)
+def logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "verifier.runtime.request_log")
+
+
+def pair(caplog: pytest.LogCaptureFixture) -> tuple[Any, Any]:
+    received, sent = (
+        each for each in caplog.records if each.name == "verifier.runtime.request_log"
+    )
+    assert (received.message, sent.message) == ("Received request", "sent response")
+    return received, sent
+
+
+def test_a_request_and_its_answer(client: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
+    answer = client.post("/echo?a=1", data='{"b": 2}')
+    received, sent = pair(caplog)
+    assert (received.uri, received.method, received.body) == ("/echo?a=1", "POST", '{"b": 2}')
+    assert (received.clientIP, sent.status, sent.body) == ("127.0.0.1", 200, '{"b":2}')
+    assert received.traceID == sent.traceID == answer.headers["Trace-Id"]
+    assert str(UUID(sent.traceID)) == sent.traceID
+    assert sent.latency.endswith("ms") and float(sent.latency[:-2]) > 0
+
+
+def test_each_request_has_an_id_of_its_own(client: FlaskClient) -> None:
+    ids = {client.post("/echo").headers["Trace-Id"] for _ in range(3)}
+    assert len(ids) == 3
+
+
+@pytest.mark.parametrize(
+    "path, body, status",
+    [
+        ("/nowhere", b"", 404),
+        ("/echo", b"no json", 400),
+        ("/echo", b"\xff\xfe", 400),
+        ("/echo", b"x" * (MAX_BODY + 1), 413),
+    ],
+)
+def test_refused_requests_are_logged(
+    client: FlaskClient, caplog: pytest.LogCaptureFixture, path: str, body: bytes, status: int
+) -> None:
+    answer = client.post(path, data=body)
+    _, sent = pair(caplog)
+    assert answer.status_code == sent.status == status
+    assert answer.headers["Trace-Id"] == sent.traceID
+    assert '"success":false' in sent.body
+
+
+def test_a_fault_of_ours_is_logged(client: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
+    assert client.get("/broken").status_code == 500
+    assert pair(caplog)[1].status == 500
+
+
+def test_long_bodies_are_cut(client: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
+    client.post("/echo", json={"a": "é" * 5000})
+    received, sent = pair(caplog)
+    assert len(received.body) == len(sent.body) == 1024
+
+
+def test_streamed_answers_are_not_kept(
+    client: FlaskClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert client.get("/lines").text == "{}\n{}\n"
+    assert pair(caplog)[1].body == ""

@@ -1,0 +1,60 @@
+"""Logs every request and its answer, with an id that the answer carries as the header `Trace-Id`.
+
+The messages and fields are those that log tools for mongosync read: `Received request` with `uri`, `method`, `body`,
+`clientIP` and `traceID`; `sent response` with `status`, `body`, `traceID` and `latency`.
+"""
+
+from __future__ import annotations
+
+import logging
+from time import perf_counter
+from uuid import uuid4
+
+from flask import Flask, Response, g, request
+
+# Bodies beyond this are cut, in characters.
+_MOST_SHOWN = 1024
+
+_log = logging.getLogger(__name__)
+
+
+def log_requests(app: Flask) -> None:
+    app.before_request(_received)
+    app.after_request(_sent)
+
+
+def _received() -> None:
+    g.trace_id = str(uuid4())
+    g.began = perf_counter()
+    # A body that is too long is refused when it is read; that answer is logged as well.
+    most = request.max_content_length
+    read = most is None or (request.content_length or 0) <= most
+    _log.info(
+        "Received request",
+        extra={
+            "uri": request.full_path.rstrip("?"),
+            "method": request.method,
+            "body": _shown(request.get_data()) if read else "",
+            "clientIP": request.remote_addr,
+            "traceID": g.trace_id,
+        },
+    )
+
+
+def _sent(response: Response) -> Response:
+    response.headers["Trace-Id"] = g.trace_id
+    _log.info(
+        "sent response",
+        extra={
+            "status": response.status_code,
+            # What is sent while it is made is not kept.
+            "body": "" if response.is_streamed else _shown(response.get_data()),
+            "traceID": g.trace_id,
+            "latency": f"{1000 * (perf_counter() - g.began):.3f}ms",
+        },
+    )
+    return response
+
+
+def _shown(body: bytes) -> str:
+    return body[: 4 * _MOST_SHOWN].decode(errors="replace").strip()[:_MOST_SHOWN]
