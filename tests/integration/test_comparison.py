@@ -13,6 +13,7 @@ from bson.raw_bson import RawBSONDocument
 from tests.conftest import Pair
 from tests.support.documents import IDS as ODD_IDS
 from tests.support.documents import insert_odd_documents
+from verifier.cluster.lookup import _command, fetch
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import RawCursor
 from verifier.compare import pairing
@@ -124,6 +125,16 @@ def test_only_what_a_filter_chooses_is_compared_and_counted(pair: Pair) -> None:
     assert told(mismatches(pair, keys, compared=filtered)) == {10: "missing on the destination"}
     assert filtered.counts(BOTH) == (500, 499)
     assert comparison(pair).counts(BOTH) == (1500, 1498)
+
+
+def test_a_lookup_does_not_read_a_clustered_collection_as_a_whole(pair: Pair) -> None:
+    client = pair.source.client
+    client.d.create_collection("c", **KINDS["clustered"])
+    client.d.c.insert_many({"_id": number} for number in range(1000))
+    keys = [bson.encode({"_id": number}) for number in (500, 505)]
+    assert len(fetch(client, NAME, keys, StopToken())) == 2
+    planned = {"explain": _command(NAME, keys, None, None), "verbosity": "executionStats"}
+    assert client.d.command(planned)["executionStats"]["totalDocsExamined"] < 10
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,7 +12,7 @@ from bson.timestamp import Timestamp
 
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
-from verifier.cluster.keys import canonical, id_element
+from verifier.cluster.keys import canonical, depends_on_collation, id_element, is_nan
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import RawCursor, resilient_pages
 from verifier.runtime.tasks import StopToken
@@ -20,6 +20,8 @@ from verifier.runtime.tasks import StopToken
 # How many keys one query has, and how many bytes: it must stay below 16 MB.
 _MOST_KEYS = 1_000
 _MOST_KEY_BYTES = 8 << 20
+# A key that has more bytes is no bound of anything: commands and saved tasks, at most 16 MB each, hold several bounds.
+LONGEST_BOUND = 64 << 10
 
 
 def among(keys: Iterable[bytes]) -> RawBSONDocument:
@@ -34,7 +36,22 @@ def among(keys: Iterable[bytes]) -> RawBSONDocument:
     return RawBSONDocument(rawbson.single(rawbson.DOCUMENT, b"_id", in_list))
 
 
-def compared(operator: bytes, key: bytes) -> RawBSONDocument:
+def bounds(keys: Sequence[bytes]) -> list[RawBSONDocument]:
+    """What else is true of documents with these keys, where strings compare by their bytes.
+
+    Without it, servers of 6.0 read a clustered collection as a whole for a list of keys.
+    """
+    if not keys or max(map(len, keys)) > LONGEST_BOUND:
+        return []
+    forms = {canonical(key, id_element(key)): key for key in keys}
+    lowest, highest = min(forms), max(forms)
+    # Comparisons find one type only; and of numbers from NaN on, nothing but NaN.
+    if lowest[0] != highest[0] or is_nan(lowest):
+        return []
+    return [_compared(b"$gte", forms[lowest]), _compared(b"$lte", forms[highest])]
+
+
+def _compared(operator: bytes, key: bytes) -> RawBSONDocument:
     """The filter for documents whose `_id` compares so with the key's."""
     element = id_element(key)
     comparison = rawbson.single(element.kind, operator, key[element.start : element.end])
@@ -44,7 +61,10 @@ def compared(operator: bytes, key: bytes) -> RawBSONDocument:
 def _command(
     namespace: Namespace, keys: list[bytes], uuid: bytes | None, not_before: Timestamp | None
 ) -> dict[str, Any]:
-    command: dict[str, Any] = {"find": namespace.collection, "filter": among(keys)}
+    # Which collation a collection has is not known here.
+    collated = any(depends_on_collation(id_element(key)) for key in keys)
+    filters = [among(keys), *([] if collated else bounds(keys))]
+    command: dict[str, Any] = {"find": namespace.collection, "filter": {"$and": filters}}
     concern: dict[str, Any] = {"level": "majority"}
     if not_before is not None:
         concern["afterClusterTime"] = not_before
@@ -71,7 +91,7 @@ def fetch_pages(
     """
     command = _command(namespace, keys, uuid, not_before)
     if query:
-        command["filter"] = {"$and": [command["filter"], query]}
+        command["filter"]["$and"].append(query)
     if only_ids:
         command["projection"] = {"_id": 1}
 

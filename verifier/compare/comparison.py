@@ -17,8 +17,7 @@ from pymongo.errors import PyMongoError
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.inventory import list_raw
-from verifier.cluster.keys import canonical, id_element, is_nan
-from verifier.cluster.lookup import among, compared
+from verifier.cluster.lookup import among, bounds
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import Page, RawCursor
 from verifier.cluster.specification import Document, Kind
@@ -26,7 +25,7 @@ from verifier.compare.documents import Mode, differences
 from verifier.compare.mismatch import Difference, DocumentMismatch
 from verifier.compare.order import CollatedOrder, Order, any_order, simple_order
 from verifier.compare.pairing import Pairing, Unequal
-from verifier.compare.ranges import LONGEST_BOUND, Keys, Portion, Range
+from verifier.compare.ranges import Keys, Portion, Range
 from verifier.compare.scope import NamespacePair
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
@@ -209,38 +208,25 @@ class _Reading(NamedTuple):
         if not_before is not None:
             concern["afterClusterTime"] = not_before
         filters = [] if document_filter is None else [document_filter]
-        bounds = {}
+        ends = {}
         if isinstance(self.portion, Range):
             upper = _LAST if self.leaves_out_last else self.portion.upper
-            ends = {"min": self.portion.lower, "max": upper}
-            bounds = {end: RawBSONDocument(key) for end, key in ends.items() if key is not None}
+            keys = {"min": self.portion.lower, "max": upper}
+            ends = {end: RawBSONDocument(key) for end, key in keys.items() if key is not None}
         else:
-            filters.extend(_filters(self.portion, stored))
+            filters.append(among(self.portion.keys))
+            if stored.clustered and not stored.collation:
+                filters.extend(bounds(self.portion.keys))
         return {
             "find": name.collection,
             "filter": {"$and": filters} if filters else {},
             "sort": _BY_ID,
             "hint": _BY_ID,
-            **bounds,
+            **ends,
             "noCursorTimeout": True,
             "readConcern": concern,
             "comment": _COMMENT,
         }
-
-
-def _filters(portion: Keys, stored: _Stored) -> Iterator[Any]:
-    yield among(portion.keys)
-    if not stored.clustered or stored.collation:
-        return
-    if max(map(len, portion.keys)) > LONGEST_BOUND:
-        return
-    # Without bounds, a clustered collection would be read as a whole for a list of keys.
-    forms = {canonical(key, id_element(key)): key for key in portion.keys}
-    lowest, highest = min(forms), max(forms)
-    # They find one type only; and of numbers from NaN on, nothing but NaN.
-    if lowest[0] == highest[0] and not is_nan(lowest):
-        for operator, form in ((b"$gte", lowest), (b"$lte", highest)):
-            yield compared(operator, forms[form])
 
 
 def _passes(error: BaseException) -> bool:

@@ -15,6 +15,7 @@ from pymongo.errors import OperationFailure
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.keys import id_element
+from verifier.cluster.lookup import LONGEST_BOUND
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import RawCursor
 from verifier.runtime.retry import retry
@@ -23,8 +24,6 @@ from verifier.runtime.tasks import StopToken
 # So many samples make the sizes of two ranges differ by less than half, mostly.
 _SAMPLES_A_RANGE = 8
 _MOST_RANGES = 10_000
-# A key that has more bytes is no bound of anything: commands and saved tasks, at most 16 MB each, hold several bounds.
-LONGEST_BOUND = 64 << 10
 # A larger part of a collection is not sampled by single looks but by sorting all of its documents in memory.
 _LARGEST_SAMPLE = 0.04
 

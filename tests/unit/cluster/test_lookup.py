@@ -6,12 +6,12 @@ from typing import Any
 
 import bson
 import pytest
-from bson import Binary, Timestamp
+from bson import Binary, Int64, ObjectId, Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit import documents
-from verifier.cluster.lookup import _command, among
+from verifier.cluster.lookup import LONGEST_BOUND, _command, among, bounds
 from verifier.cluster.namespace import Namespace
 
 NAMESPACE = Namespace("shop", "orders")
@@ -50,3 +50,31 @@ def test_a_lookup_may_be_of_one_collection_and_not_before_a_time() -> None:
     command = _command(NAMESPACE, [key(1)], bytes(16), Timestamp(9, 1))
     assert command["collectionUUID"] == Binary(bytes(16), 4)
     assert command["readConcern"] == {"level": "majority", "afterClusterTime": Timestamp(9, 1)}
+
+
+@pytest.mark.parametrize(
+    "values, bounded",
+    [
+        ([3, 1, 2.5], (1, 3)),
+        ([Int64(7)], (7, 7)),
+        ([ObjectId(b"b" * 12), ObjectId(b"a" * 12)], (ObjectId(b"a" * 12), ObjectId(b"b" * 12))),
+        ([1, "a"], None),
+        ([float("nan"), 1], None),
+        ([], None),
+        ([Binary(bytes(LONGEST_BOUND))], None),
+    ],
+)
+def test_keys_lie_between_the_least_and_the_greatest(
+    values: list[Any], bounded: tuple[Any, Any] | None
+) -> None:
+    found = [bson.decode(each.raw) for each in bounds([key(value) for value in values])]
+    expected = (
+        [] if bounded is None else [{"_id": {"$gte": bounded[0]}}, {"_id": {"$lte": bounded[1]}}]
+    )
+    assert found == expected
+
+
+def test_a_lookup_has_no_bounds_where_a_collation_may_order_differently() -> None:
+    for value, conditions in ((5, 3), ("a", 1), ({"a": 1}, 1)):
+        command = _command(NAMESPACE, [key(value)], None, None)
+        assert len(command["filter"]["$and"]) == conditions
