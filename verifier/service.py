@@ -80,10 +80,9 @@ class Service:
             self._refuse_others(record)
             if record.ended is None:
                 self._store.take_over()
-                self._launch()
+                self._launch(self._recalled_check())
             elif self._is_asked_for(record):
-                self._check = self._new_check()
-                self._check.figures.recall()
+                self._check = self._recalled_check()
 
     def check(self, document_filter: dict[str, Any] | None) -> None:
         """Begin a check, of the documents that fit a filter. Raises OperationError."""
@@ -93,7 +92,7 @@ class Service:
             request = self._request(document_filter)
             self._refuse_unfit(request)
             begin(self._source, self._destination, request, self._store, self._stop)
-            self._launch()
+            self._launch(self._new_check())
             self._observe(Point.BEGUN, "")
 
     def writes_off(self) -> None:
@@ -168,8 +167,14 @@ class Service:
         sides = Sides(self._source, self._destination, settings.workers, settings.partition_size)
         return Check(sides, self._store, settings.grace_seconds, self._observe, self._stop)
 
-    def _launch(self) -> None:
-        self._check = self._new_check()
+    def _recalled_check(self) -> Check:
+        """With the figures that are saved of it."""
+        check = self._new_check()
+        check.figures.recall()
+        return check
+
+    def _launch(self, check: Check) -> None:
+        self._check = check
         self._spawn("check", self._carry_out)
 
     def _carry_out(self) -> None:

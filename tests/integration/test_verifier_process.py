@@ -259,6 +259,20 @@ def test_state_is_dropped_where_that_is_asked_for(pair: Pair) -> None:
     assert check_once(pair, "--verifyAll", "--clean").returncode == 0
 
 
+def test_what_was_found_is_told_at_once_after_a_restart(verifier: Verifier, pair: Pair) -> None:
+    fill(pair)
+    pair.destination.client.d.c.delete_many({"_id": {"$lt": 3}})
+    verifier.run()
+    verifier.check()
+    verifier.wait_for_generation(1)
+    verifier.kill()
+    with verifier.held_at(Point.LISTED):
+        verifier.run()
+        summary = requests.get(verifier.url("summary"), timeout=10).json()
+    assert summary["verdict"] is None
+    assert summary["docMismatches"]["byType"]["missingOnDst"] == 3
+
+
 def test_the_api_listens_on_localhost_only(verifier: Verifier) -> None:
     verifier.run()
     listening = Path("/proc/net/tcp").read_text().splitlines()[1:]
