@@ -5,8 +5,10 @@ from __future__ import annotations
 from flask import Flask
 
 from syncsvc.api import blueprint
+from syncsvc.metrics import TABLE
 from syncsvc.service import Service
 from verifier.runtime.httpd import install_error_handlers
+from verifier.runtime.metrics import Snapshot, endpoint
 from verifier.runtime.request_log import log_requests
 
 
@@ -15,4 +17,5 @@ def create_app(service: Service) -> Flask:
     install_error_handlers(app)
     log_requests(app)
     app.register_blueprint(blueprint(service))
+    app.register_blueprint(endpoint(Snapshot(TABLE, service.sync)))
     return app

@@ -39,11 +39,11 @@ def progress_report(
         "state": record.state.value,
         "canCommit": can_commit,
         "canWrite": record.can_write,
-        "info": _info(record),
+        "info": phase_shown(record).value,
         "lagTimeSeconds": snapshot.lag_seconds,
         "totalEventsApplied": snapshot.events_applied,
         "collectionCopy": {
-            "estimatedTotalBytes": _total(snapshot),
+            "estimatedTotalBytes": total_bytes(snapshot),
             "estimatedCopiedBytes": snapshot.copied_bytes,
         },
         "directionMapping": {
@@ -62,25 +62,34 @@ def _estimates(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, Any]:
     """What is shown only where it means something."""
     shown: dict[str, Any] = {}
     if record.state is State.RUNNING:
-        left = snapshot.oplog_seconds_left
+        left = oplog_seconds_left(record, snapshot)
         shown["estimatedOplogTimeRemaining"] = "not checked yet" if left is None else in_words(left)
-    if record.state in ACTIVE and record.phase is Phase.APPLYING:
-        seconds = seconds_to_catch_up(snapshot.lags)
-        if seconds is not None:
-            shown["estimatedSecondsToCEACatchup"] = seconds
+    seconds = seconds_until_caught_up(record, snapshot)
+    if seconds is not None:
+        shown["estimatedSecondsToCEACatchup"] = seconds
     if snapshot.warnings:
         shown["warnings"] = list(snapshot.warnings.values())
     return shown
 
 
-def _info(record: RunRecord) -> str:
+def oplog_seconds_left(record: RunRecord, snapshot: ProgressSnapshot) -> float | None:
+    """Before a commit is asked for."""
+    return snapshot.oplog_seconds_left if record.state is State.RUNNING else None
+
+
+def seconds_until_caught_up(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
+    """While change events are applied."""
+    if record.state not in ACTIVE or record.phase is not Phase.APPLYING:
+        return None
+    return seconds_to_catch_up(snapshot.lags)
+
+
+def phase_shown(record: RunRecord) -> Phase:
     """The phase; once a commit is asked for, that it goes on."""
-    if record.state is State.COMMITTING:
-        return Phase.CUTTING_OVER.value
-    return record.phase.value
+    return Phase.CUTTING_OVER if record.state is State.COMMITTING else record.phase
 
 
-def _total(snapshot: ProgressSnapshot) -> int | None:
+def total_bytes(snapshot: ProgressSnapshot) -> int | None:
     """The estimate, raised to what was copied where that is more already."""
     total = snapshot.total_bytes
     return None if total is None else max(total, snapshot.copied_bytes)

@@ -16,6 +16,7 @@ from syncsvc.engine.destination import Destination
 from syncsvc.engine.listing import refuse_time_series
 from syncsvc.engine.observe import Observer
 from syncsvc.engine.parts import Parts
+from syncsvc.metrics import Sync
 from syncsvc.options import StartOptions
 from syncsvc.progress import Progress
 from syncsvc.report import progress_report
@@ -136,6 +137,12 @@ class Service:
             addresses,
             self._instance,
         )
+
+    def sync(self) -> Sync:
+        """What is known now, for the metrics."""
+        run = self._run
+        record = None if run is None else run.record
+        return Sync(record, self._progress.snapshot, self._can_commit())
 
     def _can_commit(self) -> bool:
         run = self._run

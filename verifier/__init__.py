@@ -4,8 +4,8 @@ It writes no user documents: its only writes are those of its own state. What th
 `cluster`, `compare`) lives here too, so that the checker never depends on what it checks.
 
 The process begins at `cli`. `settings` reads the options, with `selection` those that say what to verify. `app` and
-`api` are the HTTP API, over `service`, which owns the check; `answers` and `report` say what is told of it, to programs
-and to people, and `announce` logs it. `errors` is the table of everything that has a name.
+`api` are the HTTP API, over `service`, which owns the check; `answers`, `metrics` and `report` say what is told of it,
+to programs and to people, and `announce` logs it. `errors` is the table of everything that has a name.
 """
 
 __version__ = "0.1.0"

@@ -15,8 +15,10 @@ import pytest
 from syncsvc import __version__
 from syncsvc.sandbox import find_mongod
 from syncsvc.sandbox.mongod import Mongod, MongodOptions
+from syncsvc.state import State
 from tests.conftest import Pair
 from tests.support.daemon import Daemon
+from tests.support.metrics import scrape
 from tests.support.service_process import ROOT, free_port
 from tests.support.waiting import wait_for
 
@@ -115,6 +117,20 @@ def test_the_api_listens_on_localhost_only(daemon: Daemon) -> None:
     addresses = {line.split()[1] for line in listening if line.split()[3] == "0A"}
     port = f"{daemon.port:04X}"
     assert {each for each in addresses if each.endswith(f":{port}")} == {f"0100007F:{port}"}
+
+
+def test_metrics_can_be_read(pair: Pair, daemon: Daemon) -> None:
+    idle = {(each.value,): float(each is State.IDLE) for each in State}
+    assert scrape(daemon)["mongosync_state"] == idle
+    pair.source.client.d.c.insert_many([{"_id": number} for number in range(10)])
+    daemon.start()
+    daemon.commit()
+    shown = scrape(daemon)
+    assert shown["mongosync_state"][("COMMITTED",)] == 1
+    assert shown["mongosync_sync_phase"][("commit completed",)] == 1
+    assert shown["mongosync_can_write"] == {(): 1}
+    assert shown["mongosync_copied_documents"] == {(): 10}
+    assert shown["mongosync_lag_seconds"] == {(): 0}
 
 
 def test_log_lines_are_json_objects(pair: Pair, daemon: Daemon) -> None:

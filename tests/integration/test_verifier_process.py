@@ -15,6 +15,7 @@ import requests
 
 from syncsvc.sandbox import ReplicaSet
 from tests.conftest import Pair
+from tests.support.metrics import scrape
 from tests.support.service_process import ROOT
 from tests.support.verifier import Verifier
 from tests.support.waiting import wait_for
@@ -271,6 +272,25 @@ def test_what_was_found_is_told_at_once_after_a_restart(verifier: Verifier, pair
         summary = requests.get(verifier.url("summary"), timeout=10).json()
     assert summary["verdict"] is None
     assert summary["docMismatches"]["byType"]["missingOnDst"] == 3
+
+
+def test_metrics_can_be_read(verifier: Verifier, pair: Pair) -> None:
+    fill(pair)
+    pair.destination.client.d.c.delete_many({"_id": {"$lt": 3}})
+    verifier.run()
+    assert scrape(verifier) == {
+        "verifier_phase": {("idle",): 1, ("check",): 0, ("recheck",): 0},
+    }
+    verifier.verify()
+    before = scrape(verifier)
+    assert before["verifier_verdict"] == {("passed",): 0, ("failed",): 1, ("incomplete",): 0}
+    assert before["verifier_compared_documents"] == {(): 101}
+    assert before["verifier_document_mismatches"][("missingOnDst",)] == 3
+    assert verifier.terminate() == 0
+    verifier.run()
+    after_restart = scrape(verifier)
+    for name in ("verdict", "compared_documents", "document_mismatches", "rechecked_time_seconds"):
+        assert after_restart[f"verifier_{name}"] == before[f"verifier_{name}"]
 
 
 def test_the_api_listens_on_localhost_only(verifier: Verifier) -> None:

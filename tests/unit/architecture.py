@@ -29,6 +29,7 @@ PURE = {
     "syncsvc.options",
     "syncsvc.rules",
     "syncsvc.report",
+    "syncsvc.metrics",
     "syncsvc.trends",
     "syncsvc.engine.standin",
     "syncsvc.engine.translate",
@@ -55,6 +56,7 @@ PURE = {
     "verifier.compare.scope",
     "verifier.answers",
     "verifier.extended",
+    "verifier.metrics",
     "verifier.report",
     "verifier.selection",
 }

@@ -7,15 +7,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import syncsvc.errors
+import syncsvc.metrics
 import syncsvc.settings
 import verifier.errors
+import verifier.metrics
 import verifier.settings
 from syncsvc.settings import LOAD_LEVELS
 from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS
 from verifier import extended
 from verifier.answers import definition_line, document_line, progress_answer
 from verifier.report import report
-from verifier.runtime import options
+from verifier.runtime import metrics, options
 from verifier.runtime.errors import as_rst
 
 README = (Path(__file__).parents[2] / "README.rst").read_text()
@@ -34,6 +36,11 @@ def test_the_options_are_those_of_the_tables() -> None:
 def test_the_errors_are_those_of_the_tables() -> None:
     assert as_rst(syncsvc.errors.ALL) in README
     assert as_rst(verifier.errors.ALL) in README
+
+
+def test_the_metrics_are_those_of_the_tables() -> None:
+    assert metrics.as_rst(syncsvc.metrics.TABLE) in README
+    assert metrics.as_rst(verifier.metrics.TABLE) in README
 
 
 def test_the_threads_of_each_load_level_are_told() -> None:

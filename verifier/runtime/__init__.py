@@ -1,1 +1,1 @@
-"""Plumbing shared by both processes: threads, retries, logs, options, HTTP serving. Knows nothing of MongoDB."""
+"""Plumbing of both processes: threads, retries, logs, metrics, options, HTTP serving. Knows nothing of MongoDB."""

@@ -48,6 +48,12 @@ def test_progress_is_idle(api: FlaskClient) -> None:
     assert (body["progress"]["state"], body["progress"]["canCommit"]) == ("IDLE", False)
 
 
+def test_metrics_are_read_from_no_cluster(api: FlaskClient) -> None:
+    answer = api.get("/metrics")
+    assert answer.status_code == 200
+    assert 'mongosync_state{state="IDLE"} 1.0' in answer.text.splitlines()
+
+
 @pytest.mark.parametrize(
     "path, body, status, error",
     [

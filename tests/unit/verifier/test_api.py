@@ -57,6 +57,13 @@ def test_a_check_has_a_filter_in_extended_json(
     assert service.asked == [("check", document_filter)]
 
 
+def test_metrics_are_read_from_progress_alone(api: FlaskClient, service: Recorder) -> None:
+    answer = api.get("/metrics")
+    assert answer.status_code == 200
+    assert 'verifier_verdict{verdict="failed"} 1.0' in answer.text.splitlines()
+    assert service.asked == []
+
+
 @pytest.mark.parametrize("body", [b"", b"{}"])
 def test_writes_are_told_to_be_off(api: FlaskClient, service: Recorder, body: bytes) -> None:
     answer = api.post("/api/v1/writesOff", data=body)

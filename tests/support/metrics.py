@@ -1,0 +1,35 @@
+"""Reads what a process shows to Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import urljoin
+
+import requests
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.service_process import ServiceProcess
+
+Shown = dict[str, dict[tuple[str, ...], float]]
+
+
+def scrape(process: ServiceProcess) -> Shown:
+    answer = requests.get(urljoin(process.url(""), "/metrics"), timeout=10)
+    assert answer.status_code == 200, answer.text
+    return parsed(answer.text)
+
+
+def parsed(text: str) -> Shown:
+    return values(text_string_to_metric_families(text))
+
+
+def values(families: Iterable[Metric]) -> Shown:
+    """Of each sample's name, the values by those of the labels."""
+    shown: Shown = {}
+    for family in families:
+        for sample in family.samples:
+            of_name = shown.setdefault(sample.name, {})
+            assert tuple(sample.labels.values()) not in of_name
+            of_name[tuple(sample.labels.values())] = sample.value
+    return shown

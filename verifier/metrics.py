@@ -1,0 +1,207 @@
+"""What `GET /metrics` shows of a check. Pure: a table over its progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from verifier.compare.mismatch import Difference
+from verifier.compare.progress import Amounts, Changes, CheckProgress, Outcome, Phase
+from verifier.runtime.metrics import Kind, Metric, Values, one_hot, single
+
+
+def _of_check(read: Callable[[CheckProgress], float | None]) -> Callable[[CheckProgress], Values]:
+    """What is known of a check that there is."""
+    return single(lambda progress: None if progress.started is None else read(progress))
+
+
+def _of_amounts(read: Callable[[Amounts], float | None]) -> Callable[[CheckProgress], Values]:
+    """Of the first generation; nothing is known of it before it is planned."""
+
+    def of(progress: CheckProgress) -> float | None:
+        amounts = progress.first or progress.amounts
+        return None if amounts == Amounts() else read(amounts)
+
+    return single(of)
+
+
+def _lags(progress: CheckProgress) -> Values:
+    """A check that has ended does not look at its lag any more."""
+    if progress.phase is Phase.IDLE:
+        return {}
+    return {(name,): changes.lag_seconds for name, changes in _changes(progress).items()}
+
+
+def _rechecked(progress: CheckProgress) -> Values:
+    times = {name: changes.rechecked for name, changes in _changes(progress).items()}
+    return {(name,): None if time is None else time.time for name, time in times.items()}
+
+
+def _changes(progress: CheckProgress) -> dict[str, Changes]:
+    return {"source": progress.source, "destination": progress.destination}
+
+
+def _events(progress: CheckProgress) -> Values:
+    return {
+        (name, operation): count
+        for name, changes in _changes(progress).items()
+        for operation, count in changes.seen.items()
+    }
+
+
+def _verdict(progress: CheckProgress) -> Values:
+    return {} if progress.verdict is None else one_hot(Outcome, progress.verdict.outcome)
+
+
+def _error(progress: CheckProgress) -> Values:
+    error = None if progress.verdict is None else progress.verdict.error
+    return {} if error is None else {(error,): 1.0}
+
+
+def _tasks(progress: CheckProgress) -> Values:
+    """Nothing before the generation is planned."""
+    tasks = progress.tasks
+    if not tasks.total:
+        return {}
+    return {
+        ("added",): tasks.added,
+        ("processing",): tasks.processing,
+        ("completed",): tasks.completed,
+        ("failed",): tasks.failed,
+    }
+
+
+def _documents(progress: CheckProgress) -> Values:
+    if progress.started is None:
+        return {}
+    counts = progress.mismatches.documents
+    return {(each.value,): counts.get(each, 0) for each in Difference}
+
+
+TABLE: tuple[Metric[CheckProgress], ...] = (
+    Metric(
+        Kind.GAUGE,
+        "verifier_phase",
+        "1 for the phase that the verifier is in, 0 for each other one.",
+        ("phase",),
+        lambda progress: one_hot(Phase, progress.phase),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "verifier_verdict",
+        "1 for the verdict of a check that has ended, 0 for each other one.",
+        ("verdict",),
+        _verdict,
+    ),
+    Metric(
+        Kind.GAUGE,
+        "verifier_failure",
+        "1 for the error that made the check incomplete.",
+        ("error",),
+        _error,
+    ),
+    Metric(
+        Kind.GAUGE,
+        "verifier_start_time_seconds",
+        "When the check began, in seconds since 1970.",
+        (),
+        single(lambda progress: progress.started),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "verifier_end_time_seconds",
+        "When the check ended, in seconds since 1970.",
+        (),
+        single(lambda progress: progress.ended),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "verifier_writes_off",
+        "1 when the check was told that writes are off, else 0.",
+        (),
+        _of_check(lambda progress: progress.writes_off),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "verifier_generation",
+        "The number of the generation, from 0.",
+        (),
+        single(lambda progress: progress.generation),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "verifier_tasks",
+        "Tasks of this generation by status: added, processing, completed or failed.",
+        ("status",),
+        _tasks,
+    ),
+    Metric(
+        Kind.GAUGE,
+        "verifier_compared_documents",
+        "Documents that the first generation has compared.",
+        (),
+        _of_amounts(lambda amounts: amounts.documents),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "verifier_estimated_documents",
+        "Documents that the first generation compares, by estimate.",
+        (),
+        _of_amounts(lambda amounts: amounts.total_documents),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "verifier_compared_bytes",
+        "How much of the source the first generation has compared.",
+        (),
+        _of_amounts(lambda amounts: amounts.size),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "verifier_estimated_bytes",
+        "How much of the source the first generation compares, by estimate.",
+        (),
+        _of_amounts(lambda amounts: amounts.total_size),
+    ),
+    Metric(
+        Kind.COUNTER,
+        "verifier_rechecked_documents_total",
+        "Documents that all later generations have looked at.",
+        (),
+        _of_check(lambda progress: progress.rechecked),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "verifier_document_mismatches",
+        "Documents that are not the same, by the type that docMismatches shows.",
+        ("type",),
+        _documents,
+    ),
+    Metric(
+        Kind.GAUGE,
+        "verifier_definition_mismatches",
+        "Differences of collections, views and indexes, as nsMismatches shows them.",
+        (),
+        _of_check(lambda progress: progress.mismatches.definitions),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "verifier_change_events",
+        "Change events seen on the source and the destination since the check began, by operation.",
+        ("cluster", "operation"),
+        _events,
+    ),
+    Metric(
+        Kind.GAUGE,
+        "verifier_lag_seconds",
+        "How far the verifier is behind the change events of each cluster.",
+        ("cluster",),
+        _lags,
+    ),
+    Metric(
+        Kind.GAUGE,
+        "verifier_rechecked_time_seconds",
+        "All changes of each cluster up to this time have been looked at, in seconds since 1970.",
+        ("cluster",),
+        _rechecked,
+    ),
+)
