@@ -23,6 +23,18 @@ def blueprint(service: Service) -> Blueprint:
         service.start(load(StartSchema(), json_body()))
         return SUCCESS
 
+    @api.post("/pause")
+    def pause() -> dict[str, Any]:
+        load(EmptySchema(), json_body())
+        service.pause()
+        return SUCCESS
+
+    @api.post("/resume")
+    def resume() -> dict[str, Any]:
+        load(EmptySchema(), json_body())
+        service.resume()
+        return SUCCESS
+
     @api.post("/commit")
     def commit() -> dict[str, Any]:
         load(EmptySchema(), json_body())

@@ -9,7 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from syncsvc.progress import ProgressSnapshot, WarningKind
-from syncsvc.report import oplog_seconds_left, phase_shown, seconds_until_caught_up, total_bytes
+from syncsvc.report import (
+    lag_seconds,
+    oplog_seconds_left,
+    phase_shown,
+    seconds_until_caught_up,
+    total_bytes,
+)
 from syncsvc.state import Phase, State
 from syncsvc.store import RunRecord
 from verifier.runtime.metrics import Kind, Metric, Values, one_hot, single
@@ -53,7 +59,7 @@ def _warnings(sync: Sync) -> Values:
 
 def _lag(record: RunRecord, snapshot: ProgressSnapshot) -> float | None:
     """A sync that failed does not look at its lag any more."""
-    return None if record.state is State.FAILED else snapshot.lag_seconds
+    return None if record.state is State.FAILED else lag_seconds(record, snapshot)
 
 
 def _copied(snapshot: ProgressSnapshot, amount: int) -> int | None:

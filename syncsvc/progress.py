@@ -71,6 +71,11 @@ class Progress:
         with self._lock:
             self._snapshot = replace(self._snapshot, lag_seconds=None, lags=())
 
+    def forget_pace(self) -> None:
+        """What an earlier coordinator measured of lag and oplog is not true of the next one."""
+        self.forget_lag()
+        self.set(caught_up=False, oplog_seconds_left=None)
+
     def add(self, **amounts: int) -> None:
         """Raise counters."""
         with self._lock:

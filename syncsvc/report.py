@@ -40,7 +40,7 @@ def progress_report(
         "canCommit": can_commit,
         "canWrite": record.can_write,
         "info": phase_shown(record).value,
-        "lagTimeSeconds": snapshot.lag_seconds,
+        "lagTimeSeconds": lag_seconds(record, snapshot),
         "totalEventsApplied": snapshot.events_applied,
         "collectionCopy": {
             "estimatedTotalBytes": total_bytes(snapshot),
@@ -87,6 +87,11 @@ def seconds_until_caught_up(record: RunRecord, snapshot: ProgressSnapshot) -> in
 def phase_shown(record: RunRecord) -> Phase:
     """The phase; once a commit is asked for, that it goes on."""
     return Phase.CUTTING_OVER if record.state is State.COMMITTING else record.phase
+
+
+def lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
+    """What was measured before a pause says nothing of now."""
+    return None if record.state is State.PAUSED else snapshot.lag_seconds
 
 
 def total_bytes(snapshot: ProgressSnapshot) -> int | None:

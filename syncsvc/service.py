@@ -7,6 +7,7 @@ forget. Queries read frozen values, and never touch a cluster.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -36,6 +37,9 @@ from verifier.runtime.tasks import Cancelled, StopToken
 
 _log = logging.getLogger(__name__)
 
+# How often a wait looks whether the process is to end, in seconds.
+_GLANCE = 0.2
+
 # Failures that a restart may find gone: they are shown, not saved, and a restarted process goes on with the run.
 # (A superseded process must not save anything.)
 _PASSING = frozenset({errors.SUPERSEDED, failures.CLUSTER_UNREACHABLE, failures.NOT_AUTHORIZED})
@@ -61,8 +65,12 @@ class Service:
         self._stop = stop
         self._commands = Commands()
         self._progress = Progress()
+        self._changing = threading.Lock()  # held while a command or a failure changes the state
         self._run: RunStore | None = None
         self._coordinator: Coordinator | None = None
+        self._run_stop = StopToken(stop)
+        self._at_rest = threading.Event()  # set while no thread carries the run out
+        self._at_rest.set()
         # A run that this process found: the start that began it may be sent again.
         self._recovered = False
 
@@ -90,16 +98,42 @@ class Service:
             )
             self._begin(RunStore.begin(self._writer(destination), record))
 
+    def pause(self) -> None:
+        """Stop a sync where it is, until it is resumed. Raises OperationError.
+
+        Calls that are on their way end after the answer: `resume` waits for them.
+        """
+        with self._commands.one(), failures.named_errors():
+            with self._changing:
+                state = next_state(self.state, Trigger.PAUSE)
+                assert self._run is not None
+                self._run.update(state=state)
+            _log.info("The sync is paused.", extra={"state": state.value})
+            self._run_stop.stop("pause")
+
+    def resume(self) -> None:
+        """Go on with a sync that is paused. Raises OperationError."""
+        with self._commands.one(), failures.named_errors():
+            state = next_state(self.state, Trigger.RESUME)
+            assert self._run is not None
+            while not self._at_rest.wait(_GLANCE):
+                self._stop.check()
+            self._prepare(self._run)
+            self._run.update(state=state)
+            _log.info("The sync is resumed.", extra={"state": state.value})
+            self._go_on()
+
     def commit(self) -> None:
         """Ask for the cut-over of a sync. Raises OperationError."""
         with self._commands.one(), failures.named_errors():
-            state = next_state(self.state, Trigger.COMMIT)
-            assert self._run is not None and self._coordinator is not None
-            if not self._can_commit():
-                raise OperationError(
-                    errors.CANNOT_COMMIT, "commit was refused, because canCommit is false."
-                )
-            self._run.update(state=state)
+            with self._changing:
+                state = next_state(self.state, Trigger.COMMIT)
+                assert self._run is not None and self._coordinator is not None
+                if not self._can_commit():
+                    raise OperationError(
+                        errors.CANNOT_COMMIT, "commit was refused, because canCommit is false."
+                    )
+                self._run.update(state=state)
             _log.info("Commit was asked for.", extra={"state": state.value})
             self._coordinator.commit()
 
@@ -153,7 +187,9 @@ class Service:
     def _is_answered_again(self, options: StartOptions) -> bool:
         """After a restart a script may send its start again: the run that it asked for is there already."""
         run = self._run
-        if not self._recovered or run is None or run.record.state is State.FAILED:
+        if not self._recovered or run is None:
+            return False
+        if run.record.state in (State.PAUSED, State.FAILED):
             return False
         return run.record.options == options
 
@@ -171,7 +207,7 @@ class Service:
             raise OperationError(errors.METADATA_LEFT_OVER, f"The metadata is of {names}.")
         self._check_patterns(options, destination)
         if not source.facts.tells_definitions:
-            selection = self._selection(options, source, destination)
+            selection = self._selection(options, source, destination, self._stop)
             refuse_time_series(list(list_collections(source.client, selection)))
 
     def _check_patterns(self, options: StartOptions, judge: Cluster) -> None:
@@ -179,10 +215,12 @@ class Service:
         if bad:
             raise OperationError(INVALID_REQUEST, f"{'; '.join(bad)}.")
 
-    def _selection(self, options: StartOptions, source: Cluster, destination: Cluster) -> Selection:
+    def _selection(
+        self, options: StartOptions, source: Cluster, destination: Cluster, stop: StopToken
+    ) -> Selection:
         # Servers before 6.0 have no way to be asked without a collection; the destination is none of these.
         judge = source if source.facts.tells_definitions else destination
-        return Selection(options.namespaces, judge.client, self._stop)
+        return Selection(options.namespaces, judge.client, stop)
 
     def _saved_runs(self) -> Iterator[tuple[RunRecord, Cluster]]:
         for cluster in self._clusters.values():
@@ -197,32 +235,43 @@ class Service:
         identities = tuple(self._clusters[name].identity for name in names)
         return identities == record.identities
 
-    def _writer(
-        self, destination: Cluster, confirm: Callable[[], None] | None = None
-    ) -> ClusterWriter:
-        return ClusterWriter(
-            destination.client, destination.facts.access_control, self._stop, confirm
-        )
+    def _writer(self, destination: Cluster) -> ClusterWriter:
+        """Saves the run, also while it stops."""
+        return ClusterWriter(destination.client, destination.facts.access_control, self._stop)
 
     def _begin(self, run: RunStore) -> None:
-        source, destination = self._pair(run.record.options)
         _log.info("A run begins.", extra={"state": run.record.state.value})
-        self._coordinator = Coordinator(self._parts(source, destination, run), self._stop)
+        self._prepare(run)
         self._run = run
         if run.record.state in ACTIVE:
-            self._spawn("sync", self._carry_out)
+            self._go_on()
 
-    def _parts(self, source: Cluster, destination: Cluster, run: RunStore) -> Parts:
-        writer = self._writer(destination, run.confirm)
+    def _prepare(self, run: RunStore) -> None:
+        """Make a coordinator from what is saved, with a stop token of its own."""
+        source, destination = self._pair(run.record.options)
+        self._stop.release(self._run_stop)
+        self._run_stop = StopToken(self._stop)
+        parts = self._parts(source, destination, run, self._run_stop)
+        self._coordinator = Coordinator(parts, self._run_stop)
+
+    def _go_on(self) -> None:
+        self._at_rest.clear()
+        self._spawn("sync", self._carry_out)
+
+    def _parts(
+        self, source: Cluster, destination: Cluster, run: RunStore, stop: StopToken
+    ) -> Parts:
+        access_control = destination.facts.access_control
+        writer = ClusterWriter(destination.client, access_control, stop, run.confirm)
         return Parts(
             source=source.client,
             source_facts=source.facts,
             client=destination.client,
             writer=writer,
-            destination=Destination(writer, self._stop),
+            destination=Destination(writer, stop),
             run=run,
-            registry=Registry(destination.client, writer, self._stop),
-            selection=self._selection(run.record.options, source, destination),
+            registry=Registry(destination.client, writer, stop),
+            selection=self._selection(run.record.options, source, destination, stop),
             progress=self._progress,
             load=self._load,
             observe=self._observe,
@@ -236,23 +285,31 @@ class Service:
             self._run.update(state=next_state(self._run.record.state, Trigger.FINISH))
             _log.info("The sync is committed.", extra={"state": self._run.record.state.value})
         except Cancelled:
+            _log.info("The run has stopped where it is.", extra={"state": self.state.value})
             raise
         except Exception as error:
             self._fail(error)
+        finally:
+            self._at_rest.set()
 
     def _fail(self, error: Exception) -> None:
         assert self._run is not None
         kind, description = describe(failures.named(error))
+        with self._changing:
+            if self.state is State.PAUSED:
+                # The same is tried again after the pause: nothing that failed counts as done.
+                _log.warning("An error came during a pause.", exc_info=error)
+                return
+            failed = {
+                "state": next_state(self.state, Trigger.FAIL),
+                "failure": Failure(kind.name, description),
+            }
+            # Seen first, for once: saving may take long, or be impossible, for the same reason that the run failed.
+            self._run.show(**failed)
         _log.error(
             "The sync failed.",
             exc_info=error,
             extra={"error": kind.name, "errorDescription": description},
         )
-        failed = {
-            "state": next_state(self._run.record.state, Trigger.FAIL),
-            "failure": Failure(kind.name, description),
-        }
-        # Seen first, for once: saving may take long, or be impossible, for the same reason that the run failed.
-        self._run.show(**failed)
         if kind not in _PASSING:
             self._run.update(**failed)

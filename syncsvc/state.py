@@ -11,6 +11,7 @@ from verifier.runtime.errors import OperationError
 class State(Enum):
     IDLE = "IDLE"
     RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
     COMMITTING = "COMMITTING"
     COMMITTED = "COMMITTED"
     FAILED = "FAILED"
@@ -20,6 +21,8 @@ class Trigger(Enum):
     """What moves a sync: commands of the user, and two outcomes of the engine."""
 
     START = "start"
+    PAUSE = "pause"
+    RESUME = "resume"
     COMMIT = "commit"
     FINISH = "finish"
     FAIL = "fail"
@@ -27,6 +30,8 @@ class Trigger(Enum):
 
 _NEXT: dict[tuple[State, Trigger], State] = {
     (State.IDLE, Trigger.START): State.RUNNING,
+    (State.RUNNING, Trigger.PAUSE): State.PAUSED,
+    (State.PAUSED, Trigger.RESUME): State.RUNNING,
     (State.RUNNING, Trigger.COMMIT): State.COMMITTING,
     (State.RUNNING, Trigger.FAIL): State.FAILED,
     (State.COMMITTING, Trigger.FINISH): State.COMMITTED,

@@ -50,6 +50,7 @@ class Coordinator:
         self._stop = stop
         self._commit_asked = threading.Event()
         self._oplog = OplogWatch(parts)
+        parts.progress.forget_pace()
         self._show_copied()
 
     def commit(self) -> None:

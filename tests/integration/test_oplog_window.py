@@ -137,6 +137,17 @@ def test_while_the_daemon_is_stopped(pair: Pair, daemon: Daemon) -> None:
     assert_lost(daemon.wait_for_state("FAILED"))
 
 
+def test_while_paused(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    daemon.pause()
+    roll_over(pair.source.client)
+    assert daemon.progress()["state"] == "PAUSED"
+    daemon.resume()
+    assert_lost(daemon.wait_for_state("FAILED"))
+
+
 def test_while_events_wait_to_be_applied(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()

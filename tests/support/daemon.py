@@ -29,12 +29,22 @@ class Daemon(ServiceProcess):
         answer = self.post("start", body)
         assert (answer.status_code, answer.json()) == (200, {"success": True}), answer.text
 
+    def pause(self) -> None:
+        self._command("pause")
+        assert self.progress()["state"] == "PAUSED"
+
+    def resume(self) -> None:
+        self._command("resume")
+
     def commit(self) -> None:
         """Commit as soon as it is possible, and wait for the end."""
         self.wait_until_committable()
-        answer = self.post("commit")
-        assert (answer.status_code, answer.json()) == (200, {"success": True}), answer.text
+        self._command("commit")
         self.wait_for_state("COMMITTED")
+
+    def _command(self, name: str) -> None:
+        answer = self.post(name)
+        assert (answer.status_code, answer.json()) == (200, {"success": True}), answer.text
 
     def wait_until_committable(self) -> dict[str, Any]:
         return self._wait(lambda progress: bool(progress["canCommit"]), "canCommit")

@@ -73,7 +73,15 @@ def test_metrics_are_read_from_no_cluster(api: FlaskClient) -> None:
         ("commit", b'{"now": true}', 400, "InvalidRequest"),
         ("commit", b"{}", 409, "InvalidState"),
         ("commit", b"", 409, "InvalidState"),
-        ("pause", b"{}", 404, "NotFound"),
+        ("pause", b"x", 400, "MalformedBody"),
+        ("pause", b'{"now": true}', 400, "InvalidRequest"),
+        ("pause", b"{}", 409, "InvalidState"),
+        ("pause", b"", 409, "InvalidState"),
+        ("resume", b"[]", 400, "MalformedBody"),
+        ("resume", b'{"now": true}', 400, "InvalidRequest"),
+        ("resume", b"{}", 409, "InvalidState"),
+        ("resume", b"", 409, "InvalidState"),
+        ("unpause", b"{}", 404, "NotFound"),
         ("progress", b"{}", 405, "MethodNotAllowed"),
     ],
 )
@@ -86,7 +94,7 @@ def test_a_refusal_has_a_name(
     assert api.get("/api/v1/progress").get_json()["progress"]["state"] == "IDLE"
 
 
-@pytest.mark.parametrize("path", ["start", "commit"])
+@pytest.mark.parametrize("path", ["start", "pause", "resume", "commit"])
 def test_commands_are_posted(api: FlaskClient, path: str) -> None:
     assert api.get(f"/api/v1/{path}").status_code == 405
 

@@ -82,16 +82,19 @@ def test_the_failure_and_the_warnings_are_named() -> None:
 RUNNING = {"state": State.RUNNING}
 APPLYING = {"state": State.RUNNING, "phase": Phase.APPLYING}
 COMMITTING = {"state": State.COMMITTING, "phase": Phase.APPLYING}
+PAUSED = {"state": State.PAUSED, "phase": Phase.APPLYING}
 FAILED = {"state": State.FAILED, "phase": Phase.APPLYING}
 NUMBERS: list[tuple[str, dict[str, Any], ProgressSnapshot, float | None]] = [
     ("can_write", {"can_write": True}, ProgressSnapshot(), 1),
     ("can_write", RUNNING, ProgressSnapshot(), 0),
     ("lag_seconds", APPLYING, ProgressSnapshot(lag_seconds=0), 0),
     ("lag_seconds", COMMITTING, ProgressSnapshot(lag_seconds=7), 7),
+    ("lag_seconds", PAUSED, ProgressSnapshot(lag_seconds=7), None),
     ("lag_seconds", FAILED, ProgressSnapshot(lag_seconds=7), None),
     ("catch_up_seconds", APPLYING, FALLING, 10),
     ("catch_up_seconds", COMMITTING, FALLING, 10),
     ("catch_up_seconds", RUNNING, FALLING, None),
+    ("catch_up_seconds", PAUSED, FALLING, None),
     ("catch_up_seconds", FAILED, FALLING, None),
     ("oplog_left_seconds", RUNNING, ProgressSnapshot(oplog_seconds_left=0.0), 0),
     ("oplog_left_seconds", RUNNING, ProgressSnapshot(oplog_seconds_left=math.inf), math.inf),

@@ -62,6 +62,11 @@ def test_running_shows_everything() -> None:
     }
 
 
+def test_paused_knows_no_lag() -> None:
+    shown = report(run_record(state=State.PAUSED, phase=Phase.APPLYING))
+    assert (shown["lagTimeSeconds"], shown["totalEventsApplied"]) == (None, 7)
+
+
 def test_the_direction_is_that_of_the_options() -> None:
     record = run_record(options=StartOptions("cluster1", "cluster0"))
     assert report(record)["directionMapping"] == {
@@ -76,6 +81,8 @@ def test_the_direction_is_that_of_the_options() -> None:
         (State.RUNNING, Phase.INITIALIZING, "initializing collections and indexes"),
         (State.RUNNING, Phase.COPYING, "collection copy"),
         (State.RUNNING, Phase.APPLYING, "change event application"),
+        (State.PAUSED, Phase.COPYING, "collection copy"),
+        (State.PAUSED, Phase.APPLYING, "change event application"),
         (State.COMMITTING, Phase.APPLYING, "waiting for commit to complete"),
         (State.COMMITTING, Phase.CUTTING_OVER, "waiting for commit to complete"),
         (State.COMMITTED, Phase.DONE, "commit completed"),
@@ -128,6 +135,7 @@ def test_the_oplog_that_is_left_is_told_in_words(left: float | None, shown: str)
     [
         (State.RUNNING, Phase.COPYING, None),
         (State.RUNNING, Phase.APPLYING, 40),
+        (State.PAUSED, Phase.APPLYING, None),
         (State.COMMITTING, Phase.APPLYING, 40),
         (State.COMMITTING, Phase.CUTTING_OVER, None),
         (State.FAILED, Phase.APPLYING, None),

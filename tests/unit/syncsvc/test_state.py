@@ -12,6 +12,8 @@ from verifier.runtime.errors import OperationError
 
 TABLE = {
     ("IDLE", "start"): "RUNNING",
+    ("RUNNING", "pause"): "PAUSED",
+    ("PAUSED", "resume"): "RUNNING",
     ("RUNNING", "commit"): "COMMITTING",
     ("RUNNING", "fail"): "FAILED",
     ("COMMITTING", "finish"): "COMMITTED",
@@ -36,6 +38,10 @@ def test_any_other_trigger_is_refused(state: str, trigger: str) -> None:
     "state, trigger, description",
     [
         (State.RUNNING, Trigger.START, "start needs state IDLE; the state is RUNNING."),
+        (State.PAUSED, Trigger.START, "start needs state IDLE; the state is PAUSED."),
+        (State.PAUSED, Trigger.PAUSE, "pause needs state RUNNING; the state is PAUSED."),
+        (State.PAUSED, Trigger.COMMIT, "commit needs state RUNNING; the state is PAUSED."),
+        (State.RUNNING, Trigger.RESUME, "resume needs state PAUSED; the state is RUNNING."),
         (State.IDLE, Trigger.COMMIT, "commit needs state RUNNING; the state is IDLE."),
         (
             State.IDLE,
@@ -52,9 +58,9 @@ def test_a_refusal_names_the_states_that_would_do(
     assert raised.value.description == description
 
 
-def test_a_run_is_active_until_it_ends() -> None:
+def test_a_run_is_active_until_it_ends_or_is_paused() -> None:
     ends = {State.IDLE, State.COMMITTED, State.FAILED}
-    assert ACTIVE == set(State) - ends
+    assert ACTIVE == set(State) - ends - {State.PAUSED}
     assert not any(following in ends - {State.IDLE} for following, _ in _starts())
 
 

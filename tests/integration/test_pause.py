@@ -1,0 +1,145 @@
+"""A sync is paused in each of its phases, maybe killed, and resumed: nothing is lost, and nothing goes on meanwhile."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.observe import Point
+from syncsvc.sandbox.workload import Workload
+from tests.conftest import Pair
+from tests.support import writes
+from tests.support.daemon import Daemon
+from tests.support.waiting import wait_for
+
+METADATA = "mongosync_reserved_for_internal_use"
+PHASES = {
+    Point.COLLECTION_CREATED: "initializing collections and indexes",
+    Point.BATCH_WRITTEN: "collection copy",
+    Point.INDEXES_BUILT: "building indexes",
+    Point.EVENTS_APPLIED: "change event application",
+}
+in_each_phase = pytest.mark.parametrize("point", PHASES, ids=lambda point: PHASES[point])
+
+
+def start_until(pair: Pair, daemon: Daemon, point: Point) -> None:
+    """Begin a sync, which is held at that point."""
+    writes.indexes(pair.source.client)
+    writes.fill(pair.source.client)
+    daemon.start(buildIndexes="afterDataCopy")
+    if point is Point.EVENTS_APPLIED:
+        daemon.wait_until_applying()
+        writes.single_document_writes(pair.source.client)
+    daemon.wait_until_reached(point)
+
+
+def write_meanwhile(client: writes.AnyClient) -> None:
+    writes.hot_document(client)
+    writes.many_collections(client)
+    writes.drop_and_create_again(client)
+    writes.views(client)
+
+
+def saved(pair: Pair) -> dict[str, Any] | None:
+    return pair.destination.client[METADATA].runs.find_one()
+
+
+def assert_paused(daemon: Daemon, point: Point) -> None:
+    shown = daemon.progress()
+    assert (shown["state"], shown["info"]) == ("PAUSED", PHASES[point])
+    assert (shown["canCommit"], shown["canWrite"]) == (False, False)
+    assert (shown["lagTimeSeconds"], shown["error"]) == (None, None)
+    assert "estimatedOplogTimeRemaining" not in shown
+
+
+def assert_refused(daemon: Daemon, command: str, body: Any = None) -> None:
+    before = daemon.progress()
+    answer = daemon.post(command, body)
+    assert (answer.status_code, answer.json()["error"]) == (409, "InvalidState")
+    assert f"the state is {before['state']}." in answer.json()["errorDescription"]
+    assert daemon.progress()["state"] == before["state"]
+
+
+@in_each_phase
+def test_a_resumed_sync_has_lost_nothing(pair: Pair, daemon: Daemon, point: Point) -> None:
+    with daemon.held_at(point):
+        start_until(pair, daemon, point)
+        daemon.pause()
+        assert_paused(daemon, point)
+    wait_for(lambda: "The run has stopped" in daemon.log, "the run has stopped")
+    before = saved(pair)
+    write_meanwhile(pair.source.client)
+    assert_refused(daemon, "pause")
+    assert_refused(daemon, "commit")
+    assert_refused(daemon, "start", {"source": "cluster0", "destination": "cluster1"})
+    assert_paused(daemon, point)
+    assert saved(pair) == before
+    assert "db0" not in pair.destination.client.list_database_names()
+    daemon.resume()
+    assert_refused(daemon, "resume")
+    daemon.commit()
+    pair.assert_equal()
+
+
+@in_each_phase
+def test_a_sync_killed_in_a_pause_stays_paused(pair: Pair, daemon: Daemon, point: Point) -> None:
+    """Killed while its threads have not ended yet, and a second time when it has none."""
+    with daemon.held_at(point):
+        start_until(pair, daemon, point)
+        daemon.pause()
+        daemon.kill()
+    write_meanwhile(pair.source.client)
+    for _ in range(2):
+        daemon.run()
+        assert_paused(daemon, point)
+        body = {"source": "cluster0", "destination": "cluster1", "buildIndexes": "afterDataCopy"}
+        assert_refused(daemon, "start", body)
+        daemon.kill()
+    daemon.run()
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_users_stay_blocked(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    daemon.pause()
+    status = pair.destination.client.admin.command("serverStatus")["repl"]
+    assert status["userWriteBlockMode"] == 2
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_resume_waits_for_what_is_on_its_way(pair: Pair, daemon: Daemon) -> None:
+    with ExitStack() as holding:
+        holding.enter_context(daemon.held_at(Point.BATCH_WRITTEN))
+        start_until(pair, daemon, Point.BATCH_WRITTEN)
+        daemon.pause()
+        with writes.started(daemon.resume) as resumed:
+            refused = "CommandInProgress"
+            wait_for(lambda: daemon.post("pause").json().get("error") == refused, refused)
+            assert daemon.progress()["state"] == "PAUSED"
+            holding.close()
+            resumed.result()
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_pauses_under_load(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client, 3000)
+    with Workload([pair.source.client.d.c, pair.source.client.d.other], seed=3) as workload:
+        daemon.start()
+        daemon.wait_until_applying()
+        for _ in range(3):
+            applied = daemon.progress()["totalEventsApplied"]
+            wait_for(lambda: daemon.progress()["totalEventsApplied"] > applied, "events")
+            daemon.pause()
+            daemon.resume()
+        workload.stop()
+    daemon.commit()
+    pair.assert_equal()
