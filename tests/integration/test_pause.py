@@ -130,6 +130,23 @@ def test_a_resume_waits_for_what_is_on_its_way(pair: Pair, daemon: Daemon) -> No
     pair.assert_equal()
 
 
+def test_an_error_in_a_pause_does_not_end_the_sync(pair: Pair, daemon: Daemon) -> None:
+    data = {"failCommands": ["update"], "errorCode": 2}
+    admin = pair.destination.client.admin
+    try:
+        with daemon.held_at(Point.BATCH_WRITTEN):
+            start_until(pair, daemon, Point.BATCH_WRITTEN)
+            daemon.pause()
+            admin.command({"configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data})
+        wait_for(lambda: "An error came during a pause" in daemon.log, "an error")
+    finally:
+        admin.command({"configureFailPoint": "failCommand", "mode": "off"})
+    assert_paused(daemon, Point.BATCH_WRITTEN)
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+
+
 def test_pauses_under_load(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client, 3000)
     with Workload([pair.source.client.d.c, pair.source.client.d.other], seed=3) as workload:
