@@ -99,7 +99,7 @@ class Planner:
         for task in before:
             if task.work is Work.COLLECTION:
                 chosen[task.names] = task.unscanned
-        whole = set(self._store.whole_collections())
+        whole = self._store.whole_collections(pair.source for pair in self._pairs)
         for pair in self._pairs:
             if pair.source in whole:
                 chosen[pair] = True

@@ -52,7 +52,7 @@ from verifier.compare.rows import (
     stored,
     task_row,
 )
-from verifier.compare.task import Recheck, RecheckId, Task
+from verifier.compare.task import Recheck, RecheckId, Task, whole_collection
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
@@ -188,10 +188,12 @@ class CheckStore:
             bounds = {"_id": {"$gte": recheck_id(first), "$lte": recheck_id(last)}}
         yield from map(read_recheck, self._find(self._name(_RECHECKS), bounds))
 
-    def whole_collections(self) -> list[Namespace]:
-        """The collections that the current generation compares anew."""
-        rows = self._find(self._name(_RECHECKS), {"_id.h": b""})
-        return [read_recheck(row).id.namespace for row in rows]
+    def whole_collections(self, among: Iterable[Namespace]) -> set[Namespace]:
+        """Those of the collections that the current generation compares anew."""
+        # By their ids: of all there is to look at again, hardly any is a whole collection.
+        ids = [recheck_id(whole_collection(each).id) for each in among]
+        rows = self._find(self._name(_RECHECKS), {"_id": {"$in": ids}})
+        return {read_recheck(row).id.namespace for row in rows}
 
     def has_rechecks(self, generation: int) -> bool:
         name = self._name(_RECHECKS, generation)
