@@ -14,7 +14,6 @@ class Point(Enum):
     LISTED = "listed"
     DEFINITION_COMPARED = "definition compared"
     TASK_DONE = "task done"
-    RECHECKS_SAVED = "rechecks saved"
     POSITION_SAVED = "position saved"
     GENERATION_BEGUN = "generation begun"
     GENERATION_DONE = "generation done"
