@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from syncsvc import errors
 from syncsvc.options import StartOptions, WriteBlocking
-from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
+from verifier.cluster.cluster import SAME_CLUSTER, unfit
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.failures import NOT_AUTHORIZED
-from verifier.runtime.errors import ErrorKind
-
-Violation = tuple[ErrorKind, str]
+from verifier.runtime.errors import Violation
 
 # A source before 6.0 does not tell every change of a definition; one that it tells fails the sync by name.
 OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
@@ -52,17 +50,19 @@ def cluster_violations(
         ("source", source, OLDEST_SOURCE),
         ("destination", destination, OLDEST_DESTINATION),
     ):
-        if facts.topology is not Topology.REPLICA_SET:
-            yield UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
-        if facts.version[:2] < oldest:
-            yield errors.UNSUPPORTED_VERSION, f"The {role} runs {_dotted(facts.version)}."
-        elif facts.topology is Topology.REPLICA_SET and facts.identity is None:
+        violations = list(
+            unfit(role, facts, (Topology.REPLICA_SET,), oldest, errors.UNSUPPORTED_VERSION)
+        )
+        yield from violations
+        if not violations and facts.identity is None:
             yield NOT_AUTHORIZED, (
                 f"The user may not read the id of the replica set of the {role} (replSetGetConfig); "
                 "the built-in role clusterMonitor may."
             )
     if destination.version[:2] < source.version[:2]:
-        versions = f"The source runs {_dotted(source.version)}, the destination {_dotted(destination.version)}"
+        versions = (
+            f"The source runs {source.dotted_version}, the destination {destination.dotted_version}"
+        )
         yield errors.UNSUPPORTED_VERSION, f"{versions}, which is older."
     if source.identity is not None and source.identity == destination.identity:
         yield SAME_CLUSTER, "Both connection strings lead to the same replica set."
@@ -80,7 +80,3 @@ def _blocking_violations(destination: ClusterFacts) -> Iterator[Violation]:
             f"missing privileges ([{', '.join(missing)}]) to enable user write blocking on the destination; "
             "the built-in role restore has them."
         )
-
-
-def _dotted(version: tuple[int, int, int]) -> str:
-    return ".".join(map(str, version))

@@ -25,7 +25,7 @@ from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from syncsvc.store import Failure, Registry, RunRecord, RunStore, load_run, new_owner, other_runs
 from verifier.cluster import failures
-from verifier.cluster.cluster import Cluster
+from verifier.cluster.cluster import Cluster, judge_of_filters
 from verifier.cluster.facts import gather
 from verifier.cluster.filters import Selection, bad_patterns
 from verifier.cluster.inventory import list_collections
@@ -218,8 +218,7 @@ class Service:
     def _selection(
         self, options: StartOptions, source: Cluster, destination: Cluster, stop: StopToken
     ) -> Selection:
-        # Servers before 6.0 have no way to be asked without a collection; the destination is none of these.
-        judge = source if source.facts.tells_definitions else destination
+        judge = judge_of_filters(source, destination)
         return Selection(options.namespaces, judge.client, stop)
 
     def _saved_runs(self) -> Iterator[tuple[RunRecord, Cluster]]:

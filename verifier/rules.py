@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
+from verifier.cluster.cluster import SAME_CLUSTER, unfit
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.failures import NOT_AUTHORIZED
 from verifier.compare.scope import Scope
 from verifier.errors import UNSUPPORTED_VERSION
-from verifier.runtime.errors import ErrorKind
-
-Violation = tuple[ErrorKind, str]
+from verifier.runtime.errors import Violation
 
 OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
 
@@ -29,11 +27,7 @@ def violations(
         ("source", source, OLDEST_SOURCE),
         ("destination", destination, OLDEST_DESTINATION),
     ):
-        if facts.topology not in _SUPPORTED:
-            yield UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
-        if facts.version[:2] < oldest:
-            version = ".".join(map(str, facts.version))
-            yield UNSUPPORTED_VERSION, f"The {role} runs {version}."
+        yield from unfit(role, facts, _SUPPORTED, oldest, UNSUPPORTED_VERSION)
         yield from _missing_privileges(role, facts)
     if source.identity is not None and source.identity == destination.identity:
         if not scope.renamed:
@@ -41,7 +35,7 @@ def violations(
 
 
 def _missing_privileges(role: str, facts: ClusterFacts) -> Iterator[Violation]:
-    if facts.privileges is None or facts.database_privileges is None:
+    if facts.database_privileges is None:
         return
     if facts.topology is Topology.SHARDED and facts.identity is None:
         yield NOT_AUTHORIZED, (
@@ -49,7 +43,7 @@ def _missing_privileges(role: str, facts: ClusterFacts) -> Iterator[Violation]:
             "the built-in role clusterMonitor can."
         )
     missing = [
-        *(each for each in _ON_CLUSTER if each not in facts.privileges),
+        *facts.lacks(*_ON_CLUSTER),
         *(each for each in _ON_COLLECTIONS if each not in facts.database_privileges),
     ]
     if missing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from pymongo.errors import PyMongoError
@@ -9,7 +10,7 @@ from pymongo.errors import PyMongoError
 from verifier.cluster import failures
 from verifier.cluster.connect import Client, connect
 from verifier.cluster.facts import ClusterFacts, Topology, gather
-from verifier.runtime.errors import ErrorKind, OperationError
+from verifier.runtime.errors import ErrorKind, OperationError, Violation
 
 SAME_CLUSTER = ErrorKind(
     "SameCluster",
@@ -57,3 +58,25 @@ def open_cluster(name: str, uri: str, application: str) -> Cluster:
             UNSUPPORTED_TOPOLOGY, f"{name} at {facts.address} is a standalone server."
         )
     return Cluster(name, client, facts)
+
+
+def unfit(
+    role: str,
+    facts: ClusterFacts,
+    topologies: Container[Topology],
+    oldest: tuple[int, int],
+    too_old: ErrorKind,
+) -> Iterator[Violation]:
+    """What speaks against a cluster in that role by itself; `too_old` names a version before the oldest."""
+    if facts.topology not in topologies:
+        yield UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
+    if facts.version[:2] < oldest:
+        yield too_old, f"The {role} runs {facts.dotted_version}."
+
+
+def judge_of_filters(source: Cluster, destination: Cluster) -> Cluster:
+    """The one of the two that is asked what fits a filter.
+
+    Servers before 6.0 have no way to be asked without a collection; the destination is none of these.
+    """
+    return source if source.facts.tells_definitions else destination

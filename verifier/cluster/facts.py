@@ -38,6 +38,10 @@ class ClusterFacts:
     database_privileges: frozenset[str] | None = None
 
     @property
+    def dotted_version(self) -> str:
+        return ".".join(map(str, self.version))
+
+    @property
     def tells_definitions(self) -> bool:
         """Whether its change streams tell every change of a definition, and the UUID of each event's collection."""
         return self.version >= (6, 0, 0)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from verifier.cluster import failures
-from verifier.cluster.cluster import Cluster
+from verifier.cluster.cluster import Cluster, judge_of_filters
 from verifier.cluster.connect import Client
 from verifier.cluster.filters import NamespaceFilter, Selection
 from verifier.cluster.inventory import list_names
@@ -29,8 +29,7 @@ class Listing:
         self._destination = destination.client
         self._scope = scope
         self._stop = stop
-        # Servers before 6.0 have no way to be asked without a collection.
-        judge = source if source.facts.tells_definitions else destination
+        judge = judge_of_filters(source, destination)
         self._selection = Selection(scope.namespaces, judge.client, stop)
 
     def pairs(self) -> set[NamespacePair]:

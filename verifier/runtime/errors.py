@@ -20,6 +20,9 @@ class ErrorKind:
     remedy: str
 
 
+# What speaks against a command: under which name it is refused, and why.
+Violation = tuple[ErrorKind, str]
+
 INTERNAL_ERROR = ErrorKind(
     "InternalError",
     500,
@@ -54,7 +57,7 @@ def as_rst(kinds: Iterable[ErrorKind]) -> str:
     )
 
 
-def raise_all(violations: Iterable[tuple[ErrorKind, str]]) -> None:
+def raise_all(violations: Iterable[Violation]) -> None:
     """Raise one OperationError with all violations, under the name of the first; none, none raised."""
     found = list(violations)
     if found:

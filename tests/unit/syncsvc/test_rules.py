@@ -10,12 +10,11 @@ import pytest
 from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
 from syncsvc.rules import (
     BLOCKING_ACTIONS,
-    Violation,
     cluster_violations,
     option_violations,
 )
 from verifier.cluster.facts import ClusterFacts, Topology
-from verifier.runtime.errors import OperationError, raise_all
+from verifier.runtime.errors import OperationError, Violation, raise_all
 
 CLUSTERS = {"cluster0": object(), "cluster1": object()}
 
