@@ -65,11 +65,7 @@ def _found(verifier: Verifier) -> list[Any]:
     documents = [
         (line["type"], line["namespace"], line["_id"]) for line in verifier.lines("docMismatches")
     ]
-    definitions = [
-        (line["type"], line["namespace"], line["aspect"], line["component"])
-        for line in verifier.lines("nsMismatches")
-    ]
-    return sorted(documents) + sorted(definitions)
+    return [*sorted(documents), *verifier.differing_definitions()]
 
 
 FOUND: list[Any] = [

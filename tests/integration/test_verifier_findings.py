@@ -143,8 +143,4 @@ def test_documents_that_differ_are_named(verifier: Verifier) -> None:
 
 
 def test_definitions_that_differ_are_named(verifier: Verifier) -> None:
-    found = [
-        (line["type"], line["namespace"], line["aspect"], line["component"])
-        for line in verifier.lines("nsMismatches")
-    ]
-    assert sorted(found) == DEFINITIONS
+    assert verifier.differing_definitions() == DEFINITIONS

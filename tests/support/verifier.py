@@ -59,6 +59,13 @@ class Verifier(ServiceProcess):
         assert answer.headers["Content-Type"].startswith("application/x-ndjson")
         return [json.loads(line) for line in answer.text.splitlines()]
 
+    def differing_definitions(self) -> list[tuple[str, str, str, str]]:
+        """Kind of difference, namespace, aspect and component of each line of nsMismatches, sorted."""
+        return sorted(
+            (line["type"], line["namespace"], line["aspect"], line["component"])
+            for line in self.lines("nsMismatches")
+        )
+
     def _wait(self, holds: Any, what: str) -> dict[str, Any]:
         def look() -> dict[str, Any] | None:
             progress = self.progress()
