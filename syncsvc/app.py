@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Flask
 
 from syncsvc.api import blueprint
-from syncsvc.metrics import TABLE
+from syncsvc.reports.metrics import TABLE
 from syncsvc.service import Service
 from verifier.runtime.httpd import install_error_handlers
 from verifier.runtime.metrics import Snapshot, endpoint

@@ -11,19 +11,21 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from syncsvc import errors, rules
+from syncsvc import errors
 from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.destination import Destination
 from syncsvc.engine.listing import refuse_time_series
 from syncsvc.engine.observe import Observer
 from syncsvc.engine.parts import Parts
-from syncsvc.metrics import Sync
+from syncsvc.figures.progress import Progress
 from syncsvc.options import StartOptions
-from syncsvc.progress import Progress
-from syncsvc.report import progress_report
+from syncsvc.preflight import rules
+from syncsvc.reports.metrics import Sync
+from syncsvc.reports.progress import progress_report
+from syncsvc.saved.registry import Registry
+from syncsvc.saved.run import Failure, RunRecord, RunStore, load_run, new_owner, other_runs
 from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
-from syncsvc.store import Failure, Registry, RunRecord, RunStore, load_run, new_owner, other_runs
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, judge_of_filters
 from verifier.cluster.facts import gather

@@ -13,7 +13,7 @@ from syncsvc.engine.lanes import Lane, Room
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.tail import Tail
-from syncsvc.store import METADATA_DATABASE
+from syncsvc.saved.run import METADATA_DATABASE
 from verifier.cluster import failures
 from verifier.cluster.changes import ChangeReader, ChangeStream, offers_raw_updates
 from verifier.cluster.namespace import Namespace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.withholding import build_indexes
-from syncsvc.store import CollectionRecord
+from syncsvc.saved.registry import CollectionRecord
 from verifier.runtime.tasks import Channel, StopToken, TaskGroup
 
 

@@ -24,8 +24,8 @@ from syncsvc.engine.watch import OplogWatch
 from syncsvc.engine.withholding import restore_indexes
 from syncsvc.engine.writeblock import set_write_block
 from syncsvc.options import BuildIndexes, WriteBlocking
+from syncsvc.saved.run import CONFIRM_INTERVAL
 from syncsvc.state import Phase, State
-from syncsvc.store import CONFIRM_INTERVAL
 from verifier.cluster import failures
 from verifier.cluster.changes import ChangeStream, start_position
 from verifier.cluster.note import append_note

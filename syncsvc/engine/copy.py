@@ -22,7 +22,7 @@ from syncsvc.engine.parts import Parts
 from syncsvc.engine.translate import Outcome, zero_timestamp_documents
 from syncsvc.engine.whole import write_whole
 from syncsvc.errors import DOCUMENT_NOT_COPIED
-from syncsvc.store import CollectionRecord, CopyStatus, Registry
+from syncsvc.saved.registry import CollectionRecord, CopyStatus, Registry
 from verifier.cluster.keys import id_only, shown
 from verifier.cluster.renamed import CollectionGone
 from verifier.cluster.scan import ResumePoint, Scan

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from syncsvc.engine.catalog import Catalog
-from syncsvc.engine.indexing import check_ttl, destined
 from syncsvc.engine.modification import immediate, modified
 from syncsvc.engine.naming import placed
 from syncsvc.engine.parts import Parts
@@ -19,7 +18,8 @@ from syncsvc.engine.renames import Renames
 from syncsvc.engine.source import find_on_source, time_series_on_source
 from syncsvc.engine.withholding import build_indexes
 from syncsvc.errors import UNSUPPORTED_CHANGE
-from syncsvc.store import CollectionRecord, CopyStatus
+from syncsvc.indexing import check_ttl, destined
+from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.namespace import is_user_namespace
 from verifier.cluster.specification import CollectionSpec, Kind

@@ -12,7 +12,7 @@ from bson.timestamp import Timestamp
 
 from syncsvc.engine.frontier import Entry, Frontier
 from syncsvc.engine.lanes import IN_ORDER, Item, Lane, Portion
-from syncsvc.store import CollectionRecord
+from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.events import DataEvent
 from verifier.cluster.keys import canonical, depends_on_collation, id_element
 from verifier.cluster.times import Position

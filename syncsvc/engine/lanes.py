@@ -15,7 +15,7 @@ from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.translate import Outcome, fold
 from syncsvc.engine.writing import OutcomeWriter
-from syncsvc.store import CollectionRecord
+from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.events import DataEvent
 from verifier.cluster.times import Position
 from verifier.runtime.tasks import Budget, Channel, StopToken

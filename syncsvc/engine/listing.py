@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from syncsvc.engine.catalog import Catalog
-from syncsvc.engine.indexing import check_ttl, destined
 from syncsvc.engine.naming import placed
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.errors import UNSUPPORTED_COLLECTION
+from syncsvc.indexing import check_ttl, destined
 from syncsvc.options import BuildIndexes
-from syncsvc.store import CopyStatus
+from syncsvc.saved.registry import CopyStatus
 from verifier.cluster import failures
 from verifier.cluster.inventory import list_collections, size_of
 from verifier.cluster.specification import CollectionSpec, Kind

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from syncsvc.store import CollectionRecord, CopyStatus, Registry
+from syncsvc.saved.registry import CollectionRecord, CopyStatus, Registry
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec
 

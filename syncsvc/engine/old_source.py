@@ -7,10 +7,10 @@ the definitions are compared once more when a commit is asked for.
 
 from __future__ import annotations
 
-from syncsvc.engine.indexing import destined
 from syncsvc.engine.parts import Parts
 from syncsvc.errors import UNSUPPORTED_CHANGE
-from syncsvc.store import CollectionRecord
+from syncsvc.indexing import destined
+from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster import failures
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.inventory import list_collections

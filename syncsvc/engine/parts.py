@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from syncsvc.engine.destination import Destination
 from syncsvc.engine.observe import Observer
-from syncsvc.progress import Progress
+from syncsvc.figures.progress import Progress
+from syncsvc.saved.registry import CollectionRecord, Registry
+from syncsvc.saved.run import RunStore
 from syncsvc.settings import LoadLevel
-from syncsvc.store import CollectionRecord, Registry, RunStore
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.filters import Selection

@@ -12,7 +12,7 @@ from bson.timestamp import Timestamp
 
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.translate import Outcome
-from syncsvc.store import CollectionRecord
+from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.keys import canonical, id_element, id_only
 from verifier.cluster.lookup import fetch_pages, portions
 from verifier.cluster.namespace import Namespace

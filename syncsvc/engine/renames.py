@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from syncsvc.engine.catalog import Catalog
 from syncsvc.engine.copy import Copier
-from syncsvc.engine.indexing import check_ttl, destined
 from syncsvc.engine.naming import parked_for, place_for, placed
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.source import find_on_source
 from syncsvc.errors import RENAMED_OUT_OF_FILTER
-from syncsvc.store import CollectionRecord, CopyStatus
+from syncsvc.indexing import check_ttl, destined
+from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
 from verifier.runtime.errors import OperationError

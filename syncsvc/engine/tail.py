@@ -16,7 +16,7 @@ from syncsvc.engine.lanes import Lane
 from syncsvc.engine.observe import Point
 from syncsvc.engine.old_source import OldSource
 from syncsvc.engine.parts import Parts
-from syncsvc.store import CollectionRecord
+from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.changes import ChangeReader, StreamPage
 from verifier.cluster.events import (
     DataEvent,

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from syncsvc.engine.indexing import destined
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.standin import stand_in
 from syncsvc.errors import VERIFICATION_FAILED
+from syncsvc.indexing import destined
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.filters import Selection

@@ -11,7 +11,7 @@ from pymongo.errors import OperationFailure
 
 from syncsvc.engine import window
 from syncsvc.engine.parts import Parts
-from syncsvc.progress import WarningKind
+from syncsvc.figures.progress import WarningKind
 from syncsvc.state import Phase
 from verifier.cluster import failures
 from verifier.cluster.oplog import Oplog, read_oplog

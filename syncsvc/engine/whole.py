@@ -6,7 +6,7 @@ from syncsvc.engine.destination import refusal
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.translate import Outcome, update_statement
 from syncsvc.engine.withholding import withhold
-from syncsvc.store import CollectionRecord
+from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.namespace import Namespace
 from verifier.runtime.tasks import StopToken
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from bson.timestamp import Timestamp
 
-from syncsvc.trends import LEAST_TOLD, in_words
+from syncsvc.figures.trends import LEAST_TOLD, in_words
 from verifier.cluster.oplog import Oplog
 from verifier.cluster.times import seconds_between
 

@@ -12,8 +12,8 @@ import logging
 
 from syncsvc.engine.catalog import Catalog
 from syncsvc.engine.parts import Parts
-from syncsvc.progress import WarningKind
-from syncsvc.store import CollectionRecord
+from syncsvc.figures.progress import WarningKind
+from syncsvc.saved.registry import CollectionRecord
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 

@@ -21,7 +21,7 @@ from syncsvc.engine.refetch import Refetch
 from syncsvc.engine.translate import Outcome, delete_statement, insertable, update_statement
 from syncsvc.engine.whole import write_whole
 from syncsvc.errors import EVENT_NOT_APPLICABLE
-from syncsvc.store import CollectionRecord
+from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster import failures
 from verifier.cluster.keys import canonical, id_element, shown
 from verifier.cluster.lookup import fetch

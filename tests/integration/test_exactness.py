@@ -25,8 +25,8 @@ from syncsvc.engine.dispatch import group_of
 from syncsvc.engine.frontier import Frontier
 from syncsvc.engine.lanes import Lane, Portion, Room
 from syncsvc.engine.parts import Parts
-from syncsvc.progress import Progress
-from syncsvc.store import CollectionRecord, CopyStatus
+from syncsvc.figures.progress import Progress
+from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from tests.conftest import Pair
 from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
 from verifier.cluster.events import DataEvent, parse_event

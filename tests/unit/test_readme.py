@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import syncsvc.errors
-import syncsvc.metrics
+import syncsvc.reports.metrics
 import syncsvc.settings
 import verifier.errors
 import verifier.metrics
@@ -39,7 +39,7 @@ def test_the_errors_are_those_of_the_tables() -> None:
 
 
 def test_the_metrics_are_those_of_the_tables() -> None:
-    assert metrics.as_rst(syncsvc.metrics.TABLE) in README
+    assert metrics.as_rst(syncsvc.reports.metrics.TABLE) in README
     assert metrics.as_rst(verifier.metrics.TABLE) in README
 
 

@@ -16,7 +16,7 @@ from syncsvc.engine.dispatch import Dispatcher, group_of, lane_of
 from syncsvc.engine.frontier import Frontier
 from syncsvc.engine.lanes import IN_ORDER, Lane, Portion, Room
 from syncsvc.engine.parts import Parts
-from syncsvc.store import CollectionRecord
+from syncsvc.saved.registry import CollectionRecord
 from tests.unit import documents
 from tests.unit.syncsvc.records import START, collection_record
 from verifier.cluster.events import DataEvent, DataKind

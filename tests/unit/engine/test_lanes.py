@@ -13,7 +13,7 @@ from syncsvc.engine.dispatch import group_of
 from syncsvc.engine.lanes import _Batch
 from syncsvc.engine.translate import Outcome
 from syncsvc.engine.writing import runs
-from syncsvc.store import CollectionRecord
+from syncsvc.saved.registry import CollectionRecord
 from tests.unit.syncsvc.records import collection_record
 from verifier.cluster.events import DataEvent, DataKind
 

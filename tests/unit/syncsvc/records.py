@@ -7,8 +7,9 @@ from typing import Any
 from bson import Timestamp
 
 from syncsvc.options import StartOptions
+from syncsvc.saved.registry import CollectionRecord, CopyStatus
+from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase, State
-from syncsvc.store import CollectionRecord, CopyStatus, RunRecord
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.cluster.times import Position

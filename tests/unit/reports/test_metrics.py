@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from syncsvc.metrics import TABLE, Sync
-from syncsvc.progress import ProgressSnapshot, WarningKind
+from syncsvc.figures.progress import ProgressSnapshot, WarningKind
+from syncsvc.figures.trends import Lag
+from syncsvc.reports.metrics import TABLE, Sync
+from syncsvc.saved.run import Failure, RunRecord
 from syncsvc.state import Phase, State
-from syncsvc.store import Failure, RunRecord
-from syncsvc.trends import Lag
 from tests.support.metrics import Shown, values
 from tests.unit.syncsvc.records import run_record
 from verifier.runtime.metrics import families

@@ -1,6 +1,6 @@
-"""What is saved of a sync, in our own database on the destination, so that a killed process goes on where it was.
+"""The record of a run, and who may save it.
 
-One record of the run and one for each collection. Everything is saved with majority before it is visible or relied on.
+Everything is saved with majority before it is visible or relied on.
 A process that takes a run over puts its own random name into the record; a save that names another owner matches none,
 and the process that tried it stops at once. (A name, not a counter: two processes may count to the same number, and a
 take-over that is repeated after a lost answer must find itself.)
@@ -9,35 +9,26 @@ take-over that is repeated after a lost answer must find itself.)
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from enum import Enum
 from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from bson.binary import Binary
 from bson.timestamp import Timestamp
 
 from syncsvc import errors
 from syncsvc.options import StartOptions
 from syncsvc.schemas import StartSchema
 from syncsvc.state import Phase, State
-from verifier.cluster import failures
 from verifier.cluster.connect import Client
-from verifier.cluster.namespace import Namespace
-from verifier.cluster.scan import ResumePoint
-from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.cluster.times import Position
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.errors import OperationError
-from verifier.runtime.retry import retry
 from verifier.runtime.schemas import load
-from verifier.runtime.tasks import StopToken
 
 METADATA_DATABASE = "mongosync_reserved_for_internal_use"
 _RUNS = "runs"
-_COLLECTIONS = "collections"
+COLLECTIONS = "collections"
 
 # How old the proof may be that this process owns its run, in seconds.
 CONFIRM_INTERVAL = 1.0
@@ -161,7 +152,7 @@ class RunStore:
         """Save a new run. Raises OperationError Superseded when there is one of another process."""
         store = cls(writer, record)
         # What an earlier run left of its collections would count as copied.
-        writer.run(METADATA_DATABASE, {"delete": _COLLECTIONS, "deletes": [{"q": {}, "limit": 0}]})
+        writer.run(METADATA_DATABASE, {"delete": COLLECTIONS, "deletes": [{"q": {}, "limit": 0}]})
         reply = writer.run(
             METADATA_DATABASE, {"insert": _RUNS, "documents": [_run_document(record)]}
         )
@@ -207,154 +198,3 @@ class RunStore:
             )
         self.record = new
         self._confirmed_at = monotonic()
-
-
-class CopyStatus(Enum):
-    WAITING = "waiting"
-    COPYING = "copying"
-    DONE = "done"
-
-
-@dataclass(frozen=True)
-class CollectionRecord:
-    """One collection of the source, and how far its copy is. `total` and `copied` are in bytes.
-
-    `definition` is what it will be on the destination after commit, under the name that it has there now. That is the
-    source's name, except while another collection, of a later time, has it there: `source_name` is the one on the
-    source at that point of the change stream where the replay is. While they are `withheld`, its indexes are not there.
-    """
-
-    definition: CollectionSpec
-    status: CopyStatus
-    source_name: Namespace
-    total: int = 0
-    copied: int = 0
-    documents: int = 0
-    resume: ResumePoint | None = None
-    withheld: bool = False
-
-    @property
-    def present(self) -> CollectionSpec:
-        """What the destination is to have of it now."""
-        return replace(self.definition, indexes={}) if self.withheld else self.definition
-
-    @property
-    def uuid(self) -> bytes:
-        assert self.definition.uuid is not None
-        return self.definition.uuid
-
-    @property
-    def namespace(self) -> Namespace:
-        """Where its documents are on the destination."""
-        return self.definition.storage
-
-    @property
-    def source_storage(self) -> Namespace:
-        """Where its documents are on the source."""
-        return replace(self.definition, namespace=self.source_name).storage
-
-
-def _collection_document(record: CollectionRecord) -> dict[str, Any]:
-    definition = record.definition
-    return {
-        "_id": Binary(record.uuid, 4),
-        "kind": definition.kind.value,
-        "database": definition.namespace.database,
-        "collection": definition.namespace.collection,
-        "sourceCollection": record.source_name.collection,
-        "options": definition.options,
-        "indexes": list(definition.indexes.values()),
-        "status": record.status.value,
-        "total": record.total,
-        "copied": record.copied,
-        "documents": record.documents,
-        "resume": None if record.resume is None else asdict(record.resume),
-        "withheld": record.withheld,
-    }
-
-
-def _collection_record(document: dict[str, Any]) -> CollectionRecord:
-    return CollectionRecord(
-        definition=CollectionSpec(
-            namespace=Namespace(document["database"], document["collection"]),
-            kind=Kind(document["kind"]),
-            uuid=bytes(document["_id"]),
-            options=document["options"],
-            indexes={index["name"]: index for index in document["indexes"]},
-        ),
-        status=CopyStatus(document["status"]),
-        source_name=Namespace(document["database"], document["sourceCollection"]),
-        total=document["total"],
-        copied=document["copied"],
-        documents=document["documents"],
-        resume=None if document["resume"] is None else ResumePoint(**document["resume"]),
-        withheld=document["withheld"],
-    )
-
-
-class Registry:
-    """The collections of the source by UUID, which says to which namespace on the destination their events belong.
-
-    Changed by the listing, by the copy of a collection and by definition events; always saved first.
-    """
-
-    def __init__(self, client: Client, writer: ClusterWriter, stop: StopToken) -> None:
-        self._writer = writer
-        self._lock = threading.Lock()  # guards _records and _holders
-        # Held by whoever reads a record to save it changed, where that is not the tail alone.
-        self.redefining = threading.RLock()
-        collection = client[METADATA_DATABASE][_COLLECTIONS]
-        documents = retry(lambda: list(collection.find()), failures.is_transient, stop)
-        loaded = map(_collection_record, documents)
-        self._records: dict[bytes, CollectionRecord] = {record.uuid: record for record in loaded}
-        self._holders = {
-            record.definition.namespace: record.uuid for record in self._records.values()
-        }
-
-    def get(self, uuid: bytes) -> CollectionRecord | None:
-        with self._lock:
-            return self._records.get(uuid)
-
-    def at(self, namespace: Namespace) -> CollectionRecord | None:
-        """The collection that has that name on the destination."""
-        with self._lock:
-            uuid = self._holders.get(namespace)
-            return None if uuid is None else self._records[uuid]
-
-    def __iter__(self) -> Iterator[CollectionRecord]:
-        with self._lock:
-            return iter(list(self._records.values()))
-
-    def change(self, record: CollectionRecord, **changes: Any) -> CollectionRecord:
-        """Save the newest record of the collection with these fields changed; several threads may, each its own."""
-        with self.redefining:
-            changed = replace(self.get(record.uuid) or record, **changes)
-            self.save(changed)
-            return changed
-
-    def save(self, record: CollectionRecord) -> None:
-        """Add the record, or put it in the place of the one with its UUID."""
-        document = _collection_document(record)
-        statement = {"q": {"_id": document["_id"]}, "u": document, "upsert": True}
-        self._run({"update": _COLLECTIONS, "updates": [statement]})
-        with self._lock:
-            self._release_name(record.uuid)
-            self._records[record.uuid] = record
-            self._holders[record.definition.namespace] = record.uuid
-
-    def remove(self, record: CollectionRecord) -> None:
-        statement = {"q": {"_id": Binary(record.uuid, 4)}, "limit": 1}
-        self._run({"delete": _COLLECTIONS, "deletes": [statement]})
-        with self._lock:
-            self._release_name(record.uuid)
-            del self._records[record.uuid]
-
-    def _release_name(self, uuid: bytes) -> None:
-        old = self._records.get(uuid)
-        if old is not None and self._holders.get(old.definition.namespace) == uuid:
-            del self._holders[old.definition.namespace]
-
-    def _run(self, command: dict[str, Any]) -> None:
-        reply = self._writer.run(METADATA_DATABASE, command)
-        if reply.get("writeErrors"):
-            raise RuntimeError(f"the metadata cannot be saved: {reply['writeErrors']}")

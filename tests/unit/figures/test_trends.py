@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncsvc.trends import Lag, in_words, seconds_to_catch_up, with_newest
+from syncsvc.figures.trends import Lag, in_words, seconds_to_catch_up, with_newest
 
 
 @pytest.mark.parametrize(

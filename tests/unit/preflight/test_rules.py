@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
-from syncsvc.rules import (
+from syncsvc.preflight.rules import (
     BLOCKING_ACTIONS,
     cluster_violations,
     option_violations,

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from syncsvc.progress import ProgressSnapshot, WarningKind
-from syncsvc.report import (
+from syncsvc.figures.progress import ProgressSnapshot, WarningKind
+from syncsvc.reports.progress import (
     lag_seconds,
     oplog_seconds_left,
     phase_shown,
     seconds_until_caught_up,
     total_bytes,
 )
+from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase, State
-from syncsvc.store import RunRecord
 from verifier.runtime.metrics import Kind, Metric, Values, one_hot, single
 
 

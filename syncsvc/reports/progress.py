@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from syncsvc.progress import ProgressSnapshot
+from syncsvc.figures.progress import ProgressSnapshot
+from syncsvc.figures.trends import in_words, seconds_to_catch_up
+from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State
-from syncsvc.store import RunRecord
-from syncsvc.trends import in_words, seconds_to_catch_up
 
 
 def progress_report(

@@ -12,19 +12,21 @@ from hypothesis import strategies as st
 
 from syncsvc.errors import INCOMPATIBLE_METADATA
 from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
-from syncsvc.state import Phase, State
-from syncsvc.store import (
-    FORMAT,
-    METADATA_DATABASE,
+from syncsvc.saved.registry import (
     CollectionRecord,
     CopyStatus,
-    Failure,
-    RunRecord,
     _collection_document,
     _collection_record,
+)
+from syncsvc.saved.run import (
+    FORMAT,
+    METADATA_DATABASE,
+    Failure,
+    RunRecord,
     _run_document,
     _run_record,
 )
+from syncsvc.state import Phase, State
 from tests.unit.syncsvc.records import START, collection_record, run_record
 from verifier.cluster.namespace import Namespace, is_user_database
 from verifier.cluster.scan import ResumePoint

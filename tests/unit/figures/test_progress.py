@@ -8,7 +8,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from syncsvc.progress import Progress, ProgressSnapshot, WarningKind
+from syncsvc.figures.progress import Progress, ProgressSnapshot, WarningKind
 from verifier.runtime.tasks import StopToken, TaskGroup
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from syncsvc.figures.progress import ProgressSnapshot, WarningKind
+from syncsvc.figures.trends import Lag
 from syncsvc.options import StartOptions
-from syncsvc.progress import ProgressSnapshot, WarningKind
-from syncsvc.report import progress_report
+from syncsvc.reports.progress import progress_report
+from syncsvc.saved.run import Failure, RunRecord
 from syncsvc.state import Phase, State
-from syncsvc.store import Failure, RunRecord
-from syncsvc.trends import Lag
 from tests.unit.syncsvc.records import run_record
 
 ADDRESSES = {"cluster0": "a:27017", "cluster1": "b:27018"}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from time import monotonic
 
-from syncsvc.trends import Lag, with_newest
+from syncsvc.figures.trends import Lag, with_newest
 
 _log = logging.getLogger(__name__)
 
