@@ -158,9 +158,9 @@ class Service:
                 for record, destination in found
             )
             raise OperationError(errors.WRONG_CLUSTERS, f"Saved runs: {saved}.")
-        record, destination = fitting[0]
+        record, home = fitting[0]
         self._recovered = True
-        self._begin(RunStore.take_over(self._writer(destination), record))
+        self._begin(RunStore.take_over(self._writer(home), record))
 
     def progress(self) -> dict[str, Any]:
         """The body of `progress`, in the shape of the interface."""
@@ -236,9 +236,9 @@ class Service:
         identities = tuple(self._clusters[name].identity for name in names)
         return identities == record.identities
 
-    def _writer(self, destination: Cluster) -> ClusterWriter:
+    def _writer(self, home: Cluster) -> ClusterWriter:
         """Saves the run, also while it stops."""
-        return ClusterWriter(destination.client, destination.facts.access_control, self._stop)
+        return ClusterWriter(home.client, home.facts.access_control, self._stop)
 
     def _begin(self, run: RunStore) -> None:
         _log.info("A run begins.", extra={"state": run.record.state.value})
@@ -249,30 +249,33 @@ class Service:
 
     def _prepare(self, run: RunStore) -> None:
         """Make a coordinator from what is saved, with a stop token of its own."""
-        source, destination = self._pair(run.record.options)
         self._stop.release(self._run_stop)
         self._run_stop = StopToken(self._stop)
-        parts = self._parts(source, destination, run, self._run_stop)
-        self._coordinator = Coordinator(parts, self._run_stop)
+        self._coordinator = Coordinator(self._parts(run, self._run_stop), self._run_stop)
 
     def _go_on(self) -> None:
         self._at_rest.clear()
         self._spawn("sync", self._carry_out)
 
-    def _parts(
-        self, source: Cluster, destination: Cluster, run: RunStore, stop: StopToken
-    ) -> Parts:
-        access_control = destination.facts.access_control
-        writer = ClusterWriter(destination.client, access_control, stop, run.confirm)
+    def _parts(self, run: RunStore, stop: StopToken) -> Parts:
+        def writer_of(cluster: Cluster) -> ClusterWriter:
+            return ClusterWriter(cluster.client, cluster.facts.access_control, stop, run.confirm)
+
+        record = run.record
+        source, destination = self._clusters[record.source], self._clusters[record.destination]
+        # What is saved stays where the sync began, also when it runs the other way.
+        home = self._clusters[record.options.destination]
+        writer = writer_of(destination)
         return Parts(
             source=source.client,
             source_facts=source.facts,
             client=destination.client,
             writer=writer,
+            source_writer=writer_of(source),
             destination=Destination(writer, stop),
             run=run,
-            registry=Registry(destination.client, writer, stop),
-            selection=self._selection(run.record.options, source, destination, stop),
+            registry=Registry(home.client, writer_of(home), record.turns, stop),
+            selection=self._selection(record.options, source, destination, stop),
             progress=self._progress,
             load=self._load,
             observe=self._observe,

@@ -9,26 +9,33 @@ from verifier.runtime.errors import OperationError
 
 
 class State(Enum):
+    INITIALIZING = "INITIALIZING"
     IDLE = "IDLE"
     RUNNING = "RUNNING"
     PAUSED = "PAUSED"
     COMMITTING = "COMMITTING"
     COMMITTED = "COMMITTED"
+    REVERSING = "REVERSING"
     FAILED = "FAILED"
 
 
 class Trigger(Enum):
-    """What moves a sync: commands of the user, and two outcomes of the engine."""
+    """What moves a sync: commands of the user, and what comes of them in the process and its engine."""
 
+    READY = "ready"
     START = "start"
     PAUSE = "pause"
     RESUME = "resume"
     COMMIT = "commit"
     FINISH = "finish"
+    REVERSE = "reverse"
+    TURN = "turn"
     FAIL = "fail"
 
 
+# A process that finds a saved sync leaves INITIALIZING for that sync's state instead, which is no step of the sync.
 _NEXT: dict[tuple[State, Trigger], State] = {
+    (State.INITIALIZING, Trigger.READY): State.IDLE,
     (State.IDLE, Trigger.START): State.RUNNING,
     (State.RUNNING, Trigger.PAUSE): State.PAUSED,
     (State.PAUSED, Trigger.RESUME): State.RUNNING,
@@ -36,9 +43,12 @@ _NEXT: dict[tuple[State, Trigger], State] = {
     (State.RUNNING, Trigger.FAIL): State.FAILED,
     (State.COMMITTING, Trigger.FINISH): State.COMMITTED,
     (State.COMMITTING, Trigger.FAIL): State.FAILED,
+    (State.COMMITTED, Trigger.REVERSE): State.REVERSING,
+    (State.REVERSING, Trigger.TURN): State.RUNNING,
+    (State.REVERSING, Trigger.FAIL): State.FAILED,
 }
 
-ACTIVE = frozenset({State.RUNNING, State.COMMITTING})
+ACTIVE = frozenset({State.RUNNING, State.COMMITTING, State.REVERSING})
 
 
 def next_state(state: State, trigger: Trigger) -> State:
@@ -61,6 +71,7 @@ class Phase(Enum):
     APPLYING = "change event application"
     CUTTING_OVER = "waiting for commit to complete"
     DONE = "commit completed"
+    TURNING = "reversing"
 
     @property
     def copied(self) -> bool:

@@ -18,12 +18,16 @@ from verifier.cluster.writer import ClusterWriter
 
 @dataclass(frozen=True)
 class Parts:
-    """`client` reads the destination, `writer` and `destination` write it; `run` and `registry` are what is saved."""
+    """`client` reads the destination, `writer` and `destination` write it; `run` and `registry` are what is saved.
+
+    `source_writer` is for blocking the users of the source.
+    """
 
     source: Client
     source_facts: ClusterFacts
     client: Client
     writer: ClusterWriter
+    source_writer: ClusterWriter
     destination: Destination
     run: RunStore
     registry: Registry

@@ -47,8 +47,8 @@ def progress_report(
             "estimatedCopiedBytes": snapshot.copied_bytes,
         },
         "directionMapping": {
-            "Source": _mapping(record.options.source, addresses),
-            "Destination": _mapping(record.options.destination, addresses),
+            "Source": _mapping(record.source, addresses),
+            "Destination": _mapping(record.destination, addresses),
         },
         "mongosyncID": instance,
         "coordinatorID": instance,

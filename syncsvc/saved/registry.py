@@ -10,7 +10,7 @@ from typing import Any
 
 from bson.binary import Binary
 
-from syncsvc.saved.run import COLLECTIONS, METADATA_DATABASE
+from syncsvc.saved.run import METADATA_DATABASE, collections_of
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
@@ -110,12 +110,13 @@ class Registry:
     Changed by the listing, by the copy of a collection and by definition events; always saved first.
     """
 
-    def __init__(self, client: Client, writer: ClusterWriter, stop: StopToken) -> None:
+    def __init__(self, client: Client, writer: ClusterWriter, turn: int, stop: StopToken) -> None:
         self._writer = writer
+        self._name = collections_of(turn)
         self._lock = threading.Lock()  # guards _records and _holders
         # Held by whoever reads a record to save it changed, where that is not the tail alone.
         self.redefining = threading.RLock()
-        collection = client[METADATA_DATABASE][COLLECTIONS]
+        collection = client[METADATA_DATABASE][self._name]
         documents = retry(lambda: list(collection.find()), failures.is_transient, stop)
         loaded = map(_collection_record, documents)
         self._records: dict[bytes, CollectionRecord] = {record.uuid: record for record in loaded}
@@ -148,7 +149,7 @@ class Registry:
         """Add the record, or put it in the place of the one with its UUID."""
         document = _collection_document(record)
         statement = {"q": {"_id": document["_id"]}, "u": document, "upsert": True}
-        self._run({"update": COLLECTIONS, "updates": [statement]})
+        self._run({"update": self._name, "updates": [statement]})
         with self._lock:
             self._release_name(record.uuid)
             self._records[record.uuid] = record
@@ -156,7 +157,7 @@ class Registry:
 
     def remove(self, record: CollectionRecord) -> None:
         statement = {"q": {"_id": Binary(record.uuid, 4)}, "limit": 1}
-        self._run({"delete": COLLECTIONS, "deletes": [statement]})
+        self._run({"delete": self._name, "deletes": [statement]})
         with self._lock:
             self._release_name(record.uuid)
             del self._records[record.uuid]

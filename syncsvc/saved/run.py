@@ -9,7 +9,8 @@ take-over that is repeated after a lost answer must find itself.)
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from time import monotonic
 from typing import Any
 from uuid import uuid4
@@ -28,13 +29,14 @@ from verifier.runtime.schemas import load
 
 METADATA_DATABASE = "mongosync_reserved_for_internal_use"
 _RUNS = "runs"
-COLLECTIONS = "collections"
+# Those of the present direction and of the next one, by turns.
+_COLLECTIONS = ("collections", "collectionsReversed")
 
 # How old the proof may be that this process owns its run, in seconds.
 CONFIRM_INTERVAL = 1.0
 
 # Raised whenever a record changes its meaning: another format is refused, never guessed at.
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,12 @@ class Failure:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One sync as it is saved.
+    """One sync as it is saved, from its start on always on the cluster that is the destination of its options.
 
-    `owner` is the process that may save it, `identities` are of source and destination, `steps` are the finished steps
-    of the cut-over, in order.
+    `owner` is the process that may save it, `identities` are of the source and destination of the options. `turns` is
+    how often it was reversed, `way_back` from where on the destination's events are applied if it is reversed again.
+    `found_blocked` has each cluster whose users we block, and whether they were blocked before. `steps` are the
+    finished steps of the cut-over, in order.
     """
 
     instance: str
@@ -66,6 +70,24 @@ class RunRecord:
     steps: tuple[str, ...] = ()
     can_write: bool = False
     failure: Failure | None = None
+    turns: int = 0
+    way_back: Position | None = None
+    found_blocked: Mapping[str, bool] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        """The name of the cluster that is read now."""
+        return self.options.destination if self.turns % 2 else self.options.source
+
+    @property
+    def destination(self) -> str:
+        """The name of the cluster that is written now."""
+        return self.options.source if self.turns % 2 else self.options.destination
+
+
+def collections_of(turn: int) -> str:
+    """Where the collections are saved for the sync as it is after so many reversals."""
+    return _COLLECTIONS[turn % len(_COLLECTIONS)]
 
 
 def _run_document(record: RunRecord) -> dict[str, Any]:
@@ -84,6 +106,9 @@ def _run_document(record: RunRecord) -> dict[str, Any]:
         "steps": list(record.steps),
         "canWrite": record.can_write,
         "failure": None if record.failure is None else asdict(record.failure),
+        "turns": record.turns,
+        "wayBack": _position_document(record.way_back),
+        "foundBlocked": dict(record.found_blocked),
     }
 
 
@@ -116,6 +141,9 @@ def _run_record(document: dict[str, Any]) -> RunRecord:
         steps=tuple(document["steps"]),
         can_write=document["canWrite"],
         failure=None if document["failure"] is None else Failure(**document["failure"]),
+        turns=document["turns"],
+        way_back=_position(document["wayBack"]),
+        found_blocked=document["foundBlocked"],
     )
 
 
@@ -152,7 +180,8 @@ class RunStore:
         """Save a new run. Raises OperationError Superseded when there is one of another process."""
         store = cls(writer, record)
         # What an earlier run left of its collections would count as copied.
-        writer.run(METADATA_DATABASE, {"delete": COLLECTIONS, "deletes": [{"q": {}, "limit": 0}]})
+        for name in _COLLECTIONS:
+            writer.run(METADATA_DATABASE, {"delete": name, "deletes": [{"q": {}, "limit": 0}]})
         reply = writer.run(
             METADATA_DATABASE, {"insert": _RUNS, "documents": [_run_document(record)]}
         )

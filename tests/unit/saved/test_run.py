@@ -55,6 +55,7 @@ RUNS = [
     run_record(copy_end=Timestamp(5, 1), commit_time=Timestamp(6, 2)),
     run_record(steps=("definitions prepared", "destination unblocked"), can_write=True),
     run_record(failure=Failure("SomeError", "Why.")),
+    run_record(turns=3, way_back=START, found_blocked={"cluster0": True, "cluster1": False}),
     run_record(
         options=StartOptions(
             "a",
@@ -68,6 +69,13 @@ RUNS = [
         )
     ),
 ]
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_each_reversal_swaps_source_and_destination(turns: int) -> None:
+    record = run_record(turns=turns)
+    names = ("cluster1", "cluster0") if turns % 2 else ("cluster0", "cluster1")
+    assert (record.source, record.destination) == names
 
 
 @pytest.mark.parametrize("record", RUNS, ids=range(len(RUNS)))
