@@ -19,11 +19,23 @@ from tests.support.spreading import Spreading
 from verifier.cluster.cluster import open_cluster
 
 _KEPT = {"admin", "config", "local"}
+_WITHOUT_SERVERS = Path(__file__).parent / "unit"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spreading:
     return Spreading(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run a test on real servers once more when it fails; the summary names it, for that is worth a look.
+
+    A machine with more to do than it can leaves servers without a primary, or a process without its turn, for longer
+    than any deadline of a test allows. Tests that need no server have no such excuse.
+    """
+    for item in items:
+        if _WITHOUT_SERVERS not in item.path.parents:
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 @dataclass(frozen=True)
