@@ -77,7 +77,7 @@ VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 BROAD_EXCEPTS_ALLOWED = {
     ("verifier.runtime.httpd", "_ended_by_error"),
     ("verifier.runtime.tasks", "_outermost"),
-    ("syncsvc.service", "_carry_out"),
+    ("syncsvc.runner", "_carry_out"),
     ("verifier.service", "_carry_out"),
 }
 LONGEST_FUNCTION = 50

@@ -161,7 +161,7 @@ GUILTY: list[tuple[Rule, str, str]] = [
     ),
     (
         architecture.broad_excepts,
-        "syncsvc.service",
+        "syncsvc.runner",
         "def _carry_out():\n  def inner():\n    try: f()\n    except Exception: pass",
     ),
     (architecture.long_functions, "verifier.x", "def f():\n" + "    g()\n" * 50),
@@ -191,7 +191,7 @@ INNOCENT: list[tuple[Rule, str, str]] = [
     (architecture.broad_excepts, "verifier.x", "try: f()\nexcept (OSError, ValueError): pass"),
     (
         architecture.broad_excepts,
-        "syncsvc.service",
+        "syncsvc.runner",
         "def _carry_out():\n  try: f()\n  except Exception: pass",
     ),
     (architecture.long_functions, "verifier.x", "def f():\n" + "    g()\n" * 49),

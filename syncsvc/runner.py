@@ -1,0 +1,184 @@
+"""One run in this process: makes the engine for it from its record, carries it out in a thread, pauses and fails it.
+
+A change of state is saved before it is visible, and made by one thread at a time: a command and a failure may come at
+the same moment.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from syncsvc import errors
+from syncsvc.engine.coordinator import Coordinator
+from syncsvc.engine.destination import Destination
+from syncsvc.engine.observe import Observer
+from syncsvc.engine.parts import Parts
+from syncsvc.figures.progress import Progress
+from syncsvc.saved.registry import Registry
+from syncsvc.saved.run import Failure, RunRecord, RunStore
+from syncsvc.settings import LoadLevel
+from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
+from verifier.cluster import failures
+from verifier.cluster.cluster import Cluster, judge_of_filters
+from verifier.cluster.filters import Selection
+from verifier.cluster.writer import ClusterWriter
+from verifier.runtime.errors import OperationError, describe
+from verifier.runtime.tasks import Cancelled, StopToken
+
+_log = logging.getLogger(__name__)
+
+# How often a wait looks whether the process is to end, in seconds.
+_GLANCE = 0.2
+
+# Failures that a restart may find gone: they are shown, not saved, and a restarted process goes on with the run.
+# (A superseded process must not save anything.)
+_PASSING = frozenset({errors.SUPERSEDED, failures.CLUSTER_UNREACHABLE, failures.NOT_AUTHORIZED})
+
+
+@dataclass(frozen=True)
+class Means:
+    """What the process has for its runs: the clusters by name, and a way to run a function in a thread that it owns."""
+
+    clusters: Mapping[str, Cluster]
+    load: LoadLevel
+    progress: Progress
+    spawn: Callable[[str, Callable[[], None]], None]
+    observe: Observer
+    stop: StopToken
+
+    def writer(self, name: str) -> ClusterWriter:
+        """Writes to a cluster, also while a run stops."""
+        cluster = self.clusters[name]
+        return ClusterWriter(cluster.client, cluster.facts.access_control, self.stop)
+
+
+class Runner:
+    """One run, from its record on. Begins at once where the record says that it goes on."""
+
+    def __init__(self, store: RunStore, means: Means) -> None:
+        self._store = store
+        self._means = means
+        self._changing = threading.Lock()  # held while a command or a failure changes the state
+        self._at_rest = threading.Event()  # set while no thread carries the run out
+        self._at_rest.set()
+        self._stop = StopToken(means.stop)
+        self._prepare()
+        _log.info("A run begins.", extra={"state": self.record.state.value})
+        if self.record.state in ACTIVE:
+            self._go_on()
+
+    @property
+    def record(self) -> RunRecord:
+        return self._store.record
+
+    @property
+    def can_commit(self) -> bool:
+        record = self.record
+        if record.state is not State.RUNNING or record.phase is not Phase.APPLYING:
+            return False
+        return self._means.progress.snapshot.caught_up
+
+    def pause(self) -> None:
+        """Stop where the run is. Calls that are on their way end later: `resume` waits for them."""
+        with self._changing:
+            state = next_state(self.record.state, Trigger.PAUSE)
+            self._store.update(state=state)
+        _log.info("The sync is paused.", extra={"state": state.value})
+        self._stop.stop("pause")
+
+    def resume(self) -> None:
+        """Go on where the run was paused."""
+        state = next_state(self.record.state, Trigger.RESUME)
+        while not self._at_rest.wait(_GLANCE):
+            self._means.stop.check()
+        self._prepare()
+        self._store.update(state=state)
+        _log.info("The sync is resumed.", extra={"state": state.value})
+        self._go_on()
+
+    def commit(self) -> None:
+        """Let the run go on to the cut-over. Raises OperationError CannotCommit."""
+        with self._changing:
+            state = next_state(self.record.state, Trigger.COMMIT)
+            if not self.can_commit:
+                raise OperationError(
+                    errors.CANNOT_COMMIT, "commit was refused, because canCommit is false."
+                )
+            self._store.update(state=state)
+        _log.info("Commit was asked for.", extra={"state": state.value})
+        self._coordinator.commit()
+
+    def _prepare(self) -> None:
+        """Make a coordinator from what is saved, with a stop token of its own."""
+        self._means.stop.release(self._stop)
+        self._stop = StopToken(self._means.stop)
+        self._coordinator = Coordinator(self._parts(self._stop), self._stop)
+
+    def _go_on(self) -> None:
+        self._at_rest.clear()
+        self._means.spawn("sync", self._carry_out)
+
+    def _parts(self, stop: StopToken) -> Parts:
+        means, record = self._means, self.record
+
+        def writer_of(cluster: Cluster) -> ClusterWriter:
+            access_control = cluster.facts.access_control
+            return ClusterWriter(cluster.client, access_control, stop, self._store.confirm)
+
+        source, destination = means.clusters[record.source], means.clusters[record.destination]
+        # What is saved stays where the sync began, also when it runs the other way.
+        home = means.clusters[record.options.destination]
+        writer = writer_of(destination)
+        judge = judge_of_filters(source, destination)
+        return Parts(
+            source=source.client,
+            source_facts=source.facts,
+            client=destination.client,
+            writer=writer,
+            source_writer=writer_of(source),
+            destination=Destination(writer, stop),
+            run=self._store,
+            registry=Registry(home.client, writer_of(home), record.turns, stop),
+            selection=Selection(record.options.namespaces, judge.client, stop),
+            progress=means.progress,
+            load=means.load,
+            observe=means.observe,
+        )
+
+    def _carry_out(self) -> None:
+        """The outermost frame of the coordinator's thread: however a run ends, its record says so."""
+        try:
+            self._coordinator.run()
+            self._store.update(state=next_state(self.record.state, Trigger.FINISH))
+            _log.info("The sync is committed.", extra={"state": self.record.state.value})
+        except Cancelled:
+            _log.info("The run has stopped where it is.", extra={"state": self.record.state.value})
+            raise
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self._at_rest.set()
+
+    def _fail(self, error: Exception) -> None:
+        kind, description = describe(failures.named(error))
+        with self._changing:
+            if self.record.state is State.PAUSED:
+                # The same is tried again after the pause: nothing that failed counts as done.
+                _log.warning("An error came during a pause.", exc_info=error)
+                return
+            failed = {
+                "state": next_state(self.record.state, Trigger.FAIL),
+                "failure": Failure(kind.name, description),
+            }
+            # Seen first, for once: saving may take long, or be impossible, for the same reason that the run failed.
+            self._store.show(**failed)
+        _log.error(
+            "The sync failed.",
+            exc_info=error,
+            extra={"error": kind.name, "errorDescription": description},
+        )
+        if kind not in _PASSING:
+            self._store.update(**failed)

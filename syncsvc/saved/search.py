@@ -1,0 +1,44 @@
+"""Finds the saved run of this instance, whichever of the clusters holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from syncsvc import errors
+from syncsvc.saved.run import RunRecord, load_run
+from verifier.cluster.cluster import Cluster
+from verifier.runtime.errors import OperationError
+
+
+def find_run(clusters: Mapping[str, Cluster], instance: str) -> RunRecord | None:
+    """The run that is saved on the destination of its options; None where there is none.
+
+    Raises OperationError WrongClusters where it is a run between others, IncompatibleMetadata, and the driver's errors.
+    """
+    found = list(_saved_runs(clusters, instance))
+    if not found:
+        return None
+    fitting = [record for record, holder in found if _fits(record, holder, clusters)]
+    if len(fitting) != 1:
+        saved = ", ".join(
+            f"{holder.name} holds one from {' to '.join(record.identities)}"
+            for record, holder in found
+        )
+        raise OperationError(errors.WRONG_CLUSTERS, f"Saved runs: {saved}.")
+    return fitting[0]
+
+
+def _saved_runs(
+    clusters: Mapping[str, Cluster], instance: str
+) -> Iterator[tuple[RunRecord, Cluster]]:
+    for cluster in clusters.values():
+        record = load_run(cluster.client, instance)
+        if record is not None:
+            yield record, cluster
+
+
+def _fits(record: RunRecord, holder: Cluster, clusters: Mapping[str, Cluster]) -> bool:
+    names = (record.options.source, record.options.destination)
+    if names[1] != holder.name or names[0] not in clusters:
+        return False
+    return tuple(clusters[name].identity for name in names) == record.identities
