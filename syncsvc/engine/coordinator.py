@@ -135,6 +135,7 @@ class Coordinator:
             if self._parts.run.record.options.verification:
                 Verification(self._parts, application.drain, group.stop).verify()
             application.save_position()
+            self._oplog.let_go()
             # What the lanes leave, or carry out in part only, is newer than the commit.
             group.stop.stop("commit")
         return Phase.CUTTING_OVER

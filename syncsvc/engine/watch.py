@@ -41,18 +41,27 @@ class OplogWatch:
         """The change stream is being read. `held_after` is where it must be read on, while its reader waits."""
         self._held_after = held_after
 
+    def let_go(self) -> None:
+        """All is read and applied: a reader that still waits needs nothing any more."""
+        self._held_after = _nothing
+
     def run(self, stop: StopToken) -> None:
-        """Look until stopped. Raises OperationError OplogWindowExceeded."""
+        """Look until stopped, or until the phases that read are over. Raises OperationError OplogWindowExceeded."""
         try:
-            while self._parts.run.record.phase in _READING:
-                if self._parts.run.record.position is None:
-                    stop.sleep(_GLANCE)
-                    continue
-                self._look(stop)
-                stop.sleep(_INTERVAL)
+            self._keep_looking(stop)
         except Cancelled:
             self._end_warnings()
             raise
+        # Nobody needs the oplog any more, and nobody would end its warnings later.
+        self._end_warnings()
+
+    def _keep_looking(self, stop: StopToken) -> None:
+        while self._parts.run.record.phase in _READING:
+            if self._parts.run.record.position is None:
+                stop.sleep(_GLANCE)
+                continue
+            self._look(stop)
+            stop.sleep(_INTERVAL)
 
     def _look(self, stop: StopToken) -> None:
         oplog = self._read(stop)
@@ -135,6 +144,10 @@ class OplogWatch:
     def _end_warnings(self) -> None:
         for kind in (WarningKind.OPLOG_UNKNOWN, WarningKind.OPLOG_SHORT):
             self._parts.progress.end_warning(kind)
+
+
+def _nothing() -> None:
+    """What is needed when all is read."""
 
 
 def _shown(time: Timestamp) -> str:

@@ -1,0 +1,48 @@
+"""The watch over the oplog leaves no warning behind."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.parts import Parts
+from syncsvc.engine.watch import OplogWatch
+from syncsvc.figures.progress import Progress, WarningKind
+from syncsvc.state import Phase
+from tests.unit.syncsvc.records import START, run_record
+from verifier.runtime.tasks import Cancelled, StopToken
+
+COPYING = run_record(position=START)
+
+
+class Watched:
+    """A sync that is read at its beginning; its oplog must not be looked at."""
+
+    def __init__(self) -> None:
+        self.run = SimpleNamespace(record=COPYING)
+        self.progress = Progress()
+        given: dict[str, Any] = {"run": self.run, "progress": self.progress}
+        parts = Parts(**{each.name: given.get(each.name) for each in fields(Parts)})
+        self.watch = OplogWatch(parts)
+        for kind in (WarningKind.OPLOG_SHORT, WarningKind.OPLOG_UNKNOWN):
+            self.progress.warn(kind, "It was so.")
+
+
+def test_a_phase_that_needs_no_oplog_ends_its_warnings() -> None:
+    watched = Watched()
+    watched.run.record = replace(COPYING, phase=Phase.CUTTING_OVER)
+    watched.watch.run(StopToken())
+    assert not watched.progress.snapshot.warnings
+
+
+def test_a_stop_ends_its_warnings() -> None:
+    watched = Watched()
+    watched.run.record = replace(COPYING, position=None)
+    stop = StopToken()
+    stop.stop("pause")
+    with pytest.raises(Cancelled):
+        watched.watch.run(stop)
+    assert not watched.progress.snapshot.warnings
