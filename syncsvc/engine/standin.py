@@ -2,7 +2,8 @@
 
 During copy and replay the destination passes through states that the source never had. So unique indexes are plain,
 TTL never fires, hidden indexes are visible, capped collections have room. What is put back comes from the saved record
-of the collection, which always holds the true definition.
+of the collection, which always holds the true definition. A source that becomes the destination holds the real thing:
+it is weakened to its stand-in in place.
 """
 
 from __future__ import annotations
@@ -96,6 +97,29 @@ def preparations(definition: CollectionSpec) -> Iterator[Command]:
             yield _modify(name, index, expireAfterSeconds=index["expireAfterSeconds"])
         if index.get("hidden"):
             yield _modify(name, index, hidden=True)
+
+
+def weakenings(definition: CollectionSpec) -> Iterator[Command]:
+    """The commands that make of a real collection its stand-in, without building any index anew."""
+    name = definition.namespace.collection
+    # Before the indexes that they equal are plain: no server has both.
+    for deferred in sorted(deferred_names(definition)):
+        yield {"dropIndexes": name, "index": deferred}
+    if definition.capped:
+        yield {"collMod": name, "cappedSize": CAPPED_ROOM}
+        if definition.options.get("max"):
+            yield {"collMod": name, "cappedMax": -1}
+    if "expireAfterSeconds" in definition.options:
+        yield {"collMod": name, "expireAfterSeconds": "off"}
+    for index in _built(definition):
+        if index.get("unique"):
+            yield _modify(name, index, forceNonUnique=True)
+        if index.get("prepareUnique"):
+            yield _modify(name, index, prepareUnique=False)
+        if "expireAfterSeconds" in index:
+            yield _modify(name, index, expireAfterSeconds=NEVER_SECONDS)
+        if index.get("hidden"):
+            yield _modify(name, index, hidden=False)
 
 
 def conversions(definition: CollectionSpec) -> Iterator[Command]:

@@ -27,11 +27,12 @@ from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference
 _EXPRESSIONS = ("validator", "pipeline", "partialFilterExpression")
 # Whole numbers beyond this do not all fit into a long.
 _TOO_LARGE = 1 << 62
-# What holds of validation where nothing is said.
+# What holds of validation, and of the number of documents in a capped collection, where nothing is said.
 _HOLD_ANYWAY: tuple[tuple[str, Any], ...] = (
     ("validator", {}),
     ("validationLevel", "strict"),
     ("validationAction", "error"),
+    ("max", 2147483647),
 )
 
 

@@ -44,6 +44,11 @@ def test_what_collmod_leaves_behind_does_not_count() -> None:
     ]
 
 
+def test_a_limit_that_is_none_does_not_count() -> None:
+    capped = {"capped": True, "size": 4096}
+    assert differences([spec(options=capped)], [spec(options={**capped, "max": 2147483647})]) == []
+
+
 def test_the_uuid_does_not_count() -> None:
     assert differences([spec(uuid=b"a" * 16)], [spec(uuid=b"b" * 16)]) == []
 

@@ -15,6 +15,7 @@ from syncsvc.engine.standin import (
     deferred_names,
     preparations,
     stand_in,
+    weakenings,
 )
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
@@ -234,6 +235,60 @@ class TestPreparations:
     def test_an_index_that_waits_is_left_alone(self) -> None:
         definition = spec(UNIQUE, index("ttl", expireAfterSeconds=5, hidden=True))
         assert list(preparations(definition)) == [modify("unique", prepareUnique=True)]
+
+
+class TestWeakenings:
+    @pytest.mark.parametrize(
+        "options, commands",
+        [
+            ({}, []),
+            ({"validator": {"a": 1}}, []),
+            ({"capped": True, "size": 4096}, [{"collMod": "orders", "cappedSize": CAPPED_ROOM}]),
+            (
+                {"capped": True, "size": 4096, "max": 3},
+                [
+                    {"collMod": "orders", "cappedSize": CAPPED_ROOM},
+                    {"collMod": "orders", "cappedMax": -1},
+                ],
+            ),
+            ({"expireAfterSeconds": 5}, [{"collMod": "orders", "expireAfterSeconds": "off"}]),
+        ],
+    )
+    def test_a_collection_keeps_every_document(
+        self, options: Document, commands: list[Document]
+    ) -> None:
+        assert list(weakenings(spec(options=options))) == commands
+
+    @pytest.mark.parametrize(
+        "fields, commands",
+        [
+            ({}, []),
+            ({"unique": False, "hidden": False, "prepareUnique": False}, []),
+            (KEPT, []),
+            ({"unique": True}, [modify("i", forceNonUnique=True)]),
+            ({"prepareUnique": True}, [modify("i", prepareUnique=False)]),
+            ({"expireAfterSeconds": 5}, [modify("i", expireAfterSeconds=NEVER_SECONDS)]),
+            ({"hidden": True}, [modify("i", hidden=False)]),
+            (
+                {"unique": True, "hidden": True, "expireAfterSeconds": 5},
+                [
+                    modify("i", forceNonUnique=True),
+                    modify("i", expireAfterSeconds=NEVER_SECONDS),
+                    modify("i", hidden=False),
+                ],
+            ),
+        ],
+    )
+    def test_an_index_refuses_and_deletes_nothing(
+        self, fields: Document, commands: list[Document]
+    ) -> None:
+        assert list(weakenings(spec(index(**fields)))) == commands
+
+    def test_what_equals_another_without_unique_goes_first(self) -> None:
+        assert list(weakenings(spec(UNIQUE, index("ttl", expireAfterSeconds=5)))) == [
+            {"dropIndexes": "orders", "index": "ttl"},
+            modify("unique", forceNonUnique=True),
+        ]
 
 
 class TestConversions:

@@ -1,0 +1,68 @@
+"""Real servers make of a real collection its stand-in and of a stand-in the real thing, and build no index for it."""
+
+from __future__ import annotations
+
+from syncsvc.engine import standin
+from tests.conftest import Pair
+from tests.support import writes
+from verifier.cluster.inventory import find_named
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.specification import CollectionSpec
+from verifier.compare.definitions import compare_definitions
+
+
+def _fill(client: writes.AnyClient) -> None:
+    writes.fill(client, 20)
+    writes.indexes(client)
+    writes.new_collections(client)
+    writes.time_series(client)
+    d = client.d
+    d.c.create_index("all", unique=True, sparse=True, hidden=True, expireAfterSeconds=10**8)
+    d.c.create_index("prepared", name="prepared")
+    d.command({"collMod": "c", "index": {"name": "prepared", "prepareUnique": True}})
+    old = {"v": 1, "key": {"o": 1}, "name": "o", "unique": True, "sparse": True}
+    d.command({"createIndexes": "c", "indexes": [old]})
+    d.series.create_index("at", name="hidden", hidden=True)
+    d.create_collection("plain capped", capped=True, size=8192)
+
+
+COLLECTIONS = [
+    "c",
+    "other",
+    "capped",
+    "plain capped",
+    "collated",
+    "clustered",
+    "validated",
+    "series",
+]
+
+
+def _defined(client: writes.AnyClient, collection: str) -> CollectionSpec:
+    found = find_named(client, Namespace("d", collection))
+    assert found is not None
+    return found
+
+
+def test_there_and_back(pair: Pair) -> None:
+    client = pair.source.client
+    _fill(client)
+    for name in COLLECTIONS:
+        real = _defined(client, name)
+        for command in standin.weakenings(real):
+            client.d.command(command)
+        weak = _defined(client, name)
+        assert compare_definitions([standin.stand_in(real)], [weak]) == [], name
+        for command in (*standin.preparations(real), *standin.conversions(real)):
+            client.d.command(command)
+        assert compare_definitions([real], [_defined(client, name)]) == [], name
+
+
+def test_a_weakened_collection_refuses_nothing(pair: Pair) -> None:
+    d = pair.source.client.d
+    d.create_collection("capped", capped=True, size=4096, max=3)
+    d.capped.create_index("u", unique=True)
+    for command in standin.weakenings(_defined(pair.source.client, "capped")):
+        d.command(command)
+    d.capped.insert_many({"u": 1, "pad": "p" * 1000} for _ in range(50))
+    assert d.capped.count_documents({}) == 50
