@@ -8,7 +8,7 @@ PROCESSES ?= 3
 # Tests start some hundred processes of ours, and none should compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test unit model lint format coverage bench clean
+.PHONY: help demo test unit model lint format openapi coverage bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -39,6 +39,9 @@ lint: $(VENV)/installed  ## check style, imports and types
 format: $(VENV)/installed  ## put the code into its form
 	$(BIN)/isort --quiet syncsvc verifier tests
 	$(BIN)/black --quiet --line-length 100 syncsvc verifier tests
+
+openapi: $(VENV)/installed  ## write the descriptions of both APIs to docs
+	$(BIN)/python -m tests.support.descriptions
 
 coverage: $(VENV)/installed  ## run all tests and show what they do not reach
 	$(BIN)/python -m pytest -n $(PROCESSES) --cov --cov-report=term

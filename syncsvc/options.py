@@ -8,6 +8,9 @@ from typing import Any
 
 from verifier.cluster.filters import NamespaceFilter
 
+# By these names the process and its requests know the two clusters.
+CLUSTERS = ("cluster0", "cluster1")
+
 
 class WriteBlocking(Enum):
     """On which clusters user writes are refused, from start (destination) and from commit (source)."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, post_load, validate
 
-from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
+from syncsvc.options import CLUSTERS, BuildIndexes, StartOptions, WriteBlocking
 from verifier.cluster.filter_schema import NamespaceFilterSchema
 from verifier.runtime.schemas import Boolean, Strict
 
@@ -37,12 +37,24 @@ class _ShardKeyElement(fields.Field[dict[str, Any]]):
         return dict(value)
 
 
-def _text() -> fields.String:
-    return fields.String(required=True, validate=validate.Length(min=1))
+_SHARD_KEY_ELEMENT = {
+    "type": "object",
+    "minProperties": 1,
+    "maxProperties": 1,
+    "additionalProperties": {"enum": [1, -1, "hashed"]},
+}
+
+
+def _text(**metadata: Any) -> fields.String:
+    return fields.String(required=True, validate=validate.Length(min=1), metadata=metadata)
 
 
 class _ShardKeySchema(Strict):
-    key = fields.List(_ShardKeyElement(), required=True, validate=validate.Length(min=1))
+    key = fields.List(
+        _ShardKeyElement(metadata=_SHARD_KEY_ELEMENT),
+        required=True,
+        validate=validate.Length(min=1),
+    )
 
 
 class _ShardingEntrySchema(Strict):
@@ -63,12 +75,18 @@ class _VerificationSchema(Strict):
 class StartSchema(Strict):
     """The body of `POST /api/v1/start`; loads into StartOptions."""
 
-    source = _text()
-    destination = _text()
+    source = _text(enum=[*CLUSTERS])
+    destination = _text(enum=[*CLUSTERS])
     buildIndexes = fields.Enum(
         BuildIndexes, by_value=True, load_default=BuildIndexes.BEFORE_DATA_COPY
     )
-    enableUserWriteBlocking = _WriteBlockingField(load_default=WriteBlocking.DESTINATION_ONLY)
+    enableUserWriteBlocking = _WriteBlockingField(
+        load_default=WriteBlocking.DESTINATION_ONLY,
+        metadata={
+            "enum": [*(mode.value for mode in WriteBlocking), True, False],
+            "default": WriteBlocking.DESTINATION_ONLY.value,
+        },
+    )
     reversible = Boolean(load_default=False)
     verification = fields.Nested(_VerificationSchema, load_default=lambda: {"enabled": True})
     includeNamespaces = fields.List(fields.Nested(NamespaceFilterSchema), load_default=list)

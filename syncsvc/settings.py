@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syncsvc import __version__
+from syncsvc.options import CLUSTERS
 from verifier.runtime.logs import LEVELS
 from verifier.runtime.options import Option, number, parse
 
@@ -83,7 +84,7 @@ def read_settings(arguments: Sequence[str] | None = None) -> Settings:
         arguments,
     )
     return Settings(
-        clusters={name: values[name] for name in ("cluster0", "cluster1")},
+        clusters={name: values[name] for name in CLUSTERS},
         port=values["port"],
         address=values["bindAddress"],
         log_path=Path(values["logPath"]) if values["logPath"] else None,

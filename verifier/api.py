@@ -47,7 +47,7 @@ def blueprint(service: Service) -> Blueprint:
     @api.post("/check")
     def check() -> dict[str, Any]:
         _no_parameters()
-        service.check(load(CheckSchema(), json_body(extended.read))["filter"] or None)
+        service.check(load(CheckSchema(), json_body(extended.read)).get("filter") or None)
         return SUCCESS
 
     @api.post("/writesOff")
@@ -73,14 +73,14 @@ def blueprint(service: Service) -> Blueprint:
     def document_mismatches() -> Response:
         given = load(DocumentMismatchesSchema(), _parameters())
         found = service.document_mismatches(
-            given["after"], given["limit"], given["minDurationSecs"]
+            given.get("after"), given.get("limit"), given["minDurationSecs"]
         )
         return streamed_lines(_lines(found, document_line))
 
     @api.get("/nsMismatches")
     def definition_mismatches() -> Response:
         given = load(DefinitionMismatchesSchema(), _parameters())
-        found = service.definition_mismatches(given["after"], given["limit"])
+        found = service.definition_mismatches(given.get("after"), given.get("limit"))
         return streamed_lines(_lines(found, definition_line))
 
     return api

@@ -31,14 +31,14 @@ class _FilterField(fields.Field[Document]):
 class CheckSchema(Strict):
     """The body of `POST /api/v1/check`."""
 
-    filter = _FilterField(load_default=None, allow_none=False)
+    filter = _FilterField(metadata={"type": "object"})
 
 
 class DefinitionMismatchesSchema(Strict):
     """The parameters of `GET /api/v1/nsMismatches`."""
 
-    limit = fields.Integer(load_default=None, validate=validate.Range(min=1, max=_MOST))
-    after = fields.String(load_default=None, validate=validate.Length(min=1))
+    limit = fields.Integer(validate=validate.Range(min=1, max=_MOST))
+    after = fields.String(validate=validate.Length(min=1))
 
 
 class DocumentMismatchesSchema(DefinitionMismatchesSchema):

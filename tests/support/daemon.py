@@ -12,6 +12,7 @@ from tests.support.waiting import wait_for
 class Daemon(ServiceProcess):
     """The sync service between two clusters."""
 
+    service = "syncsvc"
     module = "tests.support.observed"
     log_file = "syncsvc.log"
 

@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 
+from tests.support.descriptions import assert_described
 from tests.support.obedience import slug
 from tests.support.waiting import wait_for
 
@@ -28,8 +30,12 @@ def free_port() -> int:
 
 
 class ServiceProcess:
-    """One process and its successors after a restart, with one set of options. `module` runs it with an observer."""
+    """One process and its successors after a restart, with one set of options. `module` runs it with an observer.
 
+    Every answer is held against the description of the API of `service`.
+    """
+
+    service: str
     module: str
     log_file: str
 
@@ -78,7 +84,9 @@ class ServiceProcess:
 
     def post(self, command: str, body: Any = None, **options: Any) -> requests.Response:
         data = body if isinstance(body, bytes) else json.dumps({} if body is None else body)
-        return requests.post(self.url(command), data=data, timeout=60, **options)
+        answer = requests.post(self.url(command), data=data, timeout=60, **options)
+        self._assert_described(answer)
+        return answer
 
     def post_unanswered(self, command: str, body: Any) -> None:
         """Send a command to a process that may be killed before it answers."""
@@ -86,10 +94,16 @@ class ServiceProcess:
             self.post(command, body)
 
     def progress(self) -> dict[str, Any]:
-        answer = requests.get(self.url("progress"), timeout=10).json()
-        assert answer["success"] is True
-        progress: dict[str, Any] = answer["progress"]
+        answer = requests.get(self.url("progress"), timeout=10)
+        self._assert_described(answer)
+        progress: dict[str, Any] = answer.json()["progress"]
         return progress
+
+    def _assert_described(self, answer: requests.Response) -> None:
+        path = urlsplit(answer.url).path
+        kind = answer.headers["Content-Type"]
+        method = str(answer.request.method)
+        assert_described(self.service, method, path, answer.status_code, kind, answer.text)
 
     def kill_at(self, point: Enum, subject: str = "", number: int = 1) -> None:
         (self.folder / f"kill-{slug(point, subject)}-{number}").touch()

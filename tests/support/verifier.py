@@ -15,6 +15,7 @@ from tests.support.waiting import wait_for
 class Verifier(ServiceProcess):
     """The verifier of two clusters. Without other options it checks everything."""
 
+    service = "verifier"
     module = "tests.support.observed_verifier"
     log_file = "verifier.log"
 

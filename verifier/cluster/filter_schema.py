@@ -17,6 +17,11 @@ def _of_users(name: str) -> None:
         raise ValidationError("System and reserved databases are never synced or verified.")
 
 
+def _regex_options(text: str) -> None:
+    if not {*text} <= {*_REGEX_OPTIONS}:
+        raise ValidationError(f"Only {_REGEX_OPTIONS} are allowed.")
+
+
 def _not_system(name: str) -> None:
     if name.startswith("system."):
         raise ValidationError("System collections are never synced or verified.")
@@ -24,9 +29,7 @@ def _not_system(name: str) -> None:
 
 class _PatternSchema(Strict):
     pattern = fields.String(required=True, validate=validate.Length(min=1))
-    options = fields.String(
-        validate=validate.ContainsOnly(_REGEX_OPTIONS, error=f"Only {_REGEX_OPTIONS} are allowed.")
-    )
+    options = fields.String(validate=_regex_options, metadata={"pattern": f"^[{_REGEX_OPTIONS}]*$"})
 
 
 class NamespaceFilterSchema(Strict):

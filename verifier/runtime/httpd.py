@@ -96,9 +96,14 @@ def _named_error(error: OperationError) -> tuple[dict[str, Any], int]:
     return error_body(error.kind.name, str(error)), error.kind.status
 
 
+def http_error_name(error: HTTPException) -> str:
+    """The name under which an error of the web framework is answered, such as MethodNotAllowed."""
+    return error.name.title().replace(" ", "")
+
+
 def _http_error(error: HTTPException) -> tuple[dict[str, Any], int, dict[str, str]]:
-    name = error.name.title().replace(" ", "")
-    body = error_body(name, f"{request.method} {request.path}: {error.description}")
+    text = f"{request.method} {request.path}: {error.description}"
+    body = error_body(http_error_name(error), text)
     # Such as which methods are allowed; the type of the content is that of our body.
     headers = {key: value for key, value in error.get_headers() if key != "Content-Type"}
     return body, error.code or 500, headers

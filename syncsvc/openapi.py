@@ -1,0 +1,130 @@
+"""The sync service's API as it is described in OpenAPI: one row an endpoint, and the shapes of the answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from marshmallow import fields
+
+from syncsvc import __version__, errors
+from syncsvc.schemas import StartSchema
+from syncsvc.state import Phase, State
+from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
+from verifier.cluster.failures import CLUSTER_UNREACHABLE, NOT_AUTHORIZED
+from verifier.runtime.commands import COMMAND_IN_PROGRESS
+from verifier.runtime.openapi import (
+    TEXT,
+    Operation,
+    SuccessAnswer,
+    always,
+    described,
+    nullable,
+    sometimes,
+)
+from verifier.runtime.schemas import Boolean, EmptySchema, Strict
+
+# What any command can be refused for.
+_ANY = (
+    errors.INVALID_STATE,
+    COMMAND_IN_PROGRESS,
+    CLUSTER_UNREACHABLE,
+    NOT_AUTHORIZED,
+    errors.SUPERSEDED,
+)
+_AT_START = (
+    errors.UNKNOWN_CLUSTER,
+    SAME_CLUSTER,
+    errors.NOT_SUPPORTED_YET,
+    errors.DESTINATION_NOT_EMPTY,
+    errors.METADATA_LEFT_OVER,
+    UNSUPPORTED_TOPOLOGY,
+    errors.UNSUPPORTED_VERSION,
+    errors.UNSUPPORTED_COLLECTION,
+)
+
+
+class _CollectionCopy(Strict):
+    estimatedTotalBytes = nullable(fields.Integer, "How much there is to copy.")
+    estimatedCopiedBytes = always(fields.Integer, "How much of that is copied.")
+
+
+class _DirectionMapping(Strict):
+    Source = always(fields.String, "The source, as cluster0: host:port.")
+    Destination = always(fields.String, "The destination, likewise.")
+
+
+class _Progress(Strict):
+    """A sync at one moment; what is not known is null."""
+
+    state = always(fields.Enum, "The state of the sync.", State, by_value=True)
+    canCommit = always(Boolean, "Whether a commit is possible.")
+    canWrite = always(Boolean, "Whether the destination may be written.")
+    info = nullable(fields.Enum, "The phase of the sync.", Phase, by_value=True)
+    lagTimeSeconds = nullable(fields.Integer, "How far the destination is behind the source.")
+    totalEventsApplied = nullable(fields.Integer, "Change events that this process applied.")
+    collectionCopy = nullable(fields.Nested, "Estimates of the copy.", _CollectionCopy)
+    directionMapping = nullable(fields.Nested, "Which cluster is which.", _DirectionMapping)
+    mongosyncID = always(fields.String, "The name of this instance.")
+    coordinatorID = nullable(fields.String, "The name of the instance that coordinates.")
+    error = nullable(fields.String, "The name of the error that the sync failed with.")
+    errorDescription = nullable(fields.String, "What happened, and what to do.")
+    estimatedOplogTimeRemaining = sometimes(
+        fields.String, "For how long the source's oplog still holds what the sync needs, in words."
+    )
+    estimatedSecondsToCEACatchup = sometimes(
+        fields.Integer, "In how many seconds the lag is gone; only while it falls."
+    )
+    warnings = sometimes(fields.List, "What endangers the sync, and what to do.", fields.String())
+
+
+class _ProgressAnswer(SuccessAnswer):
+    progress = always(fields.Nested, "The sync.", _Progress)
+
+
+OPERATIONS = (
+    Operation(
+        "post",
+        "/api/v1/start",
+        "Begins a sync.",
+        SuccessAnswer(),
+        body=StartSchema(),
+        errors=(*_ANY, *_AT_START),
+    ),
+    Operation(
+        "post",
+        "/api/v1/pause",
+        "Stops a sync where it is.",
+        SuccessAnswer(),
+        body=EmptySchema(),
+        errors=_ANY,
+    ),
+    Operation(
+        "post",
+        "/api/v1/resume",
+        "Goes on with a sync that is paused.",
+        SuccessAnswer(),
+        body=EmptySchema(),
+        errors=_ANY,
+    ),
+    Operation(
+        "post",
+        "/api/v1/commit",
+        "Begins the cut-over.",
+        SuccessAnswer(),
+        body=EmptySchema(),
+        errors=(*_ANY, errors.CANNOT_COMMIT),
+    ),
+    Operation("get", "/api/v1/progress", "How the sync goes.", _ProgressAnswer()),
+    Operation("get", "/metrics", "The figures, for Prometheus.", None, content=TEXT),
+)
+
+
+def description() -> dict[str, Any]:
+    """The OpenAPI document of the sync service."""
+    return described(
+        "syncsvc",
+        __version__,
+        "http://localhost:27182",
+        "Syncs one MongoDB cluster to another.",
+        OPERATIONS,
+    )

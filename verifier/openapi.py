@@ -1,0 +1,251 @@
+"""The verifier's API as it is described in OpenAPI: one row an endpoint, and the shapes of the answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from marshmallow import fields
+
+from verifier import __version__, errors
+from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
+from verifier.cluster.failures import CLUSTER_UNREACHABLE, NOT_AUTHORIZED, OPLOG_WINDOW_EXCEEDED
+from verifier.compare.errors import (
+    INCOMPATIBLE_METADATA,
+    INVALID_FILTER,
+    METADATA_BLOCKED,
+    MISMATCHES_REPLACED,
+    OTHER_CHECK_SAVED,
+    SUPERSEDED,
+)
+from verifier.compare.mismatch import Aspect, Difference
+from verifier.compare.progress import Outcome, Phase
+from verifier.runtime.commands import COMMAND_IN_PROGRESS
+from verifier.runtime.openapi import (
+    LINES,
+    TEXT,
+    Operation,
+    SuccessAnswer,
+    always,
+    described,
+    nullable,
+)
+from verifier.runtime.schemas import Boolean, EmptySchema, Strict
+from verifier.schemas import CheckSchema, DefinitionMismatchesSchema, DocumentMismatchesSchema
+
+# What any call that asks a cluster can be refused for.
+_OF_CLUSTERS = (CLUSTER_UNREACHABLE, NOT_AUTHORIZED)
+_OF_METADATA = (*_OF_CLUSTERS, METADATA_BLOCKED, SUPERSEDED)
+_OF_MISMATCHES = (*_OF_METADATA, MISMATCHES_REPLACED, INCOMPATIBLE_METADATA)
+_AT_CHECK = (
+    INVALID_FILTER,
+    errors.CHECK_IN_PROGRESS,
+    COMMAND_IN_PROGRESS,
+    SAME_CLUSTER,
+    UNSUPPORTED_TOPOLOGY,
+    errors.UNSUPPORTED_VERSION,
+    OPLOG_WINDOW_EXCEEDED,
+    OTHER_CHECK_SAVED,
+)
+
+
+class _Timestamp(Strict):
+    t = always(fields.Integer, "Seconds since 1970.")
+    i = always(fields.Integer, "Number within the second.")
+
+
+_ClusterTime = Strict.from_dict(
+    {"$timestamp": always(fields.Nested, "In Extended JSON.", _Timestamp)}, name="ClusterTime"
+)
+
+
+class _Tasks(Strict):
+    """The tasks of this generation."""
+
+    totalTasks = always(fields.Integer, "All of them.")
+    addedTasks = always(fields.Integer, "Not begun.")
+    processingTasks = always(fields.Integer, "Being done.")
+    failedTasks = always(fields.Integer, "Found a difference.")
+    completedTasks = always(fields.Integer, "Found none.")
+    metadataMismatchTasks = always(fields.Integer, "Failed ones with one in a definition or count.")
+    recheckTasks = always(fields.Integer, "Failed ones whose findings are looked at again.")
+
+
+class _Amounts(Strict):
+    """What a generation has compared, of how much; totals are estimates."""
+
+    docsCompared = always(fields.Integer, "Documents compared.")
+    totalDocs = nullable(fields.Integer, "Documents to compare.")
+    srcBytesCompared = always(fields.Integer, "Bytes of the source compared.")
+    totalSrcBytes = nullable(fields.Integer, "Bytes of the source to compare.")
+    totalNamespaces = always(fields.Integer, "Collections and views.")
+
+
+def _counts(meaning: str) -> Any:
+    return always(fields.Dict, meaning, keys=fields.String(), values=fields.Integer())
+
+
+class _Changes(Strict):
+    """The change events of one cluster."""
+
+    eventsPerSecond = nullable(fields.Float, "Over the last minute.")
+    lagSecs = nullable(fields.Integer, "How far the verifier is behind.")
+    eventCounts = _counts("By operation.")
+
+
+class _Progress(Strict):
+    """A check at one moment; what is not known is null."""
+
+    phase = always(fields.Enum, "Whether a check runs, and which generation.", Phase, by_value=True)
+    error = nullable(fields.String, "What made the check incomplete: its name, and what to do.")
+    verificationStatus = always(fields.Nested, "The tasks.", _Tasks)
+    verdict = nullable(fields.Enum, "How the check ended.", Outcome, by_value=True)
+    verdictReasons = always(fields.List, "Why.", fields.String())
+    writesOff = always(Boolean, "Whether the check was told that writes are off.")
+    generation = nullable(fields.Integer, "The number of this generation, from 0.")
+    generationStats = always(fields.Nested, "Of this generation.", _Amounts)
+    gen0Stats = nullable(fields.Nested, "Of the first one, when it is over.", _Amounts)
+    recentRecheckSecs = always(
+        fields.List, "How long the last generations took.", fields.Float(allow_none=True)
+    )
+    totalRechecksDone = always(fields.Integer, "Documents that later generations looked at.")
+    docsComparedPerSecond = nullable(fields.Float, "Over the last minute.")
+    srcBytesComparedPerSecond = nullable(fields.Float, "Over the last minute.")
+    srcChangeStats = always(fields.Nested, "Of the source.", _Changes)
+    dstChangeStats = always(fields.Nested, "Of the destination.", _Changes)
+    srcLastRecheckedTS = nullable(
+        fields.Nested, "All changes of the source up to it were looked at.", _ClusterTime
+    )
+    dstLastRecheckedTS = nullable(
+        fields.Nested, "All changes of the destination up to it were looked at.", _ClusterTime
+    )
+    notes = always(fields.List, "What was not compared, and why.", fields.String())
+
+
+class _Mismatch(Strict):
+    type = always(
+        fields.Enum, "Which cluster lacks it, or that both differ.", Difference, by_value=True
+    )
+    namespace = always(fields.String, "Its name on the source.")
+    generation = always(fields.Integer, "The generation that found it.")
+    durationSecs = always(fields.Float, "For how long it has differed without being changed.")
+    place = always(fields.String, "What to page on after.")
+
+
+class _FieldDifference(Strict):
+    path = always(fields.String, "The path of the field; empty for the document itself.")
+    detail = always(fields.String, "How the two sides differ there.")
+
+
+class _DocumentMismatch(_Mismatch):
+    _id = always(fields.Raw, "Its _id, in relaxed Extended JSON.")
+    idType = always(fields.String, "The type of its _id.")
+    fields = always(fields.List, "Where both differ.", fields.Nested(_FieldDifference))
+
+
+class _DefinitionMismatch(_Mismatch):
+    aspect = always(fields.Enum, "Of what of the collection or view it is.", Aspect, by_value=True)
+    component = always(fields.String, "The option or index.")
+    detail = always(fields.String, "How the two sides differ.")
+
+
+class _DocumentMismatches(Strict):
+    """How many documents are not the same."""
+
+    total = always(fields.Integer, "All.")
+    byType = _counts("By type.")
+    byNamespace = _counts("By namespace.")
+
+
+class _ProgressAnswer(SuccessAnswer):
+    progress = always(fields.Nested, "The check.", _Progress)
+
+
+class _SummaryAnswer(SuccessAnswer):
+    """The findings in one document."""
+
+    verdict = nullable(fields.Enum, "How the check ended.", Outcome, by_value=True)
+    verdictReasons = always(fields.List, "Why.", fields.String())
+    estCheckSecsRemaining = nullable(fields.Float, "Of the first generation.")
+    recentRecheckSecs = always(
+        fields.List, "How long the last generations took.", fields.Float(allow_none=True)
+    )
+    checkStats = always(fields.Nested, "Of the first generation.", _Amounts)
+    nsMismatches = always(fields.List, "The first of them.", fields.Nested(_DefinitionMismatch))
+    nsMismatchesTotal = always(fields.Integer, "How many there are.")
+    docMismatches = always(fields.Nested, "How many there are.", _DocumentMismatches)
+    totalRechecksDone = always(fields.Integer, "Documents that later generations looked at.")
+    srcChangeEvents = _counts("Of the source, by operation.")
+    dstChangeEvents = _counts("Of the destination, by operation.")
+    notes = always(fields.List, "What was not compared, and why.", fields.String())
+
+
+OPERATIONS = (
+    Operation(
+        "post",
+        "/api/v1/check",
+        "Begins a check.",
+        SuccessAnswer(),
+        body=CheckSchema(),
+        parameters=EmptySchema(),
+        errors=(*_OF_METADATA, *_AT_CHECK),
+    ),
+    Operation(
+        "post",
+        "/api/v1/writesOff",
+        "Says that users write to neither cluster any more.",
+        SuccessAnswer(),
+        body=EmptySchema(),
+        parameters=EmptySchema(),
+        errors=(
+            *_OF_METADATA,
+            errors.NO_CHECK_RUNNING,
+            errors.WRITES_ALREADY_OFF,
+            COMMAND_IN_PROGRESS,
+        ),
+    ),
+    Operation(
+        "get",
+        "/api/v1/progress",
+        "How the check goes.",
+        _ProgressAnswer(),
+        parameters=EmptySchema(),
+    ),
+    Operation(
+        "get",
+        "/api/v1/summary",
+        "What the check has found, in one document.",
+        _SummaryAnswer(),
+        parameters=EmptySchema(),
+        errors=_OF_MISMATCHES,
+    ),
+    Operation(
+        "get",
+        "/api/v1/docMismatches",
+        "The documents that are not the same.",
+        _DocumentMismatch(),
+        parameters=DocumentMismatchesSchema(),
+        content=LINES,
+        errors=_OF_MISMATCHES,
+    ),
+    Operation(
+        "get",
+        "/api/v1/nsMismatches",
+        "The collections, views and indexes that are not the same.",
+        _DefinitionMismatch(),
+        parameters=DefinitionMismatchesSchema(),
+        content=LINES,
+        errors=_OF_MISMATCHES,
+    ),
+    Operation("get", "/metrics", "The figures, for Prometheus.", None, content=TEXT),
+)
+
+
+def description() -> dict[str, Any]:
+    """The OpenAPI document of the verifier."""
+    return described(
+        "syncsvc-verifier",
+        __version__,
+        "http://localhost:27020",
+        "Compares two MongoDB clusters.",
+        OPERATIONS,
+    )

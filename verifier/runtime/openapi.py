@@ -1,0 +1,195 @@
+"""Describes an HTTP API in OpenAPI 3.1, from a table of its operations.
+
+Nothing is described twice: request bodies and parameters are described by the schemas that load them, errors by their
+rows in the process's table of errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from apispec import APISpec
+from apispec.ext.marshmallow import MarshmallowPlugin, resolver
+from flask import Blueprint
+from marshmallow import INCLUDE, Schema, fields, validate
+from werkzeug.exceptions import RequestEntityTooLarge
+
+from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
+from verifier.runtime.httpd import MALFORMED_BODY, MAX_BODY, http_error_name
+from verifier.runtime.schemas import INVALID_REQUEST, Boolean, Strict
+
+PATH = "/api/v1/openapi.json"
+
+JSON, LINES, TEXT = "application/json", "application/x-ndjson", "text/plain"
+
+# Not in the tables of errors: the web server's own, for any request with a body.
+_TOO_LARGE = ErrorKind(
+    http_error_name(RequestEntityTooLarge()),
+    RequestEntityTooLarge.code,
+    f"The request body is larger than {MAX_BODY} bytes.",
+    "Send less.",
+)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method of one path.
+
+    `body` and `parameters` are the schemas that it loads. `answer` is the schema of what it sends with status 200: of
+    each line where `content` is LINES, None where it is text. `errors` are those that it can answer with, beside what
+    any request can be refused for.
+    """
+
+    method: str
+    path: str
+    meaning: str
+    answer: Schema | None
+    body: Schema | None = None
+    parameters: Schema | None = None
+    content: str = JSON
+    errors: tuple[ErrorKind, ...] = ()
+
+    @property
+    def all_errors(self) -> list[ErrorKind]:
+        """By status, each once."""
+        read = (MALFORMED_BODY, INVALID_REQUEST, _TOO_LARGE) if self.body is not None else ()
+        asked = (INVALID_REQUEST,) if self.parameters is not None else ()
+        kinds = dict.fromkeys([*read, *asked, *self.errors, INTERNAL_ERROR])
+        return sorted(kinds, key=lambda kind: kind.status)
+
+    def described(self) -> dict[str, Any]:
+        """What OpenAPI calls an operation object; schemas stand in it as they are."""
+        whole: dict[str, Any] = {
+            "operationId": _identifier(self.method, self.path),
+            "summary": self.meaning,
+            "responses": {"200": self._success(), **_failures(self.all_errors)},
+        }
+        if self.parameters is not None:
+            whole["parameters"] = [{"in": "query", "schema": self.parameters}]
+        if self.body is not None:
+            whole["requestBody"] = {
+                # An absent body counts as {}.
+                "required": any(field.required for field in self.body.fields.values()),
+                "content": {JSON: {"schema": self.body}},
+            }
+        return whole
+
+    def _success(self) -> dict[str, Any]:
+        if self.answer is None:
+            return {
+                "description": "Text.",
+                "content": {self.content: {"schema": {"type": "string"}}},
+            }
+        if self.content == LINES:
+            # As later versions of OpenAPI have it: the lines are the elements of an array.
+            lines = {"type": "array", "items": {"anyOf": [self.answer, ErrorAnswer()]}}
+            text = "One JSON object a line. When something goes wrong in the middle, the last line has `error`."
+            return {"description": text, "content": {LINES: {"schema": lines}}}
+        return {"description": "Done.", "content": {self.content: {"schema": self.answer}}}
+
+
+class SuccessAnswer(Strict):
+    """What commands answer with, and a part of every answer."""
+
+    success = Boolean(required=True, metadata={"enum": [True]})
+
+
+class ErrorAnswer(Strict):
+    """What every request that fails answers with."""
+
+    success = Boolean(required=True, metadata={"enum": [False]})
+    error = fields.String(
+        required=True, validate=validate.Length(min=1), metadata={"description": "Its name."}
+    )
+    errorDescription = fields.String(
+        required=True,
+        validate=validate.Length(min=1),
+        metadata={"description": "What happened, and what to do."},
+    )
+
+
+class _DescriptionAnswer(Schema):
+    """An OpenAPI document."""
+
+    class Meta:
+        unknown = INCLUDE
+
+    openapi = fields.String(required=True)
+
+
+def always(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
+    """A field of an answer that is always there and never null."""
+    metadata = {"description": meaning, **options.pop("metadata", {})}
+    return kind(*of, required=True, metadata=metadata, **options)
+
+
+def nullable(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
+    """A field of an answer that is always there, and null where it is not known or means nothing."""
+    return always(kind, meaning, *of, allow_none=True, **options)
+
+
+def sometimes(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
+    """A field of an answer that is left out where it means nothing; never null."""
+    return kind(*of, metadata={"description": meaning}, **options)
+
+
+def described(
+    title: str, version: str, server: str, meaning: str, operations: Iterable[Operation]
+) -> dict[str, Any]:
+    """The OpenAPI document of a process: its operations, and the one that answers with this document."""
+    plugin = MarshmallowPlugin(schema_name_resolver=_name)
+    spec = APISpec(
+        title=title,
+        version=version,
+        openapi_version="3.1.0",
+        info={"description": meaning},
+        servers=[{"url": server}],
+        plugins=[plugin],
+    )
+    assert plugin.converter is not None
+    plugin.converter.field_mapping[Boolean] = ("boolean", None)
+    own = Operation("get", PATH, "This description.", _DescriptionAnswer())
+    for each in (*operations, own):
+        spec.path(each.path, operations={each.method: each.described()})
+    document: dict[str, Any] = spec.to_dict()
+    return document
+
+
+def endpoint(document: dict[str, Any]) -> Blueprint:
+    """GET /api/v1/openapi.json."""
+    blueprint = Blueprint("openapi", __name__)
+
+    @blueprint.get(PATH)
+    def openapi() -> dict[str, Any]:
+        return document
+
+    return blueprint
+
+
+def _failures(kinds: Sequence[ErrorKind]) -> dict[str, Any]:
+    """A response for each status, with the names that the error can have; `kinds` are sorted by status."""
+    return {
+        str(status): _failure([*of_status])
+        for status, of_status in groupby(kinds, key=lambda kind: kind.status)
+    }
+
+
+def _failure(kinds: Sequence[ErrorKind]) -> dict[str, Any]:
+    names = {"properties": {"error": {"enum": [kind.name for kind in kinds]}}}
+    return {
+        "description": "\n".join(f"- `{kind.name}`: {kind.meaning}" for kind in kinds),
+        "content": {JSON: {"schema": {"allOf": [ErrorAnswer(), names]}}},
+    }
+
+
+def _identifier(method: str, path: str) -> str:
+    return "_".join([method, *re.findall("[A-Za-z]+", path.removeprefix("/api/v1"))])
+
+
+def _name(schema: type[Schema]) -> str:
+    """That of a component: the class's, without what is ours alone."""
+    return str(resolver(schema)).lstrip("_")
