@@ -19,7 +19,7 @@ def destined(definition: CollectionSpec, build: BuildIndexes) -> CollectionSpec:
 def _is_built(index: Document, build: BuildIndexes) -> bool:
     if build is BuildIndexes.NEVER:
         return False
-    return build is not BuildIndexes.EXCLUDE_HASHED or "hashed" not in index["key"].values()
+    return build.hashed or "hashed" not in index["key"].values()
 
 
 def check_ttl(definition: CollectionSpec, options: StartOptions) -> None:

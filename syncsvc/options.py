@@ -26,12 +26,27 @@ class BuildIndexes(Enum):
     BEFORE_DATA_COPY = "beforeDataCopy"
     AFTER_DATA_COPY = "afterDataCopy"
     EXCLUDE_HASHED = "excludeHashed"
+    EXCLUDE_HASHED_AFTER_COPY = "excludeHashedAfterCopy"
     NEVER = "never"
+
+    @property
+    def after_copy(self) -> bool:
+        """Whether the indexes are built when all documents are copied."""
+        return self in (BuildIndexes.AFTER_DATA_COPY, BuildIndexes.EXCLUDE_HASHED_AFTER_COPY)
+
+    @property
+    def hashed(self) -> bool:
+        """Whether hashed indexes are built."""
+        return self in (BuildIndexes.BEFORE_DATA_COPY, BuildIndexes.AFTER_DATA_COPY)
 
 
 @dataclass(frozen=True)
 class StartOptions:
-    """The start request with its defaults filled in; fields of the request keep their names in `as_document`."""
+    """The start request with its defaults filled in; fields of the request keep their names in `as_document`.
+
+    `copy_in_natural_order` and `detect_random_id` are kept for the sake of the request, and change nothing: every
+    collection is read in its natural order anyway.
+    """
 
     source: str
     destination: str
@@ -42,6 +57,10 @@ class StartOptions:
     include_namespaces: tuple[dict[str, Any], ...] = ()
     exclude_namespaces: tuple[dict[str, Any], ...] = ()
     sharding: dict[str, Any] | None = None
+    pre_existing_destination_data: bool = False
+    copy_in_natural_order: tuple[dict[str, Any], ...] = ()
+    detect_random_id: bool = True
+    skip_disk_space_check: bool = False
 
     @property
     def namespaces(self) -> NamespaceFilter:
@@ -58,5 +77,9 @@ class StartOptions:
             "verification": {"enabled": self.verification},
             "includeNamespaces": list(self.include_namespaces),
             "excludeNamespaces": list(self.exclude_namespaces),
+            "preExistingDestinationData": self.pre_existing_destination_data,
+            "copyInNaturalOrder": list(self.copy_in_natural_order),
+            "detectRandomId": self.detect_random_id,
+            "skipDiskSpaceCheck": self.skip_disk_space_check,
         }
         return document if self.sharding is None else {**document, "sharding": self.sharding}

@@ -72,6 +72,13 @@ class _VerificationSchema(Strict):
     enabled = Boolean(load_default=True)
 
 
+class _NaturalOrderSchema(Strict):
+    """One element of `copyInNaturalOrder`: a database, or "." for all of them, and maybe some of its collections."""
+
+    database = _text()
+    collections = fields.List(_text(), validate=validate.Length(min=1))
+
+
 class StartSchema(Strict):
     """The body of `POST /api/v1/start`; loads into StartOptions."""
 
@@ -92,6 +99,10 @@ class StartSchema(Strict):
     includeNamespaces = fields.List(fields.Nested(NamespaceFilterSchema), load_default=list)
     excludeNamespaces = fields.List(fields.Nested(NamespaceFilterSchema), load_default=list)
     sharding = fields.Nested(_ShardingSchema)
+    preExistingDestinationData = Boolean(load_default=False)
+    copyInNaturalOrder = fields.List(fields.Nested(_NaturalOrderSchema), load_default=list)
+    detectRandomId = Boolean(load_default=True)
+    skipDiskSpaceCheck = Boolean(load_default=False)
 
     @post_load
     def _make(self, data: Mapping[str, Any], **kwargs: Any) -> StartOptions:
@@ -105,4 +116,8 @@ class StartSchema(Strict):
             include_namespaces=tuple(data["includeNamespaces"]),
             exclude_namespaces=tuple(data["excludeNamespaces"]),
             sharding=data.get("sharding"),
+            pre_existing_destination_data=data["preExistingDestinationData"],
+            copy_in_natural_order=tuple(data["copyInNaturalOrder"]),
+            detect_random_id=data["detectRandomId"],
+            skip_disk_space_check=data["skipDiskSpaceCheck"],
         )

@@ -1,4 +1,4 @@
-"""Builds the indexes of all copied collections, for `buildIndexes` afterDataCopy. Safe to begin again."""
+"""Builds the indexes of all copied collections, for the values of `buildIndexes` that say so. Safe to begin again."""
 
 from __future__ import annotations
 

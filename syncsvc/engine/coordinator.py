@@ -23,7 +23,7 @@ from syncsvc.engine.views import reconcile_views
 from syncsvc.engine.watch import OplogWatch
 from syncsvc.engine.withholding import restore_indexes
 from syncsvc.engine.writeblock import set_write_block
-from syncsvc.options import BuildIndexes, WriteBlocking
+from syncsvc.options import WriteBlocking
 from syncsvc.saved.run import CONFIRM_INTERVAL
 from syncsvc.state import Phase, State
 from verifier.cluster import failures
@@ -118,7 +118,7 @@ class Coordinator:
         return Phase.INDEXING
 
     def _index(self, stop: StopToken) -> Phase:
-        if self._parts.run.record.options.build_indexes is BuildIndexes.AFTER_DATA_COPY:
+        if self._parts.run.record.options.build_indexes.after_copy:
             build_all(self._parts, stop)
         return Phase.APPLYING
 

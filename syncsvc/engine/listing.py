@@ -8,7 +8,6 @@ from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.errors import UNSUPPORTED_COLLECTION
 from syncsvc.indexing import check_ttl, destined
-from syncsvc.options import BuildIndexes
 from syncsvc.saved.registry import CopyStatus
 from verifier.cluster import failures
 from verifier.cluster.inventory import list_collections, size_of
@@ -76,7 +75,7 @@ class Listing:
             wanted = destined(definition, self._options.build_indexes)
             record = placed(self._registry, wanted, CopyStatus.WAITING, size)
             self._registry.save(record)
-        if self._options.build_indexes is BuildIndexes.AFTER_DATA_COPY:
+        if self._options.build_indexes.after_copy:
             self._catalog.create_bare(record.definition)
         else:
             self._catalog.create(record.present)

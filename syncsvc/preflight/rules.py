@@ -40,6 +40,8 @@ def _unsupported(options: StartOptions) -> Iterator[str]:
         yield "reversible true is not supported yet."
     if options.sharding is not None:
         yield "sharding is not supported yet."
+    if options.pre_existing_destination_data:
+        yield "preExistingDestinationData true is not supported yet."
 
 
 def cluster_violations(

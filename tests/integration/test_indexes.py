@@ -91,11 +91,14 @@ def test_an_index_that_becomes_ttl_cannot_be_verified(pair: Pair, daemon: Daemon
     assert daemon.wait_for_state("FAILED")["error"] == "TTLNotVerifiable"
 
 
-@pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
-def test_all_but_hashed(pair: Pair, daemon: Daemon, when: When) -> None:
+@pytest.mark.parametrize(
+    "when, build",
+    [*((when, "excludeHashed") for when in PHASES), (When.COPY, "excludeHashedAfterCopy")],
+)
+def test_all_but_hashed(pair: Pair, daemon: Daemon, when: When, build: str) -> None:
     writes.fill(pair.source.client)
     pair.source.client.d.other.create_index([("n", "hashed")])
-    with writes_in(when, daemon, buildIndexes="excludeHashed"):
+    with writes_in(when, daemon, buildIndexes=build):
         create_and_drop(pair.source.client)
     daemon.commit()
     for collection in ("c", "other", "new"):

@@ -81,6 +81,7 @@ FILTER = ({"database": "d"},)
         ),
         ({"reversible": True}, "reversible true"),
         ({"sharding": {"shardingEntries": []}}, "sharding"),
+        ({"pre_existing_destination_data": True}, "preExistingDestinationData true"),
     ],
 )
 def test_what_is_not_supported_yet_is_refused_by_its_field(

@@ -90,7 +90,9 @@ def test_a_shard_key_has_directions(direction: object) -> None:
     assert sharding["createSupportingIndexes"] is False
 
 
-INDEXES = "Must be one of: beforeDataCopy, afterDataCopy, excludeHashed, never"
+INDEXES = (
+    "Must be one of: beforeDataCopy, afterDataCopy, excludeHashed, excludeHashedAfterCopy, never"
+)
 BLOCKING = "Must be one of sourceAndDestination, destinationOnly, none, true or false"
 KEY = "sharding.shardingEntries[0].shardCollection.key"
 NULL = "Field may not be null"
@@ -107,6 +109,22 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"enableUserWriteBlocking": []}, f"enableUserWriteBlocking: {BLOCKING}"),
     ({"reversible": 1}, "reversible: Not true or false"),
     ({"reversible": "true"}, "reversible: Not true or false"),
+    ({"preExistingDestinationData": "no"}, "preExistingDestinationData: Not true or false"),
+    ({"detectRandomId": 0}, "detectRandomId: Not true or false"),
+    ({"skipDiskSpaceCheck": "true"}, "skipDiskSpaceCheck: Not true or false"),
+    ({"copyInNaturalOrder": True}, "copyInNaturalOrder: Not a valid list"),
+    ({"copyInNaturalOrder": [{}]}, "copyInNaturalOrder[0].database: Missing data"),
+    (
+        {"copyInNaturalOrder": [{"database": "d", "collections": []}]},
+        "copyInNaturalOrder[0].collections: Shorter than minimum",
+    ),
+    (
+        {"copyInNaturalOrder": [{"database": "d", "collection": "c"}]},
+        "copyInNaturalOrder[0].collection: Unknown field",
+    ),
+    ({"documentFilter": {}}, "documentFilter: Unknown field"),
+    ({"namespaceRemap": []}, "namespaceRemap: Unknown field"),
+    ({"destinationDataHandling": "requireEmptyDestination"}, "destinationDataHandling: Unknown"),
     ({"verification": True}, "verification: Invalid input type"),
     ({"verification": {"enabled": "yes"}}, "verification.enabled: Not true or false"),
     ({"verification": {"enabled": None}}, f"verification.enabled: {NULL}"),
@@ -251,6 +269,10 @@ start_options = st.builds(
     exclude_namespaces=st.lists(st.sampled_from(FILTERS)).map(tuple),
     sharding=st.none()
     | st.booleans().map(lambda yes: {"createSupportingIndexes": yes, "shardingEntries": []}),
+    pre_existing_destination_data=st.booleans(),
+    copy_in_natural_order=st.lists(st.sampled_from([{"database": "."}])).map(tuple),
+    detect_random_id=st.booleans(),
+    skip_disk_space_check=st.booleans(),
 )
 
 
