@@ -26,12 +26,12 @@ PATH = "/api/v1/openapi.json"
 
 JSON, LINES, TEXT = "application/json", "application/x-ndjson", "text/plain"
 
-# Not in the tables of errors: the web server's own, for any request with a body.
-_TOO_LARGE = ErrorKind(
+# The web server's own, for any request with a body.
+BODY_TOO_LARGE = ErrorKind(
     http_error_name(RequestEntityTooLarge()),
     RequestEntityTooLarge.code,
     f"The request body is larger than {MAX_BODY} bytes.",
-    "Send less.",
+    "Send the options of one command, and nothing else.",
 )
 
 
@@ -56,7 +56,7 @@ class Operation:
     @property
     def all_errors(self) -> list[ErrorKind]:
         """By status, each once."""
-        read = (MALFORMED_BODY, INVALID_REQUEST, _TOO_LARGE) if self.body is not None else ()
+        read = (MALFORMED_BODY, INVALID_REQUEST, BODY_TOO_LARGE) if self.body is not None else ()
         asked = (INVALID_REQUEST,) if self.parameters is not None else ()
         kinds = dict.fromkeys([*read, *asked, *self.errors, INTERNAL_ERROR])
         return sorted(kinds, key=lambda kind: kind.status)
