@@ -1,0 +1,79 @@
+"""Whatever is sent to a service, in whichever state: no answer is a fault of ours, and each is as described."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Pair
+from tests.support.daemon import Daemon
+from tests.support.fuzzing import Fuzzer
+from tests.support.verifier import Verifier
+from verifier.compare.observe import Point
+
+# Many enough to tell that the description was read.
+ENOUGH = 50
+
+
+def fill(pair: Pair) -> None:
+    for side in (pair.source, pair.destination):
+        side.client.d.c.insert_many([{"_id": number} for number in range(10)])
+
+
+@pytest.mark.slow
+def test_the_sync_service(pair: Pair, daemon: Daemon) -> None:
+    fill(pair)
+    fuzzer = Fuzzer(daemon)
+    # A start that could succeed is refused, whichever cluster it names as the destination: both hold documents.
+    assert fuzzer.fuzz() > ENOUGH
+    assert daemon.progress()["state"] == "IDLE"
+    pair.destination.empty()
+    daemon.start()
+    daemon.wait_until_committable()
+    fuzzer.fuzz(only_bad=("pause", "commit"))
+    assert daemon.progress()["state"] == "RUNNING"
+    daemon.pause()
+    fuzzer.fuzz(only_bad=("resume",))
+    assert daemon.progress()["state"] == "PAUSED"
+    daemon.resume()
+    daemon.commit()
+    fuzzer.fuzz()
+    assert daemon.progress()["state"] == "COMMITTED"
+    pair.assert_equal()
+
+
+def test_a_sync_that_failed(pair: Pair, daemon: Daemon) -> None:
+    pair.source.client.d.c.insert_one({"_id": 1})
+    daemon.start(includeNamespaces=[{"database": "d", "collections": ["c"]}])
+    daemon.wait_until_applying()
+    pair.source.client.d.c.rename("out")
+    daemon.wait_for_state("FAILED")
+    Fuzzer(daemon).fuzz()
+    assert daemon.progress()["error"] == "RenamedOutOfFilter"
+
+
+@pytest.mark.slow
+def test_the_verifier(pair: Pair, tmp_path: Path) -> None:
+    fill(pair)
+    pair.source.client.d.c.create_index("a")
+    pair.source.client.d.c.insert_one({"_id": "missing"})
+    pair.destination.client.d.c.update_one({"_id": 1}, {"$set": {"a": 1}})
+    verifier = Verifier(
+        pair.source.uri, pair.destination.uri, tmp_path, "--verifyAll", "--graceSeconds", "0"
+    )
+    try:
+        verifier.run()
+        fuzzer = Fuzzer(verifier)
+        with verifier.held_at(Point.LISTED):
+            verifier.check()
+            assert fuzzer.fuzz(only_bad=("writesOff",)) > ENOUGH
+            assert verifier.progress()["phase"] == "check"
+        verifier.writes_off()
+        verifier.wait_for_verdict()
+        fuzzer.fuzz(only_bad=("check",))
+        assert verifier.progress()["verdict"] == "failed"
+        # Some of these requests begin checks, and others end them.
+        fuzzer.fuzz()
+    finally:
+        verifier.close()
