@@ -20,10 +20,12 @@ class Point(Enum):
     EVENTS_APPLIED = "events applied"
     DEFINITION_APPLIED = "definition applied"
     POSITION_SAVED = "position saved"
+    BLOCK_SAVED = "block saved"
+    FAILURE_SAVED = "failure saved"
     STEP_DONE = "step done"
 
 
-# Called with the point and what it is about: a namespace, or the name of a step of the cut-over.
+# Called with the point and what it is about: a namespace, a cluster, or the name of a step of the commit.
 Observer = Callable[[Point, str], None]
 
 
