@@ -10,12 +10,16 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from pymongo.errors import PyMongoError
 
 from syncsvc import errors
 from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.destination import Destination
-from syncsvc.engine.observe import Observer
+from syncsvc.engine.observe import Observer, Point
 from syncsvc.engine.parts import Parts
+from syncsvc.engine.writeblock import WriteBlock, to_put_back
 from syncsvc.figures.progress import Progress
 from syncsvc.saved.registry import Registry
 from syncsvc.saved.run import Failure, RunRecord, RunStore
@@ -69,6 +73,8 @@ class Runner:
         _log.info("A run begins.", extra={"state": self.record.state.value})
         if self.record.state in ACTIVE:
             self._go_on()
+        elif self.record.state is State.FAILED:
+            self._conclude()
 
     @property
     def record(self) -> RunRecord:
@@ -123,30 +129,35 @@ class Runner:
 
     def _parts(self, stop: StopToken) -> Parts:
         means, record = self._means, self.record
-
-        def writer_of(cluster: Cluster) -> ClusterWriter:
-            access_control = cluster.facts.access_control
-            return ClusterWriter(cluster.client, access_control, stop, self._store.confirm)
-
         source, destination = means.clusters[record.source], means.clusters[record.destination]
         # What is saved stays where the sync began, also when it runs the other way.
         home = means.clusters[record.options.destination]
-        writer = writer_of(destination)
+        writer = self._writer(destination, stop)
         judge = judge_of_filters(source, destination)
         return Parts(
             source=source.client,
             source_facts=source.facts,
             client=destination.client,
             writer=writer,
-            source_writer=writer_of(source),
             destination=Destination(writer, stop),
+            source_block=self._block(source, stop),
+            destination_block=self._block(destination, stop),
             run=self._store,
-            registry=Registry(home.client, writer_of(home), record.turns, stop),
+            registry=Registry(home.client, self._writer(home, stop), record.turns, stop),
             selection=Selection(record.options.namespaces, judge.client, stop),
             progress=means.progress,
             load=means.load,
             observe=means.observe,
         )
+
+    def _writer(self, cluster: Cluster, stop: StopToken) -> ClusterWriter:
+        """Writes only while this process owns the run."""
+        access_control = cluster.facts.access_control
+        return ClusterWriter(cluster.client, access_control, stop, self._store.confirm)
+
+    def _block(self, cluster: Cluster, stop: StopToken) -> WriteBlock:
+        writer = self._writer(cluster, stop)
+        return WriteBlock(cluster.name, writer, self._store, self._means.observe)
 
     def _carry_out(self) -> None:
         """The outermost frame of the coordinator's thread: however a run ends, its record says so."""
@@ -181,4 +192,18 @@ class Runner:
             extra={"error": kind.name, "errorDescription": description},
         )
         if kind not in _PASSING:
+            self._conclude(**failed)
+
+    def _conclude(self, **failed: Any) -> None:
+        """Save that the run failed, and then let users write where they must; what fails of this, a restart repeats."""
+        try:
+            # In this order: a run that goes on must never find its source open again.
             self._store.update(**failed)
+            self._means.observe(Point.FAILURE_SAVED, "")
+            for name in to_put_back(self.record):
+                self._block(self._means.clusters[name], self._means.stop).put_back()
+        except (OperationError, PyMongoError) as error:
+            _log.error(
+                "What follows from the failure cannot be done; it is, when the process is started again.",
+                extra={"error": str(error)},
+            )

@@ -22,7 +22,6 @@ from syncsvc.engine.verification import Verification
 from syncsvc.engine.views import reconcile_views
 from syncsvc.engine.watch import OplogWatch
 from syncsvc.engine.withholding import restore_indexes
-from syncsvc.engine.writeblock import set_write_block
 from syncsvc.options import WriteBlocking
 from syncsvc.saved.run import CONFIRM_INTERVAL
 from syncsvc.state import Phase, State
@@ -97,6 +96,8 @@ class Coordinator:
 
     def _initialize(self, stop: StopToken) -> Phase:
         parts = self._parts
+        if parts.run.record.options.write_blocking is not WriteBlocking.NONE:
+            parts.destination_block.set()
         # The start of the change stream is saved before anything is read: what is written from here on comes as an
         # event, whatever the listing and the copy see of it. Taken later, writes in between would be lost.
         if parts.run.record.start is None:
@@ -104,8 +105,6 @@ class Coordinator:
             start = retry(lambda: start_position(stream), failures.is_transient, stop)
             parts.run.update(start=start, position=start)
         parts.observe(Point.STARTED, "")
-        if parts.run.record.options.write_blocking is not WriteBlocking.NONE:
-            set_write_block(parts.writer, blocked=True)
         Listing(parts, stop).run()
         parts.observe(Point.LISTED, "")
         return Phase.COPYING
@@ -127,13 +126,16 @@ class Coordinator:
             application = Application(self._parts, group)
             self._oplog.follow(application.held_after)
             self._wait_for_commit(application, group.stop)
+            self._block_source()
             application.wait_until_past(self._commit_time(group.stop))
+            self._done("drained")
             if not self._parts.source_facts.tells_definitions:
                 OldSource(self._parts).check_definitions(group.stop)
             reconcile_views(self._parts, group.stop)
             restore_indexes(self._parts, group.stop)
             if self._parts.run.record.options.verification:
                 Verification(self._parts, application.drain, group.stop).verify()
+                self._done("verified")
             application.save_position()
             self._oplog.let_go()
             # What the lanes leave, or carry out in part only, is newer than the commit.
@@ -156,14 +158,26 @@ class Coordinator:
             caught_up = application.is_past(copy_end) and lag is not None and lag <= MOST_LAG
             progress.set(caught_up=caught_up)
             stop.sleep(_GLANCE)
+        self._done("commit saved")
+
+    def _block_source(self) -> None:
+        # Before the commit time is taken: what a user is told was written is older than that then, and is applied.
+        blocking = self._parts.run.record.options.write_blocking
+        if blocking is WriteBlocking.SOURCE_AND_DESTINATION:
+            self._parts.source_block.set()
+            self._done("source blocked")
 
     def _commit_time(self, stop: StopToken) -> Timestamp:
         """The source's time when the commit was first asked for: everything up to it is applied before it is done."""
         if self._parts.run.record.commit_time is None:
             self._parts.run.update(commit_time=append_note(self._parts.source, stop))
+            self._done("commit time saved")
         commit_time = self._parts.run.record.commit_time
         assert commit_time is not None
         return commit_time
+
+    def _done(self, step: str) -> None:
+        self._parts.observe(Point.STEP_DONE, step)
 
     def _show_copied(self) -> None:
         """Show what is saved of the copy, at the beginning of each phase."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from syncsvc.engine.catalog import Catalog
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.writeblock import set_write_block
 from syncsvc.options import WriteBlocking
 from verifier.runtime.tasks import StopToken
 
@@ -49,7 +48,7 @@ class Cutover:
 
     def _unblock(self) -> None:
         if self.parts.run.record.options.write_blocking is not WriteBlocking.NONE:
-            set_write_block(self.parts.writer, blocked=False)
+            self.parts.destination_block.lift()
 
     def _allow_writes(self) -> None:
         self.parts.run.update(can_write=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from syncsvc.engine.destination import Destination
 from syncsvc.engine.observe import Observer
+from syncsvc.engine.writeblock import WriteBlock
 from syncsvc.figures.progress import Progress
 from syncsvc.saved.registry import CollectionRecord, Registry
 from syncsvc.saved.run import RunStore
@@ -18,17 +19,15 @@ from verifier.cluster.writer import ClusterWriter
 
 @dataclass(frozen=True)
 class Parts:
-    """`client` reads the destination, `writer` and `destination` write it; `run` and `registry` are what is saved.
-
-    `source_writer` is for blocking the users of the source.
-    """
+    """`client` reads the destination, `writer` and `destination` write it; `run` and `registry` are what is saved."""
 
     source: Client
     source_facts: ClusterFacts
     client: Client
     writer: ClusterWriter
-    source_writer: ClusterWriter
     destination: Destination
+    source_block: WriteBlock
+    destination_block: WriteBlock
     run: RunStore
     registry: Registry
     selection: Selection

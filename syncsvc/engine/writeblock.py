@@ -9,12 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syncsvc.engine.observe import Observer, Point
-from syncsvc.saved.run import RunStore
-from verifier.cluster import failures
-from verifier.cluster.connect import Client
+from syncsvc.saved.run import RunRecord, RunStore
+from syncsvc.state import Phase
 from verifier.cluster.writer import ClusterWriter
-from verifier.runtime.retry import retry
-from verifier.runtime.tasks import StopToken
 
 # As `serverStatus` tells it.
 _BLOCKED = 2
@@ -22,20 +19,18 @@ _BLOCKED = 2
 
 @dataclass(frozen=True)
 class WriteBlock:
-    """The block of one cluster, by the name that the record knows it by. All methods raise the driver's errors."""
+    """The block of one cluster, by the name that the record knows it by. Every method raises the driver's errors."""
 
     cluster: str
-    client: Client
     writer: ClusterWriter
     run: RunStore
     observe: Observer
 
-    def set(self, stop: StopToken) -> None:
+    def set(self) -> None:
         """Refuse the writes of users from now on."""
         found = self.run.record.found_blocked
         if self.cluster not in found:
-            blocked = retry(lambda: users_are_blocked(self.client), failures.is_transient, stop)
-            self.run.update(found_blocked={**found, self.cluster: blocked})
+            self.run.update(found_blocked={**found, self.cluster: self._is_set()})
             self.observe(Point.BLOCK_SAVED, self.cluster)
         self._command(True)
 
@@ -52,14 +47,24 @@ class WriteBlock:
     def _end(self, blocked: bool) -> None:
         self._command(blocked)
         found = self.run.record.found_blocked
-        left = {name: before for name, before in found.items() if name != self.cluster}
-        self.run.update(found_blocked=left)
+        self.run.update(found_blocked={name: found[name] for name in found if name != self.cluster})
+
+    def _is_set(self) -> bool:
+        status = self.writer.administer({"serverStatus": 1})
+        return bool(status["repl"].get("userWriteBlockMode") == _BLOCKED)
 
     def _command(self, blocked: bool) -> None:
         self.writer.administer({"setUserWriteBlockMode": 1, "global": blocked})
 
 
-def users_are_blocked(client: Client) -> bool:
-    """Raises the driver's errors."""
-    status = client.admin.command("serverStatus")
-    return bool(status["repl"].get("userWriteBlockMode") == _BLOCKED)
+def to_put_back(record: RunRecord) -> tuple[str, ...]:
+    """The clusters that a run which failed for good leaves as it found them.
+
+    Production must go on where it was: on the source, unless users were told to write to the destination. The
+    destination stays blocked, so that nobody takes it for good, unless nothing was copied yet.
+    """
+    if record.can_write:
+        return ()
+    if record.phase is Phase.INITIALIZING:
+        return (record.source, record.destination)
+    return (record.source,)

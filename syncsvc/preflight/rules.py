@@ -14,8 +14,10 @@ from verifier.runtime.errors import Violation
 # A source before 6.0 does not tell every change of a definition; one that it tells fails the sync by name.
 OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
 
-# What our own writes need on the destination while users are blocked there, with access control.
+# What blocking users needs with access control, and our own writes to the destination meanwhile.
 BLOCKING_ACTIONS = ("setUserWriteBlockMode", "bypassWriteBlockingMode")
+# Of servers that can do it.
+OLDEST_BLOCKED = (6, 0)
 
 
 def option_violations(options: StartOptions, clusters: Mapping[str, object]) -> Iterator[Violation]:
@@ -31,11 +33,6 @@ def option_violations(options: StartOptions, clusters: Mapping[str, object]) -> 
 
 
 def _unsupported(options: StartOptions) -> Iterator[str]:
-    if options.write_blocking is WriteBlocking.SOURCE_AND_DESTINATION:
-        yield (
-            "enableUserWriteBlocking sourceAndDestination is not supported yet, "
-            "only destinationOnly and none."
-        )
     if options.reversible:
         yield "reversible true is not supported yet."
     if options.sharding is not None:
@@ -72,13 +69,22 @@ def cluster_violations(
         names = ", ".join(destination.user_databases)
         yield errors.DESTINATION_NOT_EMPTY, f"The destination holds {names}."
     if options.write_blocking is not WriteBlocking.NONE:
-        yield from _blocking_violations(destination)
+        yield from _missing("destination", destination, BLOCKING_ACTIONS, "restore")
+    if options.write_blocking is WriteBlocking.SOURCE_AND_DESTINATION:
+        yield from _missing("source", source, BLOCKING_ACTIONS[:1], "backup")
+        if source.version[:2] < OLDEST_BLOCKED:
+            yield errors.UNSUPPORTED_VERSION, (
+                f"The source runs {source.dotted_version}, which cannot block the writes of users; "
+                "enableUserWriteBlocking must be destinationOnly or none."
+            )
 
 
-def _blocking_violations(destination: ClusterFacts) -> Iterator[Violation]:
-    missing = destination.lacks(*BLOCKING_ACTIONS)
+def _missing(
+    role: str, facts: ClusterFacts, needed: tuple[str, ...], built_in: str
+) -> Iterator[Violation]:
+    missing = facts.lacks(*needed)
     if missing:
         yield NOT_AUTHORIZED, (
-            f"missing privileges ([{', '.join(missing)}]) to enable user write blocking on the destination; "
-            "the built-in role restore has them."
+            f"missing privileges ([{', '.join(missing)}]) to enable user write blocking on the {role}; "
+            f"the built-in role {built_in} has them."
         )

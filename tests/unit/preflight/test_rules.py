@@ -75,10 +75,6 @@ FILTER = ({"database": "d"},)
 @pytest.mark.parametrize(
     "fields, field",
     [
-        (
-            {"write_blocking": WriteBlocking.SOURCE_AND_DESTINATION},
-            "enableUserWriteBlocking sourceAndDestination",
-        ),
         ({"reversible": True}, "reversible true"),
         ({"sharding": {"shardingEntries": []}}, "sharding"),
         ({"pre_existing_destination_data": True}, "preExistingDestinationData true"),
@@ -95,7 +91,7 @@ def test_what_is_not_supported_yet_is_refused_by_its_field(
     "fields",
     [
         {},
-        {"write_blocking": WriteBlocking.NONE},
+        *({"write_blocking": mode} for mode in WriteBlocking),
         {"verification": False},
         {"include_namespaces": FILTER, "exclude_namespaces": FILTER},
         *({"build_indexes": build} for build in BuildIndexes),
@@ -155,6 +151,25 @@ def test_blocking_needs_its_privileges(
     found = texts(cluster_violations(options(write_blocking=mode), facts(), target))
     assert len(found) == len(missing)
     assert all(each in text for each, text in zip(missing, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    "mode, of_source, expected",
+    [
+        (WriteBlocking.SOURCE_AND_DESTINATION, {}, []),
+        (WriteBlocking.SOURCE_AND_DESTINATION, {"version": (5, 0, 31)}, ["UnsupportedServerVersion"]),
+        (WriteBlocking.SOURCE_AND_DESTINATION, {"privileges": frozenset()}, ["NotAuthorized"]),
+        (WriteBlocking.SOURCE_AND_DESTINATION, {"privileges": frozenset(BLOCKING_ACTIONS[:1])}, []),
+        (WriteBlocking.DESTINATION_ONLY, {"version": (5, 0, 31), "privileges": frozenset()}, []),
+        (WriteBlocking.NONE, {"version": (5, 0, 31), "privileges": frozenset()}, []),
+    ],
+)  # fmt: skip
+def test_a_source_that_is_blocked_must_allow_it(
+    mode: WriteBlocking, of_source: dict[str, Any], expected: list[str]
+) -> None:
+    source = facts(**of_source)
+    found = cluster_violations(options(write_blocking=mode), source, destination())
+    assert names(found) == expected
 
 
 def test_all_violations_are_found_at_once() -> None:
