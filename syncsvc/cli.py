@@ -1,15 +1,18 @@
-"""The process: reads the settings, connects, recovers, serves. Wires the real parts; decides nothing."""
+"""The process: reads the settings, serves, connects and recovers meanwhile. Wires the real parts; decides nothing."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 
 from syncsvc import __version__
 from syncsvc.app import create_app
 from syncsvc.engine.observe import Observer, ignore
+from syncsvc.saved.search import find_run
 from syncsvc.service import Service
 from syncsvc.settings import Settings, read_settings
+from verifier.cluster import failures
 from verifier.cluster.cluster import open_cluster
 from verifier.runtime import logs, process
 from verifier.runtime.httpd import HttpServer
@@ -35,28 +38,28 @@ def main(arguments: Sequence[str] | None = None, observe: Observer = ignore) -> 
 
 def _serve(settings: Settings, observe: Observer) -> int:
     stop = StopToken()
-    application = f"syncsvc {__version__}"
-    clusters = {
-        name: open_cluster(name, uri, application) for name, uri in settings.clusters.items()
-    }
-    try:
-        with TaskGroup("main", stop) as tasks:
-            service = Service(
-                clusters, settings.instance, settings.load_level, tasks.spawn, observe, stop
-            )
-            server = HttpServer(create_app(service), settings.address, settings.port)
-            try:
-                service.recover()
-                _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
-                server.serve()
-                _log.info("Stopping.")
-            finally:
-                # However the block is left, the run must learn of it, or its thread would never be joined.
-                stop.stop("shutdown")
-    except Cancelled:
-        pass
-    finally:
-        for cluster in clusters.values():
-            cluster.client.close()
+    with ExitStack() as opened, suppress(Cancelled), TaskGroup("main", stop) as tasks:
+        service = Service(settings.instance, settings.load_level, tasks.spawn, observe, stop)
+        # First of all, so that an address in use is known before anything is touched.
+        server = HttpServer(create_app(service), settings.address, settings.port)
+        tasks.spawn("initialize", _initialize, service, settings, opened)
+        try:
+            _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
+            # Until an error of the process's own threads, too: what cannot be initialized is not served.
+            server.serve(tasks.stop)
+            _log.info("Stopping.")
+        finally:
+            # However the block is left, the run must learn of it, or its thread would never be joined.
+            stop.stop("shutdown")
     _log.info("Stopped.")
     return 0
+
+
+def _initialize(service: Service, settings: Settings, opened: ExitStack) -> None:
+    application = f"syncsvc {__version__}"
+    clusters = {}
+    for name, uri in settings.clusters.items():
+        clusters[name] = open_cluster(name, uri, application)
+        opened.callback(clusters[name].client.close)
+    with failures.named_errors():
+        service.initialize(clusters, find_run(clusters, settings.instance))

@@ -6,7 +6,9 @@ forget. Queries read frozen values, and never touch a cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from syncsvc import errors
@@ -15,11 +17,10 @@ from syncsvc.engine.observe import Observer
 from syncsvc.figures.progress import Progress
 from syncsvc.options import StartOptions
 from syncsvc.preflight import rules
-from syncsvc.reports.metrics import Sync
 from syncsvc.reports.progress import progress_report
+from syncsvc.reports.sync import Sync
 from syncsvc.runner import Means, Runner
 from syncsvc.saved.run import RunRecord, RunStore, new_owner, other_runs
-from syncsvc.saved.search import find_run
 from syncsvc.settings import LoadLevel
 from syncsvc.state import Phase, State, Trigger, next_state
 from verifier.cluster import failures
@@ -32,13 +33,17 @@ from verifier.runtime.errors import OperationError, raise_all
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.tasks import StopToken
 
+_log = logging.getLogger(__name__)
+
 
 class Service:
-    """One sync at a time. `spawn` runs a function in a thread that the process owns."""
+    """One sync at a time. `spawn` runs a function in a thread that the process owns.
+
+    Refuses every command until it is initialized.
+    """
 
     def __init__(
         self,
-        clusters: dict[str, Cluster],
         instance: str,
         load: LoadLevel,
         spawn: Callable[[str, Callable[[], None]], None],
@@ -49,8 +54,8 @@ class Service:
         self._stop = stop
         self._commands = Commands()
         self._progress = Progress()
-        self._clusters = clusters
-        self._means = Means(clusters, load, self._progress, spawn, observe, stop)
+        self._means = Means({}, load, self._progress, spawn, observe, stop)
+        self._state = State.INITIALIZING  # while there is no run
         self._runner: Runner | None = None
         # A run that this process found: the start that began it may be sent again.
         self._recovered = False
@@ -58,18 +63,21 @@ class Service:
     @property
     def state(self) -> State:
         runner = self._runner
-        return State.IDLE if runner is None else runner.record.state
+        return self._state if runner is None else runner.record.state
 
-    def recover(self) -> None:
-        """Go on with the run that is saved on one of the clusters, if there is one. Raises OperationError."""
-        with failures.named_errors():
-            record = find_run(self._clusters, self._instance)
-            if record is not None:
-                home = record.options.destination
-                self._recovered = True
-                self._runner = Runner(
-                    RunStore.take_over(self._means.writer(home), record), self._means
-                )
+    def initialize(self, clusters: Mapping[str, Cluster], saved: RunRecord | None) -> None:
+        """Be ready for commands, and go on with a saved run of these clusters.
+
+        Raises OperationError Superseded, and the driver's errors.
+        """
+        self._means = replace(self._means, clusters=clusters)
+        if saved is None:
+            self._state = next_state(self._state, Trigger.READY)
+        else:
+            store = RunStore.take_over(self._means.writer(saved.options.destination), saved)
+            self._recovered = True
+            self._runner = Runner(store, self._means)
+        _log.info("The process is ready.", extra={"state": self.state.value})
 
     def start(self, options: StartOptions) -> None:
         """Begin a sync. Raises OperationError."""
@@ -77,9 +85,9 @@ class Service:
             if self._is_answered_again(options):
                 return
             state = next_state(self.state, Trigger.START)
-            raise_all(rules.option_violations(options, self._clusters))
-            source = self._clusters[options.source]
-            destination = self._clusters[options.destination]
+            clusters = self._means.clusters
+            raise_all(rules.option_violations(options, clusters))
+            source, destination = clusters[options.source], clusters[options.destination]
             self._check_clusters(options, source, destination)
             record = RunRecord(
                 instance=self._instance,
@@ -112,18 +120,17 @@ class Service:
 
     def progress(self) -> dict[str, Any]:
         """The body of `progress`, in the shape of the interface."""
-        sync = self.sync()
-        addresses = {name: cluster.facts.address for name, cluster in self._clusters.items()}
-        return progress_report(
-            sync.record, sync.snapshot, sync.can_commit, addresses, self._instance
-        )
+        clusters = self._means.clusters
+        addresses = {name: cluster.facts.address for name, cluster in clusters.items()}
+        return progress_report(self.sync(), addresses, self._instance)
 
     def sync(self) -> Sync:
-        """What is known now, for the metrics."""
+        """What is known now."""
         runner = self._runner
         if runner is None:
-            return Sync(None, self._progress.snapshot, False)
-        return Sync(runner.record, self._progress.snapshot, runner.can_commit)
+            return Sync(self._state, None, self._progress.snapshot, False)
+        record = runner.record
+        return Sync(record.state, record, self._progress.snapshot, runner.can_commit)
 
     def _runner_for(self, trigger: Trigger) -> Runner:
         """The runner of a sync in whose state the command may be given. Raises OperationError InvalidState."""

@@ -69,7 +69,7 @@ def _run(settings: Settings, observe: Observer) -> int:
             if settings.check_once:
                 status = _check_once(service, stop)
             else:
-                _serve(service, settings)
+                _serve(service, settings, tasks.stop)
         finally:
             # However the block is left, the check must learn of it, or its thread would never be joined.
             stop.stop("shutdown")
@@ -77,14 +77,14 @@ def _run(settings: Settings, observe: Observer) -> int:
     return status
 
 
-def _serve(service: Service, settings: Settings) -> None:
+def _serve(service: Service, settings: Settings, stop: StopToken) -> None:
     # First of all, so that an address in use is known before anything is touched.
     server = HttpServer(create_app(service), settings.address, settings.port)
     service.recover()
     if settings.start:
         _begin(service)
     _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
-    server.serve()
+    server.serve(stop)
     _log.info("Stopping.")
 
 

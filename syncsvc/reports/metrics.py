@@ -6,7 +6,6 @@ No name is one of mongosync's own: those mean something else (a lag in milliseco
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from syncsvc.figures.progress import ProgressSnapshot, WarningKind
 from syncsvc.reports.progress import (
@@ -16,19 +15,10 @@ from syncsvc.reports.progress import (
     seconds_until_caught_up,
     total_bytes,
 )
+from syncsvc.reports.sync import Sync
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase, State
 from verifier.runtime.metrics import Kind, Metric, Values, one_hot, single
-
-
-@dataclass(frozen=True)
-class Sync:
-    """What a process knows of its sync at one moment; without a record there is none."""
-
-    record: RunRecord | None
-    snapshot: ProgressSnapshot
-    can_commit: bool
-
 
 Read = Callable[[RunRecord, ProgressSnapshot], float | None]
 
@@ -39,7 +29,7 @@ def _of_run(read: Read) -> Callable[[Sync], Values]:
 
 
 def _state(sync: Sync) -> Values:
-    return one_hot(State, State.IDLE if sync.record is None else sync.record.state)
+    return one_hot(State, sync.state)
 
 
 def _phase(sync: Sync) -> Values:

@@ -7,21 +7,17 @@ from typing import Any
 
 from syncsvc.figures.progress import ProgressSnapshot
 from syncsvc.figures.trends import in_words, seconds_to_catch_up
+from syncsvc.reports.sync import Sync
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State
 
 
-def progress_report(
-    record: RunRecord | None,
-    snapshot: ProgressSnapshot,
-    can_commit: bool,
-    addresses: Mapping[str, str],
-    instance: str,
-) -> dict[str, Any]:
-    """The `progress` document. In IDLE, everything but the state, the two permissions and the ids is null or absent."""
+def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> dict[str, Any]:
+    """The `progress` document. Without a sync, all but the state, the two permissions and the ids is null or absent."""
+    record, snapshot = sync.record, sync.snapshot
     if record is None:
         return {
-            "state": State.IDLE.value,
+            "state": sync.state.value,
             "canCommit": False,
             "canWrite": False,
             "info": None,
@@ -36,8 +32,8 @@ def progress_report(
         }
     failure = record.failure
     return {
-        "state": record.state.value,
-        "canCommit": can_commit,
+        "state": sync.state.value,
+        "canCommit": sync.can_commit,
         "canWrite": record.can_write,
         "info": phase_shown(record).value,
         "lagTimeSeconds": lag_seconds(record, snapshot),

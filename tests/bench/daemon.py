@@ -27,7 +27,7 @@ _START = {
 
 
 class Daemon:
-    """Made by `running`, which waits until it answers."""
+    """Made by `running`, which waits until it takes commands."""
 
     def __init__(self, child: Child, port: int) -> None:
         self._child = child
@@ -57,14 +57,13 @@ class Daemon:
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
-    def answers(self) -> bool:
+    def is_ready(self) -> bool:
         if self._child.process.poll() is not None:
             raise self._error("it has ended")
         try:
-            self._progress()
+            return bool(self._progress()["state"] != "INITIALIZING")
         except requests.ConnectionError:
             return False
-        return True
 
     def _progress(self) -> dict[str, Any]:
         progress: dict[str, Any] = self._session.get(f"{self._url}/progress").json()["progress"]
@@ -82,7 +81,7 @@ def running(source: ReplicaSet, destination: ReplicaSet) -> Iterator[Daemon]:
     command = ["-m", "syncsvc", "--cluster0", source.uri, "--cluster1", destination.uri]
     with python([*command, "--port", str(port)]) as child:
         daemon = Daemon(child, port)
-        wait_for(daemon.answers, _POLL_INTERVAL)
+        wait_for(daemon.is_ready, _POLL_INTERVAL)
         yield daemon
 
 

@@ -65,18 +65,22 @@ class ServiceProcess:
         return self._process.poll()
 
     def run(self) -> None:
-        """Start the process and wait until it answers."""
+        """Start the process and wait until it takes commands."""
+        self.launch()
+        wait_for(self._is_ready, "the process is ready")
+
+    def launch(self) -> None:
+        """Start the process."""
         command = [sys.executable, "-m", self.module, str(self.folder), *self._options]
         with (self.folder / "output").open("ab") as output:
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
-        wait_for(self._answers, "the process answers")
 
-    def _answers(self) -> bool:
+    def _is_ready(self) -> bool:
         assert self._process is not None
         if self._process.poll() is not None:
             raise AssertionError(f"the process ended: {(self.folder / 'output').read_text()}")
         with contextlib.suppress(requests.ConnectionError):
-            return bool(requests.get(self.url("progress"), timeout=10).ok)
+            return self.progress().get("state") != "INITIALIZING"
         return False
 
     def url(self, command: str) -> str:

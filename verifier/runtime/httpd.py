@@ -11,14 +11,18 @@ from types import FrameType
 from typing import Any
 
 from flask import Flask, Response, request
+from waitress import wasyncore
 from waitress.server import create_server
 from werkzeug.exceptions import HTTPException
 
 from verifier.runtime.errors import ErrorKind, OperationError, describe
+from verifier.runtime.tasks import StopToken
 
 # A request body holds options and filters; more than this is a mistake. In bytes.
 MAX_BODY = 1 << 20
 REQUEST_THREADS = 4
+# How often the server looks whether it is to stop, in seconds.
+_GLANCE = 0.2
 
 MALFORMED_BODY = ErrorKind(
     "MalformedBody",
@@ -122,28 +126,35 @@ class HttpServer:
     """
 
     def __init__(self, app: Flask, address: str, port: int) -> None:
+        self._sockets: dict[int, Any] = (
+            {}
+        )  # the listening ones and those of requests, as waitress wants them
         try:
             self._server = create_server(
-                app, host=address, port=port, threads=REQUEST_THREADS, ident=None
+                app, self._sockets, host=address, port=port, threads=REQUEST_THREADS, ident=None
             )
         except (OSError, ValueError) as error:
             description = f"The API cannot listen on {address}, port {port}: {error}."
             raise OperationError(ADDRESS_NOT_AVAILABLE, description) from error
 
-    def serve(self) -> None:
-        """Answer requests until SIGTERM or SIGINT; return after the requests in progress are answered.
+    def serve(self, stop: StopToken) -> None:
+        """Answer requests until SIGTERM or SIGINT, or until stopped; return when those in progress are answered.
 
         Must run in the main thread, which is where Python delivers signals.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave)
         try:
-            self._server.run()
+            while not stop.stopped:
+                wasyncore.loop(_GLANCE, map=self._sockets, count=1)
+        except SystemExit:
+            pass
         finally:
+            self._server.task_dispatcher.shutdown()
             self._server.close()
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    # waitress ends its loop, and its request threads, on SystemExit. A second signal is the operator's way to insist.
+    # The one way out of the loop at once, which may be waiting. A second signal is the operator's way to insist.
     signal.signal(number, signal.SIG_DFL)
     raise SystemExit(0)

@@ -97,11 +97,11 @@ class DaemonProcess:
         keeper.remove_folder(self._logs)
 
     def wait_until_ready(self) -> None:
-        """Waits until the service answers its first request."""
+        """Waits until the service takes commands."""
         self._say(self._curl("progress"))
         deadline = monotonic() + START_SECONDS
         pause = Event()
-        while not self._answers():
+        while not self._is_ready():
             if self._process.poll() is not None:
                 raise self.error(self._ending(0))
             if monotonic() > deadline:
@@ -137,12 +137,12 @@ class DaemonProcess:
             raise self.error(f"The daemon does not answer: {error}") from error
         return answer
 
-    def _answers(self) -> bool:
+    def _is_ready(self) -> bool:
         try:
-            self._session.get(self._url("progress"), timeout=REQUEST_SECONDS)
+            answer = self._session.get(self._url("progress"), timeout=REQUEST_SECONDS)
         except requests.ConnectionError:
             return False
-        return True
+        return Progress.from_answer(answer.json()).state != "INITIALIZING"
 
     def _url(self, action: str) -> str:
         return f"http://127.0.0.1:{self._port}/api/v1/{action}"

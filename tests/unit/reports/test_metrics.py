@@ -31,7 +31,8 @@ def shown(
     snapshot: ProgressSnapshot = ProgressSnapshot(),
     can_commit: bool = False,
 ) -> Shown:
-    return values(families(TABLE, Sync(record, snapshot, can_commit)))
+    state = State.IDLE if record is None else record.state
+    return values(families(TABLE, Sync(state, record, snapshot, can_commit)))
 
 
 def hot(name: str, record: RunRecord | None) -> set[tuple[str, ...]]:

@@ -10,6 +10,7 @@ from syncsvc.figures.progress import ProgressSnapshot, WarningKind
 from syncsvc.figures.trends import Lag
 from syncsvc.options import StartOptions
 from syncsvc.reports.progress import progress_report
+from syncsvc.reports.sync import Sync
 from syncsvc.saved.run import Failure, RunRecord
 from syncsvc.state import Phase, State
 from tests.unit.syncsvc.records import run_record
@@ -23,7 +24,8 @@ SNAPSHOT = ProgressSnapshot(
 def report(
     record: RunRecord | None, snapshot: ProgressSnapshot = SNAPSHOT, can_commit: bool = False
 ) -> dict[str, Any]:
-    return progress_report(record, snapshot, can_commit, ADDRESSES, "me")
+    state = State.IDLE if record is None else record.state
+    return progress_report(Sync(state, record, snapshot, can_commit), ADDRESSES, "me")
 
 
 def test_idle_shows_nothing_but_the_state() -> None:
@@ -33,7 +35,15 @@ def test_idle_shows_nothing_but_the_state() -> None:
     assert {name: value for name, value in shown.items() if value is not None} == known
 
 
-@pytest.mark.parametrize("state", list(State)[1:])
+def test_a_process_that_is_not_ready_shows_nothing_but_that() -> None:
+    shown = progress_report(Sync(State.INITIALIZING, None, ProgressSnapshot(), False), {}, "me")
+    assert shown == {**report(None), "state": "INITIALIZING"}
+
+
+OF_A_SYNC = [state for state in State if state not in (State.INITIALIZING, State.IDLE)]
+
+
+@pytest.mark.parametrize("state", OF_A_SYNC)
 def test_the_fields_are_the_same_in_every_state(state: State) -> None:
     shown = report(run_record(state=state))
     assert ("estimatedOplogTimeRemaining" in shown) is (state is State.RUNNING)

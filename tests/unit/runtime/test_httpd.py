@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from verifier.runtime.httpd import (
     json_body,
     streamed_lines,
 )
+from verifier.runtime.tasks import StopToken
 
 ROOT = Path(__file__).parents[3]
 TEAPOT = ErrorKind("Teapot", 418, "It is a teapot.", "Do not.")
@@ -217,13 +219,22 @@ def test_an_address_of_somebody_else_is_a_named_error(address: str) -> None:
 SERVER = """
 import socket, sys
 from tests.unit.runtime.test_httpd import HttpServer, make_app
+from verifier.runtime.tasks import StopToken
 with socket.create_server(("127.0.0.1", 0)) as probe:
     port = probe.getsockname()[1]
 server = HttpServer(make_app(), "127.0.0.1", port)
 print(port, flush=True)
-server.serve()
+server.serve(StopToken())
 print("served", flush=True)
 """
+
+
+def test_serving_ends_when_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The test run keeps its own handlers.
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+    stop = StopToken()
+    stop.stop("a thread failed")
+    HttpServer(make_app(), "127.0.0.1", 0).serve(stop)
 
 
 def test_serving_ends_on_sigterm() -> None:

@@ -33,10 +33,15 @@ def cluster(name: str, client: Client) -> Cluster:
 
 
 @pytest.fixture
-def api() -> Iterator[FlaskClient]:
+def service() -> Service:
+    return Service("me", LOAD_LEVELS[1], refuse_to_spawn, ignore, StopToken())
+
+
+@pytest.fixture
+def api(service: Service) -> Iterator[FlaskClient]:
     with MongoClient[dict[str, Any]]("mongodb://nowhere", connect=False) as client:
         clusters = {name: cluster(name, client) for name in NAMES.values()}
-        service = Service(clusters, "me", LOAD_LEVELS[1], refuse_to_spawn, ignore, StopToken())
+        service.initialize(clusters, None)
         yield create_app(service).test_client()
 
 
@@ -102,3 +107,22 @@ def test_commands_are_posted(api: FlaskClient, path: str) -> None:
 def test_a_refused_command_does_not_stand_in_the_way_of_the_next(api: FlaskClient) -> None:
     for _ in range(2):
         assert api.post("/api/v1/commit").get_json()["error"] == "InvalidState"
+
+
+COMMANDS = {
+    "start": {"source": "cluster0", "destination": "cluster1"},
+    "pause": {},
+    "resume": {},
+    "commit": {},
+}
+
+
+@pytest.mark.parametrize("path, body", COMMANDS.items(), ids=COMMANDS)
+def test_a_process_that_is_not_ready_refuses_commands(
+    service: Service, path: str, body: dict[str, Any]
+) -> None:
+    api = create_app(service).test_client()
+    answer = api.post(f"/api/v1/{path}", json=body)
+    assert (answer.status_code, answer.get_json()["error"]) == (409, "InvalidState")
+    assert "the state is INITIALIZING." in answer.get_json()["errorDescription"]
+    assert api.get("/api/v1/progress").get_json()["progress"]["state"] == "INITIALIZING"
