@@ -23,6 +23,7 @@ from verifier.cluster.filters import bad_patterns
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.check import Check, begin
 from verifier.compare.errors import INVALID_FILTER, METADATA_BLOCKED, OTHER_CHECK_SAVED, SUPERSEDED
+from verifier.compare.listing import Listing
 from verifier.compare.mismatch import StoredMismatch
 from verifier.compare.observe import Observer, Point
 from verifier.compare.progress import CheckProgress, Phase
@@ -165,7 +166,10 @@ class Service:
     def _new_check(self) -> Check:
         settings = self._settings
         sides = Sides(self._source, self._destination, settings.workers, settings.partition_size)
-        return Check(sides, self._store, settings.grace_seconds, self._observe, self._stop)
+        subject = Listing(
+            self._source, self._destination, self._store.record.request.scope, self._stop
+        )
+        return Check(subject, sides, self._store, settings.grace_seconds, self._observe, self._stop)
 
     def _recalled_check(self) -> Check:
         """With the figures that are saved of it."""

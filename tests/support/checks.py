@@ -13,6 +13,7 @@ from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.check import Check, begin
+from verifier.compare.listing import Listing
 from verifier.compare.mismatch import DefinitionMismatch, DocumentMismatch
 from verifier.compare.observe import Point
 from verifier.compare.progress import Verdict
@@ -38,7 +39,8 @@ class RunningCheck:
         self.store.load()
         begin(source, destination, request, self.store, stop)
         sides = Sides(source, destination, workers=2, range_bytes=1 << 20)
-        self.check = Check(sides, self.store, grace, self._observe, stop)
+        subject = Listing(source, destination, request.scope, stop)
+        self.check = Check(subject, sides, self.store, grace, self._observe, stop)
         self.reached: set[str] = set()
         self._held: dict[str, threading.Event] = {}
         self.verdict: Verdict | None = None

@@ -13,16 +13,19 @@ from collections.abc import Callable, Iterator
 from time import monotonic, time
 from typing import Any
 
+from bson.timestamp import Timestamp
+
 from verifier.cluster import failures, rawbson
 from verifier.cluster.changes import ChangeStream, start_position
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.note import append_note
 from verifier.cluster.times import Position
 from verifier.compare.amounts import Tally
+from verifier.compare.changes import ChangeSource
 from verifier.compare.errors import NOTHING_TO_COMPARE
+from verifier.compare.feed import Feed
 from verifier.compare.figures import Figures
 from verifier.compare.generation import Generation
-from verifier.compare.listing import Listing
 from verifier.compare.observe import Observer, Point
 from verifier.compare.progress import Verdict
 from verifier.compare.rechecks import Rechecks
@@ -30,6 +33,7 @@ from verifier.compare.record import CheckRecord, Request, Side, SideRecord
 from verifier.compare.recorder import Recorder
 from verifier.compare.scope import NamespacePair
 from verifier.compare.store import CheckStore
+from verifier.compare.subject import Subject
 from verifier.compare.verdict import NAMED, verdict_of
 from verifier.compare.worker import Sides
 from verifier.runtime.errors import OperationError
@@ -49,9 +53,17 @@ _MOST_SHOWN = 300
 
 
 def begin(
-    source: Cluster, destination: Cluster, request: Request, store: CheckStore, stop: StopToken
+    source: Cluster,
+    destination: Cluster,
+    request: Request,
+    store: CheckStore,
+    stop: StopToken,
+    read_from: Position | None = None,
 ) -> None:
-    """Save a new check, which begins at this moment of both clusters. Raises the driver's errors."""
+    """Save a new check, which begins at this moment of both clusters. Raises the driver's errors.
+
+    `read_from` is the place of the source's change stream before which nothing needs to be noted; None is now.
+    """
 
     def now(cluster: Cluster) -> SideRecord:
         stream = ChangeStream(cluster.client, cluster.facts, keys_only=True)
@@ -63,7 +75,7 @@ def begin(
             identities=(source.identity, destination.identity),
             request=request,
             started=time(),
-            source=now(source),
+            source=now(source) if read_from is None else SideRecord(read_from),
             destination=now(destination),
             notes=tuple(_left_out(request)),
         )
@@ -79,69 +91,80 @@ def _left_out(request: Request) -> Iterator[str]:
 
 
 class Check:
-    """Carries out the check that the store has, from wherever it is."""
+    """Carries out the check that the store has, from wherever it is.
+
+    With a `feed`, which is opened at once, the source's change events come through it.
+    """
 
     def __init__(
-        self, sides: Sides, store: CheckStore, grace: float, observe: Observer, stop: StopToken
+        self,
+        subject: Subject,
+        sides: Sides,
+        store: CheckStore,
+        grace: float,
+        observe: Observer,
+        stop: StopToken,
+        feed: Feed | None = None,
     ) -> None:
+        self._subject = subject
         self._sides = sides
         self._store = store
         self._grace = grace
         self._observe = observe
         self._stop = stop
         self._rechecks = Rechecks(store)
-        self._recorders: dict[Side, Recorder] = {}
+        self._feed = feed
+        self._changes: dict[Side, ChangeSource] = {}
         self._pause = _LEAST_PAUSE
         # When the current generation began; None where an earlier process began it.
         self._began_at: float | None = None
         self.figures = Figures(store)
         # Up to where the events are that the current generation looks at; empty where an earlier process began it.
         self._noted: dict[Side, Position] = {}
+        if feed is not None:
+            feed.open(store, self._rechecks)
 
     def run(self) -> Verdict:
         """The verdict, saved. Raises OperationError where the check cannot be completed, and the driver's errors."""
         with TaskGroup("check", self._stop) as group:
-            listing = Listing(
-                self._sides.source,
-                self._sides.destination,
-                self._store.record.request.scope,
-                group.stop,
-            )
-            pairs = listing.pairs()
+            if self._feed is not None:
+                # Before that, not all is told that comes after the listing.
+                _wait_until(_knows_time(self._feed), group.stop)
+            pairs = self._subject.pairs()
             self._observe(Point.LISTED, "")
             self._refuse_nothing(pairs)
             self._rechecks.resume()
-            watched = {
-                Side.SOURCE: listing.on_source(pairs),
-                Side.DESTINATION: listing.on_destination(pairs),
-            }
-            clusters = {Side.SOURCE: self._sides.source, Side.DESTINATION: self._sides.destination}
-            for side, cluster in clusters.items():
-                recorder = Recorder(
-                    side,
-                    cluster,
-                    self._store,
-                    self._rechecks,
-                    watched[side],
-                    self._observe,
-                    group.stop,
-                )
-                self._recorders[side] = self.figures.recorders[side] = recorder
-                group.spawn(side.value, recorder.run)
-            verdict = self._generations(listing, pairs, group.stop)
+            self._note_changes(group)
+            verdict = self._generations(pairs, group.stop)
             group.stop.stop("the verdict")
         return verdict
 
-    def no_more_writes(self) -> None:
+    def _note_changes(self, group: TaskGroup) -> None:
+        clusters = {Side.SOURCE: self._sides.source, Side.DESTINATION: self._sides.destination}
+        if self._feed is not None:
+            self._changes[Side.SOURCE] = self._feed
+            del clusters[Side.SOURCE]
+        for side, cluster in clusters.items():
+            recorder = Recorder(
+                side,
+                cluster,
+                self._store,
+                self._rechecks,
+                self._subject.watched(side),
+                self._observe,
+                group.stop,
+            )
+            self._changes[side] = recorder
+            group.spawn(side.value, recorder.run)
+        self.figures.sources.update(self._changes)
+
+    def no_more_writes(self, source_end: Timestamp | None = None) -> None:
         """From now on, users write to neither cluster; what they wrote until now is still looked at.
 
-        Raises the driver's errors.
+        `source_end` is since when they do not write to the source; None is now. Raises the driver's errors.
         """
-        source, destination = (
-            append_note(cluster.client, self._stop)
-            for cluster in (self._sides.source, self._sides.destination)
-        )
-        self._store.set_ends(source, destination)
+        source = source_end or append_note(self._sides.source.client, self._stop)
+        self._store.set_ends(source, append_note(self._sides.destination.client, self._stop))
         self._observe(Point.WRITES_OFF, "")
 
     def _refuse_nothing(self, pairs: set[NamespacePair]) -> None:
@@ -154,11 +177,12 @@ class Check:
         for name in scope.absent(pair.source for pair in pairs):
             self._store.add_note(f"{name} was to be compared, and is on neither cluster.")
 
-    def _generations(self, listing: Listing, pairs: set[NamespacePair], stop: StopToken) -> Verdict:
-        _wait_until(lambda: all(each.newest for each in self._recorders.values()), stop)
-        known = pairs
+    def _generations(self, pairs: set[NamespacePair], stop: StopToken) -> Verdict:
+        for each in self._changes.values():
+            _wait_until(_knows_time(each), stop)
+        new: set[NamespacePair] = set()
         while True:
-            self._carry_out(pairs, pairs - known, stop)
+            self._carry_out(pairs, new, stop)
             record = self._store.record
             if record.last:
                 if not self._found_any():
@@ -168,8 +192,10 @@ class Check:
                 stop.sleep(_LEAST_PAUSE)
             else:
                 self._wait_for_work(stop)
+            before = pairs
             if self._begin_next():
-                pairs = listing.pairs()
+                pairs = self._subject.pairs()
+            new = pairs - before
         return self._end()
 
     def _grace_is_over(self, record: CheckRecord) -> bool:
@@ -183,11 +209,19 @@ class Check:
         """Finish the current generation."""
         began = monotonic()
         not_before = (
-            self._recorders[Side.SOURCE].newest,
-            self._recorders[Side.DESTINATION].newest,
+            self._changes[Side.SOURCE].newest,
+            self._changes[Side.DESTINATION].newest,
         )
         generation = Generation(
-            self._sides, pairs, new, self._store, self._rechecks, not_before, self._observe, stop
+            self._subject,
+            self._sides,
+            pairs,
+            new,
+            self._store,
+            self._rechecks,
+            not_before,
+            self._observe,
+            stop,
         )
         self.figures.generation = generation
         if not self._store.record.done:
@@ -231,21 +265,21 @@ class Check:
         _wait_until(due, stop)
 
     def _begin_next(self) -> bool:
-        """Begin the next generation; whether it is the first that can be the last."""
+        """Begin the next generation; whether there may be other collections to compare in it."""
         record = self._store.record
         becomes_last = self._drained() and not record.last
         changes: dict[str, Any] = {}
         if becomes_last:
             changes = {"last_from": record.generation + 1, "last_since": time()}
         self.figures.generation = None
-        self._noted = {side: each.position for side, each in self._recorders.items()}
-        self._rechecks.begin_next(planned=False, done=False, **changes)
+        self._noted = {side: each.position for side, each in self._changes.items()}
+        others = self._rechecks.begin_next(planned=False, done=False, **changes)
         self._began_at = time()
         self._observe(Point.GENERATION_BEGUN, str(record.generation + 1))
-        return becomes_last
+        return becomes_last or others
 
     def _drained(self) -> bool:
-        return all(each.drained for each in self._recorders.values())
+        return all(each.drained for each in self._changes.values())
 
     def _found_any(self) -> bool:
         return bool(self.figures.mismatches.documents or self.figures.mismatches.definitions)
@@ -259,6 +293,10 @@ class Check:
         self._store.update(verdict=verdict, ended=time())
         self._observe(Point.VERDICT_SAVED, verdict.outcome.value)
         return verdict
+
+
+def _knows_time(changes: ChangeSource) -> Callable[[], bool]:
+    return lambda: changes.newest is not None
 
 
 def _wait_until(holds: Callable[[], bool], stop: StopToken) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from verifier.cluster.namespace import Namespace
+from verifier.compare.changes import ChangeSource
 from verifier.compare.generation import Generation
 from verifier.compare.progress import (
     Changes,
@@ -19,7 +20,6 @@ from verifier.compare.progress import (
 )
 from verifier.compare.queue import counts_of
 from verifier.compare.record import CheckRecord, Side
-from verifier.compare.recorder import Recorder
 from verifier.compare.store import CheckStore
 
 
@@ -28,7 +28,7 @@ class Figures:
 
     def __init__(self, store: CheckStore) -> None:
         self._store = store
-        self.recorders: dict[Side, Recorder] = {}
+        self.sources: dict[Side, ChangeSource] = {}
         self.generation: Generation | None = None
         self.mismatches = MismatchCounts()
         # Those of generation 0, where this process has seen it.
@@ -81,9 +81,9 @@ class Figures:
         )
 
     def _changes(self, side: Side) -> Changes:
-        recorder = self.recorders.get(side)
-        if recorder is not None:
-            return recorder.changes()
+        source = self.sources.get(side)
+        if source is not None:
+            return source.changes()
         record = self._store.record.side(side)
         return Changes(seen=record.seen, rechecked=record.rechecked)
 

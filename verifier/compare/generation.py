@@ -6,7 +6,7 @@ it began, and at what that one found different. The last ones compare all defini
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable, Set
 
 from bson.timestamp import Timestamp
 
@@ -18,6 +18,7 @@ from verifier.compare.ranges import Range
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.scope import NamespacePair
 from verifier.compare.store import CheckStore
+from verifier.compare.subject import Subject
 from verifier.compare.task import Status, Task, Work
 from verifier.compare.worker import Sides, Worker
 from verifier.runtime.tasks import StopToken, TaskGroup
@@ -31,9 +32,10 @@ class Generation:
 
     def __init__(
         self,
+        subject: Subject,
         sides: Sides,
         pairs: Iterable[NamespacePair],
-        new: Container[NamespacePair],
+        new: Set[NamespacePair],
         store: CheckStore,
         rechecks: Rechecks,
         not_before: tuple[Timestamp | None, Timestamp | None],
@@ -49,6 +51,7 @@ class Generation:
         self.tally = Tally()
         self._planner = Planner(pairs, new, store, self.queue)
         self._worker = Worker(
+            subject,
             sides,
             store,
             rechecks,

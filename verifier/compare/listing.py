@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 from verifier.cluster import failures
@@ -11,8 +12,10 @@ from verifier.cluster.connect import Client
 from verifier.cluster.filters import NamespaceFilter, Selection
 from verifier.cluster.inventory import list_names
 from verifier.cluster.namespace import RESERVED_PATTERN, Namespace, is_user_namespace
-from verifier.compare.recorder import Watched
+from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.compare.record import Side
 from verifier.compare.scope import NamespacePair, Scope
+from verifier.compare.subject import Watched
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
@@ -20,7 +23,7 @@ _RESERVED = {"databaseRegex": {"pattern": RESERVED_PATTERN}}
 
 
 class Listing:
-    """Pairs names as a scope wants it."""
+    """The subject of a check that takes each side for what the other has to be, with the names of a scope."""
 
     def __init__(
         self, source: Cluster, destination: Cluster, scope: Scope, stop: StopToken
@@ -34,38 +37,39 @@ class Listing:
 
     def pairs(self) -> set[NamespacePair]:
         """Every collection and view that is on one of the clusters. Raises the driver's errors."""
-        here = map(self._scope.on_source, self._names(self._destination))
-        names = {*self._names(self._source), *(each for each in here if each is not None)}
-        selected = self._selection.of(names)
+        here = map(self._scope.on_source, names_on(self._destination, self._stop))
+        there = names_on(self._source, self._stop)
+        selected = self._selection.of({*there, *(each for each in here if each is not None)})
         return {NamespacePair(each, self._scope.on_destination(each)) for each in selected}
 
-    def on_source(self, pairs: Iterable[NamespacePair]) -> Watched:
-        """What the change events of the source are read for."""
-        stored = {each: each for pair in pairs for each in (pair.source, pair.source.buckets)}
-        return Watched(_without_reserved(self._scope.namespaces), stored, self._selected)
+    def expected(self, source: CollectionSpec) -> CollectionSpec:
+        """The same; but a view is one of the collection that has another name there."""
+        if source.kind is not Kind.VIEW:
+            return source
+        viewed = Namespace(source.namespace.database, source.options["viewOn"])
+        there = self._scope.on_destination(viewed)
+        return replace(source, options={**source.options, "viewOn": there.collection})
 
-    def on_destination(self, pairs: Iterable[NamespacePair]) -> Watched:
-        """What the change events of the destination are read for."""
-        stored = {}
-        for pair in pairs:
-            stored[pair.destination] = pair.source
-            stored[pair.destination.buckets] = pair.source.buckets
+    def watched(self, side: Side) -> Watched:
+        if side is Side.SOURCE:
+            return Watched(without_reserved(self._scope.namespaces), self._selected)
         # The filter names databases and collections as they are called on the source.
         namespaces = NamespaceFilter() if self._scope.renamed else self._scope.namespaces
-        return Watched(_without_reserved(namespaces), stored, self._selected_there)
-
-    def _names(self, client: Client) -> Iterable[Namespace]:
-        return retry(partial(list_names, client), failures.is_transient, self._stop)
+        return Watched(without_reserved(namespaces), self._selected_there)
 
     def _selected(self, name: Namespace) -> Namespace | None:
-        name = name.owner
         return name if is_user_namespace(name) and self._selection.selects(name) else None
 
     def _selected_there(self, name: Namespace) -> Namespace | None:
-        source = self._scope.on_source(name.owner)
+        source = self._scope.on_source(name)
         return None if source is None else self._selected(source)
 
 
-def _without_reserved(namespaces: NamespaceFilter) -> NamespaceFilter:
+def names_on(client: Client, stop: StopToken) -> Iterable[Namespace]:
+    """The collections and views of the users. Raises the driver's errors."""
+    return retry(partial(list_names, client), failures.is_transient, stop)
+
+
+def without_reserved(namespaces: NamespaceFilter) -> NamespaceFilter:
     """Our own database on the destination changes with every event that is read."""
     return NamespaceFilter(namespaces.include, (*namespaces.exclude, _RESERVED))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from verifier.cluster.namespace import Namespace
 from verifier.compare.queue import TaskQueue
@@ -12,7 +12,7 @@ from verifier.compare.task import Status, Task, Work, key_groups
 
 
 class Planner:
-    """Plans for `pairs`, which are all that there is to compare; `new` are those that were not there at first.
+    """Plans for `pairs`, which are all that there is to compare; `new` are those that were not there before.
 
     The numbers of the tasks come from the queue.
     """
@@ -20,7 +20,7 @@ class Planner:
     def __init__(
         self,
         pairs: Iterable[NamespacePair],
-        new: Container[NamespacePair],
+        new: Set[NamespacePair],
         store: CheckStore,
         queue: TaskQueue,
     ) -> None:
@@ -94,7 +94,7 @@ class Planner:
         """The collections and views to look at, and whether their documents are to be compared as a whole."""
         if self._store.record.generation == 0:
             return dict.fromkeys(self._pairs, True)
-        every = self._pairs if self._all_again() else ()
+        every = self._pairs if self._all_again() else self._new
         chosen = {pair: pair in self._new for pair in every}
         for task in before:
             if task.work is Work.COLLECTION:

@@ -1,4 +1,9 @@
-"""Into which generation new rechecks go: always the one after the current."""
+"""Into which generation new rechecks go: always the one after the current.
+
+A document that changes again before that one begins needs no second recheck, whichever cluster tells it, and none at
+all where its whole collection is compared anew. So of what is saved for the next generation, a bounded part is
+remembered; the rest is saved twice, which is saving it once.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +12,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from verifier.cluster.namespace import Namespace
 from verifier.compare.store import CheckStore
 from verifier.compare.task import Recheck
+
+# How many rechecks are remembered; each takes about 100 bytes.
+_MOST_REMEMBERED = 200_000
 
 
 class Rechecks:
@@ -20,6 +29,10 @@ class Rechecks:
         self._adding = 0
         self._beginning = False
         self._changed_any = False
+        # What is saved for the next generation, as far as it is remembered.
+        self._documents: dict[Namespace, set[bytes]] = {}
+        self._remembered = 0
+        self._collections: set[Namespace] = set()
 
     @property
     def of_changes(self) -> bool:
@@ -31,15 +44,21 @@ class Rechecks:
         listed = list(rechecks)
         if listed:
             with self._addition() as generation:
-                self._store.add_rechecks(generation, listed)
-                self._changed_any |= not all(each.id.mismatched for each in listed)
+                new = [each for each in listed if not self._is_known(each)]
+                self._store.add_rechecks(generation, new)
+                self._remember(new)
 
     def resume(self) -> None:
-        """Learn what an earlier process left for the next generation."""
-        self._changed_any = self._store.has_rechecks(self._store.record.generation + 1)
+        """Learn whether an earlier process left something for the next generation."""
+        left = self._store.has_rechecks(self._store.record.generation + 1)
+        with self._changed:
+            self._changed_any |= left
 
-    def begin_next(self, **changes: Any) -> None:
-        """Save that the next generation begins; what is found from now on is for the one after it."""
+    def begin_next(self, **changes: Any) -> bool:
+        """Save that the next generation begins; what is found from now on is for the one after it.
+
+        Whether collections came, went or got other names since the one before began.
+        """
         with self._changed:
             self._beginning = True
             try:
@@ -47,9 +66,35 @@ class Rechecks:
                     self._changed.wait()
                 self._store.update(generation=self._store.record.generation + 1, **changes)
                 self._changed_any = False
+                of_collections = bool(self._collections)
+                self._documents, self._remembered, self._collections = {}, 0, set()
+                return of_collections
             finally:
                 self._beginning = False
                 self._changed.notify_all()
+
+    def _is_known(self, recheck: Recheck) -> bool:
+        namespace, digest, mismatched = recheck.id
+        if mismatched:
+            # That is also since when it differs.
+            return False
+        if namespace.owner in self._collections:
+            return True
+        known = self._documents.get(namespace)
+        return known is not None and digest in known
+
+    def _remember(self, saved: Iterable[Recheck]) -> None:
+        with self._changed:
+            for each in saved:
+                namespace, digest, mismatched = each.id
+                if mismatched:
+                    continue
+                self._changed_any = True
+                if not digest:
+                    self._collections.add(namespace)
+                elif self._remembered < _MOST_REMEMBERED:
+                    self._documents.setdefault(namespace, set()).add(digest)
+                    self._remembered += 1
 
     @contextmanager
     def _addition(self) -> Iterator[int]:

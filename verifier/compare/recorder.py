@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from time import monotonic
 
 from bson.timestamp import Timestamp
@@ -20,7 +19,6 @@ from verifier.cluster.changes import ChangeReader, ChangeStream, StreamPage
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
 from verifier.cluster.facts import Topology
-from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.inventory import is_sharded
 from verifier.cluster.keys import id_only
 from verifier.cluster.namespace import Namespace
@@ -33,6 +31,7 @@ from verifier.compare.progress import Changes
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.record import Side
 from verifier.compare.store import CheckStore
+from verifier.compare.subject import Watched
 from verifier.compare.task import Recheck, recheck_of, whole_collection
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
@@ -41,24 +40,14 @@ from verifier.runtime.tasks import StopToken
 # How often the position is saved at most, in seconds.
 _SAVE_INTERVAL = 2.0
 # What happens to a collection as a whole; indexes and options are compared at the end anyway.
-_OF_WHOLE_COLLECTIONS = frozenset({"create", "drop", "rename"})
+OF_WHOLE_COLLECTIONS = frozenset({"create", "drop", "rename"})
 # What a shard tells of chunks that come first or go last.
 _OF_CHUNKS = frozenset({"migrateChunkToNewShard", "migrateLastChunkFromShard"})
 
+# How many namespaces are remembered.
+_MOST_NAMES = 10_000
+
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Watched:
-    """What a recorder looks for, in the names of its cluster.
-
-    `stored` leads from where documents are to where they are on the source. `defined` gives the name on the source of
-    a collection or view that the check is about, be it there or not; None for any other.
-    """
-
-    namespaces: NamespaceFilter
-    stored: Mapping[Namespace, Namespace]
-    defined: Callable[[Namespace], Namespace | None]
 
 
 class Recorder:
@@ -88,6 +77,8 @@ class Recorder:
         self._noted = False
         self._rate = Rate()
         self._lag: int | None = None
+        # For where documents are, where they are on the source; None where that is nobody's.
+        self._stored: dict[Namespace, Namespace | None] = {}  # emptied when it is large
         # The collections of which shards have made copies.
         self._copied: set[bytes] = set()
         self.drained = False
@@ -136,16 +127,27 @@ class Recorder:
         for view in page.events:
             event = parse_key_event(bytes(view))
             if isinstance(event, KeyEvent):
-                namespace = self._watched.stored.get(event.namespace)
+                namespace = self._stored_on_source(event.namespace)
                 if namespace is not None:
                     self._seen[event.operation] += 1
                     yield recheck_of(namespace, id_only(event.key))
             else:
                 yield from self._of_definition(event)
 
+    def _stored_on_source(self, namespace: Namespace) -> Namespace | None:
+        if namespace not in self._stored:
+            if len(self._stored) == _MOST_NAMES:
+                self._stored.clear()
+            owner = namespace.owner
+            named = self._watched.defined(owner)
+            of_buckets = named is not None and namespace != owner
+            self._stored[namespace] = named.buckets if named and of_buckets else named
+        return self._stored[namespace]
+
     def _of_definition(self, event: DefinitionEvent) -> Iterator[Recheck]:
         names = [event.namespace, *([] if event.renamed is None else [event.renamed])]
-        concerned = [each for each in map(self._watched.defined, names) if each is not None]
+        defined = (self._watched.defined(each.owner) for each in names)
+        concerned = [each for each in defined if each is not None]
         if not concerned or self._is_of_shard(event):
             return
         self._seen[event.operation] += 1
@@ -158,7 +160,7 @@ class Recorder:
             "A definition changed on the destination; this is ignored.",
             extra={"operation": event.operation, "namespace": described},
         )
-        if event.operation in _OF_WHOLE_COLLECTIONS:
+        if event.operation in OF_WHOLE_COLLECTIONS:
             yield from map(whole_collection, concerned)
 
     def _is_of_shard(self, event: DefinitionEvent) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from time import time
-from typing import cast
+from typing import NamedTuple, cast
 
 from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
@@ -30,6 +30,7 @@ from verifier.compare.ranges import Keys, Portion, Range, split
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.scope import NamespacePair
 from verifier.compare.store import CheckStore
+from verifier.compare.subject import Subject
 from verifier.compare.task import Status, Task, Work, digest_of, merged, recheck_of
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
@@ -37,7 +38,20 @@ from verifier.runtime.tasks import StopToken
 # How many mismatches are saved at once.
 _MOST_UNSAVED = 500
 
-Definitions = tuple[CollectionSpec | None, CollectionSpec | None]
+
+class Definitions(NamedTuple):
+    """Of one collection or view: the one on the source, what the destination is to have of it, and what it has.
+
+    `source` is None, too, where the destination is to have nothing of it.
+    """
+
+    source: CollectionSpec | None
+    expected: CollectionSpec | None
+    destination: CollectionSpec | None
+
+    @property
+    def there(self) -> tuple[CollectionSpec | None, CollectionSpec | None]:
+        return self.source, self.destination
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,7 @@ class Worker:
 
     def __init__(
         self,
+        subject: Subject,
         sides: Sides,
         store: CheckStore,
         rechecks: Rechecks,
@@ -65,6 +80,7 @@ class Worker:
         stop: StopToken,
     ) -> None:
         request = store.record.request
+        self._subject = subject
         self._clients = (sides.source.client, sides.destination.client)
         self._range_bytes = sides.range_bytes
         # Servers before 6.0 have no events of what happens to measurements.
@@ -120,7 +136,7 @@ class Worker:
         one_sided = [each for each in found if each.difference is not Difference.CONTENT]
         if not one_sided:
             return found
-        gone = expired(self._definitions(names), self._latest_clock())
+        gone = expired(self._definitions(names).there, self._latest_clock())
         if not gone:
             return found
         left = self._left(names, one_sided, {"$nor": gone})
@@ -160,15 +176,17 @@ class Worker:
         )
 
     def _compare_definitions(self, task: Task) -> Task:
-        source, destination = definitions = self._definitions(task.names)
+        definitions = self._definitions(task.names)
         stored = self._stored(definitions)
         # Under one name, whatever it is called there.
-        there = destination and replace(destination, namespace=task.names.source)
-        here = source and self._as_there(source)
-        found = compare_definitions(_present(here), _present(there))
+        there = [
+            each and replace(each, namespace=task.names.source)
+            for each in (definitions.expected, definitions.destination)
+        ]
+        found = compare_definitions(*map(_present, there))
         self._save_definitions(found)
         self._observe(Point.DEFINITION_COMPARED, str(task.names.source))
-        scan = task.scan or self._is_silent(source)
+        scan = task.scan or self._is_silent(definitions.source)
         if scan and stored is not None:
             self._cut(stored)
         return replace(
@@ -177,14 +195,6 @@ class Worker:
             definition_differs=bool(found),
             unscanned=scan and bool(found) and stored is None,
         )
-
-    def _as_there(self, source: CollectionSpec) -> CollectionSpec:
-        """A view as it has to be on the destination: one of the collection that has another name there."""
-        if source.kind is not Kind.VIEW:
-            return source
-        viewed = Namespace(source.namespace.database, source.options["viewOn"])
-        there = self._store.record.request.scope.on_destination(viewed)
-        return replace(source, options={**source.options, "viewOn": there.collection})
 
     def _is_silent(self, source: CollectionSpec | None) -> bool:
         """Whether documents have changed without events, and must be compared once more when writes are off."""
@@ -197,11 +207,14 @@ class Worker:
         def find(client: Client, name: Namespace) -> CollectionSpec | None:
             return retry(lambda: find_named(client, name.owner), failures.is_transient, self._stop)
 
-        return find(self._clients[0], names.source), find(self._clients[1], names.destination)
+        source = find(self._clients[0], names.source)
+        expected = None if source is None else self._subject.expected(source)
+        destination = find(self._clients[1], names.destination)
+        return Definitions(source if expected else None, expected, destination)
 
     def _stored(self, definitions: Definitions) -> NamespacePair | None:
         """Where the documents of both sides are, if both have documents of one kind that can be compared."""
-        source, destination = definitions
+        source, destination = definitions.there
         if source is None or destination is None or source.kind is not destination.kind:
             return None
         if source.kind is Kind.VIEW:
@@ -219,7 +232,7 @@ class Worker:
         definitions = self._definitions(task.names)
         stored = self._stored(definitions)
         found: list[DefinitionMismatch] = []
-        if stored is not None and expires(definitions):
+        if stored is not None and expires(definitions.there):
             self._store.add_note(
                 f"{task.names.source}: the numbers of documents were not compared, because documents expire."
             )
