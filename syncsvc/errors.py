@@ -108,6 +108,13 @@ VERIFICATION_FAILED = ErrorKind(
     "Do not switch to the destination. Make sure that no application wrote to either cluster after the commit; "
     "then clean the destination and start the sync again.",
 )
+VERIFICATION_INCOMPLETE = ErrorKind(
+    "VerificationIncomplete",
+    409,
+    "The verification could not compare everything, so nothing is proved.",
+    "Do not switch to the destination. Remove the cause that the description names; "
+    "then clean the destination and start the sync again.",
+)
 SUPERSEDED = ErrorKind(
     "Superseded",
     409,
@@ -150,6 +157,7 @@ ALL = (
     DOCUMENT_NOT_COPIED,
     DEFINITION_NOT_APPLICABLE,
     VERIFICATION_FAILED,
+    VERIFICATION_INCOMPLETE,
     OPLOG_WINDOW_EXCEEDED,
     EVENT_TOO_LARGE,
     CLUSTER_UNREACHABLE,

@@ -22,13 +22,14 @@ from syncsvc.engine.parts import Parts
 from syncsvc.engine.writeblock import WriteBlock, to_put_back
 from syncsvc.figures.progress import Progress
 from syncsvc.saved.registry import Registry
-from syncsvc.saved.run import Failure, RunRecord, RunStore
+from syncsvc.saved.run import METADATA_DATABASE, Failure, RunRecord, RunStore
 from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, judge_of_filters
 from verifier.cluster.filters import Selection
 from verifier.cluster.writer import ClusterWriter
+from verifier.compare.store import CheckStore
 from verifier.runtime.errors import OperationError, describe
 from verifier.runtime.tasks import Cancelled, StopToken
 
@@ -138,12 +139,14 @@ class Runner:
             source=source.client,
             source_facts=source.facts,
             client=destination.client,
+            destination_facts=destination.facts,
             writer=writer,
             destination=Destination(writer, stop),
             source_block=self._block(source, stop),
             destination_block=self._block(destination, stop),
             run=self._store,
             registry=Registry(home.client, self._writer(home, stop), record.turns, stop),
+            checks=CheckStore(home.client, self._writer(home, stop), METADATA_DATABASE, stop),
             selection=Selection(record.options.namespaces, judge.client, stop),
             progress=means.progress,
             load=means.load,

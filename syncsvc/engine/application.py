@@ -19,6 +19,7 @@ from verifier.cluster.changes import ChangeReader, ChangeStream, offers_raw_upda
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
 from verifier.cluster.times import Position, seconds_between
+from verifier.compare.feed import Feed
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 
@@ -40,12 +41,16 @@ def change_stream(parts: Parts, raw_updates: bool) -> ChangeStream:
 
 
 class Application:
-    """Applies change events from the saved position on, in threads of the group that it is given."""
+    """Applies change events from the saved position on, in threads of the group that it is given.
 
-    def __init__(self, parts: Parts, group: TaskGroup) -> None:
+    What is read goes to `feed`, too.
+    """
+
+    def __init__(self, parts: Parts, feed: Feed, group: TaskGroup) -> None:
         position = parts.run.record.position
         assert position is not None
         self._parts = parts
+        self._feed = feed
         self._stop: StopToken = group.stop
         self._frontier: Frontier[Position] = Frontier(position)
         self._saving = threading.Lock()  # held while the position is saved, which never goes back
@@ -53,7 +58,9 @@ class Application:
         lanes = [Lane(parts, self._frontier, room, group.stop) for _ in range(parts.load.lanes)]
         stream = change_stream(parts, self._raw_updates())
         reader = ChangeReader(stream, position, group.stop)
-        self._tail = Tail(parts, reader, lanes, self._frontier, self.save_position, group.stop)
+        self._tail = Tail(
+            parts, reader, lanes, self._frontier, feed, self.save_position, group.stop
+        )
         for number, lane in enumerate(lanes):
             group.spawn(f"lane-{number}", lane.run)
         group.spawn("tail", self._tail.run)
@@ -77,14 +84,12 @@ class Application:
         while not self.is_past(time):
             self._stop.sleep(_GLANCE)
 
-    def drain(self) -> None:
-        """Return when everything is applied that the source has written by now."""
-        self.wait_until_past(append_note(self._parts.source, self._stop))
-
     def save_position(self) -> None:
         """Save what is applied by now, where it moved."""
         with self._saving:
             position = self._frontier.passed
+            # In between: whatever that position is past was handed on before, and is saved before it.
+            self._feed.flush()
             if position != self._parts.run.record.position:
                 self._parts.run.update(position=position)
                 self._parts.observe(Point.POSITION_SAVED, str(position.time))

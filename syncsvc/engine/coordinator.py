@@ -123,19 +123,22 @@ class Coordinator:
 
     def _apply(self, stop: StopToken) -> Phase:
         with TaskGroup("apply", stop) as group:
-            application = Application(self._parts, group)
+            verification = Verification(self._parts, group)
+            application = Application(self._parts, verification.feed, group)
             self._oplog.follow(application.held_after)
-            self._wait_for_commit(application, group.stop)
+            self._wait_for_commit(application, verification, group.stop)
             self._block_source()
-            application.wait_until_past(self._commit_time(group.stop))
+            commit_time = self._commit_time(group.stop)
+            application.wait_until_past(commit_time)
             self._done("drained")
             if not self._parts.source_facts.tells_definitions:
                 OldSource(self._parts).check_definitions(group.stop)
             reconcile_views(self._parts, group.stop)
             restore_indexes(self._parts, group.stop)
-            if self._parts.run.record.options.verification:
-                Verification(self._parts, application.drain, group.stop).verify()
-                self._done("verified")
+            # Also before: a restart that finds a verdict, or its beginnings, must not apply again what that is about.
+            application.save_position()
+            verification.finish(commit_time)
+            self._done("verified")
             application.save_position()
             self._oplog.let_go()
             # What the lanes leave, or carry out in part only, is newer than the commit.
@@ -146,7 +149,9 @@ class Coordinator:
         Cutover(self._parts, Catalog(self._parts, stop), stop).run()
         return Phase.DONE
 
-    def _wait_for_commit(self, application: Application, stop: StopToken) -> None:
+    def _wait_for_commit(
+        self, application: Application, verification: Verification, stop: StopToken
+    ) -> None:
         """Tell whether a commit is possible, until one is asked for."""
         copy_end = self._parts.run.record.copy_end
         assert copy_end is not None
@@ -156,7 +161,10 @@ class Coordinator:
                 progress.forget_lag()
             lag = progress.snapshot.lag_seconds
             caught_up = application.is_past(copy_end) and lag is not None and lag <= MOST_LAG
-            progress.set(caught_up=caught_up)
+            if caught_up:
+                verification.begin()
+            verification.show()
+            progress.set(caught_up=caught_up and verification.is_ready(MOST_LAG))
             stop.sleep(_GLANCE)
         self._done("commit saved")
 

@@ -25,9 +25,10 @@ class Point(Enum):
     STEP_DONE = "step done"
 
 
-# Called with the point and what it is about: a namespace, a cluster, or the name of a step of the commit.
-Observer = Callable[[Point, str], None]
+# Called with the point, one of these or of a check (`verifier.compare.observe`), and what it is about: a namespace, a
+# cluster, or the name of a step of the commit.
+Observer = Callable[[Enum, str], None]
 
 
-def ignore(point: Point, subject: str) -> None:
+def ignore(point: Enum, subject: str) -> None:
     """The observer of production."""

@@ -15,6 +15,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.filters import Selection
 from verifier.cluster.writer import ClusterWriter
+from verifier.compare.store import CheckStore
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,14 @@ class Parts:
     source: Client
     source_facts: ClusterFacts
     client: Client
+    destination_facts: ClusterFacts
     writer: ClusterWriter
     destination: Destination
     source_block: WriteBlock
     destination_block: WriteBlock
     run: RunStore
     registry: Registry
+    checks: CheckStore
     selection: Selection
     progress: Progress
     load: LoadLevel

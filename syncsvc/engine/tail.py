@@ -27,6 +27,7 @@ from verifier.cluster.events import (
     token_of,
 )
 from verifier.cluster.times import Position, position_at, seconds_between
+from verifier.compare.feed import Feed
 from verifier.runtime.tasks import StopToken
 
 
@@ -39,6 +40,7 @@ class Tail:
         reader: ChangeReader,
         lanes: Sequence[Lane],
         frontier: Frontier[Position],
+        feed: Feed,
         save_position: Callable[[], None],
         stop: StopToken,
     ) -> None:
@@ -48,6 +50,7 @@ class Tail:
         self._old_source = OldSource(parts)
         self._dispatcher = Dispatcher(lanes, frontier)
         self._frontier = frontier
+        self._feed = feed
         self._save_position = save_position
         self._fragments: list[Fragment] = []
         self._stop = stop
@@ -62,6 +65,7 @@ class Tail:
         """Read until stopped. Raises what makes the run fail."""
         for page in self._reader.pages():
             self._held_after = page.position.time
+            self._feed.page_begins(page.source_time)
             self._hand_on(page)
             self._held_after = None
             lag = seconds_between(self._frontier.passed.time, page.source_time)
@@ -82,10 +86,12 @@ class Tail:
             if isinstance(event, DataEvent):
                 record = self._record_of(event)
                 if record is not None:
+                    self._feed.changed(record.source_storage, event.key)
                     self._dispatcher.add(record, event, page.source_time)
             elif isinstance(event, DefinitionEvent):
                 self._barrier(before, event, page.source_time)
             before = raw
+        self._feed.page_ends(page.position, page.source_time)
         # A place among the fragments of an event is none to go on from after a restart.
         self._dispatcher.end(None if self._fragments else page.position, page.source_time)
 
@@ -106,6 +112,7 @@ class Tail:
         self._dispatcher.end(None if before is None else position_at(token_of(before)), source_time)
         self._frontier.wait_drained(self._stop)
         self._save_position()
+        self._feed.defined(event)
         if self._parts.source_facts.tells_definitions:
             self._definitions.apply(event)
         else:

@@ -1,165 +1,174 @@
-"""Verifies the destination after the drain: one full comparison, then second looks at what differed.
+"""Verifies a sync while it runs: a check of `verifier.compare` beside change event application.
 
-Change events go on being applied meanwhile: what the source's own TTL deletes after the commit time reaches the
-destination too. So a difference counts only when it is still there after everything up to a later time is applied.
+The check begins when the destination has caught up for the first time; before, everything would be different. From then
+on it is told of every change event of the source before that event counts as applied (see `verifier.compare.feed`), and
+reads those of the destination itself, where somebody may write behind our back. So all is compared once, and again what
+changed; when a commit is asked for, only the last changes are left. A process that is started again goes on with it.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+
+from bson.timestamp import Timestamp
+from pymongo.errors import PyMongoError
 
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.standin import stand_in
-from syncsvc.errors import VERIFICATION_FAILED
-from syncsvc.indexing import destined
+from syncsvc.engine.subject import SyncSubject
+from syncsvc.errors import SUPERSEDED, VERIFICATION_FAILED, VERIFICATION_INCOMPLETE
+from syncsvc.figures.progress import WarningKind
 from verifier.cluster import failures
-from verifier.cluster.connect import Client
-from verifier.cluster.filters import Selection
-from verifier.cluster.inventory import list_collections
-from verifier.cluster.lookup import portions
-from verifier.cluster.namespace import Namespace
-from verifier.cluster.specification import CollectionSpec, Kind
-from verifier.compare.comparison import Comparison
-from verifier.compare.definitions import compare_definitions
-from verifier.compare.documents import Mode
-from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
-from verifier.compare.ranges import Keys, Portion, Range
-from verifier.compare.scope import NamespacePair
+from verifier.cluster.cluster import Cluster
+from verifier.compare.check import Check, begin
+from verifier.compare.errors import SUPERSEDED as CHECK_SUPERSEDED
+from verifier.compare.feed import Feed
+from verifier.compare.progress import CheckProgress, Outcome, Verdict
+from verifier.compare.record import Request
+from verifier.compare.worker import Sides
 from verifier.runtime.errors import OperationError
-from verifier.runtime.retry import retry
-from verifier.runtime.tasks import Channel, StopToken, TaskGroup
-
-Mismatch = DocumentMismatch | DefinitionMismatch
+from verifier.runtime.tasks import TaskGroup
 
 _log = logging.getLogger(__name__)
 
-# How many times what differs is looked at again, each time after a drain to the source's newest time.
-_LOOKS = 5
-_WORKERS = 2
-_SHOWN = 20
-# Beyond this many suspects a collection is simply not equal, and the rest of it tells nothing new.
-_MOST_SUSPECTS = 10_000
+# How much of a collection is compared at once, in bytes.
+_RANGE_BYTES = 64 << 20
+# For how long a difference that is left at the end is looked at again, in seconds: servers may expire a document late.
+_GRACE = 3.0
+# How often the wait for the verdict looks whether it has come, in seconds.
+_GLANCE = 0.05
 
-
-class _Findings:
-    """What a pass over the documents found: how much was compared (`size` in bytes), and the keys to look at again."""
-
-    def __init__(self) -> None:
-        self.documents = 0
-        self.size = 0
-        self.suspects: dict[Namespace, list[bytes]] = {}
-        self._lock = threading.Lock()
-
-    def count(self, documents: int, size: int) -> None:
-        with self._lock:
-            self.documents += documents
-            self.size += size
+# The same may succeed when the process is started again, and then the check goes on.
+_PASSING = (failures.CLUSTER_UNREACHABLE, failures.NOT_AUTHORIZED)
 
 
 class Verification:
-    """`drain` returns when all that the source has written by now is applied."""
+    """The check of one run, carried out in a thread of the group; nothing at all where the run is not verified.
 
-    def __init__(self, parts: Parts, drain: Callable[[], None], stop: StopToken) -> None:
+    To be made before any event is read, since an unfinished check must not miss one. `feed` takes the events.
+    """
+
+    def __init__(self, parts: Parts, group: TaskGroup) -> None:
         self._parts = parts
-        self._drain = drain
-        self._stop = stop
-        self._comparison = Comparison(parts.source, parts.client, Mode.BINARY, None, stop)
+        self._group = group
+        self._stop = group.stop
+        self._enabled = parts.run.record.options.verification
+        self.feed = Feed()
+        self._check: Check | None = None
+        self._verdict: Verdict | None = None
+        if self._enabled and parts.checks.load() is not None:
+            self._recall()
 
-    def verify(self) -> None:
-        """Return when source and destination hold the same. Raises OperationError VerificationFailed."""
-        collections = [each for each in self._on_source() if each.kind is not Kind.VIEW]
-        namespaces = [each.storage for each in collections]
-        left = namespaces
-        for _ in range(_LOOKS):
-            left = self._compare(left)
-            if not left:
-                break
-        else:
-            raise OperationError(
-                VERIFICATION_FAILED,
-                f"{', '.join(map(str, left))} changed too much to be compared.",
-            )
-        self._settle(lambda: [each for name in namespaces for each in self._counts(name)])
-        self._settle(self._definitions)
+    def begin(self) -> None:
+        """Begin the check, now that the destination has caught up, unless it has begun. Raises the driver's errors."""
+        if self._enabled and self._check is None:
+            sides, store = self._sides(), self._parts.checks
+            position = self._parts.run.record.position
+            begin(sides.source, sides.destination, Request(), store, self._stop, position)
+            self._launch(self._new_check(self.feed))
 
-    def _compare(self, namespaces: list[Namespace]) -> list[Namespace]:
-        """Compare collections; those of which only a part was compared, because so much of it differed at first."""
-        findings = _Findings()
-        with TaskGroup("compare", self._stop) as group:
-            queue: Channel[Namespace] = Channel(1 << 30, group.stop)
-            for namespace in namespaces:
-                queue.put(namespace, 1)
-            queue.close()
-            for number in range(_WORKERS):
-                group.spawn(str(number), self._work, queue, findings)
-        _log.info(
-            "Documents were compared.",
-            extra={
-                "documents": findings.documents,
-                "bytes": findings.size,
-                "collections": len(namespaces),
-                "toLookAtAgain": sum(map(len, findings.suspects.values())),
-            },
-        )
-        self._settle(lambda: list(self._look_again(findings.suspects)))
-        return [name for name, keys in findings.suspects.items() if len(keys) >= _MOST_SUSPECTS]
+    def is_ready(self, most_lag: int) -> bool:
+        """Whether a commit would be verified soon: all was compared once, and no change waits for longer than that."""
+        if not self._enabled:
+            return True
+        return self._check is not None and is_ready(self._check.figures.progress(), most_lag)
 
-    def _work(self, queue: Channel[Namespace], findings: _Findings) -> None:
-        for namespace in queue:
-            found = self._documents(namespace, Range(), findings.count)
-            suspects = [each.key for each in islice(found, _MOST_SUSPECTS)]
-            if suspects:
-                findings.suspects[namespace] = suspects
+    def show(self) -> None:
+        """Tell how far the check is."""
+        if self._check is not None:
+            self._parts.progress.set(check=self._check.figures.progress())
 
-    def _look_again(self, suspects: dict[Namespace, list[bytes]]) -> Iterator[DocumentMismatch]:
-        for namespace, keys in suspects.items():
-            for portion in portions(keys):
-                yield from self._documents(namespace, Keys(tuple(portion)), _Findings().count)
+    def finish(self, written_until: Timestamp) -> None:
+        """Return when source and destination are proved equal. Users write to neither any more.
 
-    def _documents(
-        self, namespace: Namespace, portion: Portion, count: Callable[[int, int], None]
-    ) -> Iterator[DocumentMismatch]:
-        names = NamespacePair(namespace, namespace)
-        return self._comparison.documents(names, portion, (None, None), count)
+        `written_until` is since when they do not write to the source; everything until then is applied, and its
+        position saved. Raises OperationError VerificationFailed, VerificationIncomplete.
+        """
+        if not self._enabled:
+            return
+        while self._verdict is None:
+            self.begin()
+            if self._check is not None and not self._parts.checks.record.writes_off:
+                self._check.no_more_writes(written_until)
+            self.show()
+            self._stop.sleep(_GLANCE)
+        self.show()
+        error = refusal(self._verdict)
+        if error is not None:
+            raise error
 
-    def _counts(self, namespace: Namespace) -> Iterator[DefinitionMismatch]:
-        source, destination = self._comparison.counts(NamespacePair(namespace, namespace))
-        if source != destination:
-            detail = f"{source} on the source, {destination} on the destination"
-            yield DefinitionMismatch(namespace, Difference.CONTENT, Aspect.COUNT, detail=detail)
+    def _recall(self) -> None:
+        """Go on with the check that is saved, or know what it ended with."""
+        store = self._parts.checks
+        store.take_over()
+        ended = store.record.verdict is not None
+        check = self._new_check(None if ended else self.feed)
+        check.figures.recall()
+        self._check, self._verdict = check, store.record.verdict
+        if not ended:
+            self._launch(check)
 
-    def _settle(self, look: Callable[[], Sequence[Mismatch]]) -> None:
-        mismatches: Sequence[Mismatch] = []
-        for _ in range(_LOOKS):
-            self._drain()
-            mismatches = look()
-            if not mismatches:
+    def _launch(self, check: Check) -> None:
+        self._check = check
+        self._group.spawn("check", self._carry_out, check)
+
+    def _carry_out(self, check: Check) -> None:
+        try:
+            self._verdict = check.run()
+        except (OperationError, PyMongoError) as error:
+            named = failures.named(error)
+            if isinstance(named, OperationError) and named.kind is failures.OPLOG_WINDOW_EXCEEDED:
+                self._give_up(named)
                 return
-        raise _failed(mismatches)
+            raise incompletion(named) from error
 
-    def _definitions(self) -> list[DefinitionMismatch]:
-        build = self._parts.run.record.options.build_indexes
-        expected = [stand_in(destined(each, build)) for each in self._on_source()]
-        # Whatever the filter: the destination was empty, and may hold nothing else.
-        return compare_definitions(expected, self._list(self._parts.client, None))
+    def _give_up(self, error: OperationError) -> None:
+        """Let a check begin anew: changes of the destination were lost before it could read them."""
+        self._parts.progress.warn(
+            WarningKind.CHECK_REPEATED,
+            "The verification began anew, because the oplog of the destination was too short for it. "
+            f"Enlarge it on each member (replSetResizeOplog). {error.description}",
+        )
+        self._parts.checks.forget()
+        self._check = None
 
-    def _on_source(self) -> list[CollectionSpec]:
-        return self._list(self._parts.source, self._parts.selection)
+    def _new_check(self, feed: Feed | None) -> Check:
+        parts = self._parts
+        subject = SyncSubject(parts, self._stop)
+        return Check(subject, self._sides(), parts.checks, _GRACE, parts.observe, self._stop, feed)
 
-    def _list(self, client: Client, selection: Selection | None) -> list[CollectionSpec]:
-        return retry(
-            lambda: list(list_collections(client, selection)), failures.is_transient, self._stop
+    def _sides(self) -> Sides:
+        parts = self._parts
+        return Sides(
+            Cluster("source", parts.source, parts.source_facts),
+            Cluster("destination", parts.client, parts.destination_facts),
+            parts.load.readers,
+            _RANGE_BYTES,
         )
 
 
-def _failed(mismatches: Sequence[Mismatch]) -> OperationError:
-    for mismatch in mismatches[:_SHOWN]:
-        _log.error("A mismatch was found.", extra={"mismatch": str(mismatch)})
-    shown = "; ".join(map(str, mismatches[:3]))
-    more = f"; and {len(mismatches) - 3} more" if len(mismatches) > 3 else ""
+def is_ready(progress: CheckProgress, most_lag: int) -> bool:
+    """Whether a check has compared everything once, and is behind the changes of neither cluster by more seconds."""
+    lags = (progress.source.lag_seconds, progress.destination.lag_seconds)
+    in_time = all(lag is not None and lag <= most_lag for lag in lags)
+    return progress.first is not None and (in_time or progress.verdict is not None)
+
+
+def refusal(verdict: Verdict) -> OperationError | None:
+    """What a commit fails with after that verdict; None where it may go on."""
+    if verdict.outcome is Outcome.PASSED:
+        return None
+    kind = VERIFICATION_FAILED if verdict.outcome is Outcome.FAILED else VERIFICATION_INCOMPLETE
     return OperationError(
-        VERIFICATION_FAILED, f"{len(mismatches)} mismatches were found: {shown}{more}."
+        kind, f"{' '.join(verdict.reasons)} GET /api/v1/mismatches lists all of them."
     )
+
+
+def incompletion(error: BaseException) -> BaseException:
+    """What a run fails with when its check could not be carried out."""
+    if not isinstance(error, OperationError) or error.kind in _PASSING:
+        return error
+    if error.kind is CHECK_SUPERSEDED:
+        return OperationError(SUPERSEDED, error.description)
+    if error.kind is SUPERSEDED:
+        return error
+    return OperationError(VERIFICATION_INCOMPLETE, f"{error.kind.name}: {error.description}")

@@ -10,6 +10,7 @@ from enum import Enum
 from time import monotonic
 
 from syncsvc.figures.trends import Lag, with_newest
+from verifier.compare.progress import CheckProgress
 
 _log = logging.getLogger(__name__)
 
@@ -20,6 +21,7 @@ class WarningKind(Enum):
     OPLOG_SHORT = "oplog short"
     OPLOG_UNKNOWN = "oplog unknown"
     INDEXES_WITHHELD = "indexes withheld"
+    CHECK_REPEATED = "check repeated"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class ProgressSnapshot:
     lags: tuple[Lag, ...] = ()
     caught_up: bool = False
     oplog_seconds_left: float | None = None
+    check: CheckProgress | None = None
     warnings: Mapping[WarningKind, str] = field(default_factory=dict)
 
 
@@ -53,7 +56,7 @@ class Progress:
     def snapshot(self) -> ProgressSnapshot:
         return self._snapshot
 
-    def set(self, **values: float | bool | None) -> None:
+    def set(self, **values: float | bool | CheckProgress | None) -> None:
         with self._lock:
             self._snapshot = replace(self._snapshot, **values)  # type: ignore[arg-type] # checked by replace
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from bson.binary import Binary
@@ -60,7 +61,7 @@ class CollectionRecord:
         """Where its documents are on the destination."""
         return self.definition.storage
 
-    @property
+    @cached_property
     def source_storage(self) -> Namespace:
         """Where its documents are on the source."""
         return replace(self.definition, namespace=self.source_name).storage

@@ -24,6 +24,7 @@ from syncsvc.state import Phase, State
 from verifier.cluster.connect import Client
 from verifier.cluster.times import Position
 from verifier.cluster.writer import ClusterWriter
+from verifier.compare.store import CHECK
 from verifier.runtime.errors import OperationError
 from verifier.runtime.schemas import load
 
@@ -179,8 +180,8 @@ class RunStore:
     def begin(cls, writer: ClusterWriter, record: RunRecord) -> RunStore:
         """Save a new run. Raises OperationError Superseded when there is one of another process."""
         store = cls(writer, record)
-        # What an earlier run left of its collections would count as copied.
-        for name in _COLLECTIONS:
+        # What an earlier run left of its collections would count as copied, and its check would be gone on with.
+        for name in (*_COLLECTIONS, CHECK):
             writer.run(METADATA_DATABASE, {"delete": name, "deletes": [{"q": {}, "limit": 0}]})
         reply = writer.run(
             METADATA_DATABASE, {"insert": _RUNS, "documents": [_run_document(record)]}

@@ -57,7 +57,8 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
-_CHECK = "check"
+# The collection of the record of the check, and its `_id`.
+CHECK = "check"
 _TASKS, _RECHECKS = "tasks", "rechecks"
 _DOCUMENTS, _DEFINITIONS = "documentMismatches", "definitionMismatches"
 _OF_A_GENERATION = (_TASKS, _RECHECKS, _DOCUMENTS, _DEFINITIONS)
@@ -91,25 +92,29 @@ class CheckStore:
     def load(self) -> CheckRecord | None:
         """The saved check. Raises OperationError IncompatibleMetadata."""
         document = retry(
-            lambda: self._database[_CHECK].find_one(_CHECK), failures.is_transient, self._stop
+            lambda: self._database[CHECK].find_one(CHECK), failures.is_transient, self._stop
         )
         self._record = None if document is None else from_document(document)
         return self._record
 
     def begin(self, record: CheckRecord) -> None:
         """Save a new check in the place of an older one, of which nothing is kept."""
-        document = self._database[_CHECK].find_one(_CHECK)
+        document = self._database[CHECK].find_one(CHECK)
         if document is not None:
             check_format(document)
-        self._run({"delete": _CHECK, "deletes": [{"q": {}, "limit": 0}]})
+        self.forget()
         self._drop(self._generations())
         new = replace(record, owner=_new_owner())
-        self._run({"insert": _CHECK, "documents": [{"_id": _CHECK, **as_document(new)}]})
+        self._run({"insert": CHECK, "documents": [{"_id": CHECK, **as_document(new)}]})
         self._record = new
 
     def take_over(self) -> None:
         """Go on with the loaded check. Raises OperationError Superseded when another process did so first."""
         self.update(owner=_new_owner())
+
+    def forget(self) -> None:
+        """Have no check any more. What it has found goes when the next one begins."""
+        self._run({"delete": CHECK, "deletes": [{"q": {}, "limit": 0}]})
 
     def clean(self) -> None:
         """Forget every check."""
@@ -155,8 +160,8 @@ class CheckStore:
         with self._lock:
             new = change(self.record)
             owners = [self.record.owner, new.owner]
-            statement = {"q": {"_id": _CHECK, "owner": {"$in": owners}}, "u": as_document(new)}
-            if self._run({"update": _CHECK, "updates": [statement]})["n"] != 1:
+            statement = {"q": {"_id": CHECK, "owner": {"$in": owners}}, "u": as_document(new)}
+            if self._run({"update": CHECK, "updates": [statement]})["n"] != 1:
                 raise OperationError(SUPERSEDED, "The saved check belongs to another process now.")
             self._record = new
             return new

@@ -1,0 +1,49 @@
+"""What the check of a sync compares: all that the destination holds, with what it is to have of the source by now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from syncsvc.engine.parts import Parts
+from syncsvc.engine.standin import stand_in
+from syncsvc.indexing import destined
+from verifier.cluster.filters import NamespaceFilter
+from verifier.cluster.namespace import Namespace, is_user_namespace
+from verifier.cluster.specification import CollectionSpec
+from verifier.compare.listing import names_on, without_reserved
+from verifier.compare.record import Side
+from verifier.compare.scope import NamespacePair
+from verifier.compare.subject import Watched
+from verifier.runtime.tasks import StopToken
+
+
+@dataclass(frozen=True)
+class SyncSubject:
+    """The subject of the check, before the cut-over."""
+
+    parts: Parts
+    stop: StopToken
+
+    def pairs(self) -> set[NamespacePair]:
+        """Whatever the filter: the destination was empty, and may hold nothing that is not of the source."""
+        parts = self.parts
+        selected = parts.selection.of(names_on(parts.source, self.stop))
+        names = {*selected, *names_on(parts.client, self.stop)}
+        return {NamespacePair(each, each) for each in names}
+
+    def expected(self, source: CollectionSpec) -> CollectionSpec | None:
+        """What stands in for it until commit."""
+        parts = self.parts
+        if not parts.selection.selects(source.namespace):
+            return None
+        record = None if source.uuid is None else parts.registry.get(source.uuid)
+        if record is not None and record.withheld:
+            source = replace(source, indexes={})
+        return stand_in(destined(source, parts.run.record.options.build_indexes))
+
+    def watched(self, side: Side) -> Watched:
+        return Watched(without_reserved(NamespaceFilter()), _defined)
+
+
+def _defined(name: Namespace) -> Namespace | None:
+    return name if is_user_namespace(name) else None
