@@ -24,7 +24,7 @@ from syncsvc.engine.translate import (
     zero_timestamp_documents,
 )
 from tests.unit import documents
-from tests.unit.deadlines import no_longer_than
+from tests.unit.deadlines import no_more_work_than
 from tests.unit.documents import Field, document, int32
 from verifier.cluster.events import DataEvent, DataKind
 
@@ -422,7 +422,7 @@ class TestZeroTimestamps:
 
     def test_many_that_do_not_count_are_looked_at_once(self) -> None:
         raw = bson.encode({"_id": 1, "l": [ZERO] * 100_000})
-        with no_longer_than(1.0):
+        with no_more_work_than(1.0):
             assert zero_timestamp_documents(raw, [memoryview(raw)]) == set()
 
     def test_no_documents_hold_none(self) -> None:

@@ -243,7 +243,7 @@ def test_serving_ends_on_sigterm() -> None:
         assert process.stdout is not None
         port = int(process.stdout.readline())
         request = b'{"a": 1}'
-        answer = urlopen(f"http://127.0.0.1:{port}/body", data=request, timeout=20).read()
+        answer = urlopen(f"http://127.0.0.1:{port}/body", data=request, timeout=60).read()
         process.terminate()
         assert process.stdout.read() == b"served\n"
     assert process.returncode == 0
