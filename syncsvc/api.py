@@ -6,6 +6,7 @@ from typing import Any
 
 from flask import Blueprint
 
+from syncsvc.reports.preflight import preflight_report
 from syncsvc.schemas import StartSchema
 from syncsvc.service import Service
 from verifier.runtime.httpd import json_body
@@ -22,6 +23,10 @@ def blueprint(service: Service) -> Blueprint:
     def start() -> dict[str, Any]:
         service.start(load(StartSchema(), json_body()))
         return SUCCESS
+
+    @api.post("/preflight")
+    def preflight() -> dict[str, Any]:
+        return {**SUCCESS, **preflight_report(service.preflight(load(StartSchema(), json_body())))}
 
     @api.post("/pause")
     def pause() -> dict[str, Any]:

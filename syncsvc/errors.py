@@ -49,8 +49,75 @@ DESTINATION_NOT_EMPTY = ErrorKind(
 METADATA_LEFT_OVER = ErrorKind(
     "MetadataLeftOver",
     409,
-    "The destination holds the metadata of a sync of another instance.",
-    "Nothing was touched. When that sync is over, drop mongosync_reserved_for_internal_use on the destination.",
+    "The destination holds the metadata of another sync.",
+    "Nothing was touched. When that sync is over, drop the named databases on the destination.",
+)
+SHARDING_REQUIRED = ErrorKind(
+    "ShardingRequired",
+    409,
+    "A sync from a replica set to a sharded cluster needs sharding.",
+    "Send sharding with its shardingEntries, which may be empty.",
+)
+SHARDING_NOT_APPLICABLE = ErrorKind(
+    "ShardingNotApplicable",
+    409,
+    "sharding is only for a sync from a replica set to a sharded cluster.",
+    "Leave sharding out.",
+)
+WRITE_BLOCKING_WITH_FILTER = ErrorKind(
+    "WriteBlockingWithFilter",
+    400,
+    "Writes on the source cannot be blocked where a part of it is synced only: the rest must go on.",
+    "Set enableUserWriteBlocking to destinationOnly or none, or leave the filters out.",
+)
+WRITE_BLOCKING_NEEDS_NEWER_SOURCE = ErrorKind(
+    "WriteBlockingNeedsNewerSource",
+    409,
+    "A source before MongoDB 6.0 cannot block the writes of users.",
+    "Set enableUserWriteBlocking to destinationOnly or none, and stop the applications that write before the commit.",
+)
+REVERSIBLE_NEEDS_WRITE_BLOCKING = ErrorKind(
+    "ReversibleNeedsWriteBlocking",
+    400,
+    "A sync can be reversed only where no user writes to the source after the commit.",
+    "Set enableUserWriteBlocking to sourceAndDestination, or reversible to false.",
+)
+REVERSIBLE_WITH_FILTER = ErrorKind(
+    "ReversibleWithFilter",
+    400,
+    "A sync with a filter cannot be reversed.",
+    "Leave includeNamespaces and excludeNamespaces out, or set reversible to false.",
+)
+REVERSIBLE_WITHOUT_INDEXES = ErrorKind(
+    "ReversibleWithoutIndexes",
+    400,
+    "A sync that keeps indexes off the destination cannot be reversed: the source would lose them.",
+    "Set buildIndexes to beforeDataCopy or afterDataCopy, or reversible to false.",
+)
+REVERSIBLE_NEEDS_NEWER_SOURCE = ErrorKind(
+    "ReversibleNeedsNewerSource",
+    409,
+    "A sync from a source before MongoDB 6.0 cannot be reversed.",
+    "Set reversible to false, or upgrade the source first.",
+)
+REVERSIBLE_NEEDS_EQUAL_VERSIONS = ErrorKind(
+    "ReversibleNeedsEqualVersions",
+    409,
+    "A sync can be reversed only between servers of one release, such as 6.0.",
+    "Set reversible to false, or use servers of one release.",
+)
+INSUFFICIENT_MEMORY = ErrorKind(
+    "InsufficientMemory",
+    409,
+    "There is too little memory for a sync with verification.",
+    "Give the machine or the control group of this process more memory, or the process a lower --loadLevel; "
+    "or set verification.enabled to false.",
+)
+INSUFFICIENT_DISK_SPACE = ErrorKind(
+    "InsufficientDestinationDiskSpace",
+    409,
+    "The disk of the destination is too small for what is to be synced.",
+    "Make room on the destination; or send skipDiskSpaceCheck true where you know that it will do.",
 )
 UNSUPPORTED_VERSION = ErrorKind(
     "UnsupportedServerVersion",
@@ -147,6 +214,17 @@ ALL = (
     COMMAND_IN_PROGRESS,
     DESTINATION_NOT_EMPTY,
     METADATA_LEFT_OVER,
+    SHARDING_REQUIRED,
+    SHARDING_NOT_APPLICABLE,
+    WRITE_BLOCKING_WITH_FILTER,
+    WRITE_BLOCKING_NEEDS_NEWER_SOURCE,
+    REVERSIBLE_NEEDS_WRITE_BLOCKING,
+    REVERSIBLE_WITH_FILTER,
+    REVERSIBLE_WITHOUT_INDEXES,
+    REVERSIBLE_NEEDS_NEWER_SOURCE,
+    REVERSIBLE_NEEDS_EQUAL_VERSIONS,
+    INSUFFICIENT_MEMORY,
+    INSUFFICIENT_DISK_SPACE,
     UNSUPPORTED_TOPOLOGY,
     UNSUPPORTED_VERSION,
     UNSUPPORTED_COLLECTION,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from syncsvc.errors import TTL_NOT_VERIFIABLE
 from syncsvc.options import BuildIndexes, StartOptions
 from verifier.cluster.specification import CollectionSpec, Document
-from verifier.runtime.errors import OperationError
+from verifier.runtime.errors import Violation, raise_all
 
 
 def destined(definition: CollectionSpec, build: BuildIndexes) -> CollectionSpec:
@@ -22,8 +23,8 @@ def _is_built(index: Document, build: BuildIndexes) -> bool:
     return build.hashed or "hashed" not in index["key"].values()
 
 
-def check_ttl(definition: CollectionSpec, options: StartOptions) -> None:
-    """Raise OperationError TTLNotVerifiable for a TTL index that is not built on a destination to be verified.
+def ttl_violations(definition: CollectionSpec, options: StartOptions) -> Iterator[Violation]:
+    """What speaks against a TTL index that is not built on a destination to be verified.
 
     Without the index, documents that expire stay on the destination and the verification would never end equal.
     """
@@ -31,6 +32,9 @@ def check_ttl(definition: CollectionSpec, options: StartOptions) -> None:
         return
     names = [name for name, index in definition.indexes.items() if "expireAfterSeconds" in index]
     if names:
-        raise OperationError(
-            TTL_NOT_VERIFIABLE, f"{definition.namespace} has the TTL index {', '.join(names)}."
-        )
+        yield TTL_NOT_VERIFIABLE, f"{definition.namespace} has the TTL index {', '.join(names)}."
+
+
+def check_ttl(definition: CollectionSpec, options: StartOptions) -> None:
+    """Raise OperationError TTLNotVerifiable where a TTL index of the collection cannot be verified."""
+    raise_all(ttl_violations(definition, options))

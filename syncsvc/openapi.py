@@ -37,9 +37,21 @@ _AT_START = (
     errors.NOT_SUPPORTED_YET,
     errors.DESTINATION_NOT_EMPTY,
     errors.METADATA_LEFT_OVER,
+    errors.SHARDING_REQUIRED,
+    errors.SHARDING_NOT_APPLICABLE,
+    errors.WRITE_BLOCKING_WITH_FILTER,
+    errors.WRITE_BLOCKING_NEEDS_NEWER_SOURCE,
+    errors.REVERSIBLE_NEEDS_WRITE_BLOCKING,
+    errors.REVERSIBLE_WITH_FILTER,
+    errors.REVERSIBLE_WITHOUT_INDEXES,
+    errors.REVERSIBLE_NEEDS_NEWER_SOURCE,
+    errors.REVERSIBLE_NEEDS_EQUAL_VERSIONS,
+    errors.INSUFFICIENT_MEMORY,
+    errors.INSUFFICIENT_DISK_SPACE,
     UNSUPPORTED_TOPOLOGY,
     errors.UNSUPPORTED_VERSION,
     errors.UNSUPPORTED_COLLECTION,
+    errors.TTL_NOT_VERIFIABLE,
 )
 
 
@@ -81,6 +93,38 @@ class _ProgressAnswer(SuccessAnswer):
     progress = always(fields.Nested, "The sync.", _Progress)
 
 
+class _Violation(Strict):
+    error = always(fields.String, "The name of the error that a start would be refused with.")
+    errorDescription = always(fields.String, "What speaks against it, and what to do.")
+
+
+class _Estimates(Strict):
+    """What a sync would take, in bytes and seconds; what is not known is null."""
+
+    namespaces = nullable(fields.Integer, "Collections and views that would be synced.")
+    documents = nullable(fields.Integer, "Documents in them.")
+    bytes = nullable(fields.Integer, "The bytes of these documents.")
+    indexes = nullable(fields.Integer, "Indexes that would be built, beside those on _id.")
+    diskNeededBytes = nullable(fields.Integer, "What all that may take on the destination's disk.")
+    diskFreeBytes = nullable(fields.Integer, "What is free there.")
+    memoryNeededBytes = nullable(
+        fields.Integer, "How much memory this process may take; null without verification."
+    )
+    memoryAvailableBytes = nullable(fields.Integer, "How much there is for it.")
+    copySeconds = nullable(fields.Integer, "A cautious guess at how long the copy takes.")
+    oplogWindowSeconds = nullable(
+        fields.Integer, "For how long the source's oplog holds what is written to it."
+    )
+
+
+class _PreflightAnswer(SuccessAnswer):
+    violations = always(
+        fields.List, "Everything that speaks against a start now.", fields.Nested(_Violation)
+    )
+    warnings = always(fields.List, "What may become a trouble, and what to do.", fields.String())
+    estimates = always(fields.Nested, "What the sync would take.", _Estimates)
+
+
 OPERATIONS = (
     Operation(
         "post",
@@ -89,6 +133,14 @@ OPERATIONS = (
         SuccessAnswer(),
         body=StartSchema(),
         errors=(*_ANY, *_AT_START),
+    ),
+    Operation(
+        "post",
+        "/api/v1/preflight",
+        "Tells what a start with this body would meet now, and changes nothing.",
+        _PreflightAnswer(),
+        body=StartSchema(),
+        errors=(errors.INVALID_STATE,),
     ),
     Operation(
         "post",

@@ -7,30 +7,24 @@ forget. Queries read frozen values, and never touch a cluster.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from syncsvc import errors
-from syncsvc.engine.listing import refuse_time_series
 from syncsvc.engine.observe import Observer
 from syncsvc.figures.progress import Progress
 from syncsvc.options import StartOptions
-from syncsvc.preflight import rules
+from syncsvc.preflight.judgement import Judgement, judge
 from syncsvc.reports.progress import progress_report
 from syncsvc.reports.sync import Sync
 from syncsvc.runner import Means, Runner
-from syncsvc.saved.run import RunRecord, RunStore, new_owner, other_runs
+from syncsvc.saved.run import RunRecord, RunStore, new_owner
 from syncsvc.settings import LoadLevel
 from syncsvc.state import Phase, State, Trigger, next_state
 from verifier.cluster import failures
-from verifier.cluster.cluster import Cluster, judge_of_filters
-from verifier.cluster.facts import gather
-from verifier.cluster.filters import Selection, bad_patterns
-from verifier.cluster.inventory import list_collections
+from verifier.cluster.cluster import Cluster
 from verifier.runtime.commands import Commands
-from verifier.runtime.errors import OperationError, raise_all
-from verifier.runtime.schemas import INVALID_REQUEST
+from verifier.runtime.errors import OperationError, Violation, raise_all
 from verifier.runtime.tasks import StopToken
 
 _log = logging.getLogger(__name__)
@@ -86,9 +80,8 @@ class Service:
                 return
             state = next_state(self.state, Trigger.START)
             clusters = self._means.clusters
-            raise_all(rules.option_violations(options, clusters))
+            raise_all(self._judge(options).violations)
             source, destination = clusters[options.source], clusters[options.destination]
-            self._check_clusters(options, source, destination)
             record = RunRecord(
                 instance=self._instance,
                 owner=new_owner(),
@@ -99,6 +92,16 @@ class Service:
             )
             store = RunStore.begin(self._means.writer(destination.name), record)
             self._runner = Runner(store, self._means)
+
+    def preflight(self, options: StartOptions) -> Judgement:
+        """What a start with these options would meet now; in any state, changing nothing.
+
+        Raises OperationError InvalidState while the clusters are not known yet.
+        """
+        if self.state is State.INITIALIZING:
+            next_state(self.state, Trigger.START)
+        judgement = self._judge(options)
+        return replace(judgement, violations=(*self._no_start(), *judgement.violations))
 
     def pause(self) -> None:
         """Stop a sync where it is, until it is resumed. Raises OperationError.
@@ -147,22 +150,12 @@ class Service:
             return False
         return runner.record.options == options
 
-    def _check_clusters(self, options: StartOptions, source: Cluster, destination: Cluster) -> None:
-        """Ask both clusters anew: what was true when the process started need not be true now."""
-        raise_all(
-            rules.cluster_violations(options, gather(source.client), gather(destination.client))
-        )
-        others = other_runs(destination.client, self._instance)
-        if others:
-            names = ", ".join(others)
-            raise OperationError(errors.METADATA_LEFT_OVER, f"The metadata is of {names}.")
-        self._check_patterns(options, destination)
-        if not source.facts.tells_definitions:
-            judge = judge_of_filters(source, destination)
-            selection = Selection(options.namespaces, judge.client, self._stop)
-            refuse_time_series(list(list_collections(source.client, selection)))
+    def _no_start(self) -> Iterator[Violation]:
+        """What the state has against a start."""
+        try:
+            next_state(self.state, Trigger.START)
+        except OperationError as error:
+            yield error.kind, error.description
 
-    def _check_patterns(self, options: StartOptions, judge: Cluster) -> None:
-        bad = bad_patterns(judge.client, options.namespaces, self._stop)
-        if bad:
-            raise OperationError(INVALID_REQUEST, f"{'; '.join(bad)}.")
+    def _judge(self, options: StartOptions) -> Judgement:
+        return judge(options, self._means.clusters, self._means.load, self._stop)

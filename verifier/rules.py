@@ -42,10 +42,7 @@ def _missing_privileges(role: str, facts: ClusterFacts) -> Iterator[Violation]:
             f"The user of the {role} cannot read the database config, where the shard keys are; "
             "the built-in role clusterMonitor can."
         )
-    missing = [
-        *facts.lacks(*_ON_CLUSTER),
-        *(each for each in _ON_COLLECTIONS if each not in facts.database_privileges),
-    ]
+    missing = [*facts.lacks(*_ON_CLUSTER), *facts.lacks_everywhere(*_ON_COLLECTIONS)]
     if missing:
         yield NOT_AUTHORIZED, (
             f"The user of the {role} lacks the privileges [{', '.join(missing)}] on all databases; "

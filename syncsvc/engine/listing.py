@@ -6,13 +6,13 @@ from syncsvc.engine.catalog import Catalog
 from syncsvc.engine.naming import placed
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
-from syncsvc.errors import UNSUPPORTED_COLLECTION
-from syncsvc.indexing import check_ttl, destined
+from syncsvc.indexing import destined
+from syncsvc.preflight.rules import definition_violations
 from syncsvc.saved.registry import CopyStatus
 from verifier.cluster import failures
 from verifier.cluster.inventory import list_collections, size_of
 from verifier.cluster.specification import CollectionSpec, Kind
-from verifier.runtime.errors import OperationError
+from verifier.runtime.errors import raise_all
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
@@ -37,10 +37,8 @@ class Listing:
             failures.is_transient,
             self._stop,
         )
-        if not self._facts.tells_definitions:
-            refuse_time_series(listed)
-        for definition in listed:
-            check_ttl(definition, self._options)
+        # Once more: what was true when the sync was asked for need not be true now.
+        raise_all(definition_violations(self._options, self._facts, listed))
         collections = [each for each in listed if each.kind is not Kind.VIEW]
         self._forget_all_but(collections)
         for definition in collections:
@@ -80,13 +78,3 @@ class Listing:
         else:
             self._catalog.create(record.present)
         self._observe(Point.COLLECTION_CREATED, str(definition.namespace))
-
-
-def refuse_time_series(listed: list[CollectionSpec]) -> None:
-    """Raise OperationError UnsupportedCollection, naming all time-series collections: for a source before 6.0."""
-    names = [str(each.namespace) for each in listed if each.kind is Kind.TIME_SERIES]
-    if names:
-        raise OperationError(
-            UNSUPPORTED_COLLECTION,
-            f"A source before 6.0 does not tell the changes of time-series collections: {', '.join(names)}.",
-        )

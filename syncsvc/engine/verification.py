@@ -19,8 +19,8 @@ from syncsvc.errors import SUPERSEDED, VERIFICATION_FAILED, VERIFICATION_INCOMPL
 from syncsvc.figures.progress import WarningKind
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
+from verifier.compare import errors as check_errors
 from verifier.compare.check import Check, begin
-from verifier.compare.errors import SUPERSEDED as CHECK_SUPERSEDED
 from verifier.compare.feed import Feed
 from verifier.compare.progress import CheckProgress, Outcome, Verdict
 from verifier.compare.record import Request
@@ -167,7 +167,7 @@ def incompletion(error: BaseException) -> BaseException:
     """What a run fails with when its check could not be carried out."""
     if not isinstance(error, OperationError) or error.kind in _PASSING:
         return error
-    if error.kind is CHECK_SUPERSEDED:
+    if error.kind is check_errors.SUPERSEDED:
         return OperationError(SUPERSEDED, error.description)
     if error.kind is SUPERSEDED:
         return error

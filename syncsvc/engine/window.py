@@ -49,6 +49,12 @@ def seconds_left(looks: Sequence[Look], needed: Timestamp) -> float | None:
     return room / speed if speed > 0 else math.inf
 
 
+def span_when_full(oplog: Oplog) -> float | None:
+    """For how long it holds what is written, in seconds, at the rate of what is in it; None where that is unknown."""
+    span = seconds_between(oplog.oldest, oplog.newest)
+    return span * max(1.0, oplog.limit / oplog.size) if span and oplog.size else None
+
+
 def _share_before(oplog: Oplog, needed: Timestamp) -> float:
     """Which part of the oplog is older than that, as if it had been written evenly."""
     span = seconds_between(oplog.oldest, oplog.newest)

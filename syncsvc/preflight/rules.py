@@ -1,90 +1,149 @@
-"""The rules of `POST /api/v1/start`: which options fit which clusters. Pure; each call gives all violations."""
+"""The rules of `POST /api/v1/start`: which options fit each other and the clusters. Pure; each gives all violations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from syncsvc import errors
-from syncsvc.options import StartOptions, WriteBlocking
+from syncsvc.indexing import ttl_violations
+from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
+from syncsvc.preflight.findings import Findings, Metadata
+from syncsvc.preflight.privileges import privilege_violations
 from verifier.cluster.cluster import SAME_CLUSTER, unfit
 from verifier.cluster.facts import ClusterFacts, Topology
-from verifier.cluster.failures import NOT_AUTHORIZED
+from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import Violation
+from verifier.runtime.schemas import INVALID_REQUEST
 
 # A source before 6.0 does not tell every change of a definition; one that it tells fails the sync by name.
 OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
 
-# What blocking users needs with access control, and our own writes to the destination meanwhile.
-BLOCKING_ACTIONS = ("setUserWriteBlockMode", "bypassWriteBlockingMode")
-# Of servers that can do it.
-OLDEST_BLOCKED = (6, 0)
+# What only mongosync has in its metadata; its database had the name of ours.
+_OF_MONGOSYNC = {"globalState", "indexCorrection", "partitions", "resumeData", "uuidMap"}
+_DATABASES_OF_MONGOSYNC = (
+    "__mdb_internal_mongosync",
+    "mongosync_internal_",
+    "mongosync_reserved_for_verification_",
+)
 
 
-def option_violations(options: StartOptions, clusters: Mapping[str, object]) -> Iterator[Violation]:
-    """What is wrong with the options whatever the clusters are; `clusters` are the known names."""
+def name_violations(options: StartOptions, clusters: Mapping[str, object]) -> Iterator[Violation]:
+    """What is wrong with the names of the clusters; `clusters` are the known ones. With any, no cluster is asked."""
     names = " and ".join(clusters)
     for role, name in (("source", options.source), ("destination", options.destination)):
         if name not in clusters:
             yield errors.UNKNOWN_CLUSTER, f"{role} is {name}, the clusters are {names}."
     if options.source == options.destination:
         yield SAME_CLUSTER, f"source and destination are both {options.source}."
-    for field in _unsupported(options):
-        yield errors.NOT_SUPPORTED_YET, field
 
 
-def _unsupported(options: StartOptions) -> Iterator[str]:
-    if options.reversible:
-        yield "reversible true is not supported yet."
-    if options.sharding is not None:
-        yield "sharding is not supported yet."
+def option_violations(options: StartOptions) -> Iterator[Violation]:
+    """Which options do not go together, whatever the clusters are."""
+    filtered = bool(options.include_namespaces or options.exclude_namespaces)
+    both = options.write_blocking is WriteBlocking.SOURCE_AND_DESTINATION
     if options.pre_existing_destination_data:
-        yield "preExistingDestinationData true is not supported yet."
+        yield errors.NOT_SUPPORTED_YET, "preExistingDestinationData true is not supported yet."
+    if both and filtered:
+        yield errors.WRITE_BLOCKING_WITH_FILTER, (
+            "enableUserWriteBlocking is sourceAndDestination, and there is a filter."
+        )
+    if not options.reversible:
+        return
+    if not both:
+        yield errors.REVERSIBLE_NEEDS_WRITE_BLOCKING, (
+            f"reversible is true, and enableUserWriteBlocking is {options.write_blocking.value}."
+        )
+    if filtered:
+        yield errors.REVERSIBLE_WITH_FILTER, "reversible is true, and there is a filter."
+    if options.build_indexes is BuildIndexes.NEVER or not options.build_indexes.hashed:
+        yield errors.REVERSIBLE_WITHOUT_INDEXES, (
+            f"reversible is true, and buildIndexes is {options.build_indexes.value}."
+        )
 
 
-def cluster_violations(
+def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:
+    """What speaks against this sync between these two clusters."""
+    source, destination = found.source, found.destination
+    for reason in found.bad_patterns:
+        yield INVALID_REQUEST, f"{reason}."
+    yield from _topology_violations(options, source, destination)
+    yield from _version_violations(options, source, destination)
+    if source.identity is not None and source.identity == destination.identity:
+        yield SAME_CLUSTER, "Both connection strings lead to the same replica set."
+    else:
+        yield from _emptiness_violations(destination, found.metadata)
+    yield from privilege_violations(options, source, destination)
+    definitions = (each.definition for each in found.contents or ())
+    yield from definition_violations(options, source, definitions)
+
+
+def _topology_violations(
     options: StartOptions, source: ClusterFacts, destination: ClusterFacts
 ) -> Iterator[Violation]:
-    """What speaks against this sync between these two clusters."""
+    to_sharded = (Topology.REPLICA_SET, Topology.SHARDED)
+    sides = (
+        f"The source is a {source.topology.value}, the destination a {destination.topology.value}"
+    )
+    if (source.topology, destination.topology) == to_sharded:
+        if options.sharding is None:
+            yield errors.SHARDING_REQUIRED, f"{sides}, and there is no sharding."
+    elif options.sharding is not None:
+        yield errors.SHARDING_NOT_APPLICABLE, f"{sides}, and sharding is given."
+
+
+def _version_violations(
+    options: StartOptions, source: ClusterFacts, destination: ClusterFacts
+) -> Iterator[Violation]:
     for role, facts, oldest in (
         ("source", source, OLDEST_SOURCE),
         ("destination", destination, OLDEST_DESTINATION),
     ):
-        violations = list(
-            unfit(role, facts, (Topology.REPLICA_SET,), oldest, errors.UNSUPPORTED_VERSION)
-        )
-        yield from violations
-        if not violations and facts.identity is None:
-            yield NOT_AUTHORIZED, (
-                f"The user may not read the id of the replica set of the {role} (replSetGetConfig); "
-                "the built-in role clusterMonitor may."
-            )
+        topologies = (Topology.REPLICA_SET,)
+        yield from unfit(role, facts, topologies, oldest, errors.UNSUPPORTED_VERSION)
+    versions = (
+        f"The source runs {source.dotted_version}, the destination {destination.dotted_version}"
+    )
     if destination.version[:2] < source.version[:2]:
-        versions = (
-            f"The source runs {source.dotted_version}, the destination {destination.dotted_version}"
-        )
         yield errors.UNSUPPORTED_VERSION, f"{versions}, which is older."
-    if source.identity is not None and source.identity == destination.identity:
-        yield SAME_CLUSTER, "Both connection strings lead to the same replica set."
-    elif destination.user_databases:
+    if options.write_blocking is WriteBlocking.SOURCE_AND_DESTINATION:
+        if not source.blocks_writes:
+            yield errors.WRITE_BLOCKING_NEEDS_NEWER_SOURCE, (
+                f"The source runs {source.dotted_version}, "
+                "and enableUserWriteBlocking is sourceAndDestination."
+            )
+    if options.reversible and not source.blocks_writes:
+        yield errors.REVERSIBLE_NEEDS_NEWER_SOURCE, (
+            f"The source runs {source.dotted_version}, and reversible is true."
+        )
+    if options.reversible and source.version[:2] != destination.version[:2]:
+        yield errors.REVERSIBLE_NEEDS_EQUAL_VERSIONS, f"{versions}, and reversible is true."
+
+
+def _emptiness_violations(
+    destination: ClusterFacts, metadata: Iterable[Metadata]
+) -> Iterator[Violation]:
+    if destination.user_databases:
         names = ", ".join(destination.user_databases)
         yield errors.DESTINATION_NOT_EMPTY, f"The destination holds {names}."
-    if options.write_blocking is not WriteBlocking.NONE:
-        yield from _missing("destination", destination, BLOCKING_ACTIONS, "restore")
-    if options.write_blocking is WriteBlocking.SOURCE_AND_DESTINATION:
-        yield from _missing("source", source, BLOCKING_ACTIONS[:1], "backup")
-        if source.version[:2] < OLDEST_BLOCKED:
-            yield errors.UNSUPPORTED_VERSION, (
-                f"The source runs {source.dotted_version}, which cannot block the writes of users; "
-                "enableUserWriteBlocking must be destinationOnly or none."
+    for each in metadata:
+        if each.instances:
+            yield errors.METADATA_LEFT_OVER, (
+                f"{each.database} is of a sync of {', '.join(each.instances)}."
             )
+        if each.database.startswith(_DATABASES_OF_MONGOSYNC) or each.collections & _OF_MONGOSYNC:
+            yield errors.METADATA_LEFT_OVER, f"{each.database} is of mongosync."
 
 
-def _missing(
-    role: str, facts: ClusterFacts, needed: tuple[str, ...], built_in: str
+def definition_violations(
+    options: StartOptions, source: ClusterFacts, definitions: Iterable[CollectionSpec]
 ) -> Iterator[Violation]:
-    missing = facts.lacks(*needed)
-    if missing:
-        yield NOT_AUTHORIZED, (
-            f"missing privileges ([{', '.join(missing)}]) to enable user write blocking on the {role}; "
-            f"the built-in role {built_in} has them."
+    """Which collections of the source cannot be synced, or cannot be with these options."""
+    listed = list(definitions)
+    time_series = [str(each.namespace) for each in listed if each.kind is Kind.TIME_SERIES]
+    if time_series and not source.tells_definitions:
+        yield errors.UNSUPPORTED_COLLECTION, (
+            "A source before 6.0 does not tell the changes of time-series collections: "
+            f"{', '.join(time_series)}."
         )
+    for each in listed:
+        yield from ttl_violations(each, options)

@@ -148,12 +148,9 @@ def _run_record(document: dict[str, Any]) -> RunRecord:
     )
 
 
-def other_runs(client: Client, instance: str) -> list[str]:
-    """The instances of other runs that are saved there. Raises the driver's errors."""
-    return [
-        str(each["_id"])
-        for each in client[METADATA_DATABASE][_RUNS].find({"_id": {"$ne": instance}})
-    ]
+def saved_instances(client: Client) -> tuple[str, ...]:
+    """The instances whose runs are saved there. Raises the driver's errors."""
+    return tuple(str(each["_id"]) for each in client[METADATA_DATABASE][_RUNS].find())
 
 
 def load_run(client: Client, instance: str) -> RunRecord | None:

@@ -44,9 +44,8 @@ BAD_STARTS: list[tuple[str, Any, str, tuple[str, ...]]] = [
     ),
     ("same cluster twice", {"source": "cluster1", "destination": "cluster1"}, "SameCluster", ("cluster1",)),
     ("unknown cluster", {"source": "cluster0", "destination": "cluster2"}, "UnknownCluster", ("cluster2",)),
-    ("reversible", {**GOOD, "reversible": True}, "NotSupportedYet", ("reversible",)),
-    ("source blocking", {**GOOD, "enableUserWriteBlocking": True}, "NotSupportedYet", ("enableUserWriteBlocking",)),
-    ("sharding", {**GOOD, "sharding": {"shardingEntries": []}}, "NotSupportedYet", ("sharding",)),
+    ("reversible", {**GOOD, "reversible": True}, "ReversibleNeedsWriteBlocking", ("destinationOnly",)),
+    ("data", {**GOOD, "preExistingDestinationData": True}, "NotSupportedYet", ("preExistingDestinationData",)),
 ]  # fmt: skip
 
 

@@ -27,7 +27,12 @@ DRIVER = ("pymongo", "bson", "gridfs")
 PURE = {
     "syncsvc.state",
     "syncsvc.options",
+    "syncsvc.indexing",
+    "syncsvc.preflight.estimates",
+    "syncsvc.preflight.findings",
+    "syncsvc.preflight.privileges",
     "syncsvc.preflight.rules",
+    "syncsvc.reports.preflight",
     "syncsvc.reports.progress",
     "syncsvc.reports.metrics",
     "syncsvc.figures.trends",

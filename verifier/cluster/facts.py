@@ -47,6 +47,11 @@ class ClusterFacts:
         return self.version >= (6, 0, 0)
 
     @property
+    def blocks_writes(self) -> bool:
+        """Whether it has the command that blocks the writes of users."""
+        return self.version >= (6, 0, 0)
+
+    @property
     def splits_large_events(self) -> bool:
         """Whether its change streams can send an event that is larger than 16 MB in pieces."""
         return self.version >= (7, 0, 0) or (6, 0, 9) <= self.version < (6, 1, 0)
@@ -54,6 +59,11 @@ class ClusterFacts:
     def lacks(self, *actions: str) -> list[str]:
         """Which of the cluster actions the user does not hold."""
         held = self.privileges
+        return [] if held is None else [action for action in actions if action not in held]
+
+    def lacks_everywhere(self, *actions: str) -> list[str]:
+        """Which of the actions the user does not hold on the collections of every database."""
+        held = self.database_privileges
         return [] if held is None else [action for action in actions if action not in held]
 
 

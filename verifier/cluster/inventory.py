@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bson.binary import Binary
@@ -154,13 +155,38 @@ def find_time_series(client: Client, namespace: Namespace) -> bytes | None:
     return found.uuid if found is not None and found.kind is Kind.TIME_SERIES else None
 
 
+@dataclass(frozen=True)
+class Size:
+    """What a collection takes by its statistics: bytes of its documents, and bytes on disk of these and each index."""
+
+    documents: int = 0
+    bytes: int = 0
+    on_disk: int = 0
+    indexes: Mapping[str, int] = field(default_factory=dict)
+
+
 def size_of(client: Client, namespace: Namespace) -> int:
     """The bytes of a collection's documents by its statistics; zero of one that is gone, or a view by now."""
+    return measure(client, namespace).bytes
+
+
+def measure(client: Client, namespace: Namespace) -> Size:
+    """The size of a collection; nothing of one that is gone, or a view by now. Raises the driver's errors."""
     pipeline = [{"$collStats": {"storageStats": {"scale": 1}}}]
     try:
         rows = list(client[namespace.database][namespace.collection].aggregate(pipeline))
     except OperationFailure as error:
         if error.code in (NAMESPACE_NOT_FOUND, COMMAND_NOT_SUPPORTED_ON_VIEW):
-            return 0
+            return Size()
         raise
-    return sum(int(row["storageStats"]["size"]) for row in rows)
+    # One row a shard.
+    found = [row["storageStats"] for row in rows]
+    indexes: Counter[str] = Counter()
+    for each in found:
+        indexes.update(each["indexSizes"])
+    return Size(
+        documents=sum(int(each["count"]) for each in found),
+        bytes=sum(int(each["size"]) for each in found),
+        on_disk=sum(int(each["storageSize"]) for each in found),
+        indexes=indexes,
+    )

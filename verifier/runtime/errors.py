@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -43,6 +43,22 @@ class OperationError(Exception):
         return f"{self.description} {self.kind.remedy}".rstrip()
 
 
+class Violations(OperationError):
+    """Violations of several kinds, under the name of the first; the text has each kind's name and remedy."""
+
+    def __init__(self, found: Sequence[Violation]) -> None:
+        texts: dict[ErrorKind, list[str]] = {}
+        for kind, text in found:
+            texts.setdefault(kind, []).append(text)
+        super().__init__(
+            found[0][0],
+            " ".join(f"{kind.name}: {' '.join(texts[kind])} {kind.remedy}" for kind in texts),
+        )
+
+    def __str__(self) -> str:
+        return self.description
+
+
 def describe(error: BaseException) -> tuple[ErrorKind, str]:
     """The kind and the full text under which an error is reported and stored."""
     if isinstance(error, OperationError):
@@ -60,9 +76,7 @@ def as_rst(kinds: Iterable[ErrorKind]) -> str:
 def raise_all(violations: Iterable[Violation]) -> None:
     """Raise one OperationError with all violations, under the name of the first; none, none raised."""
     found = list(violations)
+    if len({kind for kind, _ in found}) > 1:
+        raise Violations(found)
     if found:
-        kinds = dict.fromkeys(kind for kind, _ in found)
-        described = " ".join(text for _, text in found)
-        if len(kinds) > 1:
-            described = " ".join(f"{kind.name}: {text}" for kind, text in found)
-        raise OperationError(found[0][0], described)
+        raise OperationError(found[0][0], " ".join(text for _, text in found))

@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
+from syncsvc.preflight.findings import Measured, Metadata
 from syncsvc.preflight.rules import (
-    BLOCKING_ACTIONS,
     cluster_violations,
+    definition_violations,
+    name_violations,
     option_violations,
 )
-from verifier.cluster.facts import ClusterFacts, Topology
-from verifier.runtime.errors import OperationError, Violation, raise_all
+from tests.unit.preflight.values import facts, findings, names, options, texts
+from verifier.cluster.facts import Topology
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.runtime.errors import OperationError, raise_all
 
 CLUSTERS = {"cluster0": object(), "cluster1": object()}
-
-
-def names(violations: Iterable[Violation]) -> list[str]:
-    return [kind.name for kind, _ in violations]
-
-
-def texts(violations: Iterable[Violation]) -> list[str]:
-    return [text for _, text in violations]
-
-
-def options(source: str = "cluster0", destination: str = "cluster1", **fields: Any) -> StartOptions:
-    return StartOptions(source, destination, **fields)
-
-
-def facts(**fields: Any) -> ClusterFacts:
-    usual: dict[str, Any] = {
-        "topology": Topology.REPLICA_SET,
-        "address": "host:1",
-        "version": (6, 0, 5),
-        "identity": "source",
-        "access_control": False,
-        "privileges": None,
-        "user_databases": (),
-    }
-    return ClusterFacts(**{**usual, **fields})
-
-
-def destination(**fields: Any) -> ClusterFacts:
-    return facts(**{"identity": "destination", **fields})
+FILTER = ({"database": "d"},)
+BOTH = WriteBlocking.SOURCE_AND_DESTINATION
+REVERSIBLE = {"reversible": True, "write_blocking": BOTH}
+SHARDING = {"sharding": {"shardingEntries": []}}
 
 
 @pytest.mark.parametrize(
@@ -61,50 +40,66 @@ def destination(**fields: Any) -> ClusterFacts:
     ],
 )
 def test_clusters_are_two_known_ones(source: str, destination: str, expected: list[str]) -> None:
-    assert names(option_violations(options(source, destination), CLUSTERS)) == expected
+    assert names(name_violations(StartOptions(source, destination), CLUSTERS)) == expected
 
 
 def test_an_unknown_cluster_is_named_beside_the_known_ones() -> None:
-    (text,) = texts(option_violations(options(destination="x"), CLUSTERS))
+    (text,) = texts(name_violations(options(destination="x"), CLUSTERS))
     assert text == "destination is x, the clusters are cluster0 and cluster1."
 
 
-FILTER = ({"database": "d"},)
+OPTION_TABLE: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, []),
+    *(({"write_blocking": mode}, []) for mode in WriteBlocking),
+    *(({"build_indexes": build}, []) for build in BuildIndexes),
+    ({"verification": False}, []),
+    ({"include_namespaces": FILTER, "exclude_namespaces": FILTER}, []),
+    ({"copy_in_natural_order": ({"database": "."},)}, []),
+    ({"detect_random_id": False}, []),
+    ({"skip_disk_space_check": True}, []),
+    ({"pre_existing_destination_data": True}, ["NotSupportedYet"]),
+    (REVERSIBLE, []),
+    ({"reversible": True}, ["ReversibleNeedsWriteBlocking"]),
+    (
+        {"reversible": True, "write_blocking": WriteBlocking.NONE},
+        ["ReversibleNeedsWriteBlocking"],
+    ),
+    ({**REVERSIBLE, "build_indexes": BuildIndexes.AFTER_DATA_COPY}, []),
+    ({**REVERSIBLE, "build_indexes": BuildIndexes.NEVER}, ["ReversibleWithoutIndexes"]),
+    ({**REVERSIBLE, "build_indexes": BuildIndexes.EXCLUDE_HASHED}, ["ReversibleWithoutIndexes"]),
+    (
+        {**REVERSIBLE, "build_indexes": BuildIndexes.EXCLUDE_HASHED_AFTER_COPY},
+        ["ReversibleWithoutIndexes"],
+    ),
+    (
+        {**REVERSIBLE, "include_namespaces": FILTER},
+        ["WriteBlockingWithFilter", "ReversibleWithFilter"],
+    ),
+    ({"write_blocking": BOTH, "exclude_namespaces": FILTER}, ["WriteBlockingWithFilter"]),
+    (
+        {
+            "reversible": True,
+            "exclude_namespaces": FILTER,
+            "build_indexes": BuildIndexes.NEVER,
+            "pre_existing_destination_data": True,
+        },
+        [
+            *("NotSupportedYet", "ReversibleNeedsWriteBlocking", "ReversibleWithFilter"),
+            "ReversibleWithoutIndexes",
+        ],
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    "fields, field",
-    [
-        ({"reversible": True}, "reversible true"),
-        ({"sharding": {"shardingEntries": []}}, "sharding"),
-        ({"pre_existing_destination_data": True}, "preExistingDestinationData true"),
-    ],
-)
-def test_what_is_not_supported_yet_is_refused_by_its_field(
-    fields: dict[str, Any], field: str
-) -> None:
-    ((kind, text),) = option_violations(options(**fields), CLUSTERS)
-    assert kind.name == "NotSupportedYet" and text.startswith(f"{field} is not supported yet")
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        *({"write_blocking": mode} for mode in WriteBlocking),
-        {"verification": False},
-        {"include_namespaces": FILTER, "exclude_namespaces": FILTER},
-        *({"build_indexes": build} for build in BuildIndexes),
-    ],
-)
-def test_what_is_supported_is_not_refused(fields: dict[str, Any]) -> None:
-    assert list(option_violations(options(**fields), CLUSTERS)) == []
+@pytest.mark.parametrize("fields, expected", OPTION_TABLE)
+def test_options_go_together(fields: dict[str, Any], expected: list[str]) -> None:
+    assert names(option_violations(options(**fields))) == expected
 
 
 CLUSTER_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({}, {}, []),
     ({"topology": Topology.SHARDED}, {}, ["UnsupportedTopology"]),
-    ({}, {"topology": Topology.SHARDED}, ["UnsupportedTopology"]),
+    ({}, {"topology": Topology.SHARDED}, ["ShardingRequired", "UnsupportedTopology"]),
     ({}, {"topology": Topology.STANDALONE}, ["UnsupportedTopology"]),
     ({"version": (6, 0, 0)}, {"version": (6, 0, 99)}, []),
     ({"version": (6, 0, 9)}, {"version": (6, 0, 1)}, []),
@@ -121,9 +116,6 @@ CLUSTER_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({"identity": None}, {"identity": None}, ["NotAuthorized"] * 2),
     ({}, {"user_databases": ("a", "b")}, ["DestinationNotEmpty"]),
     ({"user_databases": ("a", "b")}, {}, []),
-    ({}, {"privileges": frozenset(BLOCKING_ACTIONS)}, []),
-    ({}, {"privileges": frozenset()}, ["NotAuthorized"]),
-    ({"privileges": frozenset()}, {}, []),
 ]
 
 
@@ -131,56 +123,158 @@ CLUSTER_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
 def test_clusters_fit_each_other(
     of_source: dict[str, Any], of_destination: dict[str, Any], expected: list[str]
 ) -> None:
-    source, target = facts(**of_source), destination(**of_destination)
-    assert names(cluster_violations(options(), source, target)) == expected
+    found = findings(of_source, of_destination)
+    assert names(cluster_violations(options(), found)) == expected
+
+
+BOTH_TABLE: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str]]] = [
+    (REVERSIBLE, {}, {}, []),
+    (REVERSIBLE, {"version": (6, 0, 1)}, {"version": (6, 0, 9)}, []),
+    (REVERSIBLE, {}, {"version": (7, 0, 0)}, ["ReversibleNeedsEqualVersions"]),
+    (
+        REVERSIBLE,
+        {"version": (5, 0, 31)},
+        {},
+        [
+            *("WriteBlockingNeedsNewerSource", "ReversibleNeedsNewerSource"),
+            "ReversibleNeedsEqualVersions",
+        ],
+    ),
+    ({"write_blocking": BOTH}, {"version": (5, 0, 31)}, {}, ["WriteBlockingNeedsNewerSource"]),
+    ({"write_blocking": WriteBlocking.DESTINATION_ONLY}, {"version": (5, 0, 31)}, {}, []),
+    ({"write_blocking": WriteBlocking.NONE}, {"version": (5, 0, 31)}, {}, []),
+    (SHARDING, {}, {}, ["ShardingNotApplicable"]),
+    (SHARDING, {}, {"topology": Topology.SHARDED}, ["UnsupportedTopology"]),
+    (
+        SHARDING,
+        {"topology": Topology.SHARDED},
+        {"topology": Topology.SHARDED},
+        ["ShardingNotApplicable", "UnsupportedTopology", "UnsupportedTopology"],
+    ),
+    (
+        SHARDING,
+        {"topology": Topology.SHARDED},
+        {},
+        ["ShardingNotApplicable", "UnsupportedTopology"],
+    ),
+]
+
+
+@pytest.mark.parametrize("fields, of_source, of_destination, expected", BOTH_TABLE)
+def test_options_fit_the_clusters(
+    fields: dict[str, Any],
+    of_source: dict[str, Any],
+    of_destination: dict[str, Any],
+    expected: list[str],
+) -> None:
+    found = findings(of_source, of_destination)
+    assert names(cluster_violations(options(**fields), found)) == expected
 
 
 @pytest.mark.parametrize(
-    "mode, held, missing",
+    "metadata, text",
     [
-        (WriteBlocking.NONE, [], []),
-        (WriteBlocking.DESTINATION_ONLY, [], ["setUserWriteBlockMode, bypassWriteBlockingMode"]),
-        (WriteBlocking.DESTINATION_ONLY, BLOCKING_ACTIONS[:1], ["[bypassWriteBlockingMode]"]),
-        (WriteBlocking.SOURCE_AND_DESTINATION, BLOCKING_ACTIONS[1:], ["[setUserWriteBlockMode]"]),
+        (Metadata("mongosync_reserved_for_internal_use", frozenset()), None),
+        (Metadata("mongosync_reserved_for_internal_use", frozenset({"collections"})), None),
+        (Metadata("__mdb_internal_syncsvc_verifier", frozenset({"partitions_of_a"})), None),
+        (Metadata("__mdb_internal_migration_verifier", frozenset({"tasks"})), None),
+        (
+            Metadata("mongosync_reserved_for_internal_use", frozenset({"runs"}), ("a", "b")),
+            "mongosync_reserved_for_internal_use is of a sync of a, b.",
+        ),
+        (
+            Metadata("mongosync_reserved_for_internal_use", frozenset({"resumeData"})),
+            "mongosync_reserved_for_internal_use is of mongosync.",
+        ),
+        (
+            Metadata("__mdb_internal_mongosync", frozenset()),
+            "__mdb_internal_mongosync is of mongosync.",
+        ),
+        (
+            Metadata("__mdb_internal_mongosync_verifier_src", frozenset()),
+            "__mdb_internal_mongosync_verifier_src is of mongosync.",
+        ),
+        (
+            Metadata("mongosync_reserved_for_verification_dst_metadata", frozenset()),
+            "mongosync_reserved_for_verification_dst_metadata is of mongosync.",
+        ),
+        (
+            Metadata("mongosync_internal_shop", frozenset()),
+            "mongosync_internal_shop is of mongosync.",
+        ),
     ],
 )
-def test_blocking_needs_its_privileges(
-    mode: WriteBlocking, held: Iterable[str], missing: list[str]
-) -> None:
-    target = destination(access_control=True, privileges=frozenset(held))
-    found = texts(cluster_violations(options(write_blocking=mode), facts(), target))
-    assert len(found) == len(missing)
-    assert all(each in text for each, text in zip(missing, found, strict=True))
+def test_metadata_of_another_sync_is_left_over(metadata: Metadata, text: str | None) -> None:
+    found = list(cluster_violations(options(), findings(metadata=(metadata,))))
+    assert [each.name for each, _ in found] == ([] if text is None else ["MetadataLeftOver"])
+    assert texts(found) == ([] if text is None else [text])
+
+
+def test_a_bad_pattern_is_refused_by_its_field() -> None:
+    found = findings(bad_patterns=("includeNamespaces[0].databaseRegex: missing )",))
+    ((kind, text),) = cluster_violations(options(), found)
+    assert (kind.name, kind.status) == ("InvalidRequest", 400)
+    assert text == "includeNamespaces[0].databaseRegex: missing )."
+
+
+def spec(name: str, kind: Kind = Kind.COLLECTION, **indexes: dict[str, Any]) -> CollectionSpec:
+    return CollectionSpec(Namespace("d", name), kind, indexes=indexes)
+
+
+TTL = {"t": {"name": "t", "key": {"t": 1}, "expireAfterSeconds": 1}}
+LISTED = [
+    spec("a", Kind.TIME_SERIES),
+    spec("b", Kind.VIEW),
+    spec("c", Kind.TIME_SERIES),
+    spec("d", **TTL),
+    spec("e", x={"name": "x", "key": {"x": 1}}),
+]
+NEVER = {"build_indexes": BuildIndexes.NEVER}
 
 
 @pytest.mark.parametrize(
-    "mode, of_source, expected",
+    "fields, version, expected",
     [
-        (WriteBlocking.SOURCE_AND_DESTINATION, {}, []),
-        (WriteBlocking.SOURCE_AND_DESTINATION, {"version": (5, 0, 31)}, ["UnsupportedServerVersion"]),
-        (WriteBlocking.SOURCE_AND_DESTINATION, {"privileges": frozenset()}, ["NotAuthorized"]),
-        (WriteBlocking.SOURCE_AND_DESTINATION, {"privileges": frozenset(BLOCKING_ACTIONS[:1])}, []),
-        (WriteBlocking.DESTINATION_ONLY, {"version": (5, 0, 31), "privileges": frozenset()}, []),
-        (WriteBlocking.NONE, {"version": (5, 0, 31), "privileges": frozenset()}, []),
+        ({}, (6, 0, 0), []),
+        ({}, (5, 0, 31), ["UnsupportedCollection"]),
+        (NEVER, (6, 0, 0), ["TTLNotVerifiable"]),
+        (NEVER, (5, 0, 31), ["UnsupportedCollection", "TTLNotVerifiable"]),
+        ({**NEVER, "verification": False}, (6, 0, 0), []),
+        ({"build_indexes": BuildIndexes.EXCLUDE_HASHED}, (6, 0, 0), []),
     ],
-)  # fmt: skip
-def test_a_source_that_is_blocked_must_allow_it(
-    mode: WriteBlocking, of_source: dict[str, Any], expected: list[str]
+)
+def test_collections_that_cannot_be_synced_are_named(
+    fields: dict[str, Any], version: tuple[int, int, int], expected: list[str]
 ) -> None:
-    source = facts(**of_source)
-    found = cluster_violations(options(write_blocking=mode), source, destination())
+    found = list(definition_violations(options(**fields), facts(version=version), LISTED))
     assert names(found) == expected
+    told = " ".join(texts(found))
+    assert ("d.a, d.c." in told) == ("UnsupportedCollection" in expected)
+    assert ("d.d has the TTL index t." in told) == ("TTLNotVerifiable" in expected)
+
+
+def test_what_the_source_holds_is_judged() -> None:
+    contents = tuple(map(Measured, LISTED))
+    found = cluster_violations(options(**NEVER), findings(contents=contents))
+    assert names(found) == ["TTLNotVerifiable"]
 
 
 def test_all_violations_are_found_at_once() -> None:
-    source = facts(topology=Topology.SHARDED, version=(7, 0, 0))
-    target = destination(version=(5, 0, 0), user_databases=("a",), privileges=frozenset())
-    assert names(cluster_violations(options(), source, target)) == [
+    found = findings(
+        {"topology": Topology.SHARDED, "version": (7, 0, 0)},
+        {"version": (5, 0, 0), "user_databases": ("a",), "privileges": frozenset()},
+        metadata=(Metadata("__mdb_internal_mongosync", frozenset()),),
+        bad_patterns=("x",),
+    )
+    assert names(cluster_violations(options(**SHARDING), found)) == [
+        "InvalidRequest",
+        "ShardingNotApplicable",
         "UnsupportedTopology",
         "UnsupportedServerVersion",
         "UnsupportedServerVersion",
         "DestinationNotEmpty",
-        "NotAuthorized",
+        "MetadataLeftOver",
+        *("NotAuthorized",) * 4,
     ]
 
 
@@ -188,18 +282,22 @@ def test_no_violation_raises_nothing() -> None:
     raise_all(iter(()))
 
 
-def test_several_violations_are_raised_under_the_name_of_the_first() -> None:
-    found = option_violations(options("x", "x", reversible=True), CLUSTERS)
+def test_several_violations_are_raised_under_the_name_of_the_first_each_with_its_remedy() -> None:
     with pytest.raises(OperationError) as raised:
-        raise_all(found)
+        raise_all(name_violations(options("x", "x"), CLUSTERS))
     assert raised.value.kind.name == "UnknownCluster"
-    for name in ("UnknownCluster: ", "SameCluster: ", "NotSupportedYet: "):
-        assert name in raised.value.description
+    assert str(raised.value) == (
+        "UnknownCluster: source is x, the clusters are cluster0 and cluster1. "
+        "destination is x, the clusters are cluster0 and cluster1. "
+        "The names are cluster0 and cluster1, after the process options. "
+        "SameCluster: source and destination are both x. "
+        "Name two different clusters, and check both connection strings."
+    )
 
 
 def test_violations_of_one_kind_need_no_names() -> None:
     with pytest.raises(OperationError) as raised:
-        raise_all(option_violations(options("x", "y"), CLUSTERS))
+        raise_all(name_violations(options("x", "y"), CLUSTERS))
     assert raised.value.description == (
         "source is x, the clusters are cluster0 and cluster1. "
         "destination is y, the clusters are cluster0 and cluster1."

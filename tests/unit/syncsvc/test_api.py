@@ -70,10 +70,14 @@ def test_metrics_are_read_from_no_cluster(api: FlaskClient) -> None:
         ("start", b'{"source": "cluster0", "destination": "cluster0"}', 400, "SameCluster"),
         (
             "start",
-            b'{"source": "cluster0", "destination": "cluster1", "reversible": true}',
+            b'{"source": "x", "destination": "x", "reversible": true}',
             400,
-            "NotSupportedYet",
+            "UnknownCluster",
         ),
+        ("preflight", b"{", 400, "MalformedBody"),
+        ("preflight", b"[]", 400, "MalformedBody"),
+        ("preflight", b"", 400, "InvalidRequest"),
+        ("preflight", b'{"source": "cluster0"}', 400, "InvalidRequest"),
         ("commit", b"x", 400, "MalformedBody"),
         ("commit", b'{"now": true}', 400, "InvalidRequest"),
         ("commit", b"{}", 409, "InvalidState"),
@@ -99,7 +103,24 @@ def test_a_refusal_has_a_name(
     assert api.get("/api/v1/progress").get_json()["progress"]["state"] == "IDLE"
 
 
-@pytest.mark.parametrize("path", ["start", "pause", "resume", "commit"])
+def test_all_violations_of_a_preflight_are_answered(api: FlaskClient) -> None:
+    body = b'{"source": "x", "destination": "x", "reversible": true, "buildIndexes": "never"}'
+    answer = api.post("/api/v1/preflight", data=body)
+    assert answer.status_code == 200
+    found = answer.get_json()
+    assert set(found) == {"success", "violations", "warnings", "estimates"}
+    assert found["success"] is True and found["warnings"] == []
+    assert [each["error"] for each in found["violations"]] == [
+        *("UnknownCluster", "UnknownCluster", "SameCluster"),
+        *("ReversibleNeedsWriteBlocking", "ReversibleWithoutIndexes"),
+    ]
+    assert all(each["errorDescription"].endswith(".") for each in found["violations"])
+    assert set(found["estimates"].values()) == {None}
+    refused = api.post("/api/v1/start", data=body).get_json()["errorDescription"]
+    assert all(f"{each['error']}: " in refused for each in found["violations"])
+
+
+@pytest.mark.parametrize("path", ["start", "preflight", "pause", "resume", "commit"])
 def test_commands_are_posted(api: FlaskClient, path: str) -> None:
     assert api.get(f"/api/v1/{path}").status_code == 405
 

@@ -1,0 +1,133 @@
+"""What a sync will take, and whether there is as much: memory, disk, and time in the source's oplog. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from syncsvc import errors
+from syncsvc.engine.window import span_when_full
+from syncsvc.figures.trends import in_words
+from syncsvc.indexing import destined
+from syncsvc.options import BuildIndexes, StartOptions
+from syncsvc.preflight.findings import Findings, Measured
+from syncsvc.preflight.privileges import NOTING
+from syncsvc.settings import LoadLevel
+from verifier.runtime.errors import Violation
+
+_MB = 1_000_000
+# The process itself, with its driver and the figures of a verification; then what each thread of the copy holds of
+# the largest documents: with documents of 16 MB, load level 3 was seen to take 430 MB, with small ones half of that.
+_MEMORY = 150 * _MB
+_MEMORY_OF_THREAD = 48 * _MB
+# The destination's oplog, its journal, and index builds before they are compacted, beside the data itself.
+_DISK_FACTOR = 1.25
+# Cautious guesses at a copy: large documents are limited by bytes, small ones by their number. Per second.
+_COPIED_BYTES = 20 * _MB
+_COPIED_DOCUMENTS = 20_000
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Sizes in bytes, times in seconds; None for what is unknown, and for memory where none is required.
+
+    `indexes` are those that are built on the destination beside the ones on `_id`. `oplog_window_seconds` is how long
+    the source's oplog holds what is written to it, at the rate of what is in it.
+    """
+
+    namespaces: int | None = None
+    documents: int | None = None
+    bytes: int | None = None
+    indexes: int | None = None
+    disk_needed: int | None = None
+    disk_free: int | None = None
+    memory_needed: int | None = None
+    memory_available: int | None = None
+    copy_seconds: int | None = None
+    oplog_window_seconds: int | None = None
+
+
+def estimate(options: StartOptions, found: Findings, load: LoadLevel) -> Estimates:
+    contents = found.contents
+    window = None if found.oplog is None else span_when_full(found.oplog)
+    limits = {
+        "disk_free": found.disk_free,
+        "memory_needed": memory_needed(load) if options.verification else None,
+        "memory_available": found.memory_available,
+        "oplog_window_seconds": None if window is None else int(window),
+    }
+    if contents is None:
+        return Estimates(**limits)
+    documents = sum(each.size.documents for each in contents)
+    size = sum(each.size.bytes for each in contents)
+    return Estimates(
+        namespaces=len(contents),
+        documents=documents,
+        bytes=size,
+        indexes=sum(len(_built(each, options.build_indexes)) for each in contents),
+        disk_needed=_disk_needed(contents, options.build_indexes),
+        copy_seconds=int(max(size / _COPIED_BYTES, documents / _COPIED_DOCUMENTS)),
+        **limits,
+    )
+
+
+def memory_needed(load: LoadLevel) -> int:
+    """How much memory the process may come to take, in bytes."""
+    return _MEMORY + (load.readers + load.writers) * _MEMORY_OF_THREAD
+
+
+def _built(each: Measured, build: BuildIndexes) -> Collection[str]:
+    return destined(each.definition, build).indexes
+
+
+def _disk_needed(contents: Iterable[Measured], build: BuildIndexes) -> int:
+    """From what the same takes on the source, where it is compressed alike."""
+    taken = sum(
+        each.size.on_disk
+        + sum(each.size.indexes.get(name, 0) for name in ("_id_", *_built(each, build)))
+        for each in contents
+    )
+    return int(taken * _DISK_FACTOR)
+
+
+def resource_violations(options: StartOptions, estimates: Estimates) -> Iterator[Violation]:
+    """What there is too little of; what is unknown speaks against nothing."""
+    if _is_short(estimates.memory_needed, estimates.memory_available):
+        yield errors.INSUFFICIENT_MEMORY, (
+            f"A sync with verification may take {_shown(estimates.memory_needed)} of memory, "
+            f"{_shown(estimates.memory_available)} are available to this process."
+        )
+    if not options.skip_disk_space_check and _is_short(estimates.disk_needed, estimates.disk_free):
+        yield errors.INSUFFICIENT_DISK_SPACE, (
+            f"The data and indexes may take {_shown(estimates.disk_needed)} on the destination's disk, "
+            f"{_shown(estimates.disk_free)} are free."
+        )
+
+
+def _is_short(needed: int | None, there: int | None) -> bool:
+    return needed is not None and there is not None and there < needed
+
+
+def _shown(size: int | None) -> str:
+    assert size is not None
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def warnings(found: Findings, estimates: Estimates) -> Iterator[str]:
+    """What may become a trouble, and what to do before the start; nothing of it speaks against it."""
+    window, copy = estimates.oplog_window_seconds, estimates.copy_seconds
+    if found.oplog is None:
+        yield (
+            "The oplog of the source may not be read, so that nobody knows whether it is long enough: "
+            "the built-in role clusterMonitor may."
+        )
+    elif window is not None and copy is not None and window < copy:
+        yield (
+            f"The oplog of the source ({_shown(found.oplog.limit)}) holds what is written in {in_words(window)} at the "
+            f"rate of what is in it, and the copy may take {in_words(copy)}: enlarge it (replSetResizeOplog)."
+        )
+    if NOTING.lacking(found.source):
+        yield (
+            f"The user of the source lacks {', '.join(NOTING.on_cluster)}, so that a commit waits for the source's own "
+            f"periodic no-op: the built-in role {NOTING.role} has it."
+        )

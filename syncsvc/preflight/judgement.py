@@ -1,0 +1,67 @@
+"""Judges whether a sync may begin: the one judgement that a start obeys, and that a preflight shows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from syncsvc.options import StartOptions
+from syncsvc.preflight.estimates import Estimates, estimate, resource_violations, warnings
+from syncsvc.preflight.findings import Findings
+from syncsvc.preflight.questions import ask
+from syncsvc.preflight.rules import cluster_violations, name_violations, option_violations
+from syncsvc.settings import LoadLevel
+from verifier.cluster import failures
+from verifier.cluster.cluster import Cluster
+from verifier.runtime.errors import OperationError, Violation
+from verifier.runtime.tasks import StopToken
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """All that speaks against a sync, what may become a trouble, and what the sync will take, as far as is known."""
+
+    violations: tuple[Violation, ...]
+    warnings: tuple[str, ...] = ()
+    estimates: Estimates = Estimates()
+
+
+def judge(
+    options: StartOptions, clusters: Mapping[str, Cluster], load: LoadLevel, stop: StopToken
+) -> Judgement:
+    """Ask the clusters anew, and judge. Changes nothing. Raises `Cancelled`."""
+    nameless = tuple(name_violations(options, clusters))
+    if nameless:
+        return Judgement((*nameless, *option_violations(options)))
+    try:
+        with failures.named_errors():
+            found = ask(options, clusters[options.source], clusters[options.destination], stop)
+    except OperationError as error:
+        # A cluster that does not answer hides no violation that is known without it.
+        return Judgement((*option_violations(options), (error.kind, error.description)))
+    judgement = judgement_of(options, found, load)
+    _log.info(
+        "Preflight checks completed.",
+        extra={
+            "violations": [kind.name for kind, _ in judgement.violations],
+            "warnings": list(judgement.warnings),
+        },
+    )
+    return judgement
+
+
+def judgement_of(options: StartOptions, found: Findings, load: LoadLevel) -> Judgement:
+    """What these findings mean for a sync with these options."""
+    estimates = estimate(options, found, load)
+    return Judgement(
+        violations=(
+            *option_violations(options),
+            *cluster_violations(options, found),
+            *resource_violations(options, estimates),
+        ),
+        warnings=tuple(warnings(found, estimates)),
+        estimates=estimates,
+    )

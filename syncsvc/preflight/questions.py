@@ -1,0 +1,96 @@
+"""Asks both clusters and this machine what the rules of start are about. Reads only, and decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from pymongo.errors import OperationFailure
+
+from syncsvc.options import StartOptions
+from syncsvc.preflight import memory
+from syncsvc.preflight.findings import Findings, Measured, Metadata
+from syncsvc.saved.run import METADATA_DATABASE, saved_instances
+from verifier.cluster import failures
+from verifier.cluster.cluster import Cluster, judge_of_filters
+from verifier.cluster.connect import Client
+from verifier.cluster.facts import Topology, gather
+from verifier.cluster.filters import Selection, bad_patterns
+from verifier.cluster.inventory import list_collections, list_raw, measure
+from verifier.cluster.namespace import RESERVED_PREFIXES
+from verifier.cluster.oplog import Oplog, read_oplog
+from verifier.cluster.specification import Kind
+from verifier.runtime.tasks import StopToken
+
+T = TypeVar("T")
+
+# The oldest servers that can be asked what fits a filter.
+_JUDGES = (6, 0)
+
+
+def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: StopToken) -> Findings:
+    """What is to be known before a sync begins, asked anew. Raises the driver's errors, and `Cancelled`."""
+    source, destination = _asked_anew(source), _asked_anew(destination)
+    judge = judge_of_filters(source, destination)
+    able = judge.facts.version[:2] >= _JUDGES
+    bad = tuple(bad_patterns(judge.client, options.namespaces, stop)) if able else ()
+    contents = None
+    if able and not bad:
+        selection = Selection(options.namespaces, judge.client, stop)
+        contents = _if_allowed(lambda: tuple(_contents(source.client, selection, stop)))
+    return Findings(
+        source=source.facts,
+        destination=destination.facts,
+        bad_patterns=bad,
+        metadata=_if_allowed(lambda: tuple(_metadata(destination.client))) or (),
+        contents=contents,
+        disk_free=_if_allowed(lambda: free_disk(destination.client)),
+        oplog=_if_allowed(lambda: _oplog(source)),
+        memory_available=memory.available_memory(),
+    )
+
+
+def _asked_anew(cluster: Cluster) -> Cluster:
+    """What was true when the process started need not be true now."""
+    return replace(cluster, facts=gather(cluster.client))
+
+
+def _if_allowed(question: Callable[[], T]) -> T | None:
+    """The answer; None where the user lacks a privilege, which the rules name."""
+    try:
+        return question()
+    except OperationFailure as error:
+        if failures.named_kind(error) is failures.NOT_AUTHORIZED:
+            return None
+        raise
+
+
+def _contents(client: Client, selection: Selection, stop: StopToken) -> Iterator[Measured]:
+    for definition in list_collections(client, selection):
+        stop.check()
+        if definition.kind is Kind.VIEW:
+            yield Measured(definition)
+        else:
+            yield Measured(definition, measure(client, definition.storage))
+
+
+def _metadata(client: Client) -> Iterator[Metadata]:
+    for name in sorted(client.list_database_names()):
+        if name.startswith(RESERVED_PREFIXES):
+            collections = frozenset(str(row["name"]) for row in list_raw(client, name))
+            instances = saved_instances(client) if name == METADATA_DATABASE else ()
+            yield Metadata(name, collections, instances)
+
+
+def free_disk(client: Client) -> int | None:
+    """The free bytes where the primary keeps its data; None where it does not tell."""
+    # A database that is always there: of others, the server tells nothing.
+    reply = client.admin.command("dbStats")
+    if not reply.get("fsTotalSize"):
+        return None
+    return int(reply["fsTotalSize"] - reply["fsUsedSize"])
+
+
+def _oplog(source: Cluster) -> Oplog | None:
+    return read_oplog(source.client) if source.facts.topology is Topology.REPLICA_SET else None

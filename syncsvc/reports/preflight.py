@@ -1,0 +1,32 @@
+"""The answer to `POST /api/v1/preflight`. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syncsvc.preflight.judgement import Judgement
+from verifier.runtime.errors import OperationError
+
+
+def preflight_report(judgement: Judgement) -> dict[str, Any]:
+    """All violations as the errors that a start would name, and the warnings and estimates."""
+    estimates = judgement.estimates
+    return {
+        "violations": [
+            {"error": kind.name, "errorDescription": str(OperationError(kind, text))}
+            for kind, text in judgement.violations
+        ],
+        "warnings": list(judgement.warnings),
+        "estimates": {
+            "namespaces": estimates.namespaces,
+            "documents": estimates.documents,
+            "bytes": estimates.bytes,
+            "indexes": estimates.indexes,
+            "diskNeededBytes": estimates.disk_needed,
+            "diskFreeBytes": estimates.disk_free,
+            "memoryNeededBytes": estimates.memory_needed,
+            "memoryAvailableBytes": estimates.memory_available,
+            "copySeconds": estimates.copy_seconds,
+            "oplogWindowSeconds": estimates.oplog_window_seconds,
+        },
+    }

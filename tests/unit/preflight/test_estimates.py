@@ -1,0 +1,162 @@
+"""Findings against what a sync will take, and what there is too little of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from bson import Timestamp
+
+from syncsvc.options import BuildIndexes
+from syncsvc.preflight.estimates import (
+    Estimates,
+    estimate,
+    memory_needed,
+    resource_violations,
+    warnings,
+)
+from syncsvc.preflight.findings import Measured
+from syncsvc.settings import LOAD_LEVELS
+from tests.unit.preflight.values import findings, options
+from verifier.cluster.inventory import Size
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.oplog import Oplog
+from verifier.cluster.specification import CollectionSpec, Kind
+
+INDEXES: dict[str, dict[str, Any]] = {
+    "a": {"name": "a", "key": {"a": 1}},
+    "h": {"name": "h", "key": {"h": "hashed"}},
+}
+CONTENTS = (
+    Measured(
+        CollectionSpec(Namespace("d", "c"), Kind.COLLECTION, indexes=INDEXES),
+        Size(1000, 60_000_000, 4000, {"_id_": 100, "a": 20, "h": 3}),
+    ),
+    Measured(CollectionSpec(Namespace("d", "v"), Kind.VIEW)),
+    Measured(
+        CollectionSpec(Namespace("d", "ts"), Kind.TIME_SERIES), Size(500, 40_000_000, 1000, {})
+    ),
+)
+OPLOG = Oplog(Timestamp(1000, 1), Timestamp(1900, 5), size=500, limit=1000)
+
+
+@pytest.mark.parametrize(
+    "build, indexes, on_disk",
+    [
+        (BuildIndexes.BEFORE_DATA_COPY, 2, 5123),
+        (BuildIndexes.AFTER_DATA_COPY, 2, 5123),
+        (BuildIndexes.EXCLUDE_HASHED, 1, 5120),
+        (BuildIndexes.EXCLUDE_HASHED_AFTER_COPY, 1, 5120),
+        (BuildIndexes.NEVER, 0, 5100),
+    ],
+)
+def test_a_sync_takes_what_is_copied_and_the_indexes_that_are_built(
+    build: BuildIndexes, indexes: int, on_disk: int
+) -> None:
+    found = findings(contents=CONTENTS, disk_free=7, oplog=OPLOG, memory_available=9)
+    assert estimate(options(build_indexes=build), found, LOAD_LEVELS[1]) == Estimates(
+        namespaces=3,
+        documents=1500,
+        bytes=100_000_000,
+        indexes=indexes,
+        disk_needed=int(on_disk * 1.25),
+        disk_free=7,
+        memory_needed=memory_needed(LOAD_LEVELS[1]),
+        memory_available=9,
+        copy_seconds=5,
+        oplog_window_seconds=1800,
+    )
+
+
+def test_what_is_unknown_is_none() -> None:
+    assert estimate(options(verification=False), findings(), LOAD_LEVELS[3]) == Estimates()
+
+
+def test_many_small_documents_take_their_time_too() -> None:
+    many = Measured(CONTENTS[0].definition, Size(documents=1_000_000, bytes=1_000_000))
+    found = findings(contents=(many,))
+    assert estimate(options(), found, LOAD_LEVELS[3]).copy_seconds == 50
+
+
+def test_memory_grows_with_the_load_level() -> None:
+    needed = [memory_needed(level) // 10**6 for level in LOAD_LEVELS.values()]
+    assert needed == [246, 294, 438, 726]
+
+
+@pytest.mark.parametrize(
+    "size, limit, oldest, newest, window",
+    [
+        (500, 1000, 100, 200, 200),
+        (1000, 1000, 100, 200, 100),
+        (1500, 1000, 100, 200, 100),
+        (500, 1000, 100, 100, None),
+        (0, 1000, 100, 200, None),
+    ],
+)
+def test_the_oplog_holds_what_is_written_until_it_is_full(
+    size: int, limit: int, oldest: int, newest: int, window: int | None
+) -> None:
+    oplog = Oplog(Timestamp(oldest, 1), Timestamp(newest, 1), size, limit)
+    found = estimate(options(), findings(oplog=oplog), LOAD_LEVELS[3])
+    assert found.oplog_window_seconds == window
+
+
+MEMORY = "A sync with verification may take 438 MB of memory, 120 MB are available to this process."
+DISK = "The data and indexes may take 12.5 GB on the destination's disk, 300 MB are free."
+RESOURCE_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]]] = [
+    ({}, {}, []),
+    ({}, {"memory_needed": 1, "disk_needed": 1}, []),
+    ({}, {"memory_available": 1, "disk_free": 1}, []),
+    (
+        {},
+        {"memory_needed": 10, "memory_available": 10, "disk_needed": 10, "disk_free": 10},
+        [],
+    ),
+    (
+        {},
+        {"memory_needed": 438 * 10**6, "memory_available": 120 * 10**6},
+        [("InsufficientMemory", MEMORY)],
+    ),
+    (
+        {},
+        {"disk_needed": 125 * 10**8, "disk_free": 3 * 10**8},
+        [("InsufficientDestinationDiskSpace", DISK)],
+    ),
+    ({"skip_disk_space_check": True}, {"disk_needed": 125 * 10**8, "disk_free": 3 * 10**8}, []),
+    ({}, {"disk_needed": 1, "disk_free": 0}, [("InsufficientDestinationDiskSpace", "")]),
+]
+
+
+@pytest.mark.parametrize("fields, estimates, expected", RESOURCE_TABLE)
+def test_too_little_is_told_with_the_numbers(
+    fields: dict[str, Any], estimates: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    found = list(resource_violations(options(**fields), Estimates(**estimates)))
+    assert [kind.name for kind, _ in found] == [name for name, _ in expected]
+    for (_, text), (_, wanted) in zip(found, expected, strict=True):
+        assert wanted in text
+
+
+@pytest.mark.parametrize(
+    "oplog, estimates, source, expected",
+    [
+        (OPLOG, {"oplog_window_seconds": 7200, "copy_seconds": 7200}, {}, []),
+        (OPLOG, {"oplog_window_seconds": None, "copy_seconds": 7200}, {}, []),
+        (OPLOG, {"oplog_window_seconds": 7200, "copy_seconds": None}, {}, []),
+        (
+            OPLOG,
+            {"oplog_window_seconds": 3600, "copy_seconds": 7200},
+            {},
+            ["written in 1 hour at the rate of what is in it, and the copy may take 2 hours"],
+        ),
+        (None, {}, {}, ["The oplog of the source may not be read"]),
+        (OPLOG, {}, {"privileges": frozenset()}, ["lacks appendOplogNote"]),
+        (OPLOG, {}, {"privileges": frozenset({"appendOplogNote"})}, []),
+    ],
+)
+def test_what_may_become_a_trouble_is_told(
+    oplog: Oplog | None, estimates: dict[str, Any], source: dict[str, Any], expected: list[str]
+) -> None:
+    found = list(warnings(findings(source, oplog=oplog), Estimates(**estimates)))
+    assert len(found) == len(expected)
+    assert all(each in text for each, text in zip(expected, found, strict=True))
