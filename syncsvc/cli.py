@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 
 from syncsvc import __version__
 from syncsvc.app import create_app
-from syncsvc.engine.observe import Observer, ignore
+from syncsvc.engine.observe import Observer, Point, ignore
 from syncsvc.saved.search import find_run
 from syncsvc.service import Service
 from syncsvc.settings import Settings, read_settings
@@ -42,7 +42,7 @@ def _serve(settings: Settings, observe: Observer) -> int:
         service = Service(settings.instance, settings.load_level, tasks.spawn, observe, stop)
         # First of all, so that an address in use is known before anything is touched.
         server = HttpServer(create_app(service), settings.address, settings.port)
-        tasks.spawn("initialize", _initialize, service, settings, opened)
+        tasks.spawn("initialize", _initialize, service, settings, observe, opened)
         try:
             _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
             # Until an error of the process's own threads, too: what cannot be initialized is not served.
@@ -55,11 +55,13 @@ def _serve(settings: Settings, observe: Observer) -> int:
     return 0
 
 
-def _initialize(service: Service, settings: Settings, opened: ExitStack) -> None:
+def _initialize(service: Service, settings: Settings, observe: Observer, opened: ExitStack) -> None:
+    """Connect to both clusters, to be closed by `opened`, and go on with what is saved there. Raises OperationError."""
     application = f"syncsvc {__version__}"
     clusters = {}
     for name, uri in settings.clusters.items():
         clusters[name] = open_cluster(name, uri, application)
         opened.callback(clusters[name].client.close)
+    observe(Point.CONNECTED, "")
     with failures.named_errors():
         service.initialize(clusters, find_run(clusters, settings.instance))

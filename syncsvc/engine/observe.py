@@ -10,6 +10,7 @@ from enum import Enum
 
 
 class Point(Enum):
+    CONNECTED = "connected"
     STARTED = "started"
     COLLECTION_CREATED = "collection created"
     LISTED = "listed"

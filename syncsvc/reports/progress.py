@@ -7,6 +7,7 @@ from typing import Any
 
 from syncsvc.figures.progress import ProgressSnapshot
 from syncsvc.figures.trends import in_words, seconds_to_catch_up
+from syncsvc.reports.failure import failure_description
 from syncsvc.reports.sync import Sync
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State
@@ -49,7 +50,7 @@ def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> 
         "mongosyncID": instance,
         "coordinatorID": instance,
         "error": None if failure is None else failure.name,
-        "errorDescription": None if failure is None else failure.description,
+        "errorDescription": failure_description(record),
         **_estimates(record, snapshot),
     }
 

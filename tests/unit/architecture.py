@@ -34,6 +34,8 @@ PURE = {
     "syncsvc.preflight.rules",
     "syncsvc.reports.preflight",
     "syncsvc.reports.progress",
+    "syncsvc.reports.failure",
+    "syncsvc.reports.sync",
     "syncsvc.reports.metrics",
     "syncsvc.figures.trends",
     "syncsvc.engine.standin",

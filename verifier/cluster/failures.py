@@ -76,6 +76,7 @@ _TRANSIENT_CODES = frozenset(
         79,  # UnknownReplWriteConcern, while a set reconfigures
         89,  # NetworkTimeout
         91,  # ShutdownInProgress
+        107,  # LockFailed: a note to an oplog while a user write block waits for the transactions that are open
         112,  # WriteConflict
         133,  # FailedToSatisfyReadPreference
         134,  # ReadConcernMajorityNotAvailableYet

@@ -46,6 +46,7 @@ TRANSIENT = [
     errors.WriteConcernError("x", 64),
     errors.WTimeoutError("x", 64),
     errors.WriteConcernError("x", 100),
+    failure(107),
     failure(112),
     failure(1, "RetryableWriteError"),
     failure(1, "TransientTransactionError"),

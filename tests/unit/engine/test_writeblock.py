@@ -1,0 +1,28 @@
+"""Which clusters a run that failed for good gives back."""
+
+from __future__ import annotations
+
+import pytest
+
+from syncsvc.engine.writeblock import to_put_back
+from syncsvc.state import Phase
+from tests.unit.syncsvc.records import run_record
+
+LATER = [phase for phase in Phase if phase is not Phase.INITIALIZING]
+
+
+@pytest.mark.parametrize(
+    "phase, can_write, turns, expected",
+    [
+        (Phase.INITIALIZING, False, 0, ("cluster0", "cluster1")),
+        *((phase, False, 0, ("cluster0",)) for phase in LATER),
+        *((phase, False, 1, ("cluster1",)) for phase in LATER),
+        # Users were told to write to the destination: those who did must not find the source open, too.
+        (Phase.CUTTING_OVER, True, 0, ()),
+        (Phase.CUTTING_OVER, True, 1, ()),
+    ],
+)
+def test_production_goes_on_where_it_was(
+    phase: Phase, can_write: bool, turns: int, expected: tuple[str, ...]
+) -> None:
+    assert to_put_back(run_record(phase=phase, can_write=can_write, turns=turns)) == expected

@@ -1,0 +1,51 @@
+"""Whoever reads why a sync failed learns where users are kept from writing, and how that is ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from syncsvc.options import StartOptions, WriteBlocking
+from syncsvc.reports.failure import UNBLOCK, failure_description
+from syncsvc.saved.run import Failure, RunRecord
+from syncsvc.state import State
+from tests.unit.syncsvc.records import run_record
+
+BOTH, DESTINATION, NONE = (
+    WriteBlocking.SOURCE_AND_DESTINATION,
+    WriteBlocking.DESTINATION_ONLY,
+    WriteBlocking.NONE,
+)
+
+
+def failed(mode: WriteBlocking, blocked: tuple[str, ...], turns: int = 0) -> RunRecord:
+    return run_record(
+        state=State.FAILED,
+        options=StartOptions("cluster0", "cluster1", write_blocking=mode),
+        failure=Failure("SomeError", "Why."),
+        found_blocked=dict.fromkeys(blocked, False),
+        turns=turns,
+    )
+
+
+@pytest.mark.parametrize(
+    "mode, blocked, turns, said",
+    [
+        (NONE, (), 0, None),
+        (DESTINATION, (), 0, "on neither cluster"),
+        (BOTH, (), 0, "on neither cluster"),
+        (DESTINATION, ("cluster1",), 0, "blocked on cluster1 (the destination);"),
+        (BOTH, ("cluster1",), 1, "blocked on cluster1 (the source);"),
+        (BOTH, ("cluster1", "cluster0"), 0, "cluster0 (the source) and cluster1 (the destination)"),
+    ],
+)
+def test_blocks_are_told(
+    mode: WriteBlocking, blocked: tuple[str, ...], turns: int, said: str | None
+) -> None:
+    description = failure_description(failed(mode, blocked, turns))
+    assert description is not None and description.startswith("Why.")
+    assert (UNBLOCK in description) is bool(blocked)
+    assert said in description if said else description == "Why."
+
+
+def test_without_a_failure_nothing_is_told() -> None:
+    assert failure_description(run_record(found_blocked={"cluster1": False})) is None
