@@ -12,8 +12,7 @@ from verifier.cluster.failures import (
 )
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
-from verifier.runtime.httpd import ADDRESS_NOT_AVAILABLE, MALFORMED_BODY
-from verifier.runtime.openapi import BODY_TOO_LARGE
+from verifier.runtime.httpd import ADDRESS_NOT_AVAILABLE, BODY_TOO_LARGE, MALFORMED_BODY
 from verifier.runtime.schemas import INVALID_REQUEST
 
 UNKNOWN_CLUSTER = ErrorKind(

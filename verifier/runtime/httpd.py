@@ -13,7 +13,7 @@ from typing import Any
 from flask import Flask, Response, request
 from waitress import wasyncore
 from waitress.server import create_server
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from verifier.runtime.errors import ErrorKind, OperationError, describe
 from verifier.runtime.tasks import StopToken
@@ -29,6 +29,13 @@ MALFORMED_BODY = ErrorKind(
     400,
     "The request body is not a JSON object.",
     "Send one JSON object, for example {}.",
+)
+
+BODY_TOO_LARGE = ErrorKind(
+    "RequestEntityTooLarge",
+    413,
+    "The request body is larger than 1 MB.",
+    "Name fewer namespaces, or name them by a pattern.",
 )
 
 ADDRESS_NOT_AVAILABLE = ErrorKind(
@@ -92,6 +99,7 @@ def install_error_handlers(app: Flask) -> None:
     """Every error of the app answers with `success`, `error` and `errorDescription`."""
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
     app.register_error_handler(OperationError, _named_error)
+    app.register_error_handler(RequestEntityTooLarge, _too_large)
     app.register_error_handler(HTTPException, _http_error)
     app.register_error_handler(Exception, _unexpected_error)
 
@@ -100,14 +108,13 @@ def _named_error(error: OperationError) -> tuple[dict[str, Any], int]:
     return error_body(error.kind.name, str(error)), error.kind.status
 
 
-def http_error_name(error: HTTPException) -> str:
-    """The name under which an error of the web framework is answered, such as MethodNotAllowed."""
-    return error.name.title().replace(" ", "")
+def _too_large(error: RequestEntityTooLarge) -> tuple[dict[str, Any], int]:
+    return _named_error(OperationError(BODY_TOO_LARGE, "The request was not read."))
 
 
 def _http_error(error: HTTPException) -> tuple[dict[str, Any], int, dict[str, str]]:
-    text = f"{request.method} {request.path}: {error.description}"
-    body = error_body(http_error_name(error), text)
+    name = error.name.title().replace(" ", "")
+    body = error_body(name, f"{request.method} {request.path}: {error.description}")
     # Such as which methods are allowed; the type of the content is that of our body.
     headers = {key: value for key, value in error.get_headers() if key != "Content-Type"}
     return body, error.code or 500, headers

@@ -16,23 +16,14 @@ from apispec import APISpec
 from apispec.ext.marshmallow import MarshmallowPlugin, resolver
 from flask import Blueprint
 from marshmallow import INCLUDE, Schema, fields, validate
-from werkzeug.exceptions import RequestEntityTooLarge
 
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
-from verifier.runtime.httpd import MALFORMED_BODY, MAX_BODY, http_error_name
+from verifier.runtime.httpd import BODY_TOO_LARGE, MALFORMED_BODY
 from verifier.runtime.schemas import INVALID_REQUEST, Boolean, Strict
 
 PATH = "/api/v1/openapi.json"
 
 JSON, LINES, TEXT = "application/json", "application/x-ndjson", "text/plain"
-
-# The web server's own, for any request with a body.
-BODY_TOO_LARGE = ErrorKind(
-    http_error_name(RequestEntityTooLarge()),
-    RequestEntityTooLarge.code,
-    f"The request body is larger than {MAX_BODY} bytes.",
-    "Send the options of one command, and nothing else.",
-)
 
 
 @dataclass(frozen=True)
