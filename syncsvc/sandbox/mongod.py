@@ -35,6 +35,23 @@ _PARAMETERS = {
 
 
 @dataclass(frozen=True)
+class Certificates:
+    """Files in PEM format for TLS: of the authority, and of a server (its key, its certificate, those in between).
+
+    The server's must be for the address 127.0.0.1.
+    """
+
+    authority: Path
+    server: Path
+
+    def arguments(self) -> list[str]:
+        return [
+            *("--tlsMode", "requireTLS", "--tlsCertificateKeyFile", str(self.server)),
+            *("--tlsCAFile", str(self.authority), "--tlsAllowConnectionsWithoutCertificates"),
+        ]
+
+
+@dataclass(frozen=True)
 class MongodOptions:
     """How a server is to run: a member of a replica set, or standalone when that is None.
 
@@ -46,6 +63,7 @@ class MongodOptions:
     oplog_size_mb: int | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     key_file: Path | None = None
+    certificates: Certificates | None = None
     cluster_role: str | None = None
 
     def arguments(self) -> list[str]:
@@ -58,6 +76,8 @@ class MongodOptions:
             arguments += ["--oplogSize", str(self.oplog_size_mb), "--syncdelay", "1"]
         if self.key_file is not None:
             arguments += ["--keyFile", str(self.key_file)]
+        if self.certificates is not None:
+            arguments += self.certificates.arguments()
         if self.cluster_role is not None:
             arguments.append(f"--{self.cluster_role}")
         return arguments

@@ -1,4 +1,4 @@
-"""A replica set of throw-away mongods on loopback, with or without access control.
+"""A replica set of throw-away mongods on loopback, with or without access control and TLS.
 
 It must leave no process and no file behind, and must not be used for data anyone wants to keep.
 """
@@ -19,7 +19,7 @@ from pymongo.errors import ConnectionFailure, OperationFailure
 
 from syncsvc.sandbox.binary import find_mongod
 from syncsvc.sandbox.errors import SandboxError
-from syncsvc.sandbox.mongod import Mongod, MongodOptions
+from syncsvc.sandbox.mongod import Certificates, Mongod, MongodOptions
 from syncsvc.sandbox.reaper import keeper
 
 T = TypeVar("T")
@@ -44,7 +44,8 @@ class ReplicaSet:
     `folder` is where its own data folder is made (default: the system's temporary folder), for
     example one in memory; that data folder is removed by stop() in any case. `binary` is another
     mongod than the one that comes with the sandbox. `cluster_role` is what the replica set will be
-    in a sharded cluster, "configsvr" or "shardsvr"; whoever gives it puts that cluster together.
+    in a sharded cluster, "configsvr" or "shardsvr"; whoever gives it puts that cluster together. With
+    `certificates`, nobody connects without TLS.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class ReplicaSet:
         name: str = "sandbox",
         members: int = 1,
         access_control: bool = False,
+        certificates: Certificates | None = None,
         oplog_size_mb: int | None = None,
         cache_size_gb: float = 0.25,
         parameters: Mapping[str, str] = MappingProxyType({}),
@@ -66,8 +68,14 @@ class ReplicaSet:
         self.members: tuple[Mongod, ...] = ()
         self._size = members
         self._access_control = access_control
+        self._certificates = certificates
         self._options = MongodOptions(
-            name, cache_size_gb, oplog_size_mb, parameters, cluster_role=cluster_role
+            name,
+            cache_size_gb,
+            oplog_size_mb,
+            parameters,
+            certificates=certificates,
+            cluster_role=cluster_role,
         )
         self._parent_folder = folder or Path(tempfile.gettempdir())
         self._folder: Path | None = None
@@ -128,7 +136,7 @@ class ReplicaSet:
         command: dict[str, Any] = {"replSetStepDown": 10, "secondaryCatchUpPeriodSecs": 5}
         if self._size == 1:
             command = {"replSetStepDown": 1, "secondaryCatchUpPeriodSecs": 0, "force": True}
-        with _direct_client(self.primary(), self._root_user) as client:
+        with self._direct_client(self.primary(), self._root_user) as client:
             try:
                 client.admin.command(command)
             except OperationFailure as error:
@@ -145,7 +153,7 @@ class ReplicaSet:
     def restart_member(self, index: int) -> None:
         """Start a member again on its data, and wait until it is primary or follows one."""
         self.members[index].restart()
-        _wait_until_in_service(self.members[index])
+        self._wait_until_in_service(self.members[index])
 
     def create_user(self, name: str, roles: Sequence[str]) -> str:
         """Create a user with a random password; returns the connection string for it."""
@@ -179,15 +187,15 @@ class ReplicaSet:
             config["settings"] = _SETTINGS_OF_THREE
         if self._options.cluster_role == "configsvr":
             config["configsvr"] = True
-        with _direct_client(self.members[0]) as client:
+        with self._direct_client(self.members[0]) as client:
             client.admin.command("replSetInitiate", config)
         self.primary()
         for member in self.members:
-            _wait_until_in_service(member)
+            self._wait_until_in_service(member)
 
     def _create_first_users(self) -> None:
         # While there are no users, a client on this host may create the first, and nothing else.
-        with _direct_client(self.primary()) as client:
+        with self._direct_client(self.primary()) as client:
             self._root_user = _create_user(client, "root", ["root"])
         with self.client() as client:
             self._sync_user = _create_user(client, "sync", SYNC_ROLES)
@@ -196,32 +204,36 @@ class ReplicaSet:
         if not self.members:
             raise SandboxError(f"The replica set {self.name} is not started; start it first.")
         addresses = ",".join(member.address for member in self.members)
-        return f"mongodb://{user}{addresses}/?replicaSet={self.name}"
+        return f"mongodb://{user}{addresses}/?replicaSet={self.name}{self._tls()}"
 
     def _find_primary(self) -> Mongod | None:
         running = (member for member in self.members if member.pid is not None)
-        return next((member for member in running if _role(member) == "primary"), None)
+        return next((member for member in running if self._role(member) == "primary"), None)
 
+    def _wait_until_in_service(self, member: Mongod) -> None:
+        what = f"the member {member.address} to be primary or secondary"
+        _wait_for(lambda: self._role(member), what)
 
-def _wait_until_in_service(member: Mongod) -> None:
-    _wait_for(lambda: _role(member), f"the member {member.address} to be primary or secondary")
+    def _role(self, member: Mongod) -> str:
+        """Either "primary", "secondary", or empty when it is neither at the moment."""
+        try:
+            with self._direct_client(member) as client:
+                hello = client.admin.command("hello")
+        except ConnectionFailure:
+            return ""
+        if hello.get("isWritablePrimary"):
+            return "primary"
+        return "secondary" if hello.get("secondary") else ""
 
+    def _direct_client(self, member: Mongod, user: str = "") -> Client:
+        uri = f"mongodb://{user}{member.address}/?directConnection=true{self._tls()}"
+        return MongoClient(uri, serverSelectionTimeoutMS=5000)
 
-def _role(member: Mongod) -> str:
-    """Either "primary", "secondary", or empty when it is neither at the moment."""
-    try:
-        with _direct_client(member) as client:
-            hello = client.admin.command("hello")
-    except ConnectionFailure:
-        return ""
-    if hello.get("isWritablePrimary"):
-        return "primary"
-    return "secondary" if hello.get("secondary") else ""
-
-
-def _direct_client(member: Mongod, user: str = "") -> Client:
-    uri = f"mongodb://{user}{member.address}/?directConnection=true"
-    return MongoClient(uri, serverSelectionTimeoutMS=5000)
+    def _tls(self) -> str:
+        """The options of a connection string that TLS needs."""
+        if self._certificates is None:
+            return ""
+        return f"&tls=true&tlsCAFile={quote_plus(str(self._certificates.authority))}"
 
 
 def _create_user(client: Client, name: str, roles: Sequence[str]) -> str:
