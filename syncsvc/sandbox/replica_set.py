@@ -29,7 +29,6 @@ SYNC_ROLES = (
     "readWriteAnyDatabase",
     "dbAdminAnyDatabase",
     "clusterMonitor",
-    "clusterManager",
     "backup",
     "restore",
 )

@@ -13,6 +13,7 @@ import verifier.errors
 import verifier.metrics
 import verifier.settings
 from syncsvc.settings import LOAD_LEVELS
+from tests.support import roles
 from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS
 from verifier import extended
 from verifier.answers import definition_line, document_line, progress_answer
@@ -36,6 +37,10 @@ def test_the_options_are_those_of_the_tables() -> None:
 def test_the_errors_are_those_of_the_tables() -> None:
     assert as_rst(syncsvc.errors.ALL) in README
     assert as_rst(verifier.errors.ALL) in README
+
+
+def test_the_roles_are_those_that_are_tested() -> None:
+    assert roles.as_rst() in README
 
 
 def test_the_metrics_are_those_of_the_tables() -> None:

@@ -40,14 +40,16 @@ CLUSTER_UNREACHABLE = ErrorKind(
     "ClusterUnreachable",
     409,
     "A cluster does not answer.",
-    "Check that its servers run, that the connection string is right, and that a primary is elected. "
+    "Check that its servers run and have a primary, and that the connection string is right: the addresses, "
+    "and tls and tlsCAFile where the servers demand TLS. "
     "A run that stopped for this goes on when the process is started again.",
 )
 NOT_AUTHORIZED = ErrorKind(
     "NotAuthorized",
     409,
     "The user of a connection string lacks a privilege, or its credentials are refused.",
-    "Grant the roles that the documentation lists to the user of the connection string. "
+    "Check user, password and authSource in the connection string, and grant its user the roles that the documentation "
+    "lists. "
     "A run that stopped for this goes on when the process is started again.",
 )
 OPLOG_WINDOW_EXCEEDED = ErrorKind(

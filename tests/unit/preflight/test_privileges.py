@@ -14,8 +14,11 @@ from syncsvc.preflight.privileges import (
     needs_of_source,
     privilege_violations,
 )
+from syncsvc.schemas import StartSchema
+from tests.support.roles import READER, USES, WRITER, Use
 from tests.unit.preflight.values import facts, options, texts
 from verifier.cluster.facts import ClusterFacts
+from verifier.runtime.schemas import load
 
 BOTH = WriteBlocking.SOURCE_AND_DESTINATION
 NONE = WriteBlocking.NONE
@@ -48,8 +51,6 @@ ROLES = {
         *("insert", "listCollections"),
     },
 }
-READER = ("readAnyDatabase", "clusterMonitor")
-WRITER = ("readWriteAnyDatabase", "dbAdminAnyDatabase", "clusterMonitor")
 
 
 def user(*roles: str) -> ClusterFacts:
@@ -62,27 +63,19 @@ def lacking(fields: dict[str, Any], source: ClusterFacts, destination: ClusterFa
     return texts(privilege_violations(options(**fields), source, destination))
 
 
-@pytest.mark.parametrize(
-    "fields, on_source, on_destination",
-    [
-        (PLAIN, READER, WRITER),
-        ({"write_blocking": NONE}, READER, WRITER),
-        ({}, READER, (*WRITER, "restore")),
-        ({"write_blocking": BOTH}, (*READER, "backup"), (*WRITER, "restore")),
-        ({"write_blocking": BOTH, "reversible": True}, (*WRITER, "restore"), (*WRITER, "restore")),
-    ],
-)
-def test_these_roles_do_and_none_can_be_left_out(
-    fields: dict[str, Any], on_source: tuple[str, ...], on_destination: tuple[str, ...]
-) -> None:
-    source, destination = user(*on_source), user(*on_destination)
-    assert lacking(fields, source, destination) == []
-    for role in on_source:
-        rest = [each for each in on_source if each != role]
-        assert any("on the source" in each for each in lacking(fields, user(*rest), destination))
-    for role in on_destination:
-        rest = [each for each in on_destination if each != role]
-        assert any("on the destination" in each for each in lacking(fields, source, user(*rest)))
+@pytest.mark.parametrize("use", USES, ids=lambda use: str(use.name))
+def test_the_documented_roles_do_and_none_can_be_left_out(use: Use) -> None:
+    asked = load(StartSchema(), {"source": "cluster0", "destination": "cluster1", **use.options})
+    source, destination = user(*use.source), user(*use.destination)
+    assert texts(privilege_violations(asked, source, destination)) == []
+    for role in use.source:
+        poor = user(*(each for each in use.source if each != role))
+        found = texts(privilege_violations(asked, poor, destination))
+        assert any("on the source" in each and role in each for each in found)
+    for role in use.destination:
+        poor = user(*(each for each in use.destination if each != role))
+        found = texts(privilege_violations(asked, source, poor))
+        assert any("on the destination" in each and role in each for each in found)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,204 @@
+"""With access control and TLS: the documented roles are enough, none of them is too many, and no password shows.
+
+The roles of the two users change from test to test: a start asks for them anew.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+from pymongo.errors import OperationFailure
+
+from syncsvc.sandbox import ReplicaSet
+from syncsvc.sandbox.replica_set import Client
+from tests.conftest import Pair, Side
+from tests.support.certificates import make_certificates
+from tests.support.daemon import Daemon
+from tests.support.roles import USES, Use
+from tests.support.service_process import ROOT
+from verifier.cluster.failures import USER_WRITES_BLOCKED
+
+NAMES = {"source": "cluster0", "destination": "cluster1"}
+IDS = ["none", "destinationOnly", "sourceAndDestination", "reversible"]
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A cluster that lets nobody in without a password and TLS.
+
+    `uri` is for the user of the process, whose roles change; `application` for one that writes as applications do.
+    """
+
+    side: Side
+    uri: str
+    application: Client
+
+    def grant(self, roles: Sequence[str]) -> None:
+        """These roles and no others."""
+        self.side.client.admin.command("updateUser", "syncer", roles=list(roles))
+
+    def takes_writes(self) -> bool:
+        try:
+            self.application.d.written.insert_one({})
+        except OperationFailure as error:
+            assert error.code == USER_WRITES_BLOCKED
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class Clusters:
+    source: Guarded
+    destination: Guarded
+
+    @property
+    def pair(self) -> Pair:
+        return Pair(self.source.side, self.destination.side)
+
+    def grant(self, use: Use, side: str = "", without: str = "") -> None:
+        """The roles of that use, on one side without one of them."""
+        for name, roles in use.sides.items():
+            kept = [role for role in roles if (name, role) != (side, without)]
+            {"source": self.source, "destination": self.destination}[name].grant(kept)
+
+
+@contextmanager
+def guarded(name: str, folder: Path) -> Iterator[Guarded]:
+    folder.mkdir()
+    certificates = make_certificates(folder)
+    with ReplicaSet(name=name, access_control=True, certificates=certificates) as cluster:
+        uri = cluster.create_user("syncer", [])
+        writer = cluster.create_user("application", ["readWriteAnyDatabase"])
+        with cluster.client() as client, Client(writer) as application:
+            yield Guarded(Side(cluster.uri, client), uri, application)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    folder = tmp_path_factory.mktemp("tls")
+    with (
+        guarded("source", folder / "source") as source,
+        guarded("destination", folder / "destination") as destination,
+    ):
+        yield Clusters(source, destination)
+
+
+@pytest.fixture
+def clusters(both: Clusters) -> Clusters:
+    """The clusters of this module, empty but for some documents on the source."""
+    both.pair.empty()
+    both.source.side.client.d.c.insert_many([{"_id": number} for number in range(100)])
+    return both
+
+
+@contextmanager
+def running(clusters: Clusters, folder: Path) -> Iterator[Daemon]:
+    """A daemon that tells no password."""
+    daemon = Daemon(clusters.source.uri, clusters.destination.uri, folder)
+    try:
+        daemon.run()
+        yield daemon
+        assert_no_password(clusters, daemon)
+    finally:
+        daemon.close()
+
+
+def assert_no_password(clusters: Clusters, daemon: Daemon) -> None:
+    paths = ("api/v1/progress", "metrics")
+    answers = [
+        requests.get(f"http://127.0.0.1:{daemon.port}/{path}", timeout=10).text for path in paths
+    ]
+    told = "".join([*answers, daemon.log, (daemon.folder / "output").read_text()])
+    for each in (clusters.source, clusters.destination):
+        assert str(urlsplit(each.uri).password) not in told
+
+
+def missing(daemon: Daemon, use: Use) -> list[str]:
+    """What a start for that use would be refused for."""
+    answer = daemon.post("preflight", {**NAMES, **use.options}).json()
+    assert {each["error"] for each in answer["violations"]} <= {"NotAuthorized"}, answer
+    return [each["errorDescription"] for each in answer["violations"]]
+
+
+def test_each_documented_role_is_asked_for_by_name(clusters: Clusters, tmp_path: Path) -> None:
+    clusters.grant(USES[-1])
+    with running(clusters, tmp_path) as daemon:
+        for use in USES:
+            clusters.grant(use)
+            assert missing(daemon, use) == []
+            for side, roles in use.sides.items():
+                for role in roles:
+                    clusters.grant(use, side, role)
+                    found = missing(daemon, use)
+                    assert any(role in each for each in found), (use.name, side, role, found)
+                    assert all(f"on the {side};" in each for each in found), found
+        answer = daemon.post("start", {**NAMES, **use.options})
+        assert (answer.status_code, answer.json()["error"]) == (409, "NotAuthorized")
+        assert role in answer.json()["errorDescription"]
+
+
+@pytest.mark.parametrize("use", USES, ids=IDS)
+def test_the_documented_roles_are_enough(clusters: Clusters, tmp_path: Path, use: Use) -> None:
+    source, destination = clusters.source, clusters.destination
+    clusters.grant(use)
+    blocking = use.options.get("enableUserWriteBlocking", "destinationOnly")
+    with running(clusters, tmp_path) as daemon:
+        daemon.start(**use.options)
+        daemon.wait_until_committable()
+        assert source.takes_writes()
+        if blocking != "none":
+            assert not destination.takes_writes()
+        daemon.commit()
+        clusters.pair.assert_equal()
+        assert destination.takes_writes()
+        assert source.takes_writes() is (blocking != "sourceAndDestination")
+
+
+def beginning(folder: Path, cluster0: str, cluster1: str) -> subprocess.Popen[str]:
+    """The real program, which does not get as far as to serve anything."""
+    uris = (f"--cluster0={cluster0}&serverSelectionTimeoutMS=500", f"--cluster1={cluster1}")
+    command = [sys.executable, "-m", "syncsvc", *uris, "--port", "0", "--logPath", str(folder)]
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+
+
+def test_who_is_not_let_in_is_told_why_and_what_to_do(clusters: Clusters, tmp_path: Path) -> None:
+    source = clusters.source.uri
+    plain = source.partition("&tls=")[0]
+    other = tmp_path / "other"
+    other.mkdir()
+    wrong = make_certificates(other).authority
+    password = str(urlsplit(source).password)
+    told = {
+        source.replace(password, f"{password}0"): (
+            "NotAuthorized",
+            "Authentication failed",
+            "password",
+        ),
+        plain: ("ClusterUnreachable", "connection closed", "where the servers demand TLS"),
+        f"{plain}&tls=true": ("ClusterUnreachable", "certificate verify failed", "tlsCAFile"),
+        f"{plain}&tls=true&tlsCAFile={wrong}": (
+            *("ClusterUnreachable", "certificate verify failed", "tlsCAFile"),
+        ),
+        f"{plain}&tls=true&tlsCAFile={other}/none.pem": ("InvalidURI", "No such file", "none.pem"),
+    }
+    with ExitStack() as stack:
+        begun = [
+            stack.enter_context(beginning(tmp_path / str(number), uri, clusters.destination.uri))
+            for number, uri in enumerate(told)
+        ]
+        for process, texts in zip(begun, told.values(), strict=True):
+            _, message = process.communicate(timeout=120)
+            assert process.returncode == 1
+            assert message.startswith(f"syncsvc: {texts[0]}: cluster0: ")
+            assert all(text in message for text in texts), message
+            assert password not in message
+    for number in range(len(told)):
+        assert password not in (tmp_path / str(number) / "syncsvc.log").read_text()
