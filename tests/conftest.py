@@ -106,6 +106,18 @@ def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 
 @pytest.fixture
+def orderly(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
+    """A running daemon with one writer, which saves the resume point of a copy after every page, in their order."""
+    process = Daemon(pair.source.uri, pair.destination.uri, tmp_path, "--loadLevel", "1")
+    process.save_every_page()
+    try:
+        process.run()
+        yield process
+    finally:
+        process.close()
+
+
+@pytest.fixture
 def checker(pair: Pair) -> Iterator[Checker]:
     """What begins checks of the shared clusters."""
     source = open_cluster("source", pair.source.uri, "test")

@@ -22,7 +22,7 @@ _PORTS = range(28100, 32700)
 _PORT_ATTEMPTS = 5
 _EXIT_ADDRESS_IN_USE = 48
 _LISTENING = b'"id":23016'
-_START_DEADLINE = 60.0
+_START_DEADLINE = 120.0
 _POLL_INTERVAL = 0.01
 # Fewer threads and files, test commands, and background work every second instead of rarely.
 _PARAMETERS = {

@@ -21,7 +21,7 @@ from typing import IO
 # A new process tells the reaper its pid before it becomes the server: were we to tell it, a
 # SIGKILL just after the fork would leave a server nobody knows of. The shell's stdin is the pipe.
 _ANNOUNCE = 'echo "+pid $$" >&0; exec "$@" </dev/null'
-_DEATH_DEADLINE_MS = 10_000
+_DEATH_DEADLINE_MS = 60_000
 
 
 class Keeper:

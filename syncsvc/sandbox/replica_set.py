@@ -33,7 +33,7 @@ SYNC_ROLES = (
     "restore",
 )
 _SETTINGS_OF_THREE = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500}
-_DEADLINE = 60.0
+_DEADLINE = 120.0
 _POLL_INTERVAL = 0.02
 
 

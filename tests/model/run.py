@@ -126,7 +126,7 @@ class Run:
             self.daemon.kill_at(kill.point, kill.subject, kill.number)
 
     def _wait(self, holds: Callable[[dict[str, Any]], bool], what: str) -> None:
-        wait_for(lambda: holds(self._look_after_daemon()), what, 60)
+        wait_for(lambda: holds(self._look_after_daemon()), what)
 
     def _look_after_daemon(self) -> dict[str, Any]:
         """Kill it when that is due, start it again when it was killed; its progress, empty when it does not answer."""

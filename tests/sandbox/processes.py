@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
     pause = threading.Event()
     for _ in range(round(seconds / 0.02)):
         if condition():

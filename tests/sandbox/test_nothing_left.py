@@ -70,7 +70,7 @@ def test_the_end_of_the_program_without_a_stop(tmp_path: Path) -> None:
         env=os.environ | {"TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=120,
     )
     assert run.stderr == ""
     wait_until_gone({int(run.stdout)}, tmp_path)
@@ -127,7 +127,7 @@ def test_an_interrupt_of_the_command(tmp_path: Path, sent: signal.Signals) -> No
         assert len(started) == 3
         # As the terminal does: to all of the process group.
         os.killpg(command.pid, sent)
-        assert command.wait(20) == 0
+        assert command.wait(120) == 0
         wait_until_gone(started, tmp_path)
 
 
@@ -137,7 +137,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
         env=os.environ | {"SYNCSVC_MONGOD": str(tmp_path / "missing")},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=120,
     )
     assert run.returncode == 1
     assert run.stdout == ""

@@ -12,7 +12,7 @@ from pymongo.errors import WriteError
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.workload import Workload
 
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 120
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,7 @@ class RunningCheck:
         name = f"{point.value} {subject}"
         self.reached.add(name)
         if name in self._held:
-            self._held[name].wait(60)
+            self._held[name].wait()
 
     @contextmanager
     def held_at(self, point: Point, subject: object = "") -> Iterator[None]:

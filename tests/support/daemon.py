@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.support.service_process import ServiceProcess, free_port
+from tests.support.service_process import ServiceProcess
 from tests.support.waiting import wait_for
 
 
@@ -15,13 +15,12 @@ class Daemon(ServiceProcess):
     service = "syncsvc"
     module = "tests.support.observed"
     log_file = "syncsvc.log"
+    port_option = "--port"
 
     def __init__(self, source: str, destination: str, folder: Path, *options: str) -> None:
-        port = free_port()
         super().__init__(
             folder,
-            port,
-            *("--cluster0", source, "--cluster1", destination, "--port", str(port)),
+            *("--cluster0", source, "--cluster1", destination),
             *("--logPath", str(folder / "log"), "--verbosity", "DEBUG", *options),
         )
 
@@ -39,9 +38,18 @@ class Daemon(ServiceProcess):
 
     def commit(self) -> None:
         """Commit as soon as it is possible, and wait for the end."""
-        self.wait_until_committable()
-        self._command("commit")
+        self.ask_for_commit()
         self.wait_for_state("COMMITTED")
+
+    def ask_for_commit(self) -> None:
+        """As soon as it is possible; where the machine is busy, canCommit may be withdrawn once more before that."""
+        self._wait(lambda progress: progress["canCommit"] and self._accepts_commit(), "a commit")
+
+    def _accepts_commit(self) -> bool:
+        answer = self.post("commit")
+        refused: bool = answer.json().get("error") == "CannotCommit"
+        assert answer.ok or refused, answer.text
+        return not refused
 
     def _command(self, name: str) -> None:
         answer = self.post(name)
@@ -58,11 +66,11 @@ class Daemon(ServiceProcess):
 
         def asked(progress: dict[str, Any]) -> bool:
             ended = progress["state"] == "FAILED"
-            return ended or (progress["canCommit"] and self.post("commit").ok)
+            return ended or (progress["canCommit"] and self._accepts_commit())
 
-        wait_for(lambda: asked(self.progress()), "canCommit or FAILED", 150)
+        wait_for(lambda: asked(self.progress()), "canCommit or FAILED")
         ends = ("COMMITTED", "FAILED")
-        return wait_for(lambda: _in_state(self.progress(), ends), " or ".join(ends), 150)
+        return wait_for(lambda: _in_state(self.progress(), ends), " or ".join(ends))
 
     def wait_for_state(self, state: str) -> dict[str, Any]:
         return self._wait(lambda progress: progress["state"] == state, state)
@@ -74,7 +82,7 @@ class Daemon(ServiceProcess):
                 assert progress["state"] != "FAILED", progress
             return progress if holds(progress) else None
 
-        return wait_for(look, what, 90)
+        return wait_for(look, what)
 
     def classic_updates(self) -> None:
         """From the next start on, as with a source that does not offer the oplog's own diffs."""

@@ -10,12 +10,13 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.service_process import ServiceProcess
+from tests.support.waiting import PATIENCE
 
 Shown = dict[str, dict[tuple[str, ...], float]]
 
 
 def scrape(process: ServiceProcess) -> Shown:
-    answer = requests.get(urljoin(process.url(""), "/metrics"), timeout=10)
+    answer = requests.get(urljoin(process.url(""), "/metrics"), timeout=PATIENCE)
     assert answer.status_code == 200, answer.text
     return parsed(answer.text)
 

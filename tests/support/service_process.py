@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from enum import Enum
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,15 +21,32 @@ import requests
 
 from tests.support.descriptions import assert_described
 from tests.support.obedience import slug
-from tests.support.waiting import wait_for
+from tests.support.waiting import PATIENCE, wait_for
 
 ROOT = Path(__file__).parents[2]
 
 
+def _ports() -> Iterator[int]:
+    """For ever, from a random place on. Each process of a test run has a range of its own.
+
+    Below the ports that the kernel gives to clients, so that no client's connection can sit on the port of a process
+    that is down for a moment, and below those of the sandbox's servers.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 8
+    first = 20_000 + 800 * worker
+    return cycle(random.SystemRandom().sample(range(first, first + 800), k=800))
+
+
+_PORTS = _ports()
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    for port in _PORTS:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("unreachable: the ports never end")
 
 
 class ServiceProcess:
@@ -38,12 +58,14 @@ class ServiceProcess:
     service: str
     module: str
     log_file: str
+    port_option: str
 
-    def __init__(self, folder: Path, port: int, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
-        self.port = port
+        self.port = free_port()
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
+        self._said_before = 0
 
     @property
     def log(self) -> str:
@@ -65,20 +87,35 @@ class ServiceProcess:
         return self._process.poll()
 
     def run(self) -> None:
-        """Start the process and wait until it takes commands."""
-        self.launch()
-        wait_for(self._is_ready, "the process is ready")
+        """Start the process and wait until it takes commands, or is killed as ordered: that may be faster.
+
+        It moves to another port where its own was taken before it could listen there.
+        """
+        while True:
+            self.launch()
+            wait_for(lambda: self.exit_status is not None or self._is_ready(), "it is ready")
+            if self.exit_status is None or self._was_killed_as_ordered():
+                return
+            said = self._output.read_text()[self._said_before :]
+            assert "AddressNotAvailable" in said, f"the process ended: {said}"
+            self.port = free_port()
 
     def launch(self) -> None:
         """Start the process."""
         command = [sys.executable, "-m", self.module, str(self.folder), *self._options]
-        with (self.folder / "output").open("ab") as output:
+        command += [self.port_option, str(self.port)]
+        with self._output.open("a") as output:
+            self._said_before = output.tell()
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
 
+    @property
+    def _output(self) -> Path:
+        return self.folder / "output"
+
+    def _was_killed_as_ordered(self) -> bool:
+        return self.exit_status == -signal.SIGKILL and any(self.folder.glob("kill-*"))
+
     def _is_ready(self) -> bool:
-        assert self._process is not None
-        if self._process.poll() is not None:
-            raise AssertionError(f"the process ended: {(self.folder / 'output').read_text()}")
         with contextlib.suppress(requests.ConnectionError):
             return self.progress().get("state") != "INITIALIZING"
         return False
@@ -88,7 +125,7 @@ class ServiceProcess:
 
     def post(self, command: str, body: Any = None, **options: Any) -> requests.Response:
         data = body if isinstance(body, bytes) else json.dumps({} if body is None else body)
-        answer = requests.post(self.url(command), data=data, timeout=60, **options)
+        answer = requests.post(self.url(command), data=data, timeout=PATIENCE, **options)
         self._assert_described(answer)
         return answer
 
@@ -98,7 +135,7 @@ class ServiceProcess:
             self.post(command, body)
 
     def progress(self) -> dict[str, Any]:
-        answer = requests.get(self.url("progress"), timeout=10)
+        answer = requests.get(self.url("progress"), timeout=PATIENCE)
         self._assert_described(answer)
         progress: dict[str, Any] = answer.json()["progress"]
         return progress
@@ -131,7 +168,7 @@ class ServiceProcess:
     def wait_until_killed(self) -> None:
         """Wait for the end of the process by the SIGKILL of `kill_at`, and forget that order."""
         assert self._process is not None
-        assert self._process.wait(60) == -signal.SIGKILL
+        assert self._process.wait(PATIENCE) == -signal.SIGKILL
         self.forget_kills()
 
     def forget_kills(self) -> None:
@@ -141,18 +178,18 @@ class ServiceProcess:
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()
-        self._process.wait(30)
+        self._process.wait(PATIENCE)
 
     def terminate(self) -> int:
         """Ask the process to end, and return its exit status."""
         self.ask_to_end()
-        return self.wait_until_ended(30)
+        return self.wait_until_ended()
 
     def ask_to_end(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
 
-    def wait_until_ended(self, seconds: float) -> int:
+    def wait_until_ended(self, seconds: float = PATIENCE) -> int:
         assert self._process is not None
         return self._process.wait(seconds)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import requests
 
-from tests.support.service_process import ServiceProcess, free_port
-from tests.support.waiting import wait_for
+from tests.support.service_process import ServiceProcess
+from tests.support.waiting import PATIENCE, wait_for
 
 
 class Verifier(ServiceProcess):
@@ -18,13 +18,12 @@ class Verifier(ServiceProcess):
     service = "verifier"
     module = "tests.support.observed_verifier"
     log_file = "verifier.log"
+    port_option = "--serverPort"
 
     def __init__(self, source: str, destination: str, folder: Path, *options: str) -> None:
-        port = free_port()
         super().__init__(
             folder,
-            port,
-            *("--srcURI", source, "--destURI", destination, "--serverPort", str(port)),
+            *("--srcURI", source, "--destURI", destination),
             *("--logPath", str(folder / "log"), "--verbosity", "DEBUG"),
             *(options or ("--verifyAll",)),
         )
@@ -55,7 +54,7 @@ class Verifier(ServiceProcess):
 
     def lines(self, what: str, **parameters: Any) -> list[dict[str, Any]]:
         """All lines of docMismatches or nsMismatches."""
-        answer = requests.get(self.url(what), params=parameters, timeout=60)
+        answer = requests.get(self.url(what), params=parameters, timeout=PATIENCE)
         assert answer.status_code == 200, answer.text
         assert answer.headers["Content-Type"].startswith("application/x-ndjson")
         return [json.loads(line) for line in answer.text.splitlines()]
@@ -72,4 +71,4 @@ class Verifier(ServiceProcess):
             progress = self.progress()
             return progress if holds(progress) else None
 
-        return wait_for(look, what, 90)
+        return wait_for(look, what)

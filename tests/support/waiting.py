@@ -9,10 +9,13 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+# More than any machine needs, however busy it is: a test that passes never waits for it. In seconds.
+PATIENCE = 180.0
+
 _pause = threading.Event()
 
 
-def wait_for(condition: Callable[[], T | None], what: str, seconds: float = 60.0) -> T:
+def wait_for(condition: Callable[[], T | None], what: str, seconds: float = PATIENCE) -> T:
     """The first true value of `condition`; fails when the deadline passes."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
