@@ -9,6 +9,7 @@ import requests
 
 from tests.conftest import Pair
 from tests.support.daemon import Daemon
+from tests.support.waiting import PATIENCE
 
 GOOD = {"source": "cluster0", "destination": "cluster1"}
 SHARD_KEY = {"shardCollection": {"key": [{"a": 2}]}}
@@ -101,7 +102,7 @@ def test_a_commit_with_options_is_refused(idle: Daemon) -> None:
 def test_other_paths_and_methods_have_the_error_body(
     idle: Daemon, method: str, path: str, status: int
 ) -> None:
-    answer = requests.request(method, idle.url(path), timeout=10)
+    answer = requests.request(method, idle.url(path), timeout=PATIENCE)
     assert_refused(answer, status, answer.json()["error"])
 
 

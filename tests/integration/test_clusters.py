@@ -156,36 +156,32 @@ def test_a_primary_steps_down(
             daemon.close()
 
 
-def _cut_a_copy(pair: Pair, daemon: Daemon) -> None:
+def _cut_a_copy(pair: Pair, orderly: Daemon) -> None:
     """Kill the daemon in the middle of the copy of one collection, after a resume point was saved."""
     pad = "p" * 5000
     pair.source.client.d.big.insert_many({"_id": n, "pad": pad} for n in range(6000))
-    daemon.kill()
-    daemon.save_every_page()
-    daemon.run()
-    # Late enough for the first page, which another writer may hold, to be written.
-    daemon.kill_at(Point.COPY_SAVED, number=7)
-    daemon.post_unanswered("start", GOOD)
-    daemon.wait_until_killed()
+    orderly.kill_at(Point.COPY_SAVED, number=4)
+    orderly.post_unanswered("start", GOOD)
+    orderly.wait_until_killed()
     saved = pair.destination.client[METADATA].collections.find_one({})
     assert saved is not None and saved["resume"]["token"]["$recordId"] > 0
 
 
-def test_record_ids_of_another_member_are_not_trusted(pair: Pair, daemon: Daemon) -> None:
+def test_record_ids_of_another_member_are_not_trusted(pair: Pair, orderly: Daemon) -> None:
     """A resume point counts only on the copy of the data where it was made."""
-    _cut_a_copy(pair, daemon)
+    _cut_a_copy(pair, orderly)
     # As if the other member had given these documents other, larger record ids.
     elsewhere = {"$set": {"resume.origin": "other", "resume.token.$recordId": 5999}}
     command = {"update": "collections", "updates": [{"q": {}, "u": elsewhere}]}
     pair.destination.client[METADATA].command({**command, "mayBypassWriteBlocking": True})
-    daemon.run()
-    daemon.commit()
+    orderly.run()
+    orderly.commit()
     pair.assert_equal()
 
 
-def test_a_deleted_resume_record_starts_the_collection_again(pair: Pair, daemon: Daemon) -> None:
-    _cut_a_copy(pair, daemon)
+def test_a_deleted_resume_record_starts_the_collection_again(pair: Pair, orderly: Daemon) -> None:
+    _cut_a_copy(pair, orderly)
     pair.source.client.d.big.delete_many({"_id": {"$lt": 3900}})
-    daemon.run()
-    daemon.commit()
+    orderly.run()
+    orderly.commit()
     pair.assert_equal()

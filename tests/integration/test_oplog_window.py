@@ -92,7 +92,8 @@ def saved_time(pair: Pair) -> Timestamp:
 
 
 def test_during_the_copy(pair: Pair, daemon: Daemon) -> None:
-    for number in range(12):
+    # So many that the copy takes a minute, if it is let.
+    for number in range(40):
         pair.source.client.d[f"c{number}"].insert_one({"_id": 1})
     with slow(pair, "insert", 1500):
         daemon.start()
@@ -152,11 +153,14 @@ def test_while_events_wait_to_be_applied(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
-    with slow(pair, "insert", 1000):
+    with daemon.held_at(Point.EVENTS_APPLIED):
+        # More than the lanes take.
         pad = "p" * 100_000
         pair.source.client.d.c.insert_many({"_id": f"new {n}", "pad": pad} for n in range(600))
+        daemon.wait_until_reached(Point.EVENTS_APPLIED)
         roll_over(pair.source.client)
-        progress = daemon.wait_for_state("FAILED")
+        wait_for(lambda: "which fails" in str(daemon.progress().get("warnings")), "a warning")
+    progress = daemon.wait_for_state("FAILED")
     assert_lost(progress)
     assert progress["info"] == "change event application"
 
@@ -184,14 +188,8 @@ def test_an_idle_source_stays_in_its_oplog(pair: Pair, daemon: Daemon) -> None:
     daemon.start()
     daemon.wait_until_committable()
     before = saved_time(pair)
-    lags: list[int] = []
-
-    def moved_on() -> bool:
-        lags.append(daemon.progress()["lagTimeSeconds"])
-        return saved_time(pair).time >= before.time + 5
-
-    wait_for(moved_on, "the saved position moves on", 20)
-    # Not each: a page may be older than the time that comes with it.
-    assert sorted(lags)[len(lags) // 2] <= 1
+    wait_for(lambda: saved_time(pair).time >= before.time + 5, "the saved position moves on")
+    # Not always: a page may be older than the time that comes with it.
+    wait_for(lambda: daemon.progress()["lagTimeSeconds"] in (0, 1), "there is no lag")
     daemon.commit()
     pair.assert_equal()

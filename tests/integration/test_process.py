@@ -20,7 +20,7 @@ from tests.conftest import Pair
 from tests.support.daemon import Daemon
 from tests.support.metrics import scrape
 from tests.support.service_process import ROOT, free_port
-from tests.support.waiting import wait_for
+from tests.support.waiting import PATIENCE, wait_for
 
 DEAD = "mongodb://user:secret@127.0.0.1:1/?serverSelectionTimeoutMS=200"
 
@@ -38,7 +38,9 @@ def standalone(tmp_path: Path) -> Iterator[Mongod]:
 
 def run(*options: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "syncsvc", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, env=env)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT, env=env
+    )
 
 
 def test_version() -> None:
@@ -150,8 +152,10 @@ def test_a_signal_rotates_the_log(pair: Pair, daemon: Daemon) -> None:
     folder = daemon.folder / "log"
     assert [each.name for each in folder.iterdir()] == ["syncsvc.log"]
     os.kill(daemon.pid, signal.SIGUSR1)
+    # Each request is logged; the process learns of the signal when it gets to it.
+    wait_for(lambda: daemon.progress() and len(list(folder.iterdir())) == 2, "it is rotated")
     daemon.start()
-    wait_for(lambda: len(list(folder.iterdir())) == 2, "the log is rotated")
+    wait_for(lambda: '"A run begins."' in daemon.log, "the start is logged")
     old, new = sorted(folder.iterdir())
     assert '"Serving."' in old.read_text() and '"A run begins."' not in old.read_text()
     assert '"A run begins."' in new.read_text() and '"Serving."' not in new.read_text()

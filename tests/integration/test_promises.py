@@ -47,7 +47,7 @@ def test_the_destination_is_unblocked_before_it_may_be_written(pair: Pair, daemo
     with daemon.held_at(*step):
         daemon.start()
         daemon.wait_until_committable()
-        daemon.post("commit")
+        daemon.ask_for_commit()
         daemon.wait_until_reached(*step)
         progress = daemon.progress()
         assert (progress["state"], progress["canWrite"]) == ("COMMITTING", False)
@@ -99,7 +99,7 @@ def test_a_destination_that_differs_is_not_committed(
     daemon.start()
     daemon.wait_until_committable()
     _change_behind_the_back(pair, command)
-    assert daemon.post("commit").json() == {"success": True}
+    daemon.ask_for_commit()
     progress = daemon.wait_for_state("FAILED")
     assert (progress["error"], progress["canWrite"]) == ("VerificationFailed", False)
     assert said in progress["errorDescription"]
@@ -130,7 +130,7 @@ def test_uniqueness_holds_when_writes_are_allowed(pair: Pair, daemon: Daemon) ->
         pair.source.client.d.c.delete_one({"n": 3})
         pair.source.client.d.c.update_one({"n": 4}, {"$set": {"n": 3}})
         pair.source.client.d.c.insert_one({"_id": "swapped", "n": 4})
-        daemon.post("commit")
+        daemon.ask_for_commit()
         daemon.wait_until_reached(*step)
         assert daemon.progress()["canWrite"] is True
         with pytest.raises(DuplicateKeyError):
@@ -184,11 +184,10 @@ def test_a_commit_during_the_copy_is_refused(pair: Pair, daemon: Daemon) -> None
 
 def test_one_command_at_a_time(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
-    slow = {"failCommands": ["listDatabases"], "blockConnection": True, "blockTimeMS": 1500}
+    # Long enough for another request, however busy the machine is.
+    slow = {"failCommands": ["listDatabases"], "blockConnection": True, "blockTimeMS": 5000}
     with writes.started(lambda: _start_slowly(pair, daemon, slow)) as first:
-        wait_for(
-            lambda: daemon.post("commit").json()["error"] == "CommandInProgress", "a clash", 10
-        )
+        wait_for(lambda: daemon.post("commit").json()["error"] == "CommandInProgress", "a clash")
         assert daemon.progress()["state"] == "IDLE"
         assert first.result().json() == {"success": True}
     daemon.commit()

@@ -108,7 +108,7 @@ def test_what_users_drop_before_the_end_of_the_cut_over_is_no_failure(
     with daemon.held_at(*step):
         daemon.start()
         daemon.wait_until_committable()
-        daemon.post("commit")
+        daemon.ask_for_commit()
         daemon.wait_until_reached(*step)
         pair.destination.client.d.drop_collection("other")
         pair.destination.client.d.c.drop_index("n_1")

@@ -138,7 +138,7 @@ def test_what_such_a_source_does_not_tell_is_found_at_commit(
     unknowing.start(verification={"enabled": False})
     unknowing.wait_until_committable()
     pair.source.client.d.command(change)
-    unknowing.post("commit")
+    unknowing.ask_for_commit()
     progress = unknowing.wait_for_state("FAILED")
     assert progress["error"] == "UnsupportedChange"
     assert said in progress["errorDescription"]

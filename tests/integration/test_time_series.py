@@ -38,7 +38,7 @@ def test_a_lost_bucket_is_found(pair: Pair, daemon: Daemon) -> None:
     daemon.wait_until_committable()
     delete = {"delete": "system.buckets.weather", "deletes": [{"q": {}, "limit": 1}]}
     pair.destination.client.d.command({**delete, "mayBypassWriteBlocking": True})
-    daemon.post("commit")
+    daemon.ask_for_commit()
     progress = daemon.wait_for_state("FAILED")
     assert progress["error"] == "VerificationFailed"
     assert "d.system.buckets.weather" in progress["errorDescription"]

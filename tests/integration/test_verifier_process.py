@@ -18,7 +18,7 @@ from tests.conftest import Pair
 from tests.support.metrics import scrape
 from tests.support.service_process import ROOT
 from tests.support.verifier import Verifier
-from tests.support.waiting import wait_for
+from tests.support.waiting import PATIENCE, wait_for
 from verifier import __version__
 from verifier.compare.observe import Point
 
@@ -42,7 +42,7 @@ def command(*options: str) -> list[str]:
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*options), capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
+        command(*options), capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT, check=False
     )
 
 
@@ -145,10 +145,13 @@ def test_a_signal_ends_a_single_check(pair: Pair, tmp_path: Path) -> None:
     options = (*uris, "--verifyAll", "--checkOnce", "--logPath", str(tmp_path))
     module = [sys.executable, "-m", "tests.support.observed_verifier", str(tmp_path), *options]
     with subprocess.Popen(module, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        wait_for((tmp_path / "reached-listed-1").exists, "the check begins")
-        process.send_signal(signal.SIGINT)
-        (tmp_path / "hold-listed-1").unlink()
-        output, _ = process.communicate(timeout=30)
+        try:
+            wait_for((tmp_path / "reached-listed-1").exists, "the check begins")
+            process.send_signal(signal.SIGINT)
+            (tmp_path / "hold-listed-1").unlink()
+            output, _ = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
     assert (process.returncode, output) == (2, "")
     assert pair.destination.client[STATE].check.count_documents({}) == 1
     assert check_once(pair).returncode == 0
@@ -228,7 +231,9 @@ def test_mismatches_are_paged(verifier: Verifier, pair: Pair) -> None:
         paged.extend(page)
     assert paged == every
     assert verifier.lines("docMismatches", minDurationSecs=3600) == []
-    bad = requests.get(verifier.url("docMismatches"), params={"after": "nonsense"}, timeout=10)
+    bad = requests.get(
+        verifier.url("docMismatches"), params={"after": "nonsense"}, timeout=PATIENCE
+    )
     assert (bad.status_code, bad.json()["error"]) == (400, "InvalidRequest")
 
 
@@ -269,7 +274,7 @@ def test_what_was_found_is_told_at_once_after_a_restart(verifier: Verifier, pair
     verifier.kill()
     with verifier.held_at(Point.LISTED):
         verifier.run()
-        summary = requests.get(verifier.url("summary"), timeout=10).json()
+        summary = requests.get(verifier.url("summary"), timeout=PATIENCE).json()
     assert summary["verdict"] is None
     assert summary["docMismatches"]["byType"]["missingOnDst"] == 3
 

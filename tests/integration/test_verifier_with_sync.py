@@ -12,6 +12,7 @@ from tests.conftest import Pair
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.verifier import Verifier
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -45,6 +46,7 @@ def _check_while_it_syncs(pair: Pair, daemon: Daemon, verifier: Verifier) -> Non
         verifier.check()
         assert verifier.progress()["phase"] != "idle"
         verifier.wait_for_generation(2)
+        wait_for(lambda: workload.written.updated > 100, "documents have changed")
         workload.stop()
     daemon.commit()
 
