@@ -1,0 +1,152 @@
+"""The commands of the runbook, run as they are printed, in their order; only addresses are other ones."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from syncsvc.sandbox.replica_set import Client
+from tests.conftest import Pair
+from tests.support.daemon import Daemon
+from tests.support.verifier import Verifier
+from tests.support.waiting import PATIENCE
+
+RUNBOOK = Path(__file__).parents[2] / "docs" / "runbook.rst"
+DATABASE = "shop"
+
+
+@dataclass(frozen=True)
+class Block:
+    """What is to be pasted into a shell, or into mongosh."""
+
+    language: str
+    text: str
+
+
+def section(title: str) -> list[Block]:
+    """The blocks of commands under a title."""
+    text = RUNBOOK.read_text()
+    underlined = rf"^{re.escape(title)}\n-+\n(.*?)(?=^[^\n]+\n-+\n|\Z)"
+    (body,) = re.findall(underlined, text, re.M | re.S)
+    found = re.findall(r"^\.\. code-block:: (\w+)\n\n((?: {4}[^\n]*\n|\n)+)", body, re.M)
+    assert found, title
+    return [
+        Block(language, re.sub("^ {4}", "", lines, flags=re.M).strip()) for language, lines in found
+    ]
+
+
+class Operator:
+    """Pastes, and does what systemd does with the two services."""
+
+    def __init__(self, pair: Pair, daemon: Daemon, verifier: Verifier) -> None:
+        self._pair = pair
+        self._daemon = daemon
+        self._verifier = verifier
+        self._systemctl = {
+            "systemctl start syncsvc-verifier": verifier.run,
+            "systemctl start syncsvc": daemon.run,
+            "systemctl restart syncsvc": self._restart,
+            "systemctl stop syncsvc": daemon.close,
+            "systemctl disable --now syncsvc syncsvc-verifier": self._stop,
+        }
+
+    def follow(self, *titles: str) -> str:
+        """Paste everything under these titles; all that the shell shows."""
+        return "".join(self._paste(block) for title in titles for block in section(title))
+
+    def _paste(self, block: Block) -> str:
+        if block.language == "javascript":
+            self._evaluate(block.text)
+            return ""
+        return "".join(self._command(line) for line in block.text.splitlines())
+
+    def _command(self, line: str) -> str:
+        if not line.startswith("systemctl"):
+            return self._shell(line)
+        self._systemctl[line]()
+        return ""
+
+    def _shell(self, text: str) -> str:
+        text = text.replace("localhost:27182", f"127.0.0.1:{self._daemon.port}")
+        text = text.replace("localhost:27020", f"127.0.0.1:{self._verifier.port}")
+        done = subprocess.run(
+            ["bash", "-e", "-c", text], capture_output=True, text=True, timeout=PATIENCE
+        )
+        assert done.returncode == 0, (text, done.stdout, done.stderr)
+        assert '"success":false' not in done.stdout, (text, done.stdout)
+        return done.stdout
+
+    def _evaluate(self, text: str) -> None:
+        """The few forms of mongosh that the runbook has. A comment says on which cluster."""
+        comment, *statements = text.splitlines()
+        client = (self._pair.source if "source" in comment else self._pair.destination).client
+        for statement in statements:
+            if found := re.fullmatch(r"db\.adminCommand\((\{.*\})\)", statement):
+                client.admin.command(yaml.safe_load(found[1]))
+            elif found := re.fullmatch(r'db\.getSiblingDB\("(\w+)"\)\.dropDatabase\(\)', statement):
+                client.drop_database(found[1])
+            else:
+                raise AssertionError(f"this test cannot evaluate {statement}")
+
+    def _restart(self) -> None:
+        self._daemon.close()
+        self._daemon.run()
+
+    def _stop(self) -> None:
+        self._daemon.close()
+        self._verifier.close()
+
+
+@pytest.fixture
+def operator(pair: Pair, daemon: Daemon, tmp_path: Path) -> Iterator[Operator]:
+    folder = tmp_path / "verifier"
+    folder.mkdir()
+    verifier = Verifier(pair.source.uri, pair.destination.uri, folder)
+    yield Operator(pair, daemon, verifier)
+    verifier.close()
+
+
+def fill(client: Client) -> None:
+    client[DATABASE].orders.insert_many({"_id": number, "n": number} for number in range(1000))
+    client[DATABASE].orders.create_index("n", unique=True)
+
+
+def names(client: Client) -> set[str]:
+    return {*client.list_database_names()} - {"admin", "config", "local"}
+
+
+def test_a_migration(pair: Pair, operator: Operator, daemon: Daemon) -> None:
+    fill(pair.source.client)
+    shown = operator.follow("Migrate")
+    assert '"COMMITTED"' in shown
+    assert daemon.progress()["canWrite"] is True
+    pair.assert_equal()
+    shown = operator.follow("Check with the verifier")
+    assert '"verdict":"passed"' in shown
+    operator.follow("Clean up")
+    assert names(pair.destination.client) == {DATABASE}
+
+
+def test_a_migration_that_is_given_up(pair: Pair, operator: Operator, daemon: Daemon) -> None:
+    fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    daemon.kill()
+    operator.follow("It was killed half-way")
+    daemon.wait_until_committable()
+    operator.follow("Go back")
+    assert names(pair.destination.client) == set()
+    for side in (pair.source, pair.destination):
+        side.client[DATABASE].orders.insert_one({"_id": "again"})
+    pair.destination.client.drop_database(DATABASE)
+    # And anew, as the runbook says.
+    daemon.run()
+    daemon.start()
+    daemon.commit()
+    pair.assert_equal()
