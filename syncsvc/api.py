@@ -46,6 +46,12 @@ def blueprint(service: Service) -> Blueprint:
         service.commit()
         return SUCCESS
 
+    @api.post("/reverse")
+    def reverse() -> dict[str, Any]:
+        load(EmptySchema(), json_body())
+        service.reverse()
+        return SUCCESS
+
     @api.get("/progress")
     def progress() -> dict[str, Any]:
         return {"progress": service.progress(), **SUCCESS}

@@ -181,6 +181,19 @@ VERIFICATION_INCOMPLETE = ErrorKind(
     "Do not switch to the destination. Remove the cause that the description names; "
     "then clean the destination and start the sync again.",
 )
+NOT_REVERSIBLE = ErrorKind(
+    "NotReversible",
+    409,
+    "The sync was not started as one that can be reversed.",
+    "Only a sync that was started with reversible true, and so with enableUserWriteBlocking sourceAndDestination, can.",
+)
+OLD_SOURCE_WRITTEN = ErrorKind(
+    "OldSourceWritten",
+    409,
+    "The cluster that was the source was written to after the commit, so the two no longer have a common beginning.",
+    "The sync stays committed, and applications stay where they are. To go back, clean the old source, "
+    "drop the metadata database on both clusters, and start a sync to it.",
+)
 SUPERSEDED = ErrorKind(
     "Superseded",
     409,
@@ -235,6 +248,8 @@ ALL = (
     DEFINITION_NOT_APPLICABLE,
     VERIFICATION_FAILED,
     VERIFICATION_INCOMPLETE,
+    NOT_REVERSIBLE,
+    OLD_SOURCE_WRITTEN,
     OPLOG_WINDOW_EXCEEDED,
     EVENT_TOO_LARGE,
     CLUSTER_UNREACHABLE,

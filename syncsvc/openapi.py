@@ -10,7 +10,7 @@ from syncsvc import __version__, errors
 from syncsvc.schemas import StartSchema
 from syncsvc.state import Phase, State
 from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
-from verifier.cluster.failures import CLUSTER_UNREACHABLE, NOT_AUTHORIZED
+from verifier.cluster.failures import CLUSTER_UNREACHABLE, NOT_AUTHORIZED, OPLOG_WINDOW_EXCEEDED
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.openapi import (
     TEXT,
@@ -165,6 +165,19 @@ OPERATIONS = (
         SuccessAnswer(),
         body=EmptySchema(),
         errors=(*_ANY, errors.CANNOT_COMMIT),
+    ),
+    Operation(
+        "post",
+        "/api/v1/reverse",
+        "Begins the way back of a committed sync.",
+        SuccessAnswer(),
+        body=EmptySchema(),
+        errors=(
+            *_ANY,
+            errors.NOT_REVERSIBLE,
+            errors.OLD_SOURCE_WRITTEN,
+            OPLOG_WINDOW_EXCEEDED,
+        ),
     ),
     Operation("get", "/api/v1/progress", "How the sync goes.", _ProgressAnswer()),
     Operation("get", "/metrics", "The figures, for Prometheus.", None, content=TEXT),

@@ -19,6 +19,7 @@ from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.destination import Destination
 from syncsvc.engine.observe import Observer, Point
 from syncsvc.engine.parts import Parts
+from syncsvc.engine.wayback import refuse_lost, refuse_written, turned
 from syncsvc.engine.writeblock import WriteBlock, to_put_back
 from syncsvc.figures.progress import Progress
 from syncsvc.saved.registry import Registry
@@ -28,6 +29,7 @@ from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, judge_of_filters
 from verifier.cluster.filters import Selection
+from verifier.cluster.times import Position
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.store import CheckStore
 from verifier.runtime.errors import OperationError, describe
@@ -99,8 +101,7 @@ class Runner:
     def resume(self) -> None:
         """Go on where the run was paused."""
         state = next_state(self.record.state, Trigger.RESUME)
-        while not self._at_rest.wait(_GLANCE):
-            self._means.stop.check()
+        self._wait_for_rest()
         self._prepare()
         self._store.update(state=state)
         _log.info("The sync is resumed.", extra={"state": state.value})
@@ -117,6 +118,37 @@ class Runner:
             self._store.update(state=state)
         _log.info("Commit was asked for.", extra={"state": state.value})
         self._coordinator.commit()
+
+    def reverse(self) -> None:
+        """Go on the other way round. Raises OperationError; then the run stays committed."""
+        record = self.record
+        state = next_state(record.state, Trigger.REVERSE)
+        if record.way_back is None:
+            raise OperationError(errors.NOT_REVERSIBLE, "It was started without reversible true.")
+        self._wait_for_rest()
+        self._refuse_a_way_back_that_is_gone(record, record.way_back)
+        self._store.update(state=state, **turned(record, record.way_back))
+        _log.info("The sync is reversed.", extra={"state": state.value, "turns": self.record.turns})
+        try:
+            self._prepare()
+        except (OperationError, PyMongoError) as error:
+            self._fail(error)
+        else:
+            self._go_on()
+
+    def _refuse_a_way_back_that_is_gone(self, record: RunRecord, way_back: Position) -> None:
+        """The new destination must hold what it held at the commit, and the new source tell all since then."""
+        old, new = (self._means.clusters[each] for each in (record.source, record.destination))
+        refuse_lost(new, way_back, self._means.stop)
+        assert record.position is not None
+        refuse_written(old, record.position, self._means.stop)
+        # It was blocked as the source, but whoever wanted to may have lifted that since.
+        self._block(old, self._means.stop).set()
+        refuse_written(old, record.position, self._means.stop)
+
+    def _wait_for_rest(self) -> None:
+        while not self._at_rest.wait(_GLANCE):
+            self._means.stop.check()
 
     def _prepare(self) -> None:
         """Make a coordinator from what is saved, with a stop token of its own."""

@@ -121,6 +121,11 @@ class Service:
         with self._commands.one(), failures.named_errors():
             self._runner_for(Trigger.COMMIT).commit()
 
+    def reverse(self) -> None:
+        """Let a committed sync run the other way. Raises OperationError."""
+        with self._commands.one(), failures.named_errors():
+            self._runner_for(Trigger.REVERSE).reverse()
+
     def progress(self) -> dict[str, Any]:
         """The body of `progress`, in the shape of the interface."""
         clusters = self._means.clusters

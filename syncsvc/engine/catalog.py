@@ -10,7 +10,7 @@ from syncsvc.engine import standin
 from syncsvc.engine.parts import Parts
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from verifier.cluster import failures
-from verifier.cluster.inventory import is_id_index, list_indexes, list_raw
+from verifier.cluster.inventory import find_named, is_id_index, list_indexes, list_raw
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Document, Kind, same_index
 from verifier.runtime.errors import OperationError
@@ -19,6 +19,17 @@ from verifier.runtime.tasks import StopToken
 
 # The view is there; or it makes a circle, is too deep, or has another collation, with views that are yet to change.
 _PASSING_VIEW_CODES = (failures.NAMESPACE_EXISTS, 5, 165, 167)
+
+# The collection or index is gone; a view has the name; the index was not prepared, so it is another one; or there is
+# one like it.
+_USERS_WERE_FASTER = (
+    failures.NAMESPACE_NOT_FOUND,
+    failures.INDEX_NOT_FOUND,
+    failures.COMMAND_NOT_SUPPORTED_ON_VIEW,
+    failures.INVALID_OPTIONS,
+    failures.INDEX_OPTIONS_CONFLICT,
+    failures.INDEX_KEY_SPECS_CONFLICT,
+)
 
 
 class Catalog:
@@ -130,6 +141,11 @@ class Catalog:
             failures.NAMESPACE_NOT_FOUND,
         )
 
+    def weaken(self, definition: CollectionSpec) -> None:
+        """Make of a collection that is this its stand-in."""
+        for command in standin.weakenings(definition):
+            self._run(definition.namespace, command)
+
     def prepare(self, definition: CollectionSpec) -> None:
         """Put back what can be put back before users write."""
         for command in standin.preparations(definition):
@@ -138,15 +154,24 @@ class Catalog:
     def convert(self, definition: CollectionSpec) -> None:
         """Make prepared indexes unique, and build those that had to wait for it.
 
-        Users write already: what they have dropped meanwhile needs nothing more.
+        Users write already: what they have dropped, changed or replaced meanwhile is theirs, and needs nothing more.
         """
         for command in standin.conversions(definition):
-            self._run(
-                definition.namespace,
-                command,
-                failures.NAMESPACE_NOT_FOUND,
-                failures.INDEX_NOT_FOUND,
-            )
+            self._run(definition.namespace, command, *_USERS_WERE_FASTER)
+        waiting = standin.waiting(definition)
+        if waiting and self._is_still(definition):
+            command = {"createIndexes": definition.namespace.collection, "indexes": waiting}
+            self._run(definition.namespace, command, *_USERS_WERE_FASTER)
+
+    def _is_still(self, definition: CollectionSpec) -> bool:
+        """Whether the collection is what it was: without its indexes it is another, or none, which would be created."""
+        found = retry(
+            lambda: find_named(self._client, definition.namespace),
+            failures.is_transient,
+            self._stop,
+        )
+        built = standin.stand_in(definition).indexes.keys()
+        return found is not None and not built.isdisjoint(found.indexes)
 
     def _kind_at(self, namespace: Namespace) -> Kind | None:
         listed = self._list(namespace.database, {"name": namespace.collection})

@@ -18,13 +18,14 @@ from syncsvc.engine.listing import Listing
 from syncsvc.engine.observe import Point
 from syncsvc.engine.old_source import OldSource
 from syncsvc.engine.parts import Parts
+from syncsvc.engine.turning import weaken_definitions
 from syncsvc.engine.verification import Verification
 from syncsvc.engine.views import reconcile_views
 from syncsvc.engine.watch import OplogWatch
 from syncsvc.engine.withholding import restore_indexes
 from syncsvc.options import WriteBlocking
 from syncsvc.saved.run import CONFIRM_INTERVAL
-from syncsvc.state import Phase, State
+from syncsvc.state import Phase, State, Trigger, next_state
 from verifier.cluster import failures
 from verifier.cluster.changes import ChangeStream, start_position
 from verifier.cluster.note import append_note
@@ -67,6 +68,7 @@ class Coordinator:
                 reading.spawn("oplog", self._oplog.run, reading.stop)
                 self._carry_out(
                     {
+                        Phase.TURNING: self._turn,
                         Phase.INITIALIZING: self._initialize,
                         Phase.COPYING: self._copy,
                         Phase.INDEXING: self._index,
@@ -93,6 +95,20 @@ class Coordinator:
         while True:
             stop.sleep(CONFIRM_INTERVAL)
             self._parts.run.confirm()
+
+    def _turn(self, stop: StopToken) -> Phase:
+        parts = self._parts
+        parts.observe(Point.TURNING, "")
+        # What was proved is of the other direction.
+        parts.checks.forget()
+        parts.progress.set(check=None)
+        weaken_definitions(parts, stop)
+        parts.observe(Point.TURNED, "")
+        # Both at once: no other phase is one of a sync that is being reversed.
+        parts.run.update(
+            state=next_state(parts.run.record.state, Trigger.TURN), phase=Phase.APPLYING
+        )
+        return Phase.APPLYING
 
     def _initialize(self, stop: StopToken) -> Phase:
         parts = self._parts

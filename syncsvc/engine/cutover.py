@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from syncsvc.engine.catalog import Catalog
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
+from syncsvc.engine.wayback import prepare_way_back
 from syncsvc.options import WriteBlocking
 from verifier.runtime.tasks import StopToken
 
@@ -29,6 +30,7 @@ class Cutover:
     def run(self) -> None:
         steps: list[Step] = [
             ("definitions prepared", self._prepare),
+            *self._for_the_way_back(),
             ("destination unblocked", self._unblock),
             ("destination writable", self._allow_writes),
             ("indexes unique", self._convert),
@@ -45,6 +47,15 @@ class Cutover:
         for record in self.parts.registry:
             self.stop.check()
             self.catalog.prepare(record.definition)
+
+    def _for_the_way_back(self) -> list[Step]:
+        """After all that the destination must hold before users write, and before they do."""
+        if not self.parts.run.record.options.reversible:
+            return []
+        return [("way back prepared", self._prepare_way_back)]
+
+    def _prepare_way_back(self) -> None:
+        self.parts.run.update(way_back=prepare_way_back(self.parts, self.stop))
 
     def _unblock(self) -> None:
         if self.parts.run.record.options.write_blocking is not WriteBlocking.NONE:

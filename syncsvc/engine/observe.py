@@ -23,7 +23,11 @@ class Point(Enum):
     POSITION_SAVED = "position saved"
     BLOCK_SAVED = "block saved"
     FAILURE_SAVED = "failure saved"
+    WAY_BACK_SAVED = "way back saved"
     STEP_DONE = "step done"
+    TURNING = "turning"
+    COLLECTION_WEAKENED = "collection weakened"
+    TURNED = "turned"
 
 
 # Called with the point, one of these or of a check (`verifier.compare.observe`), and what it is about: a namespace, a

@@ -99,6 +99,18 @@ def preparations(definition: CollectionSpec) -> Iterator[Command]:
             yield _modify(name, index, hidden=True)
 
 
+def prepared(definition: CollectionSpec) -> CollectionSpec:
+    """What a collection of this definition is between the preparations and the conversions."""
+    indexes = {index["name"]: _prepared_index(index) for index in _built(definition)}
+    return replace(definition, indexes=indexes)
+
+
+def _prepared_index(index: Document) -> Document:
+    if not index.get("unique"):
+        return index
+    return {**{name: index[name] for name in index if name != "unique"}, "prepareUnique": True}
+
+
 def weakenings(definition: CollectionSpec) -> Iterator[Command]:
     """The commands that make of a real collection its stand-in, without building any index anew."""
     name = definition.namespace.collection
@@ -123,17 +135,16 @@ def weakenings(definition: CollectionSpec) -> Iterator[Command]:
 
 
 def conversions(definition: CollectionSpec) -> Iterator[Command]:
-    """The commands that end the cut-over of a collection: unique indexes, then the ones that had to wait for them."""
-    name = definition.namespace.collection
+    """The collMod commands that make prepared indexes unique."""
     for index in _built(definition):
         if index.get("unique"):
-            yield _modify(name, index, unique=True)
-    waiting = [definition.indexes[each] for each in sorted(deferred_names(definition))]
-    if waiting:
-        yield {
-            "createIndexes": name,
-            "indexes": [creatable(index, definition.collated) for index in waiting],
-        }
+            yield _modify(definition.namespace.collection, index, unique=True)
+
+
+def waiting(definition: CollectionSpec) -> list[Document]:
+    """The indexes that had to wait for the conversions, as `createIndexes` takes them."""
+    names = sorted(deferred_names(definition))
+    return [creatable(definition.indexes[each], definition.collated) for each in names]
 
 
 def _built(definition: CollectionSpec) -> list[Document]:

@@ -53,8 +53,13 @@ def test_there_and_back(pair: Pair) -> None:
             client.d.command(command)
         weak = _defined(client, name)
         assert compare_definitions([standin.stand_in(real)], [weak]) == [], name
-        for command in (*standin.preparations(real), *standin.conversions(real)):
+        for command in standin.preparations(real):
             client.d.command(command)
+        assert compare_definitions([standin.prepared(real)], [_defined(client, name)]) == [], name
+        for command in standin.conversions(real):
+            client.d.command(command)
+        if waiting := standin.waiting(real):
+            client.d.command({"createIndexes": name, "indexes": waiting})
         assert compare_definitions([real], [_defined(client, name)]) == [], name
 
 

@@ -51,6 +51,11 @@ class Daemon(ServiceProcess):
         assert answer.ok or refused, answer.text
         return not refused
 
+    def reverse(self) -> None:
+        """Turn round, and wait until events are applied the other way."""
+        self._command("reverse")
+        self.wait_for_state("RUNNING")
+
     def _command(self, name: str) -> None:
         answer = self.post(name)
         assert (answer.status_code, answer.json()) == (200, {"success": True}), answer.text

@@ -133,6 +133,18 @@ def list_names(client: Client) -> dict[Namespace, Kind]:
     return names
 
 
+def list_uuids(client: Client) -> dict[Namespace, bytes]:
+    """The UUID of every collection of the users, that of its buckets for a time series. Raises the driver's errors."""
+    uuids: dict[Namespace, bytes] = {}
+    for database in filter(is_user_database, client.list_database_names()):
+        rows = _user_rows(client, database, None)
+        for name in filter(is_user_namespace, rows):
+            row = rows.get(_stored(name, rows), {})
+            if "uuid" in row.get("info", {}):
+                uuids[name] = bytes(row["info"]["uuid"])
+    return uuids
+
+
 def find_named(client: Client, name: Namespace) -> CollectionSpec | None:
     """The collection or view that has that name now. Raises the driver's errors."""
     query = {"name": {"$in": [name.collection, name.buckets.collection]}}

@@ -1,0 +1,101 @@
+"""The way back of a sync that may be reversed: prepared by its commit, looked over before it is taken.
+
+It is prepared while users write to neither cluster, which hold the same then. So it needs no copy: the collections of
+the destination are those of the source, by their names, and from a place in its change stream on, everything that
+happens to them comes as an event, what the rest of the commit does to them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from syncsvc.engine.observe import Point
+from syncsvc.engine.parts import Parts
+from syncsvc.engine.standin import prepared
+from syncsvc.errors import OLD_SOURCE_WRITTEN
+from syncsvc.saved.registry import CollectionRecord
+from syncsvc.saved.run import RunRecord
+from syncsvc.state import Phase
+from verifier.cluster import failures
+from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
+from verifier.cluster.cluster import Cluster
+from verifier.cluster.events import parse_key_event
+from verifier.cluster.inventory import list_uuids
+from verifier.cluster.namespace import Namespace, is_user_namespace
+from verifier.cluster.note import append_note
+from verifier.cluster.times import Position
+from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
+
+# How many of the namespaces that were written are named.
+_SHOWN = 5
+
+
+def prepare_way_back(parts: Parts, stop: StopToken) -> Position:
+    """Save what the next turn starts from, all but the position that it starts at, which is returned.
+
+    May be repeated for as long as users do not write: what an earlier call saved is replaced.
+    """
+    stream = ChangeStream(parts.client, parts.destination_facts)
+    start = retry(lambda: start_position(stream), failures.is_transient, stop)
+    uuids = retry(lambda: list_uuids(parts.client), failures.is_transient, stop)
+    parts.registry.save_next(mirrored(parts.registry, uuids))
+    parts.observe(Point.WAY_BACK_SAVED, "")
+    return start
+
+
+def mirrored(
+    records: Iterable[CollectionRecord], uuids: Mapping[Namespace, bytes]
+) -> Iterator[CollectionRecord]:
+    """The collections of the source as they are on the destination, by the UUIDs that they have there.
+
+    Their indexes are prepared only: that they become unique, or are built, comes as an event, unless users are faster.
+    """
+    for record in records:
+        uuid = uuids.get(record.definition.namespace)
+        if uuid is not None:
+            yield replace(record, definition=replace(prepared(record.definition), uuid=uuid))
+
+
+def turned(record: RunRecord, way_back: Position) -> dict[str, Any]:
+    """What changes in the record of a committed sync when it is reversed, but for its state."""
+    return {
+        "phase": Phase.TURNING,
+        "turns": record.turns + 1,
+        "start": way_back,
+        "position": way_back,
+        # Nothing is copied, so the copy has ended when it begins.
+        "copy_end": way_back.time,
+        "commit_time": None,
+        "steps": (),
+        "can_write": False,
+        "way_back": None,
+    }
+
+
+def refuse_lost(source: Cluster, way_back: Position, stop: StopToken) -> None:
+    """Raise OperationError OplogWindowExceeded if the events of the new source cannot be read from there on."""
+    next(ChangeReader(ChangeStream(source.client, source.facts), way_back, stop).pages())
+
+
+def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> None:
+    """Raise OperationError OldSourceWritten if anything of users was changed on the old source after the commit.
+
+    `since` is where the commit ended. Such writes are on one side only, and the way back would be applied over them.
+    """
+    now = append_note(old_source.client, stop)
+    stream = ChangeStream(old_source.client, old_source.facts, keys_only=True)
+    for page in ChangeReader(stream, since, stop).pages():
+        changed = {parse_key_event(bytes(each)).namespace.owner for each in page.events}
+        written = sorted(filter(is_user_namespace, changed))
+        if written:
+            more = ", ..." if len(written) > _SHOWN else ""
+            raise OperationError(
+                OLD_SOURCE_WRITTEN,
+                f"Since the commit, {old_source.name} was written to: {', '.join(map(str, written[:_SHOWN]))}{more}.",
+            )
+        if page.position.time >= now:
+            return

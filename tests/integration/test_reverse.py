@@ -1,0 +1,266 @@
+"""A committed sync runs the other way, and back again: no copy, nothing lost, and the real definitions at each end."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pymongo.errors import DuplicateKeyError
+
+from syncsvc.engine.observe import Point
+from tests.conftest import Pair, Side
+from tests.support import writes
+from tests.support.application import Application
+from tests.support.daemon import Daemon
+
+REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
+_FAR = datetime(2099, 6, 1, tzinfo=UTC)
+
+
+def _fill(client: writes.AnyClient) -> None:
+    writes.indexes(client)
+    writes.fill(client)
+    writes.new_collections(client)
+    writes.time_series(client)
+    writes.views(client)
+    writes.many_collections(client)
+    d = client.d
+    d.kept.create_index("u", unique=True)
+    d.kept.create_index("p", name="prepared")
+    d.command({"collMod": "kept", "index": {"name": "prepared", "prepareUnique": True}})
+    d.kept.create_index("when", expireAfterSeconds=10**8, hidden=True)
+    d.kept.create_index([("twin", 1)], name="unique", unique=True, sparse=True)
+    d.kept.create_index([("twin", 1)], name="plain", sparse=True)
+    d.kept.insert_many({"_id": n, "u": n, "p": n, "twin": n} for n in range(50))
+
+
+def _change(client: writes.AnyClient, mark: str) -> None:
+    """Changes of every kind to what `_fill` made."""
+    d = client.d
+    d.kept.insert_many(
+        {"_id": f"{mark} {n}", "u": f"{mark} {n}", "p": f"{mark} {n}"} for n in range(9)
+    )
+    # A unique value goes from one document to the next.
+    for n in range(1, 5):
+        d.kept.update_one({"_id": n}, {"$set": {"u": f"{mark} goes round"}})
+        d.kept.update_one({"_id": n}, {"$unset": {"twin": 1}, "$set": {"u": f"{mark} was at {n}"}})
+    d.kept.update_many({}, {"$set": {f"sub.{mark}": [1, {"a": mark}]}, "$push": {"list": mark}})
+    d.kept.update_many({}, [{"$set": {"t": mark}}])
+    d.capped.insert_many({"n": f"{mark} {n}"} for n in range(30))
+    d.series.insert_many({"at": _FAR, "place": mark, "n": n} for n in range(20))
+    d.collated.insert_one({"_id": mark, "s": mark})
+    d[f"new {mark}"].insert_many({"_id": n} for n in range(20))
+    d[f"new {mark}"].create_index("n", unique=True, sparse=True, expireAfterSeconds=10**8)
+    d.kept.create_index(f"i.{mark}", unique=True, sparse=True)
+    d[f"gone {mark}"].insert_one({"_id": 1})
+    d[f"gone {mark}"].rename(f"renamed {mark}")
+    d.kept.aggregate([{"$match": {"_id": {"$lt": 9}}}, {"$out": f"out {mark}"}])
+    client[mark].c.insert_one({"_id": mark})
+    client[mark].c.rename("moved")
+    d.command({"create": f"view {mark}", "viewOn": "kept", "pipeline": [{"$match": {"n": 1}}]})
+    series = {"timeField": "at"}
+    d.create_collection(f"series {mark}", timeseries=series, expireAfterSeconds=10**9)
+    d[f"series {mark}"].insert_one({"at": _FAR})
+
+
+def _redefine(client: writes.AnyClient) -> None:
+    """Makes everything that the commit has put back another thing."""
+    d = client.d
+    d.command({"collMod": "capped", "cappedSize": 8192, "cappedMax": 40})
+    d.command({"collMod": "clustered", "expireAfterSeconds": 10**7})
+    d.command({"collMod": "series", "expireAfterSeconds": "off"})
+    d.command({"collMod": "validated", "validator": {"n": {"$exists": True}}})
+    index = {"name": "when_1", "hidden": False, "expireAfterSeconds": 10**7}
+    d.command({"collMod": "kept", "index": index})
+    d.kept.drop_index("prepared")
+    d.kept.create_index("p", name="prepared", hidden=True)
+    d.kept.drop_index("u_1")
+    d.kept.drop_index("plain")
+    d.command({"collMod": "view", "viewOn": "kept", "pipeline": []})
+    d.drop_collection("on view")
+    d.drop_collection("images")
+    writes.drop_and_create_again(client)
+    client.drop_database("db1")
+    client.drop_database("db2")
+    client.db2.c2.insert_one({"_id": 1})
+
+
+def _blocked(side: Side) -> bool:
+    return bool(side.client.admin.command("serverStatus")["repl"]["userWriteBlockMode"] == 2)
+
+
+def _assert_direction(pair: Pair, daemon: Daemon, source: str, destination: str) -> None:
+    addresses = {
+        "cluster0": "{}:{}".format(*(pair.source.client.address or ())),
+        "cluster1": "{}:{}".format(*(pair.destination.client.address or ())),
+    }
+    assert daemon.progress()["directionMapping"] == {
+        "Source": f"{source}: {addresses[source]}",
+        "Destination": f"{destination}: {addresses[destination]}",
+    }
+
+
+def _assert_committed(pair: Pair, daemon: Daemon, writable: Side, blocked: Side) -> None:
+    progress = daemon.progress()
+    assert (progress["state"], progress["canWrite"]) == ("COMMITTED", True)
+    assert (_blocked(writable), _blocked(blocked)) == (False, True)
+    pair.assert_equal()
+    writable.client.d.enforced.insert_one({"u": 1})
+    with pytest.raises(DuplicateKeyError):
+        writable.client.d.enforced.insert_one({"u": 1})
+    writable.client.d.enforced.delete_many({})
+
+
+def _assert_turned(pair: Pair, daemon: Daemon, blocked: Side) -> None:
+    """Users write to what is the source now, as before."""
+    progress = daemon.progress()
+    assert (progress["canWrite"], progress["info"]) == (False, "change event application")
+    assert [_blocked(each) for each in (pair.source, pair.destination)] == [
+        each is blocked for each in (pair.source, pair.destination)
+    ]
+
+
+def test_there_and_back_and_there_again(pair: Pair, daemon: Daemon) -> None:
+    source, destination = pair.source, pair.destination
+    _fill(source.client)
+    source.client.d.enforced.create_index("u", unique=True)
+    daemon.start(**REVERSIBLE)
+    _assert_direction(pair, daemon, "cluster0", "cluster1")
+    daemon.commit()
+    _assert_committed(pair, daemon, destination, source)
+    _change(destination.client, "one")
+    daemon.reverse()
+    _assert_turned(pair, daemon, source)
+    _assert_direction(pair, daemon, "cluster1", "cluster0")
+    _redefine(destination.client)
+    daemon.pause()
+    _change(destination.client, "two")
+    daemon.resume()
+    daemon.commit()
+    _assert_committed(pair, daemon, source, destination)
+    _change(source.client, "three")
+    daemon.reverse()
+    _assert_turned(pair, daemon, destination)
+    _assert_direction(pair, daemon, "cluster0", "cluster1")
+    _change(source.client, "four")
+    daemon.commit()
+    _assert_committed(pair, daemon, destination, source)
+    assert daemon.log.count('"phase": "collection copy"') == 1
+
+
+def test_no_acknowledged_write_is_lost(pair: Pair, daemon: Daemon) -> None:
+    pair.source.client.app.log.create_index("unique", unique=True)
+    with Application(pair, daemon) as application:
+        application.goes_on()
+        daemon.start(**REVERSIBLE)
+        for _ in range(2):
+            daemon.commit()
+            application.goes_on()
+            daemon.reverse()
+            application.goes_on()
+        daemon.commit()
+        application.goes_on()
+    found = {each["_id"] for each in pair.destination.client.app.log.find()}
+    assert set(application.acknowledged) <= found
+
+
+def test_users_are_faster_than_the_end_of_the_commit(pair: Pair, daemon: Daemon) -> None:
+    """They write, and change definitions, while indexes are still to be made unique."""
+    _fill(pair.source.client)
+    d = pair.source.client.d
+    for name in (
+        "dropped",
+        "recreated",
+        "viewed",
+        "moved",
+        "replaced",
+        "unprepared",
+        "twin",
+        "left",
+    ):
+        d[name].create_index("u", name="u", unique=True, sparse=True)
+        d[name].create_index("u", name="plain", sparse=True)
+        d[name].insert_many({"u": n} for n in range(3))
+    daemon.start(**REVERSIBLE)
+    with daemon.held_at(Point.STEP_DONE, "destination writable"):
+        daemon.wait_until_committable()
+        assert daemon.post("commit").ok
+        daemon.wait_until_reached(Point.STEP_DONE, "destination writable")
+        assert daemon.progress()["canWrite"]
+        d = pair.destination.client.d
+        with pytest.raises(DuplicateKeyError):
+            d.left.insert_one({"u": 1})
+        d.drop_collection("dropped")
+        for name in ("recreated", "viewed"):
+            d.drop_collection(name)
+        d.recreated.insert_many([{"u": 1}, {"u": 1}])
+        d.command({"create": "viewed", "viewOn": "c", "pipeline": []})
+        d.replaced.drop_index("u")
+        d.replaced.insert_one({"u": 1})
+        d.replaced.create_index("u", name="u", sparse=True)
+        d.command({"collMod": "unprepared", "index": {"name": "u", "prepareUnique": False}})
+        d.unprepared.insert_one({"u": 1})
+        d.left.insert_one({"u": "new"})
+        _change(pair.destination.client, "early")
+    daemon.wait_for_state("COMMITTED")
+    assert set(d.list_collection_names()) & {"dropped"} == set()
+    assert set(d.recreated.index_information()) == {"_id_"}
+    assert d.left.index_information()["u"]["unique"]
+    daemon.reverse()
+    _change(pair.destination.client, "later")
+    daemon.commit()
+    pair.assert_equal()
+
+
+def _assert_refused(daemon: Daemon, name: str) -> str:
+    before = daemon.progress()
+    answer = daemon.post("reverse")
+    assert (answer.status_code, answer.json()["error"]) == (409, name), answer.text
+    assert daemon.progress()["state"] == before["state"]
+    description: str = answer.json()["errorDescription"]
+    return description
+
+
+def test_an_old_source_that_was_written_to(pair: Pair, daemon: Daemon) -> None:
+    _assert_refused(daemon, "InvalidState")
+    writes.fill(pair.source.client)
+    daemon.start(**REVERSIBLE)
+    _assert_refused(daemon, "InvalidState")
+    daemon.commit()
+    # Only looking, after the block was lifted, does no harm.
+    pair.source.client.admin.command({"setUserWriteBlockMode": 1, "global": False})
+    pair.source.client.d.c.find_one()
+    daemon.reverse()
+    assert _blocked(pair.source)
+    daemon.commit()
+    pair.assert_equal()
+    pair.destination.client.admin.command({"setUserWriteBlockMode": 1, "global": False})
+    pair.destination.client.d.c.update_one({"_id": 1}, {"$set": {"test": True}})
+    description = _assert_refused(daemon, "OldSourceWritten")
+    assert "cluster1 was written to: d.c." in description
+    assert not _blocked(pair.destination)
+    assert daemon.progress()["canWrite"]
+
+
+def test_a_sync_that_is_not_reversible(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client, 10)
+    daemon.start()
+    daemon.commit()
+    _assert_refused(daemon, "NotReversible")
+
+
+def test_what_differs_fails_the_commit_of_the_way_back(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    daemon.start(**REVERSIBLE)
+    daemon.commit()
+    daemon.reverse()
+    update: dict[str, Any] = {"q": {"_id": 3}, "u": {"$set": {"n": "spoilt"}}}
+    pair.source.client.d.command(
+        {"update": "c", "updates": [update], "mayBypassWriteBlocking": True}
+    )
+    progress = daemon.commit_or_fail()
+    assert (progress["state"], progress["error"]) == ("FAILED", "VerificationFailed")
+    assert not progress["canWrite"]
+    # Production goes on where it was.
+    assert (_blocked(pair.source), _blocked(pair.destination)) == (True, False)
