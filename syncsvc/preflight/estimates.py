@@ -113,7 +113,7 @@ def _shown(size: int | None) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
-def warnings(found: Findings, estimates: Estimates) -> Iterator[str]:
+def warnings(options: StartOptions, found: Findings, estimates: Estimates) -> Iterator[str]:
     """What may become a trouble, and what to do before the start; nothing of it speaks against it."""
     window, copy = estimates.oplog_window_seconds, estimates.copy_seconds
     if found.oplog is None:
@@ -125,6 +125,11 @@ def warnings(found: Findings, estimates: Estimates) -> Iterator[str]:
         yield (
             f"The oplog of the source ({_shown(found.oplog.limit)}) holds what is written in {in_words(window)} at the "
             f"rate of what is in it, and the copy may take {in_words(copy)}: enlarge it (replSetResizeOplog)."
+        )
+    if found.disk_free is None and not options.skip_disk_space_check:
+        yield (
+            "How much of the destination's disk is free is not known, so that nobody checked whether it will do: "
+            "the built-in role clusterMonitor may read it."
         )
     if NOTING.lacking(found.source):
         yield (

@@ -62,6 +62,6 @@ def judgement_of(options: StartOptions, found: Findings, load: LoadLevel) -> Jud
             *cluster_violations(options, found),
             *resource_violations(options, estimates),
         ),
-        warnings=tuple(warnings(found, estimates)),
+        warnings=tuple(warnings(options, found, estimates)),
         estimates=estimates,
     )

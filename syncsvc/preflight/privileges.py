@@ -6,22 +6,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from syncsvc.options import StartOptions, WriteBlocking
-from verifier.cluster.facts import ClusterFacts
+from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.failures import NOT_AUTHORIZED
 from verifier.runtime.errors import Violation
 
 
 @dataclass(frozen=True)
 class Need:
-    """Actions on the cluster and on the collections of every database; `role` is a built-in role that has them."""
+    """Actions on the cluster, and on the collections and time-series buckets of every database.
+
+    `purpose` is what they are for, `role` a built-in role that has them.
+    """
 
     purpose: str
     role: str
     on_cluster: tuple[str, ...] = ()
     on_collections: tuple[str, ...] = ()
+    on_buckets: tuple[str, ...] = ()
 
     def lacking(self, facts: ClusterFacts) -> list[str]:
-        return [*facts.lacks(*self.on_cluster), *facts.lacks_everywhere(*self.on_collections)]
+        return [
+            *facts.lacks(*self.on_cluster),
+            *facts.lacks_everywhere(*self.on_collections),
+            *facts.lacks_on_buckets(*self.on_buckets),
+        ]
 
 
 READING = (
@@ -41,7 +49,7 @@ WRITING = (
         (),
         (
             *("insert", "update", "remove", "createCollection", "createIndex"),
-            *("dropCollection", "dropIndex", "renameCollectionSameDB"),
+            *("convertToCapped", "dropCollection", "dropIndex", "renameCollectionSameDB"),
         ),
     ),
     Need(
@@ -49,6 +57,25 @@ WRITING = (
         "dbAdminAnyDatabase",
         (),
         ("bypassDocumentValidation", "collMod", "dropDatabase"),
+    ),
+)
+READING_BUCKETS = (
+    Need(
+        "read time-series collections",
+        "readAnyDatabase",
+        on_buckets=("collStats", "find", "listIndexes"),
+    ),
+)
+WRITING_BUCKETS = (
+    Need(
+        "write time-series collections",
+        "readWriteAnyDatabase",
+        on_buckets=("insert", "update", "remove", "createIndex", "dropIndex"),
+    ),
+    Need(
+        "change definitions of time-series collections",
+        "dbAdminAnyDatabase",
+        on_buckets=("bypassDocumentValidation", "collMod"),
     ),
 )
 _BLOCKING = "enable user write blocking"
@@ -64,42 +91,55 @@ BLOCKING_AND_PASSING = (
 NOTING = Need("append a note to the oplog", "backup", ("appendOplogNote",))
 
 
-def needs_of_source(options: StartOptions) -> tuple[Need, ...]:
-    """What the source's user needs; of a sync that may be reversed, all that the destination's user needs, too."""
+def needs_of_source(options: StartOptions, time_series: bool) -> tuple[Need, ...]:
+    """What the source's user needs; of a sync that may be reversed, all that the destination's user needs, too.
+
+    `time_series` is whether there may be time-series collections.
+    """
     if options.reversible:
-        return (*READING, *STREAMING, *WRITING, *BLOCKING_AND_PASSING)
+        return (*_to_read(time_series), *STREAMING, *_to_write(time_series), *BLOCKING_AND_PASSING)
     blocked = options.write_blocking is WriteBlocking.SOURCE_AND_DESTINATION
-    return (*READING, *STREAMING, *(BLOCKING if blocked else ()))
+    return (*_to_read(time_series), *STREAMING, *(BLOCKING if blocked else ()))
 
 
-def needs_of_destination(options: StartOptions) -> tuple[Need, ...]:
+def needs_of_destination(options: StartOptions, time_series: bool) -> tuple[Need, ...]:
     """What the destination's user needs; its changes are read by the verification, and when the sync is reversed."""
     streamed = options.verification or options.reversible
     blocked = options.write_blocking is not WriteBlocking.NONE
     return (
-        *READING,
+        *_to_read(time_series),
         *(STREAMING if streamed else ()),
-        *WRITING,
+        *_to_write(time_series),
         *(BLOCKING_AND_PASSING if blocked else ()),
     )
 
 
+def _to_read(time_series: bool) -> tuple[Need, ...]:
+    return (*READING, *READING_BUCKETS) if time_series else READING
+
+
+def _to_write(time_series: bool) -> tuple[Need, ...]:
+    return (*WRITING, *WRITING_BUCKETS) if time_series else WRITING
+
+
 def privilege_violations(
-    options: StartOptions, source: ClusterFacts, destination: ClusterFacts
+    options: StartOptions, source: ClusterFacts, destination: ClusterFacts, time_series: bool
 ) -> Iterator[Violation]:
     """What the users lack, where the clusters have access control."""
     for side, facts, needs in (
-        ("source", source, needs_of_source(options)),
-        ("destination", destination, needs_of_destination(options)),
+        ("source", source, needs_of_source(options, time_series)),
+        ("destination", destination, needs_of_destination(options, time_series)),
     ):
         for need in needs:
             if missing := need.lacking(facts):
-                yield NOT_AUTHORIZED, (
-                    f"missing privileges ([{', '.join(missing)}]) to {need.purpose} on the {side}; "
-                    f"the built-in role {need.role} has them."
-                )
-        if facts.identity is None:
-            yield NOT_AUTHORIZED, (
-                f"missing privileges ([replSetGetConfig]) to read the id of the replica set on the {side}; "
-                "the built-in role clusterMonitor has them."
-            )
+                yield _missing(", ".join(missing), need.purpose, side, need.role)
+        if facts.topology is Topology.REPLICA_SET and facts.identity is None:
+            purpose = "read the id of the replica set"
+            yield _missing("replSetGetConfig", purpose, side, "clusterMonitor")
+
+
+def _missing(actions: str, purpose: str, side: str, role: str) -> Violation:
+    return NOT_AUTHORIZED, (
+        f"missing privileges ([{actions}]) to {purpose} on the {side}; "
+        f"the built-in role {role} has them."
+    )

@@ -72,8 +72,12 @@ def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Viola
         yield SAME_CLUSTER, "Both connection strings lead to the same replica set."
     else:
         yield from _emptiness_violations(destination, found.metadata)
-    yield from privilege_violations(options, source, destination)
-    definitions = (each.definition for each in found.contents or ())
+    definitions = [each.definition for each in found.contents or ()]
+    # Where nobody knows, there may be some: that they are there is what could not be read.
+    time_series = found.contents is None or any(
+        each.kind is Kind.TIME_SERIES for each in definitions
+    )
+    yield from privilege_violations(options, source, destination, time_series)
     yield from definition_violations(options, source, definitions)
 
 

@@ -107,6 +107,10 @@ class Daemon(ServiceProcess):
         """From the next start on, the copy saves its resume point after every page."""
         (self.folder / "save-every-page").touch()
 
+    def believe_there_is_no_room(self) -> None:
+        """From the next start on, as with 100 MB of memory here, and no disk on the destination."""
+        (self.folder / "no-room").touch()
+
     def watch_closely(self) -> None:
         """From the next start on, the source's oplog is looked at several times a second."""
         (self.folder / "watch-closely").touch()

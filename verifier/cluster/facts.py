@@ -25,7 +25,8 @@ class ClusterFacts:
 
     `identity` is the own id of the replica set or sharded cluster, the same from whichever member, router or address;
     None where the user may not read it. `privileges` are the actions that the user holds on the cluster resource,
-    `database_privileges` those on the collections of every database; both None without access control.
+    `database_privileges` those on the collections of every database, `bucket_privileges` those on the buckets of every
+    time-series collection; all None without access control.
     """
 
     topology: Topology
@@ -36,6 +37,7 @@ class ClusterFacts:
     privileges: frozenset[str] | None
     user_databases: tuple[str, ...]
     database_privileges: frozenset[str] | None = None
+    bucket_privileges: frozenset[str] | None = None
 
     @property
     def dotted_version(self) -> str:
@@ -58,13 +60,19 @@ class ClusterFacts:
 
     def lacks(self, *actions: str) -> list[str]:
         """Which of the cluster actions the user does not hold."""
-        held = self.privileges
-        return [] if held is None else [action for action in actions if action not in held]
+        return _not_in(self.privileges, actions)
 
     def lacks_everywhere(self, *actions: str) -> list[str]:
         """Which of the actions the user does not hold on the collections of every database."""
-        held = self.database_privileges
-        return [] if held is None else [action for action in actions if action not in held]
+        return _not_in(self.database_privileges, actions)
+
+    def lacks_on_buckets(self, *actions: str) -> list[str]:
+        """Which of the actions the user does not hold on the buckets of every time-series collection."""
+        return _not_in(self.bucket_privileges, actions)
+
+
+def _not_in(held: frozenset[str] | None, actions: tuple[str, ...]) -> list[str]:
+    return [] if held is None else [action for action in actions if action not in held]
 
 
 def _topology(hello: Mapping[str, Any]) -> Topology:
@@ -115,6 +123,10 @@ def _is_every_collection(resource: Mapping[str, Any]) -> bool:
     return resource.get("db") == "" and resource.get("collection") == ""
 
 
+def _is_every_bucket(resource: Mapping[str, Any]) -> bool:
+    return resource.get("system_buckets") == "" and not resource.get("db")
+
+
 def gather(client: Client) -> ClusterFacts:
     """Ask a cluster for its facts. Raises the driver's errors."""
     hello = client.admin.command("hello")
@@ -130,5 +142,6 @@ def gather(client: Client) -> ClusterFacts:
         access_control=privileges is not None,
         privileges=privileges,
         database_privileges=_privileges(status, _is_every_collection),
+        bucket_privileges=_privileges(status, _is_every_bucket),
         user_databases=tuple(filter(is_user_database, client.list_database_names())),
     )

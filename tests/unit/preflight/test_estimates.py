@@ -157,6 +157,15 @@ def test_too_little_is_told_with_the_numbers(
 def test_what_may_become_a_trouble_is_told(
     oplog: Oplog | None, estimates: dict[str, Any], source: dict[str, Any], expected: list[str]
 ) -> None:
-    found = list(warnings(findings(source, oplog=oplog), Estimates(**estimates)))
+    found = list(
+        warnings(options(), findings(source, oplog=oplog, disk_free=1), Estimates(**estimates))
+    )
     assert len(found) == len(expected)
     assert all(each in text for each, text in zip(expected, found, strict=True))
+
+
+@pytest.mark.parametrize("skipped", [False, True])
+def test_a_disk_that_nobody_could_check_is_told(skipped: bool) -> None:
+    fields = options(skip_disk_space_check=skipped)
+    found = list(warnings(fields, findings(oplog=OPLOG), Estimates()))
+    assert ["free is not known" in text for text in found] == ([] if skipped else [True])

@@ -33,7 +33,7 @@ ROLES = {
     "readWriteAnyDatabase": {
         *("listDatabases", "changeStream", "collStats", "find", "listCollections", "listIndexes"),
         *("insert", "update", "remove", "createCollection", "createIndex", "dropCollection"),
-        *("dropIndex", "renameCollectionSameDB"),
+        *("convertToCapped", "dropIndex", "renameCollectionSameDB"),
     },
     "dbAdminAnyDatabase": {
         *("bypassDocumentValidation", "collMod", "collStats", "dropDatabase", "dropCollection"),
@@ -55,12 +55,17 @@ ROLES = {
 
 def user(*roles: str) -> ClusterFacts:
     held = frozenset(action for role in roles for action in ROLES[role])
-    identity = "x" if "replSetGetConfig" in held else None
-    return facts(identity=identity, access_control=True, privileges=held, database_privileges=held)
+    return facts(
+        identity="x" if "replSetGetConfig" in held else None,
+        access_control=True,
+        privileges=held,
+        database_privileges=held,
+        bucket_privileges=held,
+    )
 
 
 def lacking(fields: dict[str, Any], source: ClusterFacts, destination: ClusterFacts) -> list[str]:
-    return texts(privilege_violations(options(**fields), source, destination))
+    return texts(privilege_violations(options(**fields), source, destination, time_series=True))
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: str(use.name))
@@ -106,6 +111,8 @@ def test_the_documented_roles_do_and_none_can_be_left_out(use: Use) -> None:
             [
                 "missing privileges ([collStats, find, listCollections, listIndexes]) to read on the source; "
                 "the built-in role readAnyDatabase has them.",
+                "missing privileges ([collStats, find, listIndexes]) to read time-series collections on the source; "
+                "the built-in role readAnyDatabase has them.",
                 "missing privileges ([changeStream]) to read changes on the source; "
                 "the built-in role readAnyDatabase has them.",
             ],
@@ -127,6 +134,15 @@ def test_what_is_missing_is_named_with_the_role_that_has_it(
     assert lacking(fields, source, destination) == expected
 
 
+@pytest.mark.parametrize("time_series", [True, False])
+def test_buckets_matter_where_there_are_some(time_series: bool) -> None:
+    every = frozenset().union(*ROLES.values())
+    poor = facts(privileges=every, database_privileges=every, bucket_privileges=frozenset())
+    found = texts(privilege_violations(options(**PLAIN), poor, poor, time_series))
+    assert len(found) == (4 if time_series else 0)
+    assert all("time-series collections" in each for each in found)
+
+
 @pytest.mark.parametrize("fields", [PLAIN, {}, {"write_blocking": BOTH, "reversible": True}])
 def test_without_access_control_nothing_is_missing(fields: dict[str, Any]) -> None:
     assert lacking(fields, facts(), facts()) == []
@@ -136,8 +152,8 @@ def test_the_named_roles_have_what_they_are_named_for() -> None:
     widest = options(write_blocking=BOTH, reversible=True)
     narrow = options(write_blocking=BOTH)
     for need in {
-        *(*needs_of_source(widest), *needs_of_destination(widest)),
-        *(*needs_of_source(narrow), NOTING),
+        *(*needs_of_source(widest, True), *needs_of_destination(widest, True)),
+        *(*needs_of_source(narrow, True), NOTING),
     }:
         assert isinstance(need, Need)
         assert need.lacking(user(need.role)) == [], need

@@ -259,6 +259,22 @@ def test_what_the_source_holds_is_judged() -> None:
     assert names(found) == ["TTLNotVerifiable"]
 
 
+@pytest.mark.parametrize(
+    "contents, expected",
+    [
+        (None, ["NotAuthorized"]),
+        ((), []),
+        ((Measured(LISTED[1]), Measured(LISTED[3])), []),
+        ((Measured(LISTED[0]),), ["NotAuthorized"]),
+    ],
+)
+def test_buckets_must_be_readable_where_there_may_be_some(
+    contents: tuple[Measured, ...] | None, expected: list[str]
+) -> None:
+    found = findings({"bucket_privileges": frozenset()}, contents=contents)
+    assert names(cluster_violations(options(), found)) == expected
+
+
 def test_all_violations_are_found_at_once() -> None:
     found = findings(
         {"topology": Topology.SHARDED, "version": (7, 0, 0)},

@@ -1,0 +1,176 @@
+"""What speaks against a start, on real clusters: told by a preflight, obeyed by a start, and nothing is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Pair, Side
+from tests.integration.test_bad_input import GOOD
+from tests.support.daemon import Daemon
+
+LEFT = "__mdb_internal_mongosync"
+
+
+def preflight(daemon: Daemon, **options: Any) -> dict[str, Any]:
+    answer = daemon.post("preflight", {**GOOD, **options})
+    body: dict[str, Any] = answer.json()
+    assert (answer.status_code, body["success"]) == (200, True), body
+    return body
+
+
+def told(answer: dict[str, Any]) -> list[str]:
+    return [each["error"] for each in answer["violations"]]
+
+
+def everything(side: Side) -> dict[str, Any]:
+    """What the cluster holds, and whether its users are blocked."""
+    client = side.client
+    names = [name for name in client.list_database_names() if name not in ("admin", "local")]
+    status = client.admin.command("serverStatus")
+    return {
+        "hashes": {name: client[name].command("dbHash")["md5"] for name in sorted(names)},
+        "blocked": status["repl"].get("userWriteBlockMode"),
+    }
+
+
+@contextmanager
+def untouched(pair: Pair, daemon: Daemon) -> Iterator[None]:
+    before = [everything(side) for side in (pair.source, pair.destination)]
+    yield
+    assert [everything(side) for side in (pair.source, pair.destination)] == before
+    assert daemon.progress()["state"] == "IDLE"
+
+
+def assert_both_tell(daemon: Daemon, expected: list[str], **options: Any) -> list[str]:
+    """A preflight tells these violations, and a start is refused for all of them; the texts."""
+    found = preflight(daemon, **options)
+    assert told(found) == expected
+    texts = [each["errorDescription"] for each in found["violations"]]
+    refused = daemon.post("start", {**GOOD, **options})
+    body = refused.json()
+    assert refused.status_code in (400, 409)
+    assert (body["success"], body["error"]) == (False, expected[0])
+    if len(texts) == 1:
+        assert body["errorDescription"] == texts[0]
+    else:
+        assert all(f"{name}: " in body["errorDescription"] for name in expected)
+    return texts
+
+
+def fill(pair: Pair) -> None:
+    database = pair.source.client.shop
+    database.orders.insert_many([{"_id": n, "pad": "p" * 100} for n in range(1000)])
+    database.orders.create_index("when", expireAfterSeconds=10**8)
+    database.orders.create_index([("hashed", "hashed")])
+    database.create_collection("view", viewOn="orders", pipeline=[])
+    pair.source.client.other.c.insert_one({"_id": 1})
+
+
+def test_a_preflight_estimates_and_changes_nothing(pair: Pair, daemon: Daemon) -> None:
+    fill(pair)
+    with untouched(pair, daemon):
+        answer = preflight(daemon)
+        assert set(answer) == {"success", "violations", "warnings", "estimates"}
+        assert (answer["violations"], answer["warnings"]) == ([], [])
+        estimates = answer["estimates"]
+        statistics = pair.source.client.shop.command("collStats", "orders")
+        assert estimates["namespaces"] == 3
+        assert estimates["documents"] == 1001
+        assert estimates["bytes"] == statistics["size"] + 14
+        assert estimates["indexes"] == 2
+        assert 0 < estimates["diskNeededBytes"] < estimates["diskFreeBytes"]
+        assert 0 < estimates["memoryNeededBytes"] < estimates["memoryAvailableBytes"]
+        assert estimates["copySeconds"] == 0
+        assert estimates["oplogWindowSeconds"] > 0
+        filtered = preflight(
+            daemon,
+            includeNamespaces=[{"database": "shop", "collections": ["orders"]}],
+            buildIndexes="excludeHashedAfterCopy",
+            verification={"enabled": False},
+        )["estimates"]
+        assert (filtered["namespaces"], filtered["documents"]) == (1, 1000)
+        assert (filtered["indexes"], filtered["memoryNeededBytes"]) == (1, None)
+    # What a preflight has nothing against, a start does; after that, the state is what speaks against another one.
+    options = {"buildIndexes": "excludeHashedAfterCopy", "copyInNaturalOrder": [{"database": "."}]}
+    daemon.start(**options, detectRandomId=False, skipDiskSpaceCheck=True)
+    daemon.wait_until_committable()
+    assert told(preflight(daemon)) == ["InvalidState", "DestinationNotEmpty", "MetadataLeftOver"]
+    daemon.commit()
+    indexes = pair.destination.client.shop.orders.index_information()
+    assert set(indexes) == {"_id_", "when_1"}
+
+
+def test_every_violation_is_told_at_once(pair: Pair, daemon: Daemon) -> None:
+    fill(pair)
+    pair.destination.client.mine.c.insert_one({"_id": 1})
+    pair.destination.client[LEFT].resumeData.insert_one({"_id": "coordinator"})
+    reserved = pair.destination.client.mongosync_reserved_for_internal_use
+    reserved.runs.insert_one({"_id": "another"})
+    daemon.believe_there_is_no_room()
+    daemon.kill()
+    daemon.run()
+    with untouched(pair, daemon):
+        texts = assert_both_tell(
+            daemon,
+            [
+                *("NotSupportedYet", "ReversibleNeedsWriteBlocking", "ReversibleWithFilter"),
+                *("ReversibleWithoutIndexes", "ShardingNotApplicable", "DestinationNotEmpty"),
+                *("MetadataLeftOver", "MetadataLeftOver", "TTLNotVerifiable"),
+                *("InsufficientMemory", "InsufficientDestinationDiskSpace"),
+            ],
+            reversible=True,
+            preExistingDestinationData=True,
+            buildIndexes="never",
+            includeNamespaces=[{"database": "shop"}],
+            sharding={"shardingEntries": []},
+        )
+        said = " ".join(texts)
+        assert "The destination holds mine. " in said
+        assert f"{LEFT} is of mongosync. " in said
+        assert "mongosync_reserved_for_internal_use is of a sync of another. " in said
+        assert "shop.orders has the TTL index when_1. " in said
+        assert "may take 438 MB of memory, 100 MB are available to this process. " in said
+        assert "0 MB are free. " in said
+        # Each of these goes where its cause does.
+        assert_both_tell(
+            daemon,
+            [
+                *("WriteBlockingWithFilter", "DestinationNotEmpty", "MetadataLeftOver"),
+                "MetadataLeftOver",
+            ],
+            enableUserWriteBlocking=True,
+            excludeNamespaces=[{"database": "other"}],
+            verification={"enabled": False},
+            skipDiskSpaceCheck=True,
+        )
+        assert_both_tell(
+            daemon,
+            [
+                *("InvalidRequest", "DestinationNotEmpty", "MetadataLeftOver"),
+                *("MetadataLeftOver", "InsufficientMemory"),
+            ],
+            includeNamespaces=[{"databaseRegex": {"pattern": "("}}],
+        )
+
+
+@pytest.fixture
+def one_cluster_twice(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
+    other_address = pair.source.uri.replace("127.0.0.1", "localhost")
+    daemon = Daemon(pair.source.uri, other_address, tmp_path)
+    try:
+        daemon.run()
+        yield daemon
+    finally:
+        daemon.close()
+
+
+def test_one_cluster_under_two_addresses(pair: Pair, one_cluster_twice: Daemon) -> None:
+    fill(pair)
+    with untouched(pair, one_cluster_twice):
+        (text,) = assert_both_tell(one_cluster_twice, ["SameCluster"])
+        assert "lead to the same replica set" in text
