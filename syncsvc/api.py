@@ -7,9 +7,9 @@ from typing import Any
 from flask import Blueprint
 
 from syncsvc.reports.preflight import preflight_report
-from syncsvc.schemas import StartSchema
+from syncsvc.schemas import NamespacesSchema, StartSchema
 from syncsvc.service import Service
-from verifier.runtime.httpd import json_body
+from verifier.runtime.httpd import json_body, parameters
 from verifier.runtime.schemas import EmptySchema, load
 
 SUCCESS = {"success": True}
@@ -55,5 +55,11 @@ def blueprint(service: Service) -> Blueprint:
     @api.get("/progress")
     def progress() -> dict[str, Any]:
         return {"progress": service.progress(), **SUCCESS}
+
+    @api.get("/namespaces")
+    def namespaces() -> dict[str, Any]:
+        given = load(NamespacesSchema(), parameters())
+        shown = service.namespaces(given.get("database"), given.get("after"), given["limit"])
+        return {**shown, **SUCCESS}
 
     return api

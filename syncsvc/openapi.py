@@ -7,7 +7,9 @@ from typing import Any
 from marshmallow import fields
 
 from syncsvc import __version__, errors
-from syncsvc.schemas import StartSchema
+from syncsvc.reports.namespaces import NamespacePhase
+from syncsvc.reports.verification import Hashing
+from syncsvc.schemas import NamespacesSchema, StartSchema
 from syncsvc.state import Phase, State
 from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
 from verifier.cluster.failures import CLUSTER_UNREACHABLE, NOT_AUTHORIZED, OPLOG_WINDOW_EXCEEDED
@@ -60,6 +62,39 @@ class _CollectionCopy(Strict):
     estimatedCopiedBytes = always(fields.Integer, "How much of that is copied.")
 
 
+class _Lag(Strict):
+    overallLagSeconds = nullable(fields.Integer, "How far the destination is behind the source.")
+    crudLagSeconds = nullable(fields.Integer, "The same of writes, once there was one.")
+    ddlLagSeconds = nullable(fields.Integer, "The same of definitions, once one was changed.")
+
+
+class _Ping(Strict):
+    pingLatencyMs = sometimes(
+        fields.Integer, "How long the last ping took, from 1 millisecond on; -1 if it failed."
+    )
+
+
+class _IndexBuilding(Strict):
+    indexesBuilt = always(fields.Integer, "How many indexes are built.")
+    totalIndexesToBuild = always(fields.Integer, "Of how many.")
+    collectionsFinished = always(fields.Integer, "How many collections have all of theirs.")
+    collectionsTotal = always(fields.Integer, "Of how many that have some.")
+
+
+class _VerificationSide(Strict):
+    phase = always(fields.Enum, "How far it is.", Hashing, by_value=True)
+    estimatedDocumentCount = nullable(fields.Integer, "How many documents there are.")
+    hashedDocumentCount = always(fields.Integer, "How many of them were compared.")
+    totalCollectionCount = nullable(fields.Integer, "How many collections there are.")
+    scannedCollectionCount = always(fields.Integer, "Of how many of them all were compared.")
+    lagTimeSeconds = nullable(fields.Integer, "How far it is behind the cluster's changes.")
+
+
+class _VerificationProgress(Strict):
+    source = always(fields.Nested, "On the source.", _VerificationSide)
+    destination = always(fields.Nested, "On the destination.", _VerificationSide)
+
+
 class _DirectionMapping(Strict):
     Source = always(fields.String, "The source, as cluster0: host:port.")
     Destination = always(fields.String, "The destination, likewise.")
@@ -72,10 +107,17 @@ class _Progress(Strict):
     canCommit = always(Boolean, "Whether a commit is possible.")
     canWrite = always(Boolean, "Whether the destination may be written.")
     info = nullable(fields.Enum, "The phase of the sync.", Phase, by_value=True)
+    ceaStage = nullable(
+        fields.String,
+        "collection copy drain while what was written during the copy is applied, then steady state.",
+    )
+    lag = nullable(fields.Nested, "How far the destination is behind, by kind of change.", _Lag)
     lagTimeSeconds = nullable(fields.Integer, "How far the destination is behind the source.")
     totalEventsApplied = nullable(fields.Integer, "Change events that this process applied.")
     collectionCopy = nullable(fields.Nested, "Estimates of the copy.", _CollectionCopy)
     directionMapping = nullable(fields.Nested, "Which cluster is which.", _DirectionMapping)
+    source = nullable(fields.Nested, "How the source answers.", _Ping)
+    destination = nullable(fields.Nested, "How the destination answers.", _Ping)
     mongosyncID = always(fields.String, "The name of this instance.")
     coordinatorID = nullable(fields.String, "The name of the instance that coordinates.")
     error = nullable(fields.String, "The name of the error that the sync failed with.")
@@ -85,6 +127,14 @@ class _Progress(Strict):
     )
     estimatedSecondsToCEACatchup = sometimes(
         fields.Integer, "In how many seconds the lag is gone; only while it falls."
+    )
+    indexBuilding = sometimes(
+        fields.Nested, "How far the building of indexes after the copy is.", _IndexBuilding
+    )
+    verification = sometimes(
+        fields.Nested,
+        "How far the verification is, unless it is switched off.",
+        _VerificationProgress,
     )
     warnings = sometimes(fields.List, "What endangers the sync, and what to do.", fields.String())
 
@@ -123,6 +173,34 @@ class _PreflightAnswer(SuccessAnswer):
     )
     warnings = always(fields.List, "What may become a trouble, and what to do.", fields.String())
     estimates = always(fields.Nested, "What the sync would take.", _Estimates)
+
+
+class _NamespaceVerification(Strict):
+    comparedDocuments = always(fields.Integer, "How many documents the first pass has compared.")
+    estimatedTotalDocuments = nullable(fields.Integer, "Of how many.")
+    mismatches = always(fields.Integer, "How many documents differ.")
+
+
+class _Namespace(Strict):
+    """How far one collection is."""
+
+    namespace = always(fields.String, "Its name on the source.")
+    phase = always(fields.Enum, "How far it is.", NamespacePhase, by_value=True)
+    copiedDocuments = always(fields.Integer, "How many documents are copied.")
+    estimatedTotalDocuments = always(fields.Integer, "Of how many.")
+    copiedBytes = always(fields.Integer, "How much is copied.")
+    estimatedTotalBytes = always(fields.Integer, "Of how much.")
+    documentsPerSecond = nullable(fields.Float, "How fast it is copied; null when it is not.")
+    bytesPerSecond = nullable(fields.Float, "The same in bytes.")
+    eventsApplied = always(fields.Integer, "Change events that this process applied.")
+    indexesBuilt = nullable(fields.Integer, "How many of its indexes the destination has.")
+    totalIndexes = always(fields.Integer, "Of how many, beside the one on _id.")
+    verification = nullable(fields.Nested, "How its verification is.", _NamespaceVerification)
+
+
+class _NamespacesAnswer(SuccessAnswer):
+    namespaces = always(fields.List, "By name.", fields.Nested(_Namespace))
+    next = nullable(fields.String, "What to send as after for the others; null without any.")
 
 
 OPERATIONS = (
@@ -180,6 +258,13 @@ OPERATIONS = (
         ),
     ),
     Operation("get", "/api/v1/progress", "How the sync goes.", _ProgressAnswer()),
+    Operation(
+        "get",
+        "/api/v1/namespaces",
+        "How far each collection is.",
+        _NamespacesAnswer(),
+        parameters=NamespacesSchema(),
+    ),
     Operation("get", "/metrics", "The figures, for Prometheus.", None, content=TEXT),
 )
 

@@ -22,7 +22,7 @@ from syncsvc.engine.parts import Parts
 from syncsvc.engine.wayback import refuse_lost, refuse_written, turned
 from syncsvc.engine.writeblock import WriteBlock, to_put_back
 from syncsvc.figures.progress import Progress
-from syncsvc.saved.registry import Registry
+from syncsvc.saved.registry import CollectionRecord, Registry
 from syncsvc.saved.run import METADATA_DATABASE, Failure, RunRecord, RunStore
 from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
@@ -82,6 +82,11 @@ class Runner:
     @property
     def record(self) -> RunRecord:
         return self._store.record
+
+    @property
+    def collections(self) -> tuple[CollectionRecord, ...]:
+        """What is saved of each."""
+        return tuple(self._registry)
 
     @property
     def can_commit(self) -> bool:
@@ -154,7 +159,9 @@ class Runner:
         """Make a coordinator from what is saved, with a stop token of its own."""
         self._means.stop.release(self._stop)
         self._stop = StopToken(self._means.stop)
-        self._coordinator = Coordinator(self._parts(self._stop), self._stop)
+        parts = self._parts(self._stop)
+        self._registry = parts.registry
+        self._coordinator = Coordinator(parts, self._stop)
 
     def _go_on(self) -> None:
         self._at_rest.clear()

@@ -1,4 +1,4 @@
-"""The shape of request bodies."""
+"""The shape of request bodies and parameters."""
 
 from __future__ import annotations
 
@@ -121,3 +121,11 @@ class StartSchema(Strict):
             detect_random_id=data["detectRandomId"],
             skip_disk_space_check=data["skipDiskSpaceCheck"],
         )
+
+
+class NamespacesSchema(Strict):
+    """The parameters of `GET /api/v1/namespaces`."""
+
+    database = fields.String(validate=validate.Length(min=1))
+    after = fields.String(validate=validate.Length(min=1))
+    limit = fields.Integer(load_default=1_000, validate=validate.Range(min=1, max=10_000))

@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 from syncsvc.engine.observe import Observer
 from syncsvc.figures.progress import Progress
 from syncsvc.options import StartOptions
 from syncsvc.preflight.judgement import Judgement, judge
+from syncsvc.reports.namespaces import namespaces_report
 from syncsvc.reports.progress import progress_report
 from syncsvc.reports.sync import Sync
 from syncsvc.runner import Means, Runner
@@ -132,13 +134,25 @@ class Service:
         addresses = {name: cluster.facts.address for name, cluster in clusters.items()}
         return progress_report(self.sync(), addresses, self._instance)
 
+    def namespaces(self, database: str | None, after: str | None, limit: int) -> dict[str, Any]:
+        """How far each collection is, by name."""
+        return namespaces_report(self.sync(), database, after, limit)
+
     def sync(self) -> Sync:
-        """What is known now."""
-        runner = self._runner
+        """What is known now. Asks no cluster."""
+        runner, snapshot = self._runner, self._progress.snapshot
         if runner is None:
-            return Sync(self._state, None, self._progress.snapshot, False)
+            return Sync(self._state, None, snapshot, can_commit=False)
         record = runner.record
-        return Sync(record.state, record, self._progress.snapshot, runner.can_commit)
+        return Sync(
+            record.state,
+            record,
+            snapshot,
+            runner.can_commit,
+            runner.collections,
+            self._progress.collections.figures,
+            monotonic(),
+        )
 
     def _runner_for(self, trigger: Trigger) -> Runner:
         """The runner of a sync in whose state the command may be given. Raises OperationError InvalidState."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 
 from verifier import extended
 from verifier.answers import definition_line, document_line, progress_answer, summary_answer
@@ -13,7 +13,7 @@ from verifier.cluster import failures
 from verifier.cluster.specification import Document
 from verifier.compare.mismatch import StoredMismatch
 from verifier.compare.progress import CheckProgress
-from verifier.runtime.httpd import json_body, streamed_lines
+from verifier.runtime.httpd import json_body, parameters, streamed_lines
 from verifier.runtime.schemas import EmptySchema, load
 from verifier.schemas import CheckSchema, DefinitionMismatchesSchema, DocumentMismatchesSchema
 
@@ -71,7 +71,7 @@ def blueprint(service: Service) -> Blueprint:
 
     @api.get("/docMismatches")
     def document_mismatches() -> Response:
-        given = load(DocumentMismatchesSchema(), _parameters())
+        given = load(DocumentMismatchesSchema(), parameters())
         found = service.document_mismatches(
             given.get("after"), given.get("limit"), given["minDurationSecs"]
         )
@@ -79,21 +79,15 @@ def blueprint(service: Service) -> Blueprint:
 
     @api.get("/nsMismatches")
     def definition_mismatches() -> Response:
-        given = load(DefinitionMismatchesSchema(), _parameters())
+        given = load(DefinitionMismatchesSchema(), parameters())
         found = service.definition_mismatches(given.get("after"), given.get("limit"))
         return streamed_lines(_lines(found, definition_line))
 
     return api
 
 
-def _parameters() -> dict[str, Any]:
-    """The parameters of the request; one that is given twice is a list, which no schema takes."""
-    given = request.args.lists()
-    return {name: values[0] if len(values) == 1 else values for name, values in given}
-
-
 def _no_parameters() -> None:
-    load(EmptySchema(), _parameters())
+    load(EmptySchema(), parameters())
 
 
 def _lines(

@@ -23,5 +23,7 @@ def build_all(parts: Parts, stop: StopToken) -> None:
 
 def _build(parts: Parts, waiting: Channel[CollectionRecord], stop: StopToken) -> None:
     for record in waiting:
+        parts.progress.collections.indexing(record.uuid)
         build_indexes(parts, record, stop)
+        parts.progress.collections.indexed(record.uuid)
         parts.observe(Point.INDEXES_BUILT, str(record.namespace))

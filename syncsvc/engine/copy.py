@@ -22,6 +22,7 @@ from syncsvc.engine.parts import Parts
 from syncsvc.engine.translate import Outcome, zero_timestamp_documents
 from syncsvc.engine.whole import write_whole
 from syncsvc.errors import DOCUMENT_NOT_COPIED
+from syncsvc.figures.durations import Operation, timed
 from syncsvc.saved.registry import CollectionRecord, CopyStatus, Registry
 from verifier.cluster.keys import id_only, shown
 from verifier.cluster.renamed import CollectionGone
@@ -145,6 +146,8 @@ class Copier:
     ) -> None:
         for record in waiting:
             copy = CollectionCopy(record, self._parts.registry, self._parts.observe)
+            progress = self._parts.progress
+            progress.collections.reading(record.uuid)
             scan = Scan(
                 self._parts.source,
                 record.source_storage,
@@ -154,7 +157,8 @@ class Copier:
                 stop,
             )
             try:
-                for page, point in scan.pages():
+                for (page, point), seconds in timed(scan.pages()):
+                    progress.stopwatch.note(Operation.COPY_READ, seconds)
                     documents = page.documents()
                     batch = Batch(copy, copy.enter(point), documents, sum(map(len, documents)))
                     if record.definition.capped:
@@ -172,11 +176,14 @@ class Copier:
             self._write(batch)
 
     def _write(self, batch: Batch) -> None:
+        progress = self._parts.progress
         if batch.documents:
-            self._insert(batch)
+            with progress.stopwatch.timing(Operation.COPY_WRITE):
+                self._insert(batch)
         self._parts.observe(Point.BATCH_WRITTEN, str(batch.copy.record.namespace))
         batch.copy.written(batch.entry, len(batch.documents), batch.size)
-        self._parts.progress.add(copied_documents=len(batch.documents), copied_bytes=batch.size)
+        progress.add(copied_documents=len(batch.documents), copied_bytes=batch.size)
+        progress.collections.copied(batch.copy.record.uuid, len(batch.documents), batch.size)
 
     def _insert(self, batch: Batch) -> None:
         """Insert the documents; those for which that is not right are upserted, in the exact form.

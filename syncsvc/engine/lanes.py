@@ -5,7 +5,8 @@ A lane folds the events that wait for it into one outcome a document.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from bson.timestamp import Timestamp
@@ -15,6 +16,7 @@ from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.translate import Outcome, fold
 from syncsvc.engine.writing import OutcomeWriter
+from syncsvc.figures.durations import Operation
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.events import DataEvent
 from verifier.cluster.times import Position
@@ -100,33 +102,49 @@ class Lane:
             for record, group, event in portion.events:
                 batch.add(record, group, event)
         newest = portions[-1].source_time
-        refetched = 0
-        for record, outcomes in batch.collections():
-            refetched += self._writer.write(record, outcomes, newest)
-        events = sum(len(each.events) for each in portions)
-        self._parts.progress.add(events_applied=events, documents_refetched=refetched)
+        written = refetched = 0
+        progress = self._parts.progress
+        for part in batch.parts:
+            outcomes = list(part.outcomes.values())
+            with progress.stopwatch.timing(Operation.EVENTS_WRITE):
+                refetched += self._writer.write(part.record, outcomes, newest)
+            written += len(outcomes)
+        events = {part.record.uuid: part.events for part in batch.parts}
+        progress.add(
+            events_applied=sum(events.values()),
+            documents_written=written,
+            documents_refetched=refetched,
+        )
+        progress.collections.applied(events)
         self._parts.observe(Point.EVENTS_APPLIED, str(newest))
+
+
+@dataclass(slots=True)
+class _Part:
+    """What a batch does to one collection: the number of its events, and what comes of them by group."""
+
+    record: CollectionRecord
+    events: int
+    outcomes: dict[Hashable, Outcome]
 
 
 class _Batch:
     """Folds events into outcomes, by collection."""
 
     def __init__(self) -> None:
-        self._records: dict[bytes, CollectionRecord] = {}
-        self._folded: dict[bytes, dict[Hashable, Outcome]] = {}
+        self._parts: dict[bytes, _Part] = {}
+
+    @property
+    def parts(self) -> Collection[_Part]:
+        return self._parts.values()
 
     def add(self, record: CollectionRecord, group: Hashable, event: DataEvent) -> None:
-        outcomes = self._folded.get(record.uuid)
-        if outcomes is None:
-            self._records[record.uuid] = record
-            outcomes = self._folded[record.uuid] = {}
+        part = self._parts.get(record.uuid)
+        if part is None:
+            part = self._parts[record.uuid] = _Part(record, 0, {})
+        part.events += 1
+        outcomes = part.outcomes
         if group is IN_ORDER:
             outcomes[len(outcomes), IN_ORDER] = fold(None, event)
         else:
             outcomes[group] = fold(outcomes.get(group), event)
-
-    def collections(self) -> list[tuple[CollectionRecord, list[Outcome]]]:
-        return [
-            (self._records[uuid], list(outcomes.values()))
-            for uuid, outcomes in self._folded.items()
-        ]

@@ -10,7 +10,7 @@ from syncsvc.indexing import destined
 from syncsvc.preflight.rules import definition_violations
 from syncsvc.saved.registry import CopyStatus
 from verifier.cluster import failures
-from verifier.cluster.inventory import list_collections, size_of
+from verifier.cluster.inventory import list_collections, measure
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import raise_all
 from verifier.runtime.retry import retry
@@ -64,14 +64,14 @@ class Listing:
         assert definition.uuid is not None
         record = self._registry.get(definition.uuid)
         if record is None:
-            size = retry(
-                lambda: size_of(self._source, definition.storage),
+            amount = retry(
+                lambda: measure(self._source, definition.storage),
                 failures.is_transient,
                 self._stop,
             )
             # Saved with its true definition before it is created without it.
             wanted = destined(definition, self._options.build_indexes)
-            record = placed(self._registry, wanted, CopyStatus.WAITING, size)
+            record = placed(self._registry, wanted, CopyStatus.WAITING, amount)
             self._registry.save(record)
         if self._options.build_indexes.after_copy:
             self._catalog.create_bare(record.definition)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from syncsvc.saved.registry import CollectionRecord, CopyStatus, Registry
+from verifier.cluster.inventory import Size
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec
 
@@ -25,13 +26,23 @@ def place_for(registry: Registry, name: Namespace, uuid: bytes) -> Namespace:
 
 
 def placed(
-    registry: Registry, definition: CollectionSpec, status: CopyStatus, total: int = 0
+    registry: Registry,
+    definition: CollectionSpec,
+    status: CopyStatus,
+    amount: Size = Size(),
 ) -> CollectionRecord:
-    """The record of a new collection, whose definition has the source's name; not saved yet."""
+    """The record of a new collection, whose definition has the source's name; not saved yet.
+
+    `amount` is what there is to copy of it.
+    """
     assert definition.uuid is not None
     place = place_for(registry, definition.namespace, definition.uuid)
     return CollectionRecord(
-        replace(definition, namespace=place), status, definition.namespace, total
+        replace(definition, namespace=place),
+        status,
+        definition.namespace,
+        total=amount.bytes,
+        total_documents=amount.documents,
     )
 
 

@@ -16,6 +16,7 @@ from syncsvc.engine.lanes import Lane
 from syncsvc.engine.observe import Point
 from syncsvc.engine.old_source import OldSource
 from syncsvc.engine.parts import Parts
+from syncsvc.figures.durations import Operation, timed
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.changes import ChangeReader, StreamPage
 from verifier.cluster.events import (
@@ -63,7 +64,10 @@ class Tail:
 
     def run(self) -> None:
         """Read until stopped. Raises what makes the run fail."""
-        for page in self._reader.pages():
+        stopwatch = self._parts.progress.stopwatch
+        for page, seconds in timed(self._reader.pages()):
+            if page.events:  # else it was waited for events
+                stopwatch.note(Operation.EVENTS_READ, seconds)
             self._held_after = page.position.time
             self._feed.page_begins(page.source_time)
             self._hand_on(page)
@@ -73,6 +77,7 @@ class Tail:
 
     def _hand_on(self, page: StreamPage) -> None:
         before: bytes | None = None
+        read = 0
         for view in page.events:
             raw = bytes(view)
             event = parse_event(raw)
@@ -84,6 +89,7 @@ class Tail:
                 self._fragments.clear()
                 event = parse_event(raw)
             if isinstance(event, DataEvent):
+                read += 1
                 record = self._record_of(event)
                 if record is not None:
                     self._feed.changed(record.source_storage, event.key)
@@ -91,6 +97,7 @@ class Tail:
             elif isinstance(event, DefinitionEvent):
                 self._barrier(before, event, page.source_time)
             before = raw
+        self._parts.progress.add(events_read=read)
         self._feed.page_ends(page.position, page.source_time)
         # A place among the fragments of an event is none to go on from after a restart.
         self._dispatcher.end(None if self._fragments else page.position, page.source_time)
@@ -117,5 +124,6 @@ class Tail:
             self._definitions.apply(event)
         else:
             self._old_source.refuse(event)
+        self._parts.progress.add(definitions_applied=1)
         self._parts.observe(Point.DEFINITION_APPLIED, str(event.namespace))
         self._dispatcher.end(position_at(event.token), source_time)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from time import monotonic
 
+from syncsvc.figures.collections import Collections
+from syncsvc.figures.durations import Stopwatch
 from syncsvc.figures.trends import Lag, with_newest
 from verifier.compare.progress import CheckProgress
 
@@ -25,30 +27,48 @@ class WarningKind(Enum):
 
 
 @dataclass(frozen=True)
+class Ping:
+    """How long a cluster took to answer, in seconds; None when it did not."""
+
+    seconds: float | None
+
+
+@dataclass(frozen=True)
 class ProgressSnapshot:
     """The engine's figures at one moment; None is unknown. Bytes, documents, seconds.
 
-    `lag_at` is when the lag was last known, by the monotonic clock; `lags` are those of the last minutes.
+    `events_read` and `events_applied` count writes, `definitions_applied` the other change events. `lag_at` is when the
+    lag was last known, by the monotonic clock; `lags` are those of the last minutes. `pings` has the clusters by name,
+    where they were asked. `check` is the verification, once it has begun.
     """
 
     total_bytes: int | None = None
     copied_bytes: int = 0
     copied_documents: int = 0
+    events_read: int = 0
     events_applied: int = 0
+    definitions_applied: int = 0
+    documents_written: int = 0
     documents_refetched: int = 0
     lag_seconds: int | None = None
     lag_at: float = 0.0
     lags: tuple[Lag, ...] = ()
     caught_up: bool = False
     oplog_seconds_left: float | None = None
-    check: CheckProgress | None = None
     warnings: Mapping[WarningKind, str] = field(default_factory=dict)
+    pings: Mapping[str, Ping] = field(default_factory=dict)
+    check: CheckProgress | None = None
 
 
 class Progress:
-    """Holds the newest snapshot. Reading it never waits for anything but another reader's or writer's assignment."""
+    """Holds the newest snapshot. Reading it never waits for anything but another reader's or writer's assignment.
+
+    `collections` has the figures of each, `stopwatch` how long calls take.
+    """
 
     def __init__(self) -> None:
+        self.collections = Collections()
+        self.stopwatch = Stopwatch()
         self._lock = threading.Lock()  # guards the change of snapshot
         self._snapshot = ProgressSnapshot()
 
@@ -56,7 +76,7 @@ class Progress:
     def snapshot(self) -> ProgressSnapshot:
         return self._snapshot
 
-    def set(self, **values: float | bool | CheckProgress | None) -> None:
+    def set(self, **values: object) -> None:
         with self._lock:
             self._snapshot = replace(self._snapshot, **values)  # type: ignore[arg-type] # checked by replace
 
@@ -68,6 +88,12 @@ class Progress:
             self._snapshot = replace(
                 self._snapshot, lag_seconds=seconds, lag_at=newest.at, lags=lags
             )
+
+    def set_ping(self, cluster: str, ping: Ping) -> None:
+        """The cluster was asked anew."""
+        with self._lock:
+            pings = {**self._snapshot.pings, cluster: ping}
+            self._snapshot = replace(self._snapshot, pings=pings)
 
     def forget_lag(self) -> None:
         """The lag is not known any more."""

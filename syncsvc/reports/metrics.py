@@ -5,19 +5,32 @@ No name is one of mongosync's own: those mean something else (a lag in milliseco
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
-from syncsvc.figures.progress import ProgressSnapshot, WarningKind
-from syncsvc.reports.progress import (
+from syncsvc.figures.progress import Ping, ProgressSnapshot, WarningKind
+from syncsvc.reports.namespaces import NamespacePhase, phases_of
+from syncsvc.reports.progress import seconds_until_caught_up
+from syncsvc.reports.sync import (
+    Indexes,
+    Sync,
+    index_building,
     lag_seconds,
     oplog_seconds_left,
     phase_shown,
-    seconds_until_caught_up,
+    ping_of,
     total_bytes,
 )
-from syncsvc.reports.sync import Sync
+from syncsvc.reports.verification import (
+    Hashing,
+    collections_scanned,
+    documents_expected,
+    first_amounts,
+    hashing,
+)
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase, State
+from verifier.compare.progress import CheckProgress
 from verifier.runtime.metrics import Kind, Metric, Values, one_hot, single
 
 Read = Callable[[RunRecord, ProgressSnapshot], float | None]
@@ -47,14 +60,73 @@ def _warnings(sync: Sync) -> Values:
     return {(kind.value,): float(kind in sync.snapshot.warnings) for kind in WarningKind}
 
 
-def _lag(record: RunRecord, snapshot: ProgressSnapshot) -> float | None:
-    """A sync that failed does not look at its lag any more."""
-    return None if record.state is State.FAILED else lag_seconds(record, snapshot)
-
-
 def _copied(snapshot: ProgressSnapshot, amount: int) -> int | None:
     """What was copied is known together with how much there is to copy."""
     return None if snapshot.total_bytes is None else amount
+
+
+def _namespaces(sync: Sync) -> Values:
+    if sync.record is None:
+        return {}
+    counts = Counter(phases_of(sync))
+    return {(each.value,): counts[each] for each in NamespacePhase}
+
+
+def _of_indexes(read: Callable[[Indexes], float]) -> Callable[[Sync], Values]:
+    """Where indexes are built after the copy, from its end to the commit."""
+
+    def of(sync: Sync) -> float | None:
+        indexes = index_building(sync)
+        return None if indexes is None else read(indexes)
+
+    return single(of)
+
+
+def _answers(sync: Sync) -> Values:
+    return {
+        (side,): None if ping is None else float(ping.seconds is not None)
+        for side, ping in _pings(sync).items()
+    }
+
+
+def _ping_seconds(sync: Sync) -> Values:
+    return {(side,): None if ping is None else ping.seconds for side, ping in _pings(sync).items()}
+
+
+def _pings(sync: Sync) -> dict[str, Ping | None]:
+    if sync.record is None:
+        return {}
+    return {
+        "source": ping_of(sync.record, sync.snapshot, source=True),
+        "destination": ping_of(sync.record, sync.snapshot, source=False),
+    }
+
+
+def _verification_phase(sync: Sync) -> Values:
+    if sync.record is None or not sync.record.options.verification:
+        return {}
+    return one_hot(Hashing, hashing(sync.snapshot.check))
+
+
+def _of_check(read: Callable[[CheckProgress], float | None]) -> Callable[[Sync], Values]:
+    """Of the verification, once it has begun."""
+
+    def of(sync: Sync) -> float | None:
+        check = sync.snapshot.check
+        known = sync.record is not None and hashing(check) is not Hashing.NOT_STARTED
+        return read(check) if known and check is not None else None
+
+    return single(of)
+
+
+def _verification_lags(sync: Sync) -> Values:
+    check = sync.snapshot.check
+    if sync.record is None or check is None:
+        return {}
+    return {
+        ("source",): check.source.lag_seconds,
+        ("destination",): check.destination.lag_seconds,
+    }
 
 
 TABLE: tuple[Metric[Sync], ...] = (
@@ -105,7 +177,7 @@ TABLE: tuple[Metric[Sync], ...] = (
         "mongosync_lag_seconds",
         "How far the destination is behind the source.",
         (),
-        _of_run(_lag),
+        _of_run(lag_seconds),
     ),
     Metric(
         Kind.GAUGE,
@@ -144,6 +216,13 @@ TABLE: tuple[Metric[Sync], ...] = (
     ),
     Metric(
         Kind.COUNTER,
+        "mongosync_events_read_total",
+        "Change events of writes that this process read from the source.",
+        (),
+        _of_run(lambda record, snapshot: snapshot.events_read),
+    ),
+    Metric(
+        Kind.COUNTER,
         "mongosync_events_applied_total",
         "Change events that this process applied.",
         (),
@@ -151,9 +230,100 @@ TABLE: tuple[Metric[Sync], ...] = (
     ),
     Metric(
         Kind.COUNTER,
+        "mongosync_definitions_applied_total",
+        "Change events of definitions (create, drop, rename, collMod, indexes) that this process applied.",
+        (),
+        _of_run(lambda record, snapshot: snapshot.definitions_applied),
+    ),
+    Metric(
+        Kind.COUNTER,
+        "mongosync_documents_written_total",
+        "Writes of documents to the destination that these events came to; several of one document may be one.",
+        (),
+        _of_run(lambda record, snapshot: snapshot.documents_written),
+    ),
+    Metric(
+        Kind.COUNTER,
         "mongosync_documents_refetched_total",
         "Documents that this process read again from the source, because their events alone did not do.",
         (),
         _of_run(lambda record, snapshot: snapshot.documents_refetched),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_namespaces",
+        "How many collections are in each phase, as /api/v1/namespaces shows it.",
+        ("phase",),
+        _namespaces,
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_indexes_built",
+        "How many indexes are built, where that is done after the copy, until the commit.",
+        (),
+        _of_indexes(lambda indexes: indexes.built),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_indexes_to_build",
+        "Of how many.",
+        (),
+        _of_indexes(lambda indexes: indexes.total),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_cluster_answers",
+        "1 when the cluster answered the last ping, else 0; there is one every 30 seconds.",
+        ("cluster",),
+        _answers,
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_ping_seconds",
+        "How long the cluster took to answer the last ping.",
+        ("cluster",),
+        _ping_seconds,
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_verification_phase",
+        "1 for the phase that verification shows in the progress, 0 for each other one.",
+        ("phase",),
+        _verification_phase,
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_verification_documents",
+        "Documents that the first pass of the verification has compared.",
+        (),
+        _of_check(lambda check: first_amounts(check).documents),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_verification_estimated_documents",
+        "Documents that the first pass compares, by estimate.",
+        (),
+        _of_check(documents_expected),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_verification_collections",
+        "Collections of which the first pass has compared all.",
+        (),
+        _of_check(collections_scanned),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_verification_mismatches",
+        "Documents that were found to differ; they are looked at again before they count.",
+        (),
+        _of_check(lambda check: sum(check.mismatches.documents.values())),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_verification_lag_seconds",
+        "How far the verification is behind the change events of each cluster.",
+        ("cluster",),
+        _verification_lags,
     ),
 )

@@ -1,77 +1,131 @@
-"""The shape of the progress answer. Pure: a function of the saved record and the engine's snapshot."""
+"""The shape of the progress answer. Pure: a function of what is known of the sync."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from syncsvc.figures.progress import ProgressSnapshot
+from syncsvc.figures.progress import Ping, ProgressSnapshot
 from syncsvc.figures.trends import in_words, seconds_to_catch_up
 from syncsvc.reports.failure import failure_description
-from syncsvc.reports.sync import Sync
+from syncsvc.reports.sync import (
+    Sync,
+    definition_lag_seconds,
+    index_building,
+    is_drained,
+    lag_seconds,
+    oplog_seconds_left,
+    phase_shown,
+    ping_of,
+    total_bytes,
+    write_lag_seconds,
+)
+from syncsvc.reports.verification import (
+    collections_scanned,
+    documents_expected,
+    first_amounts,
+    hashing,
+)
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State
+from verifier.compare.progress import Changes, CheckProgress
+
+# What scripts for mongosync divide by before there is anything to copy.
+_NOTHING_LISTED_YET = 1
+
+_UNKNOWN = (
+    *("info", "ceaStage", "lag", "lagTimeSeconds", "totalEventsApplied", "collectionCopy"),
+    *("directionMapping", "source", "destination", "error", "errorDescription"),
+)
 
 
 def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> dict[str, Any]:
     """The `progress` document. Without a sync, all but the state, the two permissions and the ids is null or absent."""
     record, snapshot = sync.record, sync.snapshot
+    ids = {"mongosyncID": instance, "coordinatorID": instance}
     if record is None:
-        return {
-            "state": sync.state.value,
-            "canCommit": False,
-            "canWrite": False,
-            "info": None,
-            "lagTimeSeconds": None,
-            "totalEventsApplied": None,
-            "collectionCopy": None,
-            "directionMapping": None,
-            "mongosyncID": instance,
-            "coordinatorID": instance,
-            "error": None,
-            "errorDescription": None,
-        }
+        permissions = {"canCommit": False, "canWrite": False}
+        return {"state": sync.state.value, **permissions, **dict.fromkeys(_UNKNOWN), **ids}
     failure = record.failure
     return {
         "state": sync.state.value,
         "canCommit": sync.can_commit,
         "canWrite": record.can_write,
         "info": phase_shown(record).value,
+        "ceaStage": _stage(record, snapshot),
+        "lag": _lag(record, snapshot),
         "lagTimeSeconds": lag_seconds(record, snapshot),
         "totalEventsApplied": snapshot.events_applied,
-        "collectionCopy": {
-            "estimatedTotalBytes": total_bytes(snapshot),
-            "estimatedCopiedBytes": snapshot.copied_bytes,
-        },
+        "collectionCopy": _copy(record, snapshot),
         "directionMapping": {
-            "Source": _mapping(record.source, addresses),
-            "Destination": _mapping(record.destination, addresses),
+            "Source": f"{record.source}: {addresses[record.source]}",
+            "Destination": f"{record.destination}: {addresses[record.destination]}",
         },
-        "mongosyncID": instance,
-        "coordinatorID": instance,
+        "source": _ping(ping_of(record, snapshot, source=True)),
+        "destination": _ping(ping_of(record, snapshot, source=False)),
         "error": None if failure is None else failure.name,
         "errorDescription": failure_description(record),
-        **_estimates(record, snapshot),
+        **ids,
+        **_estimates(sync, record),
     }
 
 
-def _estimates(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, Any]:
+def _lag(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None] | None:
+    if record.state is State.PAUSED:
+        return None
+    return {
+        "overallLagSeconds": lag_seconds(record, snapshot),
+        "crudLagSeconds": write_lag_seconds(record, snapshot),
+        "ddlLagSeconds": definition_lag_seconds(record, snapshot),
+    }
+
+
+def _stage(record: RunRecord, snapshot: ProgressSnapshot) -> str | None:
+    if record.phase is not Phase.APPLYING:
+        return None
+    return "steady state" if is_drained(record, snapshot) else "collection copy drain"
+
+
+def _copy(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None]:
+    total = total_bytes(snapshot)
+    if record.phase is Phase.INITIALIZING:
+        total = _NOTHING_LISTED_YET
+    return {"estimatedTotalBytes": total, "estimatedCopiedBytes": snapshot.copied_bytes}
+
+
+def _ping(ping: Ping | None) -> dict[str, int]:
+    """Whole milliseconds: -1 for no answer, nothing where it was not asked yet, or took less than one."""
+    if ping is None:
+        return {}
+    if ping.seconds is None:
+        return {"pingLatencyMs": -1}
+    milliseconds = int(1000 * ping.seconds)
+    return {"pingLatencyMs": milliseconds} if milliseconds else {}
+
+
+def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
     """What is shown only where it means something."""
+    snapshot = sync.snapshot
     shown: dict[str, Any] = {}
-    if record.state is State.RUNNING:
+    if record.options.verification:
+        shown["verification"] = _verification(snapshot.check)
+    if record.state is State.RUNNING and not record.can_write:
         left = oplog_seconds_left(record, snapshot)
         shown["estimatedOplogTimeRemaining"] = "not checked yet" if left is None else in_words(left)
     seconds = seconds_until_caught_up(record, snapshot)
     if seconds is not None:
         shown["estimatedSecondsToCEACatchup"] = seconds
+    indexes = index_building(sync)
+    if indexes is not None:
+        shown["indexBuilding"] = {
+            "indexesBuilt": indexes.built,
+            "totalIndexesToBuild": indexes.total,
+            "collectionsFinished": indexes.collections_finished,
+            "collectionsTotal": indexes.collections,
+        }
     if snapshot.warnings:
         shown["warnings"] = list(snapshot.warnings.values())
     return shown
-
-
-def oplog_seconds_left(record: RunRecord, snapshot: ProgressSnapshot) -> float | None:
-    """Before a commit is asked for."""
-    return snapshot.oplog_seconds_left if record.state is State.RUNNING else None
 
 
 def seconds_until_caught_up(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
@@ -81,21 +135,22 @@ def seconds_until_caught_up(record: RunRecord, snapshot: ProgressSnapshot) -> in
     return seconds_to_catch_up(snapshot.lags)
 
 
-def phase_shown(record: RunRecord) -> Phase:
-    """The phase; once a commit is asked for, that it goes on."""
-    return Phase.CUTTING_OVER if record.state is State.COMMITTING else record.phase
+def _verification(check: CheckProgress | None) -> dict[str, Any]:
+    """Every document is read on both sides at once: only the lag is of one side."""
+    none = Changes()
+    return {
+        "source": _side(check, none if check is None else check.source),
+        "destination": _side(check, none if check is None else check.destination),
+    }
 
 
-def lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
-    """What was measured before a pause says nothing of now."""
-    return None if record.state is State.PAUSED else snapshot.lag_seconds
-
-
-def total_bytes(snapshot: ProgressSnapshot) -> int | None:
-    """The estimate, raised to what was copied where that is more already."""
-    total = snapshot.total_bytes
-    return None if total is None else max(total, snapshot.copied_bytes)
-
-
-def _mapping(name: str, addresses: Mapping[str, str]) -> str:
-    return f"{name}: {addresses[name]}"
+def _side(check: CheckProgress | None, changes: Changes) -> dict[str, Any]:
+    amounts = first_amounts(check)
+    return {
+        "phase": hashing(check).value,
+        "estimatedDocumentCount": documents_expected(check),
+        "hashedDocumentCount": amounts.documents,
+        "totalCollectionCount": amounts.namespaces or None,
+        "scannedCollectionCount": collections_scanned(check),
+        "lagTimeSeconds": changes.lag_seconds,
+    }

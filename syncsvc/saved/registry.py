@@ -35,7 +35,9 @@ class CopyStatus(Enum):
 
 @dataclass(frozen=True)
 class CollectionRecord:
-    """One collection of the source, and how far its copy is. `total` and `copied` are in bytes.
+    """One collection of the source, and how far its copy is.
+
+    `total` and `copied` are in bytes, `total_documents` and `documents` count; the totals are estimates of the listing.
 
     `definition` is what it will be on the destination after commit, under the name that it has there now. That is the
     source's name, except while another collection, of a later time, has it there: `source_name` is the one on the
@@ -46,6 +48,7 @@ class CollectionRecord:
     status: CopyStatus
     source_name: Namespace
     total: int = 0
+    total_documents: int = 0
     copied: int = 0
     documents: int = 0
     resume: ResumePoint | None = None
@@ -84,6 +87,7 @@ def _collection_document(record: CollectionRecord) -> dict[str, Any]:
         "indexes": list(definition.indexes.values()),
         "status": record.status.value,
         "total": record.total,
+        "totalDocuments": record.total_documents,
         "copied": record.copied,
         "documents": record.documents,
         "resume": None if record.resume is None else asdict(record.resume),
@@ -103,6 +107,7 @@ def _collection_record(document: dict[str, Any]) -> CollectionRecord:
         status=CopyStatus(document["status"]),
         source_name=Namespace(document["database"], document["sourceCollection"]),
         total=document["total"],
+        total_documents=document["totalDocuments"],
         copied=document["copied"],
         documents=document["documents"],
         resume=None if document["resume"] is None else ResumePoint(**document["resume"]),

@@ -67,6 +67,12 @@ def json_body(read: Callable[[bytes], Any] = json.loads) -> dict[str, Any]:
     return body
 
 
+def parameters() -> dict[str, Any]:
+    """The parameters of the request; one that is given twice is a list, which no schema takes."""
+    given = request.args.lists()
+    return {name: values[0] if len(values) == 1 else values for name, values in given}
+
+
 def error_body(name: str, description: str) -> dict[str, Any]:
     return {"success": False, "error": name, "errorDescription": description}
 

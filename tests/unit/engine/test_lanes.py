@@ -34,8 +34,9 @@ def batched(record: CollectionRecord, *events: DataEvent) -> list[Outcome]:
     batch = _Batch()
     for each in events:
         batch.add(record, group_of(record, each), each)
-    ((_, outcomes),) = batch.collections()
-    return outcomes
+    (part,) = batch.parts
+    assert part.events == len(events)
+    return list(part.outcomes.values())
 
 
 class TestBatch:
@@ -54,7 +55,7 @@ class TestBatch:
         batch = _Batch()
         batch.add(PLAIN, 1, insert(1, 1))
         batch.add(other, 1, insert(1, 2)._replace(collection=other.uuid))
-        assert [(record.uuid, len(found)) for record, found in batch.collections()] == [
+        assert [(part.record.uuid, part.events) for part in batch.parts] == [
             (PLAIN.uuid, 1),
             (other.uuid, 1),
         ]

@@ -8,31 +8,48 @@ from typing import Any
 
 import pytest
 
-from syncsvc.figures.progress import ProgressSnapshot, WarningKind
+from syncsvc.figures.progress import Ping, ProgressSnapshot, WarningKind
 from syncsvc.figures.trends import Lag
-from syncsvc.reports.metrics import TABLE, Sync
+from syncsvc.options import BuildIndexes, StartOptions
+from syncsvc.reports.metrics import TABLE
+from syncsvc.saved.registry import CopyStatus
 from syncsvc.saved.run import Failure, RunRecord
 from syncsvc.state import Phase, State
 from tests.support.metrics import Shown, values
-from tests.unit.syncsvc.records import run_record
+from tests.unit.syncsvc.records import collection_record, known, run_record
+from verifier.compare.mismatch import Difference
+from verifier.compare.progress import Amounts, Changes, CheckProgress, MismatchCounts
+from verifier.compare.progress import Phase as CheckPhase
 from verifier.runtime.metrics import families
 
 FALLING = ProgressSnapshot(lags=(Lag(30, 0.0), Lag(10, 20.0)))
 COPIED = ProgressSnapshot(total_bytes=100, copied_bytes=40, copied_documents=4)
+CHECK = CheckProgress(
+    phase=CheckPhase.CHECK,
+    started=1.0,
+    amounts=Amounts(30, 20, 3000, 2000, 2),
+    mismatches=MismatchCounts({Difference.CONTENT: 2, Difference.EXTRA: 1}),
+    source=Changes(lag_seconds=1),
+)
+VERIFYING = ProgressSnapshot(check=CHECK)
 UNKNOWN = {
     *("mongosync_failure", "mongosync_lag_seconds", "mongosync_catch_up_seconds"),
     *("mongosync_oplog_left_seconds", "mongosync_copy_size_bytes"),
     *("mongosync_copied_bytes", "mongosync_copied_documents"),
+    *("mongosync_indexes_built", "mongosync_indexes_to_build"),
+    *("mongosync_cluster_answers", "mongosync_ping_seconds"),
+    *("mongosync_verification_documents", "mongosync_verification_estimated_documents"),
+    *("mongosync_verification_collections", "mongosync_verification_mismatches"),
+    "mongosync_verification_lag_seconds",
 }
 
 
 def shown(
     record: RunRecord | None,
     snapshot: ProgressSnapshot = ProgressSnapshot(),
-    can_commit: bool = False,
+    **fields: Any,
 ) -> Shown:
-    state = State.IDLE if record is None else record.state
-    return values(families(TABLE, Sync(state, record, snapshot, can_commit)))
+    return values(families(TABLE, known(record, snapshot, **fields)))
 
 
 def hot(name: str, record: RunRecord | None) -> set[tuple[str, ...]]:
@@ -42,9 +59,12 @@ def hot(name: str, record: RunRecord | None) -> set[tuple[str, ...]]:
     return {labels for labels, value in of_name.items() if value}
 
 
-def test_idle_shows_the_state_and_what_is_not_possible() -> None:
-    assert shown(None, replace(COPIED, events_applied=3, lag_seconds=1)) == {
-        "mongosync_state": {(each.value,): float(each is State.IDLE) for each in State},
+@pytest.mark.parametrize("state", [State.INITIALIZING, State.IDLE])
+def test_without_a_sync_the_state_is_shown_and_what_is_not_possible(state: State) -> None:
+    pings = {"cluster0": Ping(0.002)}
+    snapshot = replace(COPIED, events_applied=3, lag_seconds=1, pings=pings, check=CHECK)
+    assert shown(None, snapshot, state=state, collections=(collection_record(),)) == {
+        "mongosync_state": {(each.value,): float(each is state) for each in State},
         "mongosync_can_commit": {(): 0},
         "mongosync_can_write": {(): 0},
     }
@@ -55,7 +75,7 @@ def test_of_a_run_all_is_shown_but_the_unknown() -> None:
     assert set(shown(run_record())) == every - UNKNOWN
 
 
-@pytest.mark.parametrize("state", list(State)[1:])
+@pytest.mark.parametrize("state", State)
 def test_the_state_is_the_one_of_the_record(state: State) -> None:
     assert hot("mongosync_state", run_record(state=state)) == {(state.value,)}
     assert len(shown(run_record(state=state))["mongosync_state"]) == len(State)
@@ -110,6 +130,14 @@ NUMBERS: list[tuple[str, dict[str, Any], ProgressSnapshot, float | None]] = [
     ("copied_documents", RUNNING, ProgressSnapshot(copied_documents=4), None),
     ("events_applied_total", RUNNING, ProgressSnapshot(events_applied=9), 9),
     ("documents_refetched_total", RUNNING, ProgressSnapshot(documents_refetched=2), 2),
+    ("documents_written_total", RUNNING, ProgressSnapshot(documents_written=2), 2),
+    ("definitions_applied_total", RUNNING, ProgressSnapshot(definitions_applied=2), 2),
+    ("events_read_total", RUNNING, ProgressSnapshot(events_read=2), 2),
+    ("verification_documents", APPLYING, VERIFYING, 30),
+    ("verification_documents", APPLYING, ProgressSnapshot(check=CheckProgress()), None),
+    ("verification_estimated_documents", APPLYING, VERIFYING, 30),
+    ("verification_collections", APPLYING, VERIFYING, 0),
+    ("verification_mismatches", APPLYING, VERIFYING, 3),
 ]
 
 
@@ -126,9 +154,44 @@ def test_whether_a_commit_is_possible(can_commit: bool) -> None:
     assert shown(run_record(), can_commit=can_commit)["mongosync_can_commit"] == {(): can_commit}
 
 
+def test_the_phases_of_collections_are_counted() -> None:
+    statuses = (CopyStatus.DONE, CopyStatus.DONE, CopyStatus.COPYING)
+    collections = tuple(collection_record(status=each) for each in statuses)
+    assert shown(run_record(), collections=collections)["mongosync_namespaces"] == {
+        **{("waiting",): 0, ("copying",): 1, ("copied",): 2},
+        **{("indexing",): 0, ("withheld",): 0},
+    }
+
+
+def test_the_building_of_indexes_after_the_copy_is_shown() -> None:
+    options = StartOptions("cluster0", "cluster1", build_indexes=BuildIndexes.AFTER_DATA_COPY)
+    collections = (collection_record({}, {"name": "a_1", "key": {"a": 1}}),)
+    for phase, built in ((Phase.INDEXING, 0), (Phase.APPLYING, 1)):
+        found = shown(run_record(options=options, phase=phase), collections=collections)
+        assert found["mongosync_indexes_built"] == {(): built}
+        assert found["mongosync_indexes_to_build"] == {(): 1}
+
+
+def test_a_cluster_that_does_not_answer_is_named() -> None:
+    pings = {"cluster0": Ping(0.25), "cluster1": Ping(None)}
+    found = shown(run_record(), ProgressSnapshot(pings=pings))
+    assert found["mongosync_cluster_answers"] == {("source",): 1, ("destination",): 0}
+    assert found["mongosync_ping_seconds"] == {("source",): 0.25}
+
+
+def test_the_verification_is_shown_where_there_is_one() -> None:
+    found = shown(run_record(phase=Phase.APPLYING), VERIFYING)
+    assert found["mongosync_verification_phase"][("initial hashing",)] == 1
+    assert found["mongosync_verification_lag_seconds"] == {("source",): 1}
+    off = run_record(options=StartOptions("cluster0", "cluster1", verification=False))
+    assert not [name for name in shown(off) if name.startswith("mongosync_verification")]
+
+
 def test_every_row_has_a_test() -> None:
     tested = {f"mongosync_{name}" for name, *_ in NUMBERS} | {
         *("mongosync_state", "mongosync_sync_phase", "mongosync_failure", "mongosync_warning"),
-        "mongosync_can_commit",
+        *("mongosync_can_commit", "mongosync_namespaces", "mongosync_verification_phase"),
+        *("mongosync_indexes_built", "mongosync_indexes_to_build", "mongosync_cluster_answers"),
+        *("mongosync_ping_seconds", "mongosync_verification_lag_seconds"),
     }
     assert tested == {metric.name for metric in TABLE}

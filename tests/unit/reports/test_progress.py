@@ -2,61 +2,83 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from bson import Timestamp
 
-from syncsvc.figures.progress import ProgressSnapshot, WarningKind
+from syncsvc.figures.collections import CollectionFigures
+from syncsvc.figures.progress import Ping, ProgressSnapshot, WarningKind
 from syncsvc.figures.trends import Lag
-from syncsvc.options import StartOptions
+from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.reports.progress import progress_report
-from syncsvc.reports.sync import Sync
+from syncsvc.saved.registry import CopyStatus
 from syncsvc.saved.run import Failure, RunRecord
 from syncsvc.state import Phase, State
-from tests.unit.syncsvc.records import run_record
+from tests.unit.syncsvc.records import collection_record, known, run_record
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.times import Position
+from verifier.compare.progress import (
+    Amounts,
+    Changes,
+    CheckProgress,
+    NamespaceProgress,
+    Outcome,
+)
+from verifier.compare.progress import Phase as CheckPhase
+from verifier.compare.progress import Verdict
 
 ADDRESSES = {"cluster0": "a:27017", "cluster1": "b:27018"}
 SNAPSHOT = ProgressSnapshot(
-    total_bytes=100, copied_bytes=40, copied_documents=4, events_applied=7, lag_seconds=2
+    total_bytes=100,
+    copied_bytes=40,
+    copied_documents=4,
+    events_read=9,
+    events_applied=7,
+    lag_seconds=2,
+    caught_up=True,
 )
+WITHOUT_A_SYNC = (State.INITIALIZING, State.IDLE)
+WITH_A_SYNC = [state for state in State if state not in WITHOUT_A_SYNC]
+# Those that are there only where they mean something.
+SOMETIMES = {
+    *("estimatedOplogTimeRemaining", "estimatedSecondsToCEACatchup", "indexBuilding", "warnings"),
+    "verification",
+}
 
 
 def report(
-    record: RunRecord | None, snapshot: ProgressSnapshot = SNAPSHOT, can_commit: bool = False
+    record: RunRecord | None, snapshot: ProgressSnapshot = SNAPSHOT, **fields: Any
 ) -> dict[str, Any]:
-    state = State.IDLE if record is None else record.state
-    return progress_report(Sync(state, record, snapshot, can_commit), ADDRESSES, "me")
+    return progress_report(known(record, snapshot, **fields), ADDRESSES, "me")
 
 
-def test_idle_shows_nothing_but_the_state() -> None:
-    shown = report(None, can_commit=True)
-    known = {"state": "IDLE", "canCommit": False, "canWrite": False}
-    known |= {"mongosyncID": "me", "coordinatorID": "me"}
-    assert {name: value for name, value in shown.items() if value is not None} == known
+@pytest.mark.parametrize("state", WITHOUT_A_SYNC)
+def test_without_a_sync_nothing_is_known_but_the_state(state: State) -> None:
+    shown = report(None, state=state, can_commit=True)
+    told = {"state": state.value, "canCommit": False, "canWrite": False}
+    told |= {"mongosyncID": "me", "coordinatorID": "me"}
+    assert {name: value for name, value in shown.items() if value is not None} == told
 
 
-def test_a_process_that_is_not_ready_shows_nothing_but_that() -> None:
-    shown = progress_report(Sync(State.INITIALIZING, None, ProgressSnapshot(), False), {}, "me")
-    assert shown == {**report(None), "state": "INITIALIZING"}
-
-
-OF_A_SYNC = [state for state in State if state not in (State.INITIALIZING, State.IDLE)]
-
-
-@pytest.mark.parametrize("state", OF_A_SYNC)
+@pytest.mark.parametrize("state", WITH_A_SYNC)
 def test_the_fields_are_the_same_in_every_state(state: State) -> None:
     shown = report(run_record(state=state))
     assert ("estimatedOplogTimeRemaining" in shown) is (state is State.RUNNING)
-    shown.pop("estimatedOplogTimeRemaining", None)
-    assert list(shown) == list(report(None))
+    assert set(shown) - SOMETIMES == set(report(None)) - SOMETIMES
 
 
 def test_running_shows_everything() -> None:
+    side = {"estimatedDocumentCount": None, "hashedDocumentCount": 0, "totalCollectionCount": None}
+    side |= {"phase": "not started", "scannedCollectionCount": 0, "lagTimeSeconds": None}
     assert report(run_record(phase=Phase.APPLYING), can_commit=True) == {
         "state": "RUNNING",
         "canCommit": True,
         "canWrite": False,
         "info": "change event application",
+        "ceaStage": "steady state",
+        "lag": {"overallLagSeconds": 2, "crudLagSeconds": 2, "ddlLagSeconds": None},
         "lagTimeSeconds": 2,
         "totalEventsApplied": 7,
         "collectionCopy": {"estimatedTotalBytes": 100, "estimatedCopiedBytes": 40},
@@ -64,6 +86,9 @@ def test_running_shows_everything() -> None:
             "Source": "cluster0: a:27017",
             "Destination": "cluster1: b:27018",
         },
+        "source": {},
+        "destination": {},
+        "verification": {"source": side, "destination": side},
         "mongosyncID": "me",
         "coordinatorID": "me",
         "error": None,
@@ -72,17 +97,101 @@ def test_running_shows_everything() -> None:
     }
 
 
-def test_paused_knows_no_lag() -> None:
-    shown = report(run_record(state=State.PAUSED, phase=Phase.APPLYING))
-    assert (shown["lagTimeSeconds"], shown["totalEventsApplied"]) == (None, 7)
+@pytest.mark.parametrize(
+    "state, lag, seconds",
+    [
+        (State.RUNNING, True, 2),
+        (State.PAUSED, False, None),
+        (State.COMMITTING, True, 2),
+        (State.COMMITTED, True, 2),
+        (State.REVERSING, True, 2),
+        (State.FAILED, True, None),
+    ],
+)
+def test_the_lag_is_told_where_it_is_known(state: State, lag: bool, seconds: int | None) -> None:
+    shown = report(run_record(state=state, phase=Phase.APPLYING))
+    assert (shown["lagTimeSeconds"], shown["totalEventsApplied"]) == (seconds, 7)
+    assert (shown["lag"] is not None) is lag
+    if shown["lag"] is not None:
+        assert shown["lag"]["overallLagSeconds"] == seconds
 
 
-def test_the_direction_is_that_of_the_options() -> None:
-    record = run_record(options=StartOptions("cluster1", "cluster0"))
-    assert report(record)["directionMapping"] == {
-        "Source": "cluster1: b:27018",
-        "Destination": "cluster0: a:27017",
-    }
+@pytest.mark.parametrize(
+    "snapshot, writes, definitions",
+    [
+        (ProgressSnapshot(lag_seconds=3), None, None),
+        (ProgressSnapshot(lag_seconds=3, events_read=1), 3, None),
+        (ProgressSnapshot(lag_seconds=3, definitions_applied=1), None, 3),
+        (ProgressSnapshot(lag_seconds=0, events_read=1, definitions_applied=1), 0, 0),
+        (ProgressSnapshot(events_read=1, definitions_applied=1), None, None),
+    ],
+)
+def test_a_lag_of_one_kind_is_known_once_there_was_one(
+    snapshot: ProgressSnapshot, writes: int | None, definitions: int | None
+) -> None:
+    shown = report(run_record(phase=Phase.APPLYING), snapshot)["lag"]
+    assert (shown["crudLagSeconds"], shown["ddlLagSeconds"]) == (writes, definitions)
+
+
+AT_9, AT_10, AT_11 = (Position({"_data": "8265"}, Timestamp(time, 1)) for time in (9, 10, 11))
+
+
+@pytest.mark.parametrize(
+    "fields, caught_up, stage",
+    [
+        ({"phase": Phase.COPYING}, False, None),
+        ({"phase": Phase.INDEXING, "copy_end": AT_10.time}, False, None),
+        ({"copy_end": AT_10.time, "position": AT_9}, False, "collection copy drain"),
+        ({"copy_end": AT_10.time, "position": AT_10}, False, "collection copy drain"),
+        ({"copy_end": AT_10.time, "position": AT_11}, False, "steady state"),
+        ({"copy_end": AT_10.time, "position": AT_9}, True, "steady state"),
+        ({"copy_end": AT_10.time, "position": AT_11, "state": State.PAUSED}, False, "steady state"),
+        ({"position": AT_9}, False, "steady state"),
+        ({"phase": Phase.CUTTING_OVER, "copy_end": AT_10.time}, False, None),
+        ({"phase": Phase.DONE, "copy_end": AT_10.time}, False, None),
+    ],
+)
+def test_the_stage_tells_whether_the_backlog_of_the_copy_is_applied(
+    fields: dict[str, Any], caught_up: bool, stage: str | None
+) -> None:
+    record = run_record(**{"phase": Phase.APPLYING, **fields})
+    assert report(record, ProgressSnapshot(caught_up=caught_up))["ceaStage"] == stage
+
+
+@pytest.mark.parametrize(
+    "options, turns, source, destination",
+    [
+        (StartOptions("cluster0", "cluster1"), 0, "cluster0: a:27017", "cluster1: b:27018"),
+        (StartOptions("cluster1", "cluster0"), 0, "cluster1: b:27018", "cluster0: a:27017"),
+        (StartOptions("cluster0", "cluster1"), 1, "cluster1: b:27018", "cluster0: a:27017"),
+        (StartOptions("cluster0", "cluster1"), 2, "cluster0: a:27017", "cluster1: b:27018"),
+    ],
+)
+def test_the_direction_is_the_present_one(
+    options: StartOptions, turns: int, source: str, destination: str
+) -> None:
+    pings = {"cluster0": Ping(0.002), "cluster1": Ping(0.003)}
+    shown = report(run_record(options=options, turns=turns), ProgressSnapshot(pings=pings))
+    assert shown["directionMapping"] == {"Source": source, "Destination": destination}
+    latency = {"cluster0: a:27017": {"pingLatencyMs": 2}, "cluster1: b:27018": {"pingLatencyMs": 3}}
+    assert (shown["source"], shown["destination"]) == (latency[source], latency[destination])
+
+
+@pytest.mark.parametrize(
+    "ping, shown",
+    [
+        (None, {}),
+        (Ping(None), {"pingLatencyMs": -1}),
+        (Ping(0.0), {}),
+        (Ping(0.00099), {}),
+        (Ping(0.001), {"pingLatencyMs": 1}),
+        (Ping(4.2), {"pingLatencyMs": 4200}),
+    ],
+)
+def test_a_ping_is_told_from_one_millisecond_on(ping: Ping | None, shown: dict[str, int]) -> None:
+    pings = {} if ping is None else {"cluster0": ping}
+    found = report(run_record(), ProgressSnapshot(pings=pings))
+    assert (found["source"], found["destination"]) == (shown, {})
 
 
 @pytest.mark.parametrize(
@@ -90,12 +199,14 @@ def test_the_direction_is_that_of_the_options() -> None:
     [
         (State.RUNNING, Phase.INITIALIZING, "initializing collections and indexes"),
         (State.RUNNING, Phase.COPYING, "collection copy"),
+        (State.RUNNING, Phase.INDEXING, "building indexes"),
         (State.RUNNING, Phase.APPLYING, "change event application"),
         (State.PAUSED, Phase.COPYING, "collection copy"),
         (State.PAUSED, Phase.APPLYING, "change event application"),
         (State.COMMITTING, Phase.APPLYING, "waiting for commit to complete"),
         (State.COMMITTING, Phase.CUTTING_OVER, "waiting for commit to complete"),
         (State.COMMITTED, Phase.DONE, "commit completed"),
+        (State.REVERSING, Phase.TURNING, "reversing"),
         (State.FAILED, Phase.COPYING, "collection copy"),
     ],
 )
@@ -117,18 +228,22 @@ def test_a_failure_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "total, copied, shown", [(None, 0, None), (100, 40, 100), (100, 140, 140), (0, 0, 0)]
+    "phase, total, copied, shown",
+    [
+        (Phase.INITIALIZING, None, 0, 1),
+        (Phase.COPYING, None, 0, None),
+        (Phase.COPYING, 100, 40, 100),
+        (Phase.COPYING, 100, 140, 140),
+        (Phase.COPYING, 0, 0, 0),
+        (Phase.APPLYING, 140, 140, 140),
+    ],
 )
 def test_the_total_is_never_less_than_what_was_copied(
-    total: int | None, copied: int, shown: int | None
+    phase: Phase, total: int | None, copied: int, shown: int | None
 ) -> None:
     snapshot = ProgressSnapshot(total_bytes=total, copied_bytes=copied)
-    copy = report(run_record(), snapshot)["collectionCopy"]
+    copy = report(run_record(phase=phase), snapshot)["collectionCopy"]
     assert copy == {"estimatedTotalBytes": shown, "estimatedCopiedBytes": copied}
-
-
-def test_an_unknown_lag_is_null() -> None:
-    assert report(run_record(), ProgressSnapshot())["lagTimeSeconds"] is None
 
 
 @pytest.mark.parametrize(
@@ -169,3 +284,86 @@ def test_warnings_are_told_where_there_are_some() -> None:
     assert "warnings" not in report(run_record())
     snapshot = ProgressSnapshot(warnings={WarningKind.OPLOG_SHORT: "Do something."})
     assert report(run_record(), snapshot)["warnings"] == ["Do something."]
+
+
+AFTER = StartOptions("cluster0", "cluster1", build_indexes=BuildIndexes.AFTER_DATA_COPY)
+A_INDEX, B_INDEX = ({"name": name, "key": {name: 1}} for name in ("a_1", "b_1"))
+BUILT, BEING_BUILT, WITHOUT = (bytes([number]) * 16 for number in range(3))
+COLLECTIONS = (
+    collection_record({}, A_INDEX, B_INDEX, uuid=BUILT, status=CopyStatus.DONE),
+    collection_record({}, A_INDEX, uuid=BEING_BUILT, status=CopyStatus.DONE),
+    collection_record(uuid=WITHOUT, status=CopyStatus.DONE),
+)
+FIGURES = {BUILT: CollectionFigures(indexed=True), BEING_BUILT: CollectionFigures(indexing=True)}
+
+
+@pytest.mark.parametrize(
+    "options, phase, shown",
+    [
+        (AFTER, Phase.INITIALIZING, None),
+        (AFTER, Phase.COPYING, None),
+        (AFTER, Phase.INDEXING, (2, 3, 1, 2)),
+        (AFTER, Phase.APPLYING, (3, 3, 2, 2)),
+        (AFTER, Phase.CUTTING_OVER, None),
+        (AFTER, Phase.DONE, None),
+        (StartOptions("cluster0", "cluster1"), Phase.APPLYING, None),
+    ],
+)
+def test_the_building_of_indexes_is_told_after_the_copy(
+    options: StartOptions, phase: Phase, shown: tuple[int, ...] | None
+) -> None:
+    record = run_record(options=options, phase=phase)
+    found = report(record, collections=COLLECTIONS, figures=FIGURES).get("indexBuilding")
+    names = ("indexesBuilt", "totalIndexesToBuild", "collectionsFinished", "collectionsTotal")
+    assert found == (None if shown is None else dict(zip(names, shown, strict=True)))
+
+
+def test_withheld_indexes_are_not_built() -> None:
+    withheld = (replace(COLLECTIONS[0], withheld=True), *COLLECTIONS[1:])
+    found = report(run_record(options=AFTER, phase=Phase.APPLYING), collections=withheld)
+    assert list(found["indexBuilding"].values()) == [1, 3, 1, 2]
+
+
+def test_what_is_not_verified_shows_no_verification() -> None:
+    options = StartOptions("cluster0", "cluster1", verification=False)
+    assert "verification" not in report(run_record(options=options))
+
+
+NAMES = [Namespace("d", name) for name in "ab"]
+FIRST = CheckProgress(
+    phase=CheckPhase.CHECK,
+    generation=0,
+    started=1.0,
+    amounts=Amounts(30, 100, 3000, 10_000, 2),
+    namespaces={
+        NAMES[0]: NamespaceProgress(30, 30, tasks=2, tasks_done=2),
+        NAMES[1]: NamespaceProgress(0, 70, tasks=3, tasks_done=1),
+    },
+    source=Changes(lag_seconds=1),
+    destination=Changes(lag_seconds=None),
+)
+LATER = replace(
+    FIRST, phase=CheckPhase.RECHECK, generation=4, first=Amounts(104, 100, 10_400, 10_000, 2)
+)
+ENDED = replace(LATER, phase=CheckPhase.IDLE, verdict=Verdict(Outcome.PASSED))
+
+
+@pytest.mark.parametrize(
+    "check, shown",
+    [
+        (None, ("not started", None, 0, None, 0)),
+        (CheckProgress(), ("not started", None, 0, None, 0)),
+        (FIRST, ("initial hashing", 100, 30, 2, 1)),
+        (LATER, ("stream hashing", 104, 104, 2, 2)),
+        (ENDED, ("stream hashing", 104, 104, 2, 2)),
+    ],
+)
+def test_the_verification_is_told_of_both_sides(
+    check: CheckProgress | None, shown: tuple[Any, ...]
+) -> None:
+    found = report(run_record(phase=Phase.APPLYING), ProgressSnapshot(check=check))["verification"]
+    names = ("phase", "estimatedDocumentCount", "hashedDocumentCount", "totalCollectionCount")
+    for side in ("source", "destination"):
+        lag = found[side].pop("lagTimeSeconds")
+        assert found[side] == dict(zip((*names, "scannedCollectionCount"), shown, strict=True))
+        assert lag == (1 if check and check.started and side == "source" else None)

@@ -1,4 +1,4 @@
-"""Records of a run and of collections, with everything that a test does not name filled in."""
+"""Records of a run and of collections, and what is known of them, with all that a test does not name filled in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any
 
 from bson import Timestamp
 
+from syncsvc.figures.progress import ProgressSnapshot
 from syncsvc.options import StartOptions
+from syncsvc.reports.sync import Sync
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase, State
@@ -29,14 +31,24 @@ def run_record(**fields: Any) -> RunRecord:
     return RunRecord(**{**usual, **fields})
 
 
+def known(
+    record: RunRecord | None, snapshot: ProgressSnapshot = ProgressSnapshot(), **fields: Any
+) -> Sync:
+    """What a process knows of that sync."""
+    state = State.IDLE if record is None else record.state
+    usual: dict[str, Any] = {"state": state, "can_commit": False}
+    return Sync(record=record, snapshot=snapshot, **{**usual, **fields})
+
+
 def collection_record(
     options: dict[str, Any] | None = None,
     *indexes: dict[str, Any],
     uuid: bytes = bytes(range(16)),
+    namespace: Namespace = Namespace("shop", "orders.old"),
     **fields: Any,
 ) -> CollectionRecord:
     definition = CollectionSpec(
-        Namespace("shop", "orders.old"),
+        namespace,
         Kind.COLLECTION,
         uuid,
         options or {},

@@ -53,6 +53,20 @@ def test_progress_is_idle(api: FlaskClient) -> None:
     assert (body["progress"]["state"], body["progress"]["canCommit"]) == ("IDLE", False)
 
 
+def test_without_a_sync_there_are_no_namespaces(api: FlaskClient) -> None:
+    answer = api.get("/api/v1/namespaces", query_string={"database": "shop", "limit": "10"})
+    assert (answer.status_code, answer.get_json()) == (
+        200,
+        {"success": True, "namespaces": [], "next": None},
+    )
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=10001", "limit=many", "after=", "limt=1"])
+def test_bad_parameters_are_refused(api: FlaskClient, query: str) -> None:
+    answer = api.get(f"/api/v1/namespaces?{query}&database=shop")
+    assert (answer.status_code, answer.get_json()["error"]) == (400, "InvalidRequest")
+
+
 def test_metrics_are_read_from_no_cluster(api: FlaskClient) -> None:
     answer = api.get("/metrics")
     assert answer.status_code == 200

@@ -1,0 +1,104 @@
+"""What `GET /api/v1/namespaces` shows: how far each collection is. Pure: a function of what is known of the sync."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any
+
+from syncsvc.reports.sync import Sync, indexes_built
+from syncsvc.reports.verification import mismatches_of, namespace_compared
+from syncsvc.saved.registry import CollectionRecord, CopyStatus
+from verifier.compare.progress import CheckProgress
+
+
+class NamespacePhase(Enum):
+    """How far a collection is. WITHHELD: its indexes are kept off the destination for now."""
+
+    WAITING = "waiting"
+    COPYING = "copying"
+    COPIED = "copied"
+    INDEXING = "indexing"
+    WITHHELD = "withheld"
+
+
+_OF_THE_COPY = {
+    CopyStatus.WAITING: NamespacePhase.WAITING,
+    CopyStatus.COPYING: NamespacePhase.COPYING,
+    CopyStatus.DONE: NamespacePhase.COPIED,
+}
+
+
+def namespace_phase(sync: Sync, record: CollectionRecord) -> NamespacePhase:
+    if record.withheld:
+        return NamespacePhase.WITHHELD
+    if sync.figures_of(record).indexing:
+        return NamespacePhase.INDEXING
+    return _OF_THE_COPY[record.status]
+
+
+def namespaces_report(
+    sync: Sync, database: str | None, after: str | None, limit: int
+) -> dict[str, Any]:
+    """The collections by name, those of one database or all, up to `limit` of them that come `after` a name.
+
+    `next` is what to ask for the others with; null where there are none.
+    """
+    names = {str(each.source_name): each for each in sync.collections}
+    asked = sorted(
+        name
+        for name, each in names.items()
+        if (database is None or each.source_name.database == database)
+        and (after is None or name > after)
+    )
+    shown = asked[:limit]
+    return {
+        "namespaces": [_line(sync, names[name]) for name in shown],
+        "next": shown[-1] if len(asked) > limit else None,
+    }
+
+
+def _line(sync: Sync, record: CollectionRecord) -> dict[str, Any]:
+    figures, done = sync.figures_of(record), record.status is CopyStatus.DONE
+    copying = record.status is CopyStatus.COPYING
+    return {
+        "namespace": str(record.source_name),
+        "phase": namespace_phase(sync, record).value,
+        "copiedDocuments": record.documents,
+        "estimatedTotalDocuments": _total(record.total_documents, record.documents, done),
+        "copiedBytes": record.copied,
+        "estimatedTotalBytes": _total(record.total, record.copied, done),
+        "documentsPerSecond": _rate(figures.documents_per_second(sync.now)) if copying else None,
+        "bytesPerSecond": _rate(figures.bytes_per_second(sync.now)) if copying else None,
+        "eventsApplied": figures.events,
+        "indexesBuilt": indexes_built(sync, record),
+        "totalIndexes": len(record.definition.indexes),
+        "verification": _verification(sync.snapshot.check, record),
+    }
+
+
+def _total(estimate: int, copied: int, done: bool) -> int:
+    """What was copied, once that is all; never less before."""
+    return copied if done else max(estimate, copied)
+
+
+def _rate(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
+
+
+def _verification(check: CheckProgress | None, record: CollectionRecord) -> dict[str, Any] | None:
+    """Null before it is begun, and where nothing is known of this collection."""
+    compared = None if check is None else namespace_compared(check, record)
+    if check is None or compared is None:
+        return None
+    total = compared.total_documents
+    return {
+        "comparedDocuments": compared.documents,
+        "estimatedTotalDocuments": None if total is None else max(total, compared.documents),
+        "mismatches": mismatches_of(check, record),
+    }
+
+
+def phases_of(sync: Sync) -> Iterator[NamespacePhase]:
+    """The phase of each collection."""
+    return (namespace_phase(sync, each) for each in sync.collections)

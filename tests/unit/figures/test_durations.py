@@ -1,0 +1,36 @@
+"""Calls are timed between two looks."""
+
+from __future__ import annotations
+
+import pytest
+
+from syncsvc.figures.durations import Durations, Operation, Stopwatch, timed
+
+
+def test_a_look_takes_what_was_noted_since_the_last() -> None:
+    stopwatch = Stopwatch()
+    for seconds in (0.5, 2.0, 0.5):
+        stopwatch.note(Operation.COPY_READ, seconds)
+    stopwatch.note(Operation.EVENTS_READ, 0.25)
+    taken = stopwatch.take()
+    assert taken == {
+        Operation.COPY_READ: Durations(3, 3.0, 2.0),
+        Operation.EVENTS_READ: Durations(1, 0.25, 0.25),
+    }
+    assert taken[Operation.COPY_READ].average == 1.0
+    assert stopwatch.take() == {}
+
+
+def test_a_block_is_one_call_unless_it_fails() -> None:
+    stopwatch = Stopwatch()
+    with stopwatch.timing(Operation.COPY_WRITE):
+        pass
+    with pytest.raises(ValueError), stopwatch.timing(Operation.COPY_WRITE):
+        raise ValueError
+    assert stopwatch.take()[Operation.COPY_WRITE].calls == 1
+
+
+def test_items_come_with_their_times() -> None:
+    found = list(timed("abc"))
+    assert [item for item, _ in found] == ["a", "b", "c"]
+    assert all(seconds >= 0 for _, seconds in found)
