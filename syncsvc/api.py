@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from flask import Blueprint
@@ -13,6 +14,8 @@ from verifier.runtime.httpd import json_body, parameters
 from verifier.runtime.schemas import EmptySchema, load
 
 SUCCESS = {"success": True}
+
+_log = logging.getLogger(__name__)
 
 
 def blueprint(service: Service) -> Blueprint:
@@ -43,6 +46,7 @@ def blueprint(service: Service) -> Blueprint:
     @api.post("/commit")
     def commit() -> dict[str, Any]:
         load(EmptySchema(), json_body())
+        _log.info("Commit handler called")
         service.commit()
         return SUCCESS
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from secrets import token_hex
 
 from syncsvc import __version__
 from syncsvc.app import create_app
@@ -20,6 +22,13 @@ from verifier.runtime.malloc import keep_large_buffers
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 
 LOG_FILE = "syncsvc.log"
+_LEVELS = {
+    "DEBUG": "debug",
+    "INFO": "info",
+    "WARNING": "warn",
+    "ERROR": "error",
+    "CRITICAL": "fatal",
+}
 
 _log = logging.getLogger(__name__)
 
@@ -31,12 +40,27 @@ def main(arguments: Sequence[str] | None = None, observe: Observer = ignore) -> 
     return process.run(
         "syncsvc",
         __version__,
-        lambda: logs.set_up(settings.log_path, LOG_FILE, settings.verbosity),
+        lambda: logs.set_up(
+            settings.log_path, LOG_FILE, settings.verbosity, style=_style(settings)
+        ),
         lambda: _serve(settings, observe),
     )
 
 
+def _style(settings: Settings) -> logs.Style:
+    """Lines as log tools for mongosync read them."""
+    ids: dict[str, str | int] = {
+        "serverID": token_hex(4),
+        "mongosyncID": settings.instance,
+        "pid": os.getpid(),
+    }
+    return logs.Style(_LEVELS, ids)
+
+
 def _serve(settings: Settings, observe: Observer) -> int:
+    _log.info("Mongosync Options", extra=dict(settings.options))
+    # Nothing is hidden.
+    _log.info("Mongosync HiddenFlags")
     stop = StopToken()
     with ExitStack() as opened, suppress(Cancelled), TaskGroup("main", stop) as tasks:
         service = Service(settings.instance, settings.load_level, tasks.spawn, observe, stop)

@@ -16,6 +16,7 @@ from syncsvc.engine.observe import Observer
 from syncsvc.figures.progress import Progress
 from syncsvc.options import StartOptions
 from syncsvc.preflight.judgement import Judgement, judge
+from syncsvc.reporter import Reporter
 from syncsvc.reports.namespaces import namespaces_report
 from syncsvc.reports.progress import progress_report
 from syncsvc.reports.sync import Sync
@@ -74,6 +75,7 @@ class Service:
             self._recovered = True
             self._runner = Runner(store, self._means)
         _log.info("The process is ready.", extra={"state": self.state.value})
+        self._means.spawn("reporter", Reporter(clusters, self._progress, self.sync, self._stop).run)
 
     def start(self, options: StartOptions) -> None:
         """Begin a sync. Raises OperationError."""
@@ -84,6 +86,7 @@ class Service:
             clusters = self._means.clusters
             raise_all(self._judge(options).violations)
             source, destination = clusters[options.source], clusters[options.destination]
+            _log.info("Preflight checks completed.")
             record = RunRecord(
                 instance=self._instance,
                 owner=new_owner(),
@@ -142,7 +145,7 @@ class Service:
         """What is known now. Asks no cluster."""
         runner, snapshot = self._runner, self._progress.snapshot
         if runner is None:
-            return Sync(self._state, None, snapshot, can_commit=False)
+            return Sync(self._state, None, snapshot, can_commit=False, now=monotonic())
         record = runner.record
         return Sync(
             record.state,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from syncsvc import __version__
 from syncsvc.options import CLUSTERS
@@ -71,6 +72,8 @@ class Settings:
     verbosity: str
     load_level: LoadLevel
     instance: str
+    # As they were given, by their names, for the log.
+    options: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 def read_settings(arguments: Sequence[str] | None = None) -> Settings:
@@ -91,4 +94,5 @@ def read_settings(arguments: Sequence[str] | None = None) -> Settings:
         verbosity=values["verbosity"],
         load_level=LOAD_LEVELS[values["loadLevel"]],
         instance=values["id"],
+        options=values,
     )

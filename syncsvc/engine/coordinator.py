@@ -24,6 +24,7 @@ from syncsvc.engine.views import reconcile_views
 from syncsvc.engine.watch import OplogWatch
 from syncsvc.engine.withholding import restore_indexes
 from syncsvc.options import WriteBlocking
+from syncsvc.reports.lines import partitions
 from syncsvc.saved.run import CONFIRM_INTERVAL
 from syncsvc.state import Phase, State, Trigger, next_state
 from verifier.cluster import failures
@@ -86,8 +87,10 @@ class Coordinator:
         """Go through these phases, from the stored one on."""
         run = self._parts.run
         while (phase := run.record.phase) in phases:
-            _log.info("A phase begins.", extra={"phase": phase.value})
-            run.update(phase=phases[phase](stop))
+            _log.info(f"Starting {phase.value} phase")
+            following = phases[phase](stop)
+            run.update(phase=following)
+            _log.debug(f"Updating the in-memory phase from `{phase.value}` to `{following.value}`.")
             self._show_copied()
 
     def _keep_owning(self, stop: StopToken) -> None:
@@ -129,6 +132,7 @@ class Coordinator:
         # Whatever was written before the change stream's start is older than now, and no copy may miss it.
         now = append_note(self._parts.source, stop)
         Copier(self._parts, stop).run(now)
+        _log.info(partitions(tuple(self._parts.registry)).message)
         self._parts.run.update(copy_end=append_note(self._parts.source, stop))
         return Phase.INDEXING
 

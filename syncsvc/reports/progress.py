@@ -53,7 +53,7 @@ def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> 
         "canWrite": record.can_write,
         "info": phase_shown(record).value,
         "ceaStage": _stage(record, snapshot),
-        "lag": _lag(record, snapshot),
+        "lag": lag_shown(record, snapshot),
         "lagTimeSeconds": lag_seconds(record, snapshot),
         "totalEventsApplied": snapshot.events_applied,
         "collectionCopy": _copy(record, snapshot),
@@ -61,8 +61,8 @@ def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> 
             "Source": f"{record.source}: {addresses[record.source]}",
             "Destination": f"{record.destination}: {addresses[record.destination]}",
         },
-        "source": _ping(ping_of(record, snapshot, source=True)),
-        "destination": _ping(ping_of(record, snapshot, source=False)),
+        "source": ping_shown(ping_of(record, snapshot, source=True)),
+        "destination": ping_shown(ping_of(record, snapshot, source=False)),
         "error": None if failure is None else failure.name,
         "errorDescription": failure_description(record),
         **ids,
@@ -70,7 +70,8 @@ def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> 
     }
 
 
-def _lag(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None] | None:
+def lag_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None] | None:
+    """The lag by kind of change; None in a pause."""
     if record.state is State.PAUSED:
         return None
     return {
@@ -93,7 +94,7 @@ def _copy(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None
     return {"estimatedTotalBytes": total, "estimatedCopiedBytes": snapshot.copied_bytes}
 
 
-def _ping(ping: Ping | None) -> dict[str, int]:
+def ping_shown(ping: Ping | None) -> dict[str, int]:
     """Whole milliseconds: -1 for no answer, nothing where it was not asked yet, or took less than one."""
     if ping is None:
         return {}
@@ -103,15 +104,21 @@ def _ping(ping: Ping | None) -> dict[str, int]:
     return {"pingLatencyMs": milliseconds} if milliseconds else {}
 
 
+def oplog_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, str]:
+    """For how long the oplog will do, in words; nothing once a commit is asked for."""
+    if record.state is not State.RUNNING:
+        return {}
+    left = oplog_seconds_left(record, snapshot)
+    return {"estimatedOplogTimeRemaining": "not checked yet" if left is None else in_words(left)}
+
+
 def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
     """What is shown only where it means something."""
     snapshot = sync.snapshot
     shown: dict[str, Any] = {}
     if record.options.verification:
         shown["verification"] = _verification(snapshot.check)
-    if record.state is State.RUNNING and not record.can_write:
-        left = oplog_seconds_left(record, snapshot)
-        shown["estimatedOplogTimeRemaining"] = "not checked yet" if left is None else in_words(left)
+    shown.update(oplog_shown(record, snapshot))
     seconds = seconds_until_caught_up(record, snapshot)
     if seconds is not None:
         shown["estimatedSecondsToCEACatchup"] = seconds

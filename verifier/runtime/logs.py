@@ -1,4 +1,7 @@
-"""JSON log lines, one object a line, with `time`, `level`, `message` and the fields of the call. No credentials."""
+"""JSON log lines, one object a line, with `time`, `level`, `message` and the fields of the call. No credentials.
+
+Times have microseconds, because log tools for mongosync read the first 26 characters of one.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import contextlib
 import logging
 import re
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
@@ -42,18 +47,30 @@ def _redact_within(value: Any) -> Any:
     return redact(str(value))
 
 
+@dataclass(frozen=True)
+class Style:
+    """What a program's lines have of their own: other names for some levels, and fields that every line has."""
+
+    levels: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str | int] = field(default_factory=dict)
+
+
 class RedactingJsonFormatter(JsonFormatter):
     """Redacts every text of a line, wherever in it, before it is quoted as JSON."""
 
+    levels: Mapping[str, str] = {}
+
     def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
-        return {name: _redact_within(value) for name, value in log_data.items()}
+        level = log_data["level"]
+        told = {**log_data, "level": self.levels.get(level, level)}
+        return {name: _redact_within(value) for name, value in told.items()}
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
 
 
-def _formatter() -> logging.Formatter:
-    return RedactingJsonFormatter(
+def _formatter(style: Style) -> logging.Formatter:
+    formatter = RedactingJsonFormatter(
         "{asctime}{levelname}{message}{threadName}",
         style="{",
         rename_fields={
@@ -62,7 +79,10 @@ def _formatter() -> logging.Formatter:
             "threadName": "thread",
             "exc_info": "trace",
         },
+        static_fields=dict(style.fields),
     )
+    formatter.levels = style.levels
+    return formatter
 
 
 class LogFile(logging.FileHandler):
@@ -117,7 +137,11 @@ def rotate(number: int, frame: FrameType | None) -> None:
 
 
 def set_up(
-    directory: Path | None, file_name: str, level: str, stream: TextIO | None = None
+    directory: Path | None,
+    file_name: str,
+    level: str,
+    stream: TextIO | None = None,
+    style: Style = Style(),
 ) -> None:
     """Send the log to a new file `directory`/`file_name`; an old one gives way.
 
@@ -130,7 +154,7 @@ def set_up(
     else:
         directory.mkdir(parents=True, exist_ok=True)
         handler = LogFile(directory / file_name)
-    handler.setFormatter(_formatter())
+    handler.setFormatter(_formatter(style))
     logging.basicConfig(handlers=[handler], level=level, force=True)
     # The driver and the HTTP server report at debug level what would drown our own lines.
     for noisy in ("pymongo", "waitress", "urllib3"):

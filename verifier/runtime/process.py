@@ -26,7 +26,7 @@ def run(
         set_up_log()
         # Without a log file, too: by default the signal would end the process.
         signal.signal(signal.SIGUSR1, logs.rotate)
-        _log.info("Version info", extra={"version": version, "python": platform.python_version()})
+        _log.info("Version info", extra={"version": version, **_platform()})
         return work()
     except (OperationError, OSError) as error:
         name = f"{error.kind.name}: " if isinstance(error, OperationError) else ""
@@ -34,3 +34,11 @@ def run(
         _log.critical("The process cannot run.", extra={"error": text})
         print(f"{program}: {text}", file=sys.stderr)
         return failed
+
+
+def _platform() -> dict[str, str]:
+    return {
+        "os": platform.system().lower(),
+        "arch": platform.machine(),
+        "python": platform.python_version(),
+    }

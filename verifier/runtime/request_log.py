@@ -12,8 +12,8 @@ from uuid import uuid4
 
 from flask import Flask, Response, g, request
 
-# Bodies beyond this are cut, in characters.
-_MOST_SHOWN = 1024
+# Bodies beyond this are cut, in characters. Log tools read the whole answer of /progress from here.
+_MOST_SHOWN = 4096
 
 _log = logging.getLogger(__name__)
 

@@ -109,6 +109,21 @@ class TestSetUp:
         logs.set_up(tmp_path, "test.log", level)
         assert logging.getLogger().level == getattr(logging, level)
 
+    def test_a_style_names_levels_and_adds_fields_to_every_line(self, tmp_path: Path) -> None:
+        style = logs.Style({"WARNING": "warn"}, {"serverID": "5e0d", "pid": 7})
+        logs.set_up(tmp_path, "test.log", "INFO", style=style)
+        log.info("one")
+        log.warning("two", extra={"count": 3})
+        first, second = map(json.loads, (tmp_path / "test.log").read_text().splitlines())
+        assert (first["level"], second["level"], second["count"]) == ("INFO", "warn", 3)
+        assert {(each["serverID"], each["pid"]) for each in (first, second)} == {("5e0d", 7)}
+
+    def test_times_can_be_read_by_their_first_26_characters(self, tmp_path: Path) -> None:
+        logs.set_up(tmp_path, "test.log", "INFO")
+        log.info("now")
+        shown = last_line(tmp_path / "test.log")["time"]
+        datetime.strptime(shown[:26], "%Y-%m-%dT%H:%M:%S.%f")
+
     def test_without_a_directory_lines_go_to_standard_output(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:

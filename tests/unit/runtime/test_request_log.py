@@ -91,7 +91,7 @@ def test_a_fault_of_ours_is_logged(client: FlaskClient, caplog: pytest.LogCaptur
 def test_long_bodies_are_cut(client: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
     client.post("/echo", json={"a": "é" * 5000})
     received, sent = pair(caplog)
-    assert len(received.body) == len(sent.body) == 1024
+    assert len(received.body) == len(sent.body) == 4096
 
 
 def test_streamed_answers_are_not_kept(

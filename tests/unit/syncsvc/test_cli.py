@@ -47,7 +47,7 @@ def test_the_log_tells_the_same(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert main(arguments) == 1
     lines = [json.loads(line) for line in (tmp_path / LOG_FILE).read_text().splitlines()]
     assert lines[0]["message"] == "Version info"
-    assert lines[-1]["level"] == "CRITICAL" and "InvalidURI" in lines[-1]["error"]
+    assert lines[-1]["level"] == "fatal" and "InvalidURI" in lines[-1]["error"]
     assert "InvalidURI" in capsys.readouterr().err
 
 

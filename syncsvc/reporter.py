@@ -1,0 +1,68 @@
+"""Every half minute: asks both clusters how long they take to answer, and logs how the sync goes.
+
+One thread of the process, from when its clusters are known until it ends. Nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from time import perf_counter
+
+import pymongo
+from pymongo.errors import PyMongoError
+
+from syncsvc.figures.progress import Ping, Progress
+from syncsvc.reports.lines import lines
+from syncsvc.reports.sync import Sync
+from verifier.cluster.cluster import Cluster
+from verifier.cluster.connect import Client
+from verifier.runtime.tasks import StopToken
+
+_log = logging.getLogger(__name__)
+
+# How often, and how long a cluster may take to answer; a stop of the process waits for that. In seconds.
+_INTERVAL = 30.0
+_PATIENCE = 5.0
+
+
+class Reporter:
+    """`take` tells all that is known of the sync at a moment."""
+
+    def __init__(
+        self,
+        clusters: Mapping[str, Cluster],
+        progress: Progress,
+        take: Callable[[], Sync],
+        stop: StopToken,
+    ) -> None:
+        self._clusters = clusters
+        self._progress = progress
+        self._take = take
+        self._stop = stop
+
+    def run(self) -> None:
+        """Report until stopped."""
+        before = self._take()
+        while True:
+            self._ping()
+            self._stop.sleep(_INTERVAL)
+            now = self._take()
+            for line in lines(before, now, self._progress.stopwatch.take()):
+                _log.log(line.level, line.message, extra=dict(line.fields))
+            before = now
+
+    def _ping(self) -> None:
+        for name, cluster in self._clusters.items():
+            self._stop.check()
+            self._progress.set_ping(name, _ping(cluster.client))
+
+
+def _ping(client: Client) -> Ping:
+    began = perf_counter()
+    try:
+        with pymongo.timeout(_PATIENCE):
+            client.admin.command("ping")
+    except PyMongoError:
+        return Ping(None)
+    return Ping(perf_counter() - began)

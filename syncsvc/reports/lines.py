@@ -1,0 +1,111 @@
+"""The lines that tell every half minute in the log how a sync goes. Pure.
+
+Messages and fields are those that log tools for mongosync read. A collection is what they call a partition: it is
+copied as a whole. Lines about sampling are left out, for nothing is sampled.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from syncsvc.figures.durations import Durations, Operation
+from syncsvc.reports.progress import lag_shown, oplog_shown, ping_shown
+from syncsvc.reports.sync import Sync, is_active, lag_seconds, ping_of
+from syncsvc.saved.registry import CollectionRecord, CopyStatus
+from syncsvc.saved.run import RunRecord
+from syncsvc.state import Phase
+from verifier.compare.progress import CheckProgress
+
+# From which lag of the verification on its line is a warning, in seconds: no commit is possible then.
+_MOST_LAG = 30
+
+
+class Line(NamedTuple):
+    """One line to be logged."""
+
+    message: str
+    fields: Mapping[str, Any] = {}
+    level: int = logging.INFO
+
+
+def lines(before: Sync, now: Sync, durations: Mapping[Operation, Durations]) -> Iterator[Line]:
+    """What there is to tell of a sync that is carried out, and of what changed since `before`."""
+    record = now.record
+    if record is None or not is_active(now):
+        return
+    seconds = max(1.0, now.now - before.now)
+    yield _progress(before, now, record, seconds)
+    yield _durations(now, record, durations)
+    yield _writes(now)
+    if record.phase is Phase.COPYING:
+        yield partitions(now.collections)
+    if record.phase is Phase.APPLYING:
+        rate = (now.snapshot.events_read - before.snapshot.events_read) / seconds
+        yield Line("Average Source CRUD events rate", {"srcCRUDEventsPerSec": round(rate, 2)})
+    if now.snapshot.check is not None:
+        yield from _verification(now.snapshot.check)
+
+
+def partitions(collections: Collection[CollectionRecord]) -> Line:
+    """How many collections are copied."""
+    done = sum(each.status is CopyStatus.DONE for each in collections)
+    return Line(f"Completed writing {done} / {len(collections)} partitions to destination cluster")
+
+
+def _progress(before: Sync, now: Sync, record: RunRecord, seconds: float) -> Line:
+    snapshot = now.snapshot
+    applied = snapshot.events_applied - before.snapshot.events_applied
+    return Line(
+        "Replication progress.",
+        {
+            "totalEventsApplied": snapshot.events_applied,
+            "eventApplicationRatePerSecond": round(applied / seconds, 2),
+            "lagTimeSeconds": lag_seconds(record, snapshot),
+            "lag": lag_shown(record, snapshot),
+            **oplog_shown(record, snapshot),
+        },
+    )
+
+
+def _durations(now: Sync, record: RunRecord, durations: Mapping[Operation, Durations]) -> Line:
+    fields: dict[str, Any] = {each.value: _shown(durations.get(each)) for each in Operation}
+    for side in ("source", "destination"):
+        ping = ping_shown(ping_of(record, now.snapshot, source=side == "source"))
+        fields |= {f"{side}PingLatencyMs": latency for latency in ping.values()}
+    return Line("Operation duration stats.", fields)
+
+
+def _shown(durations: Durations | None) -> dict[str, str | int]:
+    if durations is None:
+        return {}
+    return {
+        "averageDurationMs": f"{1000 * durations.average:.2f}",
+        "maximumDurationMs": f"{1000 * durations.longest:.2f}",
+        "numOperations": durations.calls,
+    }
+
+
+def _writes(now: Sync) -> Line:
+    """Since this process began, but for what earlier ones copied."""
+    snapshot = now.snapshot
+    copied = sum(each.documents for each in now.figures.values())
+    return Line(
+        "Write Stats to Source and Destination Clusters.",
+        {
+            "EstimatedNumWritesOnSourceCluster": snapshot.events_read,
+            "NumWritesOnDestinationCluster": copied + snapshot.documents_written,
+        },
+    )
+
+
+def _verification(check: CheckProgress) -> Iterator[Line]:
+    lags = {
+        "verifierSrcLagTimeSeconds": check.source.lag_seconds,
+        "verifierDstLagTimeSeconds": check.destination.lag_seconds,
+    }
+    known = {name: lag for name, lag in lags.items() if lag is not None}
+    if known:
+        behind = max(known.values()) > _MOST_LAG
+        yield Line("Verifier lag.", known, logging.WARNING if behind else logging.INFO)
