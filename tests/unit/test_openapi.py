@@ -37,7 +37,7 @@ NOT_ANSWERED = {
         *("UnsupportedChange", "RenamedOutOfFilter", "EventNotApplicable"),
         *("DocumentNotCopied", "DefinitionNotApplicable"),
         *("VerificationFailed", "VerificationIncomplete"),
-        *("OplogWindowExceeded", "EventTooLarge", "IncompatibleMetadata"),
+        *("EventTooLarge", "IncompatibleMetadata"),
     },
     "verifier": {
         *("AddressNotAvailable", "InvalidURI"),
