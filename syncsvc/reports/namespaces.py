@@ -32,8 +32,12 @@ _OF_THE_COPY = {
 def namespace_phase(sync: Sync, record: CollectionRecord) -> NamespacePhase:
     if record.withheld:
         return NamespacePhase.WITHHELD
-    if sync.figures_of(record).indexing:
+    figures = sync.figures_of(record)
+    if figures.indexing:
         return NamespacePhase.INDEXING
+    if record.status is CopyStatus.WAITING and figures.began is not None:
+        # It is saved a little later that the copy has begun.
+        return NamespacePhase.COPYING
     return _OF_THE_COPY[record.status]
 
 
@@ -59,11 +63,11 @@ def namespaces_report(
 
 
 def _line(sync: Sync, record: CollectionRecord) -> dict[str, Any]:
-    figures, done = sync.figures_of(record), record.status is CopyStatus.DONE
-    copying = record.status is CopyStatus.COPYING
+    phase, figures = namespace_phase(sync, record), sync.figures_of(record)
+    copying, done = phase is NamespacePhase.COPYING, record.status is CopyStatus.DONE
     return {
         "namespace": str(record.source_name),
-        "phase": namespace_phase(sync, record).value,
+        "phase": phase.value,
         "copiedDocuments": record.documents,
         "estimatedTotalDocuments": _total(record.total_documents, record.documents, done),
         "copiedBytes": record.copied,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import requests
+
 from tests.support.service_process import ServiceProcess
 from tests.support.waiting import wait_for
 
@@ -114,6 +116,17 @@ class Daemon(ServiceProcess):
     def watch_closely(self) -> None:
         """From the next start on, the source's oplog is looked at several times a second."""
         (self.folder / "watch-closely").touch()
+
+    def report_often(self) -> None:
+        """From the next start on, the lines of every half minute come several times a second."""
+        (self.folder / "report-often").touch()
+
+    def namespaces(self, **parameters: str | int) -> dict[str, Any]:
+        """How far each collection is, by name, with `next` beside them."""
+        answer = requests.get(self.url("namespaces"), params=parameters, timeout=10)
+        self._assert_described(answer)
+        body: dict[str, Any] = answer.json()
+        return body
 
 
 def _in_state(progress: dict[str, Any], states: tuple[str, ...]) -> dict[str, Any] | None:

@@ -3,8 +3,9 @@
 The observer obeys files in FOLDER (see `obedience`). With a file `classic-updates`, the daemon believes that the source
 does not offer the oplog's own diffs; with `save-every-page`, the copy saves its resume point after every page; with
 `old-source`, it believes that servers of 6.0 tell as little as those of 5.0; with `watch-closely`, the oplog is looked
-at all the time; with `no-room`, it believes that there is little memory here, and no disk on the destination. An idle
-change stream answers sooner than usual, as most tests wait for it several times.
+at all the time; with `no-room`, it believes that there is little memory here, and no disk on the destination; with
+`report-often`, the lines of every half minute come several times a second. An idle change stream answers sooner than
+usual, as most tests wait for it several times.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from syncsvc import reporter
 from syncsvc.cli import main
 from syncsvc.engine import application, copy, watch
 from syncsvc.preflight import memory, questions
@@ -39,4 +41,6 @@ if __name__ == "__main__":
     if (Path(sys.argv[1]) / "no-room").exists():
         memory.available_memory = lambda: 100_000_000
         questions.free_disk = lambda client: 0
+    if (Path(sys.argv[1]) / "report-often").exists():
+        reporter._INTERVAL = 0.3
     raise SystemExit(main(sys.argv[2:], observer(Path(sys.argv[1]))))

@@ -74,6 +74,7 @@ def test_a_collection_being_copied_shows_everything() -> None:
     "fields, figures, phase",
     [
         ({"status": CopyStatus.WAITING}, CollectionFigures(), "waiting"),
+        ({"status": CopyStatus.WAITING}, CollectionFigures(began=1.0), "copying"),
         ({"status": CopyStatus.COPYING}, CollectionFigures(began=1.0), "copying"),
         ({"status": CopyStatus.DONE}, CollectionFigures(began=1.0), "copied"),
         ({"status": CopyStatus.DONE}, CollectionFigures(indexing=True), "indexing"),
