@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import syncsvc.errors
@@ -13,13 +15,14 @@ import verifier.errors
 import verifier.metrics
 import verifier.settings
 from syncsvc.settings import LOAD_LEVELS
+from syncsvc.state import State, Trigger, next_state
 from tests.support import roles
 from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS
 from verifier import extended
 from verifier.answers import definition_line, document_line, progress_answer
 from verifier.report import report
 from verifier.runtime import metrics, options
-from verifier.runtime.errors import as_rst
+from verifier.runtime.errors import OperationError, as_rst
 
 README = (Path(__file__).parents[2] / "README.rst").read_text()
 
@@ -46,6 +49,33 @@ def test_the_roles_are_those_that_are_tested() -> None:
 def test_the_metrics_are_those_of_the_tables() -> None:
     assert metrics.as_rst(syncsvc.reports.metrics.TABLE) in README
     assert metrics.as_rst(verifier.metrics.TABLE) in README
+
+
+def drawn_transitions() -> Iterator[tuple[State, Trigger, State]]:
+    """Those of the drawing, whose lines are chains of states; the first link of a chain may be several."""
+    (drawing,) = re.findall(r"^States\n-+\n\n::\n\n((?:    .*\n)+)", README, re.M)
+    for line in drawing.splitlines():
+        first, *rest = re.split("--([a-z]+)-->", line)
+        for trigger, following in zip(rest[::2], rest[1::2]):
+            for state in first.split(","):
+                yield State(state.strip()), Trigger(trigger), State(following.strip())
+            first = following
+
+
+def test_the_states_are_drawn_as_they_are() -> None:
+    drawn = list(drawn_transitions())
+    assert len(drawn) == len({(state, trigger) for state, trigger, _ in drawn})
+    pairs = product(State, Trigger)
+    known = {(*pair, following) for pair in pairs if (following := following_state(*pair))}
+    assert {*drawn} == known
+    for state in State:
+        assert f"``{state.value}``" in README
+
+
+def following_state(state: State, trigger: Trigger) -> State | None:
+    with suppress(OperationError):
+        return next_state(state, trigger)
+    return None
 
 
 def test_the_threads_of_each_load_level_are_told() -> None:
