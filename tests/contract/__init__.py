@@ -1,0 +1,1 @@
+"""The contract of both services, row by row, on real clusters."""

@@ -1,0 +1,287 @@
+"""Syncs whose every answer is kept, so that each row of the contract can be held against what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import requests
+from pymongo.errors import OperationFailure
+
+from syncsvc.engine.observe import Point
+from syncsvc.sandbox.replica_set import Client
+from tests.conftest import Pair
+from tests.support.daemon import Daemon
+from tests.support.verifier import Verifier
+from tests.support.waiting import PATIENCE
+
+GOOD = {"source": "cluster0", "destination": "cluster1"}
+USER_WRITES_BLOCKED = 371
+_METADATA = "mongosync_reserved_for_internal_use"
+_KEPT = {"admin", "config", "local", _METADATA}
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Status and body of one answer."""
+
+    status: int
+    body: Document
+
+    @property
+    def described(self) -> str:
+        """What an error says; empty for a success."""
+        return str(self.body.get("errorDescription", ""))
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a user meets: the progress, and the codes with which servers refuse a write, None where they do not."""
+
+    progress: Document
+    source_refuses: int | None
+    destination_refuses: int | None
+    destination_refuses_index: int | None
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A sync from its start to its end, and the names of the destination's indexes then."""
+
+    started: Answer
+    copying: Moment
+    applying: Moment
+    committing: Moment
+    writable: Moment
+    committed: Moment
+    indexes: set[str]
+
+
+@dataclass(frozen=True)
+class Check:
+    """The separate verifier beside a sync."""
+
+    idle: Document
+    checked: Answer
+    running: Document
+    writes_off: Answer
+    ended: Document
+    summary: Document
+    state_kept_on_source: bool
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Everything that the rows are about."""
+
+    addresses: tuple[str, str]
+    idle: Document
+    refused: Mapping[str, Answer]
+    after_refusals: Document
+    usual: Walk
+    started_again: Answer
+    check: Check
+    blocking: Walk
+    filtered: Document
+    filtered_names: set[str]
+    ttl: Document
+
+
+def answer_of(response: requests.Response) -> Answer:
+    return Answer(response.status_code, response.json())
+
+
+def _refusal(write: Callable[[], object]) -> int | None:
+    try:
+        write()
+    except OperationFailure as error:
+        return error.code
+    return None
+
+
+def _write(client: Client, user: str) -> None:
+    """Something that leaves no trace."""
+    client.d.c.insert_one({"_id": user})
+    client.d.c.delete_one({"_id": user})
+
+
+def _build(client: Client) -> None:
+    client.d.c.create_index("of a user")
+    client.d.c.drop_index("of a user_1")
+
+
+def fill(pair: Pair) -> None:
+    pair.source.client.d.c.insert_many({"_id": n, "n": n, "pad": "p" * 500} for n in range(100))
+    pair.source.client.d.c.create_index("n", unique=True)
+
+
+@contextmanager
+def running(pair: Pair, folder: Path) -> Iterator[Daemon]:
+    """A daemon between clusters that are empty."""
+    pair.empty()
+    folder.mkdir()
+    daemon = Daemon(pair.source.uri, pair.destination.uri, folder)
+    try:
+        daemon.run()
+        yield daemon
+    finally:
+        daemon.close()
+
+
+def walk(pair: Pair, daemon: Daemon, options: Document, while_applying: Callable[[], None]) -> Walk:
+    """Sync what `fill` has written."""
+    source, destination = pair.source.client, pair.destination.client
+
+    def look() -> Moment:
+        return Moment(
+            daemon.progress(),
+            _refusal(lambda: _write(source, "of the source")),
+            _refusal(lambda: _write(destination, "of the destination")),
+            _refusal(lambda: _build(destination)),
+        )
+
+    prepared = (Point.STEP_DONE, "definitions prepared")
+    writable = (Point.STEP_DONE, "destination writable")
+    with daemon.held_at(Point.BATCH_WRITTEN):
+        started = answer_of(daemon.post("start", {**GOOD, **options}))
+        daemon.wait_until_reached(Point.BATCH_WRITTEN)
+        in_copy = look()
+    daemon.wait_until_committable()
+    while_applying()
+    daemon.wait_until_committable()
+    in_application = look()
+    with daemon.held_at(*writable):
+        with daemon.held_at(*prepared):
+            daemon.ask_for_commit()
+            daemon.wait_until_reached(*prepared)
+            in_commit = look()
+        daemon.wait_until_reached(*writable)
+        when_writable = look()
+    daemon.wait_for_state("COMMITTED")
+    indexes = set(destination.d.c.index_information())
+    return Walk(started, in_copy, in_application, in_commit, when_writable, look(), indexes)
+
+
+def checked_walk(pair: Pair, daemon: Daemon, folder: Path) -> tuple[Walk, Check]:
+    """The workflow with the separate verifier, which keeps its state on the source."""
+    folder.mkdir()
+    verifier = Verifier(
+        pair.source.uri,
+        pair.destination.uri,
+        folder,
+        *("--verifyAll", "--metaURI", pair.source.uri, "--graceSeconds", "0"),
+    )
+    json = {"headers": {"Content-Type": "application/json"}}
+    begun: list[Answer] = []
+
+    def begin() -> None:
+        begun.append(answer_of(verifier.post("check", {}, **json)))
+
+    try:
+        verifier.run()
+        idle = verifier.progress()
+        usual = walk(pair, daemon, {}, begin)
+        running = verifier.progress()
+        writes_off = answer_of(verifier.post("writesOff", {}, **json))
+        ended = verifier.wait_for_verdict()
+        summary = requests.get(verifier.url("summary"), timeout=PATIENCE).json()
+        databases = pair.source.client.list_database_names()
+        kept = "__mdb_internal_syncsvc_verifier" in databases
+    finally:
+        verifier.close()
+    return usual, Check(idle, begun[0], running, writes_off, ended, summary, kept)
+
+
+FILTERS = {
+    "includeNamespaces": [
+        {"database": "all"},
+        {"database": "some", "collections": ["kept"]},
+        {"database": "regex", "collectionsRegex": {"pattern": "^KEPT", "options": "i"}},
+    ],
+    "excludeNamespaces": [{"database": "all", "collections": ["left out"]}],
+}
+
+
+def filtered_walk(pair: Pair, daemon: Daemon) -> tuple[Document, set[str]]:
+    """A sync that ends with a mismatch: its last progress, and what is on the destination."""
+    source = pair.source.client
+    for name in ("all.c", "all.left out", "some.kept", "some.other", "regex.kept 1", "regex.other"):
+        database, _, collection = name.partition(".")
+        source[database][collection].insert_one({"_id": 1})
+    daemon.start(**FILTERS, enableUserWriteBlocking="none")
+    daemon.wait_until_committable()
+    source["newcomer"]["c"].insert_one({"_id": 1})
+    source["all"]["c"].insert_one({"_id": 2})
+    # Nobody is kept from it: users are not blocked here.
+    pair.destination.client["some"]["kept"].insert_one({"_id": "behind the back"})
+    daemon.ask_for_commit()
+    return daemon.wait_for_state("FAILED"), _names(pair.destination.client)
+
+
+def _names(client: Client) -> set[str]:
+    return {
+        f"{database}.{collection}"
+        for database in client.list_database_names()
+        if database not in _KEPT
+        for collection in client[database].list_collection_names()
+    }
+
+
+def ttl_walk(pair: Pair, daemon: Daemon) -> Document:
+    """A verified sync without indexes, in which one of the kind TTL comes late; its last progress."""
+    fill(pair)
+    daemon.start(buildIndexes="never")
+    daemon.wait_until_committable()
+    pair.source.client.d.c.create_index("when", expireAfterSeconds=10**8)
+    return daemon.wait_for_state("FAILED")
+
+
+BLOCKING = {
+    "enableUserWriteBlocking": True,
+    "buildIndexes": "never",
+    "verification": {"enabled": False},
+}
+
+
+def blocking_walk(pair: Pair, daemon: Daemon) -> Walk:
+    """Blocks users of both clusters; builds no indexes, for which a TTL collection must not be verified."""
+    fill(pair)
+    pair.source.client.d.c.create_index("when", expireAfterSeconds=10**8)
+    return walk(pair, daemon, BLOCKING, lambda: None)
+
+
+def everything(pair: Pair, folder: Path, refused: Mapping[str, Document]) -> Seen:
+    """All syncs, one after the other; before the first one, all starts that must be refused."""
+    with running(pair, folder / "usual") as daemon:
+        idle = daemon.progress()
+        refusals = {name: answer_of(daemon.post("start", refused[name])) for name in refused}
+        refusals |= {name: answer_of(daemon.post(name)) for name in ("commit", "pause", "resume")}
+        after_refusals = daemon.progress()
+        fill(pair)
+        usual, check = checked_walk(pair, daemon, folder / "verifier")
+        pair.assert_equal()
+        started_again = answer_of(daemon.post("start", GOOD))
+    with running(pair, folder / "blocking") as daemon:
+        blocking = blocking_walk(pair, daemon)
+    with running(pair, folder / "filtered") as daemon:
+        filtered, names = filtered_walk(pair, daemon)
+    with running(pair, folder / "ttl") as daemon:
+        ttl = ttl_walk(pair, daemon)
+    return Seen(
+        addresses=(pair.source.uri.split("/")[2], pair.destination.uri.split("/")[2]),
+        idle=idle,
+        refused=refusals,
+        after_refusals=after_refusals,
+        usual=usual,
+        started_again=started_again,
+        check=check,
+        blocking=blocking,
+        filtered=filtered,
+        filtered_names=names,
+        ttl=ttl,
+    )
