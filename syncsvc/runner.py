@@ -21,7 +21,7 @@ from syncsvc.engine.observe import Observer, Point
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.wayback import refuse_lost, refuse_written, turned
 from syncsvc.engine.writeblock import WriteBlock, to_put_back
-from syncsvc.figures.progress import Progress
+from syncsvc.figures.progress import Progress, ProgressSnapshot
 from syncsvc.saved.registry import CollectionRecord, Registry
 from syncsvc.saved.run import METADATA_DATABASE, Failure, RunRecord, RunStore
 from syncsvc.settings import LoadLevel
@@ -43,6 +43,12 @@ _GLANCE = 0.2
 # Failures that a restart may find gone: they are shown, not saved, and a restarted process goes on with the run.
 # (A superseded process must not save anything.)
 _PASSING = frozenset({errors.SUPERSEDED, failures.CLUSTER_UNREACHABLE, failures.NOT_AUTHORIZED})
+
+
+def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
+    """Whether a commit may be asked for. Of values, so that whoever shows these tells what follows from them."""
+    applying = record.state is State.RUNNING and record.phase is Phase.APPLYING
+    return applying and snapshot.caught_up
 
 
 @dataclass(frozen=True)
@@ -88,13 +94,6 @@ class Runner:
         """What is saved of each."""
         return tuple(self._registry)
 
-    @property
-    def can_commit(self) -> bool:
-        record = self.record
-        if record.state is not State.RUNNING or record.phase is not Phase.APPLYING:
-            return False
-        return self._means.progress.snapshot.caught_up
-
     def pause(self) -> None:
         """Stop where the run is. Calls that are on their way end later: `resume` waits for them."""
         with self._changing:
@@ -116,7 +115,7 @@ class Runner:
         """Let the run go on to the cut-over. Raises OperationError CannotCommit."""
         with self._changing:
             state = next_state(self.record.state, Trigger.COMMIT)
-            if not self.can_commit:
+            if not can_commit(self.record, self._means.progress.snapshot):
                 raise OperationError(
                     errors.CANNOT_COMMIT, "commit was refused, because canCommit is false."
                 )

@@ -20,7 +20,7 @@ from syncsvc.reporter import Reporter
 from syncsvc.reports.namespaces import namespaces_report
 from syncsvc.reports.progress import progress_report
 from syncsvc.reports.sync import Sync
-from syncsvc.runner import Means, Runner
+from syncsvc.runner import Means, Runner, can_commit
 from syncsvc.saved.run import RunRecord, RunStore, new_owner
 from syncsvc.settings import LoadLevel
 from syncsvc.state import Phase, State, Trigger, next_state
@@ -151,7 +151,7 @@ class Service:
             record.state,
             record,
             snapshot,
-            runner.can_commit,
+            can_commit(record, snapshot),
             runner.collections,
             self._progress.collections.figures,
             monotonic(),
