@@ -345,6 +345,11 @@ START_BEHAVIOR: dict[str, Row] = {
     "start_behavior.3": lambda seen: (seen.usual.started.status, 200),
     "start_behavior.4": not_begun("never and reversible", "reversible"),
     "start_behavior.5": not_begun("sharding of a replica set", "sharding"),
+    "start_behavior.6": all_of(
+        not_begun("little memory", "memory"),
+        # A check that a cluster does not support: that of a TTL collection without its index.
+        lambda seen: (seen.ttl["error"], "TTLNotVerifiable"),
+    ),
     "start_behavior.7": lambda seen: (
         (seen.ttl["state"], seen.ttl["error"], seen.blocking.committed.progress["state"]),
         ("FAILED", "TTLNotVerifiable", "COMMITTED"),
@@ -394,7 +399,6 @@ LATER = {
 # Rows of what is not there yet.
 AWAITED = {
     "endpoint.reverse": "no sync can be reversed yet",
-    "start_behavior.6": "memory is not looked at yet",
 }
 
 # Every row of every table of the interface, table by table.

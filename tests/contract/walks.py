@@ -261,6 +261,8 @@ def everything(pair: Pair, folder: Path, refused: Mapping[str, Document]) -> See
         idle = daemon.progress()
         refusals = {name: answer_of(daemon.post("start", refused[name])) for name in refused}
         refusals |= {name: answer_of(daemon.post(name)) for name in ("commit", "pause", "resume")}
+        with daemon.no_room():
+            refusals["little memory"] = answer_of(daemon.post("start", GOOD))
         after_refusals = daemon.progress()
         fill(pair)
         usual, check = checked_walk(pair, daemon, folder / "verifier")

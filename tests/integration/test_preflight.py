@@ -111,10 +111,7 @@ def test_every_violation_is_told_at_once(pair: Pair, daemon: Daemon) -> None:
     pair.destination.client[LEFT].resumeData.insert_one({"_id": "coordinator"})
     reserved = pair.destination.client.mongosync_reserved_for_internal_use
     reserved.runs.insert_one({"_id": "another"})
-    daemon.believe_there_is_no_room()
-    daemon.kill()
-    daemon.run()
-    with untouched(pair, daemon):
+    with daemon.no_room(), untouched(pair, daemon):
         texts = assert_both_tell(
             daemon,
             [

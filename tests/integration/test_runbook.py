@@ -124,6 +124,7 @@ def names(client: Client) -> set[str]:
 def test_a_migration(pair: Pair, operator: Operator, daemon: Daemon) -> None:
     fill(pair.source.client)
     shown = operator.follow("Migrate")
+    assert '"violations":[]' in shown
     assert '"COMMITTED"' in shown
     assert daemon.progress()["canWrite"] is True
     pair.assert_equal()

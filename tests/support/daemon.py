@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -109,10 +111,6 @@ class Daemon(ServiceProcess):
         """From the next start on, the copy saves its resume point after every page."""
         (self.folder / "save-every-page").touch()
 
-    def believe_there_is_no_room(self) -> None:
-        """From the next start on, as with 100 MB of memory here, and no disk on the destination."""
-        (self.folder / "no-room").touch()
-
     def watch_closely(self) -> None:
         """From the next start on, the source's oplog is looked at several times a second."""
         (self.folder / "watch-closely").touch()
@@ -127,6 +125,15 @@ class Daemon(ServiceProcess):
         self._assert_described(answer)
         body: dict[str, Any] = answer.json()
         return body
+
+    @contextmanager
+    def no_room(self) -> Iterator[None]:
+        """Within the block, the process believes in 100 MB of memory here, and no disk on the destination."""
+        (self.folder / "no-room").touch()
+        try:
+            yield
+        finally:
+            (self.folder / "no-room").unlink()
 
 
 def _in_state(progress: dict[str, Any], states: tuple[str, ...]) -> dict[str, Any] | None:

@@ -3,9 +3,9 @@
 The observer obeys files in FOLDER (see `obedience`). With a file `classic-updates`, the daemon believes that the source
 does not offer the oplog's own diffs; with `save-every-page`, the copy saves its resume point after every page; with
 `old-source`, it believes that servers of 6.0 tell as little as those of 5.0; with `watch-closely`, the oplog is looked
-at all the time; with `no-room`, it believes that there is little memory here, and no disk on the destination; with
-`report-often`, the lines of every half minute come several times a second. An idle change stream answers sooner than
-usual, as most tests wait for it several times.
+at all the time; with `report-often`, the lines of every half minute come several times a second. While there is a file
+`no-room`, it believes that there is little memory here, and no disk on the destination; else that there is enough of
+both, whatever the machine has. An idle change stream answers sooner than usual, as most tests wait for it several times.
 """
 
 from __future__ import annotations
@@ -28,8 +28,24 @@ def without_raw_diffs(client: Client, facts: ClusterFacts) -> bool:
     return False
 
 
+def has_room() -> bool:
+    return not (Path(sys.argv[1]) / "no-room").exists()
+
+
+def memory_that_tests_choose() -> int:
+    """Stands in for what the machine has left, which is no matter of a test."""
+    return 1 << 40 if has_room() else 100_000_000
+
+
+def disk_that_tests_choose(client: Client) -> int:
+    """Stands in for what is free on the destination's disk."""
+    return 1 << 50 if has_room() else 0
+
+
 if __name__ == "__main__":
     changes._AWAIT_MS = 50
+    memory.available_memory = memory_that_tests_choose  # type: ignore[assignment]
+    questions.free_disk = disk_that_tests_choose
     if (Path(sys.argv[1]) / "classic-updates").exists():
         application.offers_raw_updates = without_raw_diffs
     if (Path(sys.argv[1]) / "old-source").exists():
@@ -38,9 +54,6 @@ if __name__ == "__main__":
         copy._SAVE_INTERVAL = 0.0
     if (Path(sys.argv[1]) / "watch-closely").exists():
         watch._INTERVAL = 0.1
-    if (Path(sys.argv[1]) / "no-room").exists():
-        memory.available_memory = lambda: 100_000_000
-        questions.free_disk = lambda client: 0
     if (Path(sys.argv[1]) / "report-often").exists():
         reporter._INTERVAL = 0.3
     raise SystemExit(main(sys.argv[2:], observer(Path(sys.argv[1]))))
