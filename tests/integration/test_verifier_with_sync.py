@@ -19,7 +19,8 @@ from tests.support.waiting import wait_for
 def verifier(pair: Pair, tmp_path: Path) -> Iterator[Verifier]:
     folder = tmp_path / "verifier"
     folder.mkdir()
-    process = Verifier(pair.source.uri, pair.destination.uri, folder, "--verifyAll")
+    options = ("--verifyAll", "--graceSeconds", "1")
+    process = Verifier(pair.source.uri, pair.destination.uri, folder, *options)
     try:
         process.run()
         yield process

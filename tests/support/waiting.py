@@ -11,15 +11,19 @@ T = TypeVar("T")
 
 # More than any machine needs, however busy it is: a test that passes never waits for it. In seconds.
 PATIENCE = 180.0
+# Between two looks at a condition, in seconds.
+_LEAST_PAUSE, _LONGEST_PAUSE = 0.01, 0.1
 
 _pause = threading.Event()
 
 
 def wait_for(condition: Callable[[], T | None], what: str, seconds: float = PATIENCE) -> T:
     """The first true value of `condition`; fails when the deadline passes."""
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not (value := condition()):
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > seconds:
             raise AssertionError(f"not within {seconds} seconds: {what}; last seen: {value!r}")
-        _pause.wait(0.02)
+        # In proportion: most looks are requests, and cost those who are waited for as much as the one who waits.
+        _pause.wait(min(max(_LEAST_PAUSE, waited / 10), _LONGEST_PAUSE))
     return value
