@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
-from flask import Blueprint
+from flask import Blueprint, Response
 
 from syncsvc.reports.preflight import preflight_report
 from syncsvc.schemas import NamespacesSchema, StartSchema
 from syncsvc.service import Service
-from verifier.runtime.httpd import json_body, parameters
+from verifier.compare.lines import told
+from verifier.compare.schemas import DocumentMismatchesSchema
+from verifier.runtime.httpd import json_body, parameters, streamed_lines
 from verifier.runtime.schemas import EmptySchema, load
 
 SUCCESS = {"success": True}
@@ -21,6 +24,16 @@ _log = logging.getLogger(__name__)
 def blueprint(service: Service) -> Blueprint:
     """The endpoints below /api/v1."""
     api = Blueprint("api", __name__, url_prefix="/api/v1")
+    _add_starts(api, service)
+    for command in (service.pause, service.resume, service.commit, service.reverse):
+        name = command.__name__
+        api.add_url_rule(f"/{name}", name, _handler(name, command), methods=["POST"])
+    _add_queries(api, service)
+    return api
+
+
+def _add_starts(api: Blueprint, service: Service) -> None:
+    """What takes the options of a sync."""
 
     @api.post("/start")
     def start() -> dict[str, Any]:
@@ -31,31 +44,21 @@ def blueprint(service: Service) -> Blueprint:
     def preflight() -> dict[str, Any]:
         return {**SUCCESS, **preflight_report(service.preflight(load(StartSchema(), json_body())))}
 
-    @api.post("/pause")
-    def pause() -> dict[str, Any]:
+
+def _handler(name: str, carry_out: Callable[[], None]) -> Callable[[], dict[str, Any]]:
+    """The handler of a command without options."""
+
+    def handler() -> dict[str, Any]:
         load(EmptySchema(), json_body())
-        service.pause()
+        # As log tools for mongosync read it.
+        _log.info("%s handler called", name.capitalize())
+        carry_out()
         return SUCCESS
 
-    @api.post("/resume")
-    def resume() -> dict[str, Any]:
-        load(EmptySchema(), json_body())
-        service.resume()
-        return SUCCESS
+    return handler
 
-    @api.post("/commit")
-    def commit() -> dict[str, Any]:
-        load(EmptySchema(), json_body())
-        _log.info("Commit handler called")
-        service.commit()
-        return SUCCESS
 
-    @api.post("/reverse")
-    def reverse() -> dict[str, Any]:
-        load(EmptySchema(), json_body())
-        service.reverse()
-        return SUCCESS
-
+def _add_queries(api: Blueprint, service: Service) -> None:
     @api.get("/progress")
     def progress() -> dict[str, Any]:
         return {"progress": service.progress(), **SUCCESS}
@@ -66,4 +69,8 @@ def blueprint(service: Service) -> Blueprint:
         shown = service.namespaces(given.get("database"), given.get("after"), given["limit"])
         return {**shown, **SUCCESS}
 
-    return api
+    @api.get("/mismatches")
+    def mismatches() -> Response:
+        given = load(DocumentMismatchesSchema(), parameters())
+        found = service.mismatches(given.get("after"), given.get("limit"), given["minDurationSecs"])
+        return streamed_lines(told(found))

@@ -10,8 +10,10 @@ from verifier.cluster.failures import (
     NOT_AUTHORIZED,
     OPLOG_WINDOW_EXCEEDED,
 )
+from verifier.compare import errors as of_checks
+from verifier.compare.errors import MISMATCHES_REPLACED
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
-from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
+from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 from verifier.runtime.httpd import ADDRESS_NOT_AVAILABLE, BODY_TOO_LARGE, MALFORMED_BODY
 from verifier.runtime.schemas import INVALID_REQUEST
 
@@ -250,6 +252,7 @@ ALL = (
     VERIFICATION_INCOMPLETE,
     NOT_REVERSIBLE,
     OLD_SOURCE_WRITTEN,
+    MISMATCHES_REPLACED,
     OPLOG_WINDOW_EXCEEDED,
     EVENT_TOO_LARGE,
     CLUSTER_UNREACHABLE,
@@ -260,3 +263,16 @@ ALL = (
     ADDRESS_NOT_AVAILABLE,
     INTERNAL_ERROR,
 )
+
+# What a check says of a process of its own, and what that means for a sync.
+_OF_CHECKS = {
+    of_checks.SUPERSEDED: SUPERSEDED,
+    of_checks.INCOMPATIBLE_METADATA: INCOMPATIBLE_METADATA,
+    of_checks.METADATA_BLOCKED: NOT_AUTHORIZED,
+}
+
+
+def of_sync(error: OperationError) -> OperationError:
+    """The error of a check by the name that it has in this table."""
+    kind = _OF_CHECKS.get(error.kind)
+    return error if kind is None else OperationError(kind, error.description)

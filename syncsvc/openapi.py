@@ -13,8 +13,15 @@ from syncsvc.schemas import NamespacesSchema, StartSchema
 from syncsvc.state import Phase, State
 from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
 from verifier.cluster.failures import CLUSTER_UNREACHABLE, NOT_AUTHORIZED, OPLOG_WINDOW_EXCEEDED
+from verifier.compare.errors import MISMATCHES_REPLACED
+from verifier.compare.schemas import (
+    DefinitionMismatchLine,
+    DocumentMismatchesSchema,
+    DocumentMismatchLine,
+)
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.openapi import (
+    LINES,
     TEXT,
     Operation,
     SuccessAnswer,
@@ -264,6 +271,22 @@ OPERATIONS = (
         "How far each collection is.",
         _NamespacesAnswer(),
         parameters=NamespacesSchema(),
+    ),
+    Operation(
+        "get",
+        "/api/v1/mismatches",
+        "What the verification has found: of collections and views themselves, then documents.",
+        DefinitionMismatchLine(),
+        parameters=DocumentMismatchesSchema(),
+        other=DocumentMismatchLine(),
+        content=LINES,
+        errors=(
+            errors.INVALID_STATE,
+            CLUSTER_UNREACHABLE,
+            NOT_AUTHORIZED,
+            errors.INCOMPATIBLE_METADATA,
+            MISMATCHES_REPLACED,
+        ),
     ),
     Operation("get", "/metrics", "The figures, for Prometheus.", None, content=TEXT),
 )

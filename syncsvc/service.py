@@ -12,8 +12,10 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any
 
+from syncsvc import errors
 from syncsvc.engine.observe import Observer
 from syncsvc.figures.progress import Progress
+from syncsvc.mismatches import mismatches
 from syncsvc.options import StartOptions
 from syncsvc.preflight.judgement import Judgement, judge
 from syncsvc.reporter import Reporter
@@ -26,6 +28,7 @@ from syncsvc.settings import LoadLevel
 from syncsvc.state import Phase, State, Trigger, next_state
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
+from verifier.compare.mismatch import StoredMismatch
 from verifier.runtime.commands import Commands
 from verifier.runtime.errors import OperationError, Violation, raise_all
 from verifier.runtime.tasks import StopToken
@@ -156,6 +159,21 @@ class Service:
             self._progress.collections.figures,
             monotonic(),
         )
+
+    def mismatches(
+        self, after: str | None, limit: int | None, least_seconds: float
+    ) -> Iterator[StoredMismatch]:
+        """What the verification has found, see `mismatches`. Raises OperationError, also later, when it is read."""
+        if self.state is State.INITIALIZING:
+            raise OperationError(
+                errors.INVALID_STATE, "It is not known yet whether there is a sync."
+            )
+        runner = self._runner
+        if runner is None:
+            return iter(())
+        home = runner.record.options.destination
+        client, writer = self._means.clusters[home].client, self._means.writer(home)
+        return mismatches(client, writer, after, limit, least_seconds, self._stop)
 
     def _runner_for(self, trigger: Trigger) -> Runner:
         """The runner of a sync in whose state the command may be given. Raises OperationError InvalidState."""

@@ -8,14 +8,8 @@ from typing import Any
 
 from bson.timestamp import Timestamp
 
-from verifier.cluster import rawbson, values
-from verifier.cluster.keys import id_element
-from verifier.compare.mismatch import (
-    DefinitionMismatch,
-    Difference,
-    DocumentMismatch,
-    StoredMismatch,
-)
+from verifier.compare.lines import line
+from verifier.compare.mismatch import Difference, StoredMismatch
 from verifier.compare.progress import Amounts, Changes, CheckProgress, Phase, TaskCounts, Verdict
 
 
@@ -56,7 +50,7 @@ def summary_answer(
         "estCheckSecsRemaining": _seconds_left(progress),
         "recentRecheckSecs": _durations(progress),
         "checkStats": _amounts(progress.first or progress.amounts),
-        "nsMismatches": [definition_line(each) for each in definitions],
+        "nsMismatches": [line(each) for each in definitions],
         "nsMismatchesTotal": mismatches.definitions,
         "docMismatches": {
             "total": sum(mismatches.documents.values()),
@@ -67,43 +61,6 @@ def summary_answer(
         "srcChangeEvents": dict(progress.source.seen),
         "dstChangeEvents": dict(progress.destination.seen),
         "notes": [*progress.notes],
-    }
-
-
-def document_line(stored: StoredMismatch) -> dict[str, Any]:
-    """One document mismatch; its `_id` is a BSON value."""
-    mismatch = stored.mismatch
-    assert isinstance(mismatch, DocumentMismatch)
-    return {
-        "type": mismatch.difference.value,
-        "namespace": str(mismatch.namespace),
-        "_id": rawbson.decode(mismatch.key)["_id"],
-        # Relaxed JSON shows an int and a long alike, and both may be there.
-        "idType": values.type_name(id_element(mismatch.key).kind),
-        "fields": [{"path": each.path, "detail": each.detail} for each in mismatch.fields],
-        **_seen(stored),
-    }
-
-
-def definition_line(stored: StoredMismatch) -> dict[str, Any]:
-    """One mismatch of a collection or view itself."""
-    mismatch = stored.mismatch
-    assert isinstance(mismatch, DefinitionMismatch)
-    return {
-        "type": mismatch.difference.value,
-        "namespace": str(mismatch.namespace),
-        "aspect": mismatch.aspect.value,
-        "component": mismatch.component,
-        "detail": mismatch.detail,
-        **_seen(stored),
-    }
-
-
-def _seen(stored: StoredMismatch) -> dict[str, Any]:
-    return {
-        "generation": stored.generation,
-        "durationSecs": round(stored.last_seen - stored.first_seen, 3),
-        "place": stored.place,
     }
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from flask import Blueprint, Response
 
-from verifier import extended
-from verifier.answers import definition_line, document_line, progress_answer, summary_answer
-from verifier.cluster import failures
+from verifier.answers import progress_answer, summary_answer
+from verifier.cluster import extended, failures
 from verifier.cluster.specification import Document
+from verifier.compare.lines import told
 from verifier.compare.mismatch import StoredMismatch
 from verifier.compare.progress import CheckProgress
+from verifier.compare.schemas import DefinitionMismatchesSchema, DocumentMismatchesSchema
 from verifier.runtime.httpd import json_body, parameters, streamed_lines
 from verifier.runtime.schemas import EmptySchema, load
-from verifier.schemas import CheckSchema, DefinitionMismatchesSchema, DocumentMismatchesSchema
+from verifier.schemas import CheckSchema
 
 SUCCESS = {"success": True}
 # A summary is one document: it shows the first mismatches of definitions, and how many there are.
@@ -75,24 +76,16 @@ def blueprint(service: Service) -> Blueprint:
         found = service.document_mismatches(
             given.get("after"), given.get("limit"), given["minDurationSecs"]
         )
-        return streamed_lines(_lines(found, document_line))
+        return streamed_lines(told(found))
 
     @api.get("/nsMismatches")
     def definition_mismatches() -> Response:
         given = load(DefinitionMismatchesSchema(), parameters())
         found = service.definition_mismatches(given.get("after"), given.get("limit"))
-        return streamed_lines(_lines(found, definition_line))
+        return streamed_lines(told(found))
 
     return api
 
 
 def _no_parameters() -> None:
     load(EmptySchema(), parameters())
-
-
-def _lines(
-    found: Iterator[StoredMismatch], line: Callable[[StoredMismatch], dict[str, Any]]
-) -> Iterator[str]:
-    with failures.named_errors():
-        for each in found:
-            yield extended.written(line(each))

@@ -17,8 +17,13 @@ from verifier.compare.errors import (
     OTHER_CHECK_SAVED,
     SUPERSEDED,
 )
-from verifier.compare.mismatch import Aspect, Difference
 from verifier.compare.progress import Outcome, Phase
+from verifier.compare.schemas import (
+    DefinitionMismatchesSchema,
+    DefinitionMismatchLine,
+    DocumentMismatchesSchema,
+    DocumentMismatchLine,
+)
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.openapi import (
     LINES,
@@ -30,7 +35,7 @@ from verifier.runtime.openapi import (
     nullable,
 )
 from verifier.runtime.schemas import Boolean, EmptySchema, Strict
-from verifier.schemas import CheckSchema, DefinitionMismatchesSchema, DocumentMismatchesSchema
+from verifier.schemas import CheckSchema
 
 # What any call that asks a cluster can be refused for.
 _OF_CLUSTERS = (CLUSTER_UNREACHABLE, NOT_AUTHORIZED)
@@ -121,33 +126,6 @@ class _Progress(Strict):
     notes = always(fields.List, "What was not compared, and why.", fields.String())
 
 
-class _Mismatch(Strict):
-    type = always(
-        fields.Enum, "Which cluster lacks it, or that both differ.", Difference, by_value=True
-    )
-    namespace = always(fields.String, "Its name on the source.")
-    generation = always(fields.Integer, "The generation that found it.")
-    durationSecs = always(fields.Float, "For how long it has differed without being changed.")
-    place = always(fields.String, "What to page on after.")
-
-
-class _FieldDifference(Strict):
-    path = always(fields.String, "The path of the field; empty for the document itself.")
-    detail = always(fields.String, "How the two sides differ there.")
-
-
-class _DocumentMismatch(_Mismatch):
-    _id = always(fields.Raw, "Its _id, in relaxed Extended JSON.")
-    idType = always(fields.String, "The type of its _id.")
-    fields = always(fields.List, "Where both differ.", fields.Nested(_FieldDifference))
-
-
-class _DefinitionMismatch(_Mismatch):
-    aspect = always(fields.Enum, "Of what of the collection or view it is.", Aspect, by_value=True)
-    component = always(fields.String, "The option or index.")
-    detail = always(fields.String, "How the two sides differ.")
-
-
 class _DocumentMismatches(Strict):
     """How many documents are not the same."""
 
@@ -170,7 +148,7 @@ class _SummaryAnswer(SuccessAnswer):
         fields.List, "How long the last generations took.", fields.Float(allow_none=True)
     )
     checkStats = always(fields.Nested, "Of the first generation.", _Amounts)
-    nsMismatches = always(fields.List, "The first of them.", fields.Nested(_DefinitionMismatch))
+    nsMismatches = always(fields.List, "The first of them.", fields.Nested(DefinitionMismatchLine))
     nsMismatchesTotal = always(fields.Integer, "How many there are.")
     docMismatches = always(fields.Nested, "How many there are.", _DocumentMismatches)
     totalRechecksDone = always(fields.Integer, "Documents that later generations looked at.")
@@ -222,7 +200,7 @@ OPERATIONS = (
         "get",
         "/api/v1/docMismatches",
         "The documents that are not the same.",
-        _DocumentMismatch(),
+        DocumentMismatchLine(),
         parameters=DocumentMismatchesSchema(),
         content=LINES,
         errors=_OF_MISMATCHES,
@@ -231,7 +209,7 @@ OPERATIONS = (
         "get",
         "/api/v1/nsMismatches",
         "The collections, views and indexes that are not the same.",
-        _DefinitionMismatch(),
+        DefinitionMismatchLine(),
         parameters=DefinitionMismatchesSchema(),
         content=LINES,
         errors=_OF_MISMATCHES,

@@ -1,4 +1,4 @@
-"""The shape of request bodies and parameters."""
+"""The shape of request bodies."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from typing import Any
 
 import bson
 from bson.errors import BSONError
-from marshmallow import ValidationError, fields, validate
+from marshmallow import ValidationError, fields
 
 from verifier.cluster.specification import Document
 from verifier.runtime.schemas import Strict
-
-# The servers' limit of a limit.
-_MOST = (1 << 31) - 1
 
 
 class _FilterField(fields.Field[Document]):
@@ -32,16 +29,3 @@ class CheckSchema(Strict):
     """The body of `POST /api/v1/check`."""
 
     filter = _FilterField(metadata={"type": "object"})
-
-
-class DefinitionMismatchesSchema(Strict):
-    """The parameters of `GET /api/v1/nsMismatches`."""
-
-    limit = fields.Integer(validate=validate.Range(min=1, max=_MOST))
-    after = fields.String(validate=validate.Length(min=1))
-
-
-class DocumentMismatchesSchema(DefinitionMismatchesSchema):
-    """The parameters of `GET /api/v1/docMismatches`."""
-
-    minDurationSecs = fields.Float(load_default=0.0, validate=validate.Range(min=0))

@@ -15,11 +15,16 @@ from pymongo.errors import PyMongoError
 
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.subject import SyncSubject
-from syncsvc.errors import SUPERSEDED, VERIFICATION_FAILED, VERIFICATION_INCOMPLETE
+from syncsvc.errors import (
+    INCOMPATIBLE_METADATA,
+    SUPERSEDED,
+    VERIFICATION_FAILED,
+    VERIFICATION_INCOMPLETE,
+    of_sync,
+)
 from syncsvc.figures.progress import WarningKind
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
-from verifier.compare import errors as check_errors
 from verifier.compare.check import Check, begin
 from verifier.compare.feed import Feed
 from verifier.compare.progress import CheckProgress, Outcome, Verdict
@@ -37,8 +42,13 @@ _GRACE = 3.0
 # How often the wait for the verdict looks whether it has come, in seconds.
 _GLANCE = 0.05
 
-# The same may succeed when the process is started again, and then the check goes on.
-_PASSING = (failures.CLUSTER_UNREACHABLE, failures.NOT_AUTHORIZED)
+# What is not the check's alone: the sync has failed, whatever the check has seen.
+_OF_SYNC = (
+    failures.CLUSTER_UNREACHABLE,
+    failures.NOT_AUTHORIZED,
+    SUPERSEDED,
+    INCOMPATIBLE_METADATA,
+)
 
 
 class Verification:
@@ -55,7 +65,7 @@ class Verification:
         self.feed = Feed()
         self._check: Check | None = None
         self._verdict: Verdict | None = None
-        if self._enabled and parts.checks.load() is not None:
+        if self._enabled:
             self._recall()
 
     def begin(self) -> None:
@@ -99,6 +109,12 @@ class Verification:
     def _recall(self) -> None:
         """Go on with the check that is saved, or know what it ended with."""
         store = self._parts.checks
+        try:
+            saved = store.load()
+        except OperationError as error:
+            raise of_sync(error) from error
+        if saved is None:
+            return
         store.take_over()
         ended = store.record.verdict is not None
         check = self._new_check(None if ended else self.feed)
@@ -165,10 +181,9 @@ def refusal(verdict: Verdict) -> OperationError | None:
 
 def incompletion(error: BaseException) -> BaseException:
     """What a run fails with when its check could not be carried out."""
-    if not isinstance(error, OperationError) or error.kind in _PASSING:
+    if not isinstance(error, OperationError):
         return error
-    if error.kind is check_errors.SUPERSEDED:
-        return OperationError(SUPERSEDED, error.description)
-    if error.kind is SUPERSEDED:
+    error = of_sync(error)
+    if error.kind in _OF_SYNC:
         return error
     return OperationError(VERIFICATION_INCOMPLETE, f"{error.kind.name}: {error.description}")

@@ -5,7 +5,7 @@ does not offer the oplog's own diffs; with `save-every-page`, the copy saves its
 `old-source`, it believes that servers of 6.0 tell as little as those of 5.0; with `watch-closely`, the oplog is looked
 at all the time; with `report-often`, the lines of every half minute come several times a second. While there is a file
 `no-room`, it believes that there is little memory here, and no disk on the destination; else that there is enough of
-both, whatever the machine has. An idle change stream answers sooner than usual, as most tests wait for it several times.
+both, whatever the machine has. An idle change stream answers sooner than usual, as most tests wait for it.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ PURE = {
     "verifier.compare.rows",
     "verifier.compare.scope",
     "verifier.answers",
-    "verifier.extended",
+    "verifier.cluster.extended",
     "verifier.metrics",
     "verifier.report",
     "verifier.selection",

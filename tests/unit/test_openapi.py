@@ -37,7 +37,7 @@ NOT_ANSWERED = {
         *("UnsupportedChange", "RenamedOutOfFilter", "EventNotApplicable"),
         *("DocumentNotCopied", "DefinitionNotApplicable"),
         *("VerificationFailed", "VerificationIncomplete"),
-        *("EventTooLarge", "IncompatibleMetadata"),
+        "EventTooLarge",
     },
     "verifier": {
         *("AddressNotAvailable", "InvalidURI"),

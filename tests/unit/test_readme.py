@@ -18,8 +18,9 @@ from syncsvc.settings import LOAD_LEVELS
 from syncsvc.state import State, Trigger, next_state
 from tests.support import roles
 from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS
-from verifier import extended
-from verifier.answers import definition_line, document_line, progress_answer
+from verifier.answers import progress_answer
+from verifier.cluster import extended
+from verifier.compare.lines import line
 from verifier.report import report
 from verifier.runtime import metrics, options
 from verifier.runtime.errors import OperationError, as_rst
@@ -54,8 +55,8 @@ def test_the_metrics_are_those_of_the_tables() -> None:
 def drawn_transitions() -> Iterator[tuple[State, Trigger, State]]:
     """Those of the drawing, whose lines are chains of states; the first link of a chain may be several."""
     (drawing,) = re.findall(r"^States\n-+\n\n::\n\n((?:    .*\n)+)", README, re.M)
-    for line in drawing.splitlines():
-        first, *rest = re.split("--([a-z]+)-->", line)
+    for chain in drawing.splitlines():
+        first, *rest = re.split("--([a-z]+)-->", chain)
         for trigger, following in zip(rest[::2], rest[1::2]):
             for state in first.split(","):
                 yield State(state.strip()), Trigger(trigger), State(following.strip())
@@ -90,7 +91,7 @@ def test_the_report_is_as_shown() -> None:
 
 
 def test_the_lines_for_programs_are_as_shown() -> None:
-    lines = [*map(document_line, EXAMPLE_DOCUMENTS), *map(definition_line, EXAMPLE_DEFINITIONS)]
+    lines = [*map(line, EXAMPLE_DOCUMENTS), *map(line, EXAMPLE_DEFINITIONS)]
     assert shown(map(extended.written, lines)) in README
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 import bson
 from bson.errors import BSONError
@@ -135,9 +134,17 @@ def stored(mismatch: Mismatch, row: Document, generation: int) -> StoredMismatch
     return StoredMismatch(mismatch, generation, row["first"], row["last"], place)
 
 
-def read_place(place: str) -> Any:
+def read_place(place: str) -> Document:
     """What a place stands for. Raises ValueError for what is none."""
     try:
-        return bson.decode(bytes.fromhex(place))["_id"]
-    except (BSONError, KeyError) as error:
+        found = bson.decode(bytes.fromhex(place))["_id"]
+    except (BSONError, ValueError, KeyError) as error:
         raise ValueError(f"{place!r} is not a place") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{place!r} is not a place")
+    return found
+
+
+def is_of_definition(found: Document) -> bool:
+    """Whether a place is among the mismatches of definitions, and not of documents."""
+    return "a" in found

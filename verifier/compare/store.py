@@ -12,11 +12,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
+import pymongo
 from bson.timestamp import Timestamp
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
@@ -57,6 +58,8 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
+T = TypeVar("T")
+
 # The collection of the record of the check, and its `_id`.
 CHECK = "check"
 _TASKS, _RECHECKS = "tasks", "rechecks"
@@ -72,15 +75,21 @@ class CheckStore:
     """The saved state of one check: changes are saved first, then seen in `record`.
 
     `writer` writes to the cluster that `client` reads. Raises the driver's errors, of which the transient ones are
-    waited out.
+    waited out; for those who only read, and have a `patience` in seconds, no call takes longer than that.
     """
 
     def __init__(
-        self, client: Client, writer: ClusterWriter, database: str, stop: StopToken
+        self,
+        client: Client,
+        writer: ClusterWriter,
+        database: str,
+        stop: StopToken,
+        patience: float | None = None,
     ) -> None:
         self._database = client[database]
         self._writer = writer
         self._stop = stop
+        self._patience = patience
         self._lock = threading.Lock()  # one save of the record at a time; guards the change of it
         self._record: CheckRecord | None = None
 
@@ -91,9 +100,7 @@ class CheckStore:
 
     def load(self) -> CheckRecord | None:
         """The saved check. Raises OperationError IncompatibleMetadata."""
-        document = retry(
-            lambda: self._database[CHECK].find_one(CHECK), failures.is_transient, self._stop
-        )
+        document = self._ask(lambda: self._database[CHECK].find_one(CHECK))
         self._record = None if document is None else from_document(document)
         return self._record
 
@@ -279,12 +286,13 @@ class CheckStore:
 
     def drop_older(self) -> None:
         """Drop the generations of which nothing is needed."""
-        kept = self._kept()
+        kept = _kept(self.record.generation)
         self._drop(name for name in self._generations() if _number(name) not in kept)
 
-    def _kept(self) -> range:
-        """The current generation, the next and the one before."""
-        return range(self.record.generation - 1, self.record.generation + 2)
+    def _is_kept(self, generation: int) -> bool:
+        """Whether the process that carries the check out, be it this one, has not dropped it by now."""
+        saved = self._ask(lambda: self._database[CHECK].find_one(CHECK, {"generation": 1}))
+        return saved is not None and generation in _kept(saved["generation"])
 
     def _shown_generation(self) -> int:
         record = self.record
@@ -315,7 +323,7 @@ class CheckStore:
             found = self._database[name].find({"$and": [query, *beyond]})
             return list(found.sort("_id", 1).limit(_MOST_DOCUMENTS))
 
-        while rows := retry(portion, failures.is_transient, self._stop):
+        while rows := self._ask(portion):
             after = rows[-1]["_id"]
             yield from rows
 
@@ -330,7 +338,7 @@ class CheckStore:
             yield row
             left = None if left is None else left - 1
         # Of what is dropped meanwhile, the rest reads as if there were none.
-        if generation not in self._kept():
+        if not self._is_kept(generation):
             raise OperationError(MISMATCHES_REPLACED, f"Generation {generation} was being read.")
 
     def _insert(self, name: str, rows: Iterable[Document]) -> None:
@@ -353,6 +361,19 @@ class CheckStore:
         if any(each["code"] != failures.DUPLICATE_KEY for each in errors):
             raise RuntimeError(f"the state cannot be saved: {errors[:3]}")
 
+    def _ask(self, call: Callable[[], T]) -> T:
+        if self._patience is None:
+            return retry(call, failures.is_transient, self._stop)
+        try:
+            with pymongo.timeout(self._patience):
+                return call()
+        except PyMongoError as error:
+            if not error.timeout:
+                raise
+            raise OperationError(
+                failures.CLUSTER_UNREACHABLE, f"{failures.text_of(error)}."
+            ) from error
+
     def _run(self, command: Mapping[str, Any]) -> Document:
         try:
             reply = self._writer.run(self._database.name, dict(command))
@@ -374,6 +395,11 @@ class CheckStore:
 
 def _new_owner() -> str:
     return uuid4().hex
+
+
+def _kept(generation: int) -> range:
+    """That generation, the next and the one before."""
+    return range(generation - 1, generation + 2)
 
 
 def _number(name: str) -> int:

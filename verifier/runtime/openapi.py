@@ -30,9 +30,9 @@ JSON, LINES, TEXT = "application/json", "application/x-ndjson", "text/plain"
 class Operation:
     """One method of one path.
 
-    `body` and `parameters` are the schemas that it loads. `answer` is the schema of what it sends with status 200: of
-    each line where `content` is LINES, None where it is text. `errors` are those that it can answer with, beside what
-    any request can be refused for.
+    `body` and `parameters` are the schemas that it loads. `answer` is the schema of what it sends with status 200; of
+    each line, or of these and the `other` ones, where `content` is LINES; None where it is text. `errors` are those
+    that it can answer with, beside what any request can be refused for.
     """
 
     method: str
@@ -41,6 +41,7 @@ class Operation:
     answer: Schema | None
     body: Schema | None = None
     parameters: Schema | None = None
+    other: Schema | None = None
     content: str = JSON
     errors: tuple[ErrorKind, ...] = ()
 
@@ -77,7 +78,8 @@ class Operation:
             }
         if self.content == LINES:
             # As later versions of OpenAPI have it: the lines are the elements of an array.
-            lines = {"type": "array", "items": {"anyOf": [self.answer, ErrorAnswer()]}}
+            kinds = [each for each in (self.answer, self.other, ErrorAnswer()) if each]
+            lines = {"type": "array", "items": {"anyOf": kinds}}
             text = "One JSON object a line. When something goes wrong in the middle, the last line has `error`."
             return {"description": text, "content": {LINES: {"schema": lines}}}
         return {"description": "Done.", "content": {self.content: {"schema": self.answer}}}

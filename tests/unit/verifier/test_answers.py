@@ -18,7 +18,8 @@ from tests.unit.verifier.values import (
     PASSED,
     document_mismatch,
 )
-from verifier.answers import definition_line, document_line, progress_answer, summary_answer
+from verifier.answers import progress_answer, summary_answer
+from verifier.compare.lines import line
 from verifier.compare.mismatch import Difference
 from verifier.compare.progress import Amounts, CheckProgress, Outcome, Phase, Verdict
 
@@ -135,7 +136,7 @@ def test_a_summary_counts_mismatches() -> None:
         "byType": {"missingOnDst": 1_200, "extraOnDst": 0, "content": 34},
         "byNamespace": {"shop.orders": 1_234},
     }
-    assert answer["nsMismatches"] == [definition_line(DEFINITION_MISMATCH)]
+    assert answer["nsMismatches"] == [line(DEFINITION_MISMATCH)]
     assert answer["nsMismatchesTotal"] == 1
     assert answer["checkStats"]["docsCompared"] == 2_000
     assert (answer["srcChangeEvents"], answer["dstChangeEvents"]) == (
@@ -164,7 +165,7 @@ def test_the_time_that_is_left_is_of_the_first_generation(
 
 
 def test_a_line_names_a_document() -> None:
-    assert document_line(document_mismatch(7)) == {
+    assert line(document_mismatch(7)) == {
         "type": "content",
         "namespace": "shop.orders",
         "_id": 7,
@@ -181,19 +182,19 @@ def test_a_line_names_a_document() -> None:
     [(Difference.MISSING, "missingOnDst"), (Difference.EXTRA, "extraOnDst")],
 )
 def test_the_type_says_which_side_lacks_the_document(difference: Difference, name: str) -> None:
-    line = document_line(document_mismatch(7, difference, ()))
-    assert (line["type"], line["fields"]) == (name, [])
+    told = line(document_mismatch(7, difference, ()))
+    assert (told["type"], told["fields"]) == (name, [])
 
 
 @pytest.mark.parametrize(
     "key, name", [(7, "int"), (Int64(7), "long"), (7.0, "double"), ("7", "string"), ({}, "object")]
 )
 def test_a_line_says_of_which_type_the_key_is(key: Any, name: str) -> None:
-    assert document_line(document_mismatch(key))["idType"] == name
+    assert line(document_mismatch(key))["idType"] == name
 
 
 def test_a_line_names_a_definition() -> None:
-    assert definition_line(DEFINITION_MISMATCH) == {
+    assert line(DEFINITION_MISMATCH) == {
         "type": "content",
         "namespace": "shop.items",
         "aspect": "index",

@@ -23,7 +23,7 @@ from bson.timestamp import Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verifier import extended
+from verifier.cluster import extended
 
 ID = "65a0c3f1e4b0a1b2c3d4e5f6"
 _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(

@@ -1,0 +1,71 @@
+"""Reads what the verification of a run has found, whatever state the run is in, from what is saved of it.
+
+Whoever carries the check out, this process or one before it, is not asked: so it is read in the same way while the
+check runs, when it has ended, and after a restart. No call waits for long: the threads that answer requests are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from syncsvc import errors
+from syncsvc.saved.run import METADATA_DATABASE
+from verifier.cluster import failures
+from verifier.cluster.connect import Client
+from verifier.cluster.writer import ClusterWriter
+from verifier.compare.mismatch import StoredMismatch
+from verifier.compare.rows import is_of_definition, read_place
+from verifier.compare.store import CheckStore
+from verifier.runtime.errors import OperationError
+from verifier.runtime.schemas import INVALID_REQUEST
+from verifier.runtime.tasks import StopToken
+
+# How long one read may take, in seconds.
+_PATIENCE = 10.0
+
+
+def mismatches(
+    client: Client,
+    writer: ClusterWriter,
+    after: str | None,
+    limit: int | None,
+    least_seconds: float,
+    stop: StopToken,
+) -> Iterator[StoredMismatch]:
+    """The differences of collections, views and indexes, then those of documents; of `limit`, the first, after a place.
+
+    Of documents, those that differ for so many seconds without being changed. Raises OperationError InvalidRequest,
+    ClusterUnreachable, NotAuthorized, IncompatibleMetadata, MismatchesReplaced.
+    """
+    among_documents = _is_among_documents(after)
+    store = CheckStore(client, writer, METADATA_DATABASE, stop, _PATIENCE)
+    with _named_errors():
+        if store.load() is None:
+            return
+        told = 0
+        if not among_documents:
+            for told, each in enumerate(store.definition_mismatches(after, limit), 1):
+                yield each
+            after = None
+        left = None if limit is None else limit - told
+        yield from store.document_mismatches(after, left, least_seconds)
+
+
+@contextmanager
+def _named_errors() -> Iterator[None]:
+    try:
+        with failures.named_errors():
+            yield
+    except OperationError as error:
+        raise errors.of_sync(error) from error
+
+
+def _is_among_documents(after: str | None) -> bool:
+    """Whether the place is of a document. Raises OperationError InvalidRequest."""
+    if after is None:
+        return False
+    try:
+        return not is_of_definition(read_place(after))
+    except ValueError as error:
+        raise OperationError(INVALID_REQUEST, f"after: {error}.") from error

@@ -1,0 +1,245 @@
+"""The verification beside change event application: what it finds, what it does not mind, what it survives."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import requests
+
+from syncsvc.sandbox.workload import Workload
+from tests.conftest import Pair
+from tests.support import writes
+from tests.support.daemon import Daemon
+from tests.support.waiting import wait_for
+from verifier.compare.observe import Point
+
+METADATA = "mongosync_reserved_for_internal_use"
+
+SUB_FIRST = {"$replaceWith": {"$mergeObjects": [{"_id": 5, "sub": 1}, "$$ROOT"]}}
+# Each with how it is listed: type, aspect of a definition, and `_id` or component.
+CORRUPTIONS: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
+    ({"update": "c", "updates": [{"q": {"_id": 2}, "u": {"$set": {"sub.a": -1}}}]}, ("content", None, 2)),
+    ({"delete": "c", "deletes": [{"q": {"_id": 3}, "limit": 1}]}, ("missingOnDst", None, 3)),
+    ({"update": "c", "updates": [{"q": {"_id": 4}, "u": [{"$set": {"n": {"$toLong": "$n"}}}]}]}, ("content", None, 4)),
+    ({"update": "c", "updates": [{"q": {"_id": 5}, "u": [SUB_FIRST]}]}, ("content", None, 5)),
+    ({"insert": "c", "documents": [{"_id": "extra"}]}, ("extraOnDst", None, "extra")),
+    ({"dropIndexes": "c", "index": "n_1"}, ("missingOnDst", "index", "n_1")),
+    ({"createIndexes": "c", "indexes": [{"name": "mine", "key": {"q": 1}}]}, ("extraOnDst", "index", "mine")),
+    ({"collMod": "c", "validator": {"n": 1}}, ("extraOnDst", "spec", "validator")),
+    ({"drop": "other"}, ("missingOnDst", "exist", "")),
+    ({"create": "mine"}, ("extraOnDst", "exist", "")),
+]  # fmt: skip
+
+
+def behind_our_back(pair: Pair, command: dict[str, Any]) -> None:
+    """A write on the destination that passes the block, as ours do."""
+    reply = pair.destination.client.d.command({**command, "mayBypassWriteBlocking": True})
+    assert reply["ok"] == 1 and not reply.get("writeErrors")
+
+
+def set_number(key: int, number: int) -> dict[str, Any]:
+    return {"update": "c", "updates": [{"q": {"_id": key}, "u": {"$set": {"n": number}}}]}
+
+
+def mismatches(daemon: Daemon, **parameters: Any) -> list[dict[str, Any]]:
+    answer = requests.get(daemon.url("mismatches"), params=parameters, timeout=60)
+    assert answer.status_code == 200, answer.text
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def listed(daemon: Daemon) -> set[tuple[Any, ...]]:
+    """What is listed, without figures."""
+    return {
+        (each["type"], each.get("aspect"), each["component"] if "aspect" in each else each["_id"])
+        for each in mismatches(daemon)
+    }
+
+
+def test_what_differs_is_named_and_not_committed(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    pair.source.client.d.c.create_index("n")
+    first = ("content", None, 1)
+    with daemon.held_at(Point.LISTED, "", 2):
+        # Before the first generation, then beside later ones.
+        daemon.start()
+        daemon.wait_until_reached(Point.LISTED, "", 2)
+        behind_our_back(pair, set_number(1, -1))
+    daemon.wait_until_committable()
+    wait_for(lambda: first in listed(daemon), "the running check tells what it found")
+    for command, _ in CORRUPTIONS:
+        behind_our_back(pair, command)
+    failed = daemon.commit_or_fail()
+    assert (failed["error"], failed["canWrite"]) == ("VerificationFailed", False)
+    for said in ("is missing on the dest", "is extra on the dest", "4 documents are different"):
+        assert said in failed["errorDescription"]
+    assert "/api/v1/mismatches" in failed["errorDescription"]
+    expected = {first, *(row for _, row in CORRUPTIONS)}
+    assert listed(daemon) == expected
+    assert_paged(daemon)
+    daemon.kill()
+    daemon.run()
+    daemon.wait_for_state("FAILED")
+    assert listed(daemon) == expected
+    status = pair.destination.client.admin.command("serverStatus")
+    assert status["repl"]["userWriteBlockMode"] == 2
+
+
+def assert_paged(daemon: Daemon) -> None:
+    every, paged = mismatches(daemon), []
+    page = mismatches(daemon, limit=2)
+    while page:
+        paged += page
+        page = mismatches(daemon, limit=2, after=page[-1]["place"])
+    assert paged == every
+    answer = requests.get(daemon.url("mismatches"), params={"after": "x", "limit": 1}, timeout=60)
+    assert (answer.status_code, answer.json()["error"]) == (400, "InvalidRequest")
+
+
+def test_what_is_repaired_before_the_commit_is_no_mismatch(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    behind_our_back(pair, set_number(1, -1))
+    behind_our_back(pair, {"drop": "other"})
+    wait_for(lambda: ("content", None, 1) in listed(daemon), "it is found")
+    wait_for(lambda: ("missingOnDst", "exist", "") in listed(daemon), "it is found")
+    behind_our_back(pair, set_number(1, 1))
+    documents = [{"_id": n} for n in range(10)]
+    behind_our_back(pair, {"insert": "other", "documents": documents})
+    wait_for(lambda: listed(daemon) == set(), "it is repaired")
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_definitions_may_change_and_writers_may_write(pair: Pair, daemon: Daemon) -> None:
+    client = pair.source.client
+    writes.fill(client)
+    writes.new_collections(client)
+    client.d.busy.insert_many({"_id": n} for n in range(500))
+    with Workload([client.d.busy], seed=3) as workload:
+        with daemon.held_at(Point.GENERATION_DONE, "0"):
+            daemon.start()
+            daemon.wait_until_reached(Point.GENERATION_DONE, "0")
+            writes.single_document_writes(client)
+            writes.indexes(client)
+            writes.modifications(client)
+            writes.renames(client)
+        daemon.wait_until_committable()
+        writes.many_collections(client)
+        writes.time_series(client)
+        writes.views(client)
+        client.drop_database("d2")
+        client.d.busy.rename("busier")
+        with Workload([client.d.busier], seed=4) as other:
+            writes.drop_and_create_again(client)
+            workload.stop()
+            daemon.wait_until_committable()
+            other.stop()
+    daemon.commit()
+    pair.assert_equal()
+
+
+KILLS = [(Point.TASK_DONE, ""), (Point.GENERATION_BEGUN, "1"), (Point.GENERATION_DONE, "2")]
+KILLS_OF_COMMIT = [Point.WRITES_OFF, Point.VERDICT_SAVED]
+
+
+def test_a_killed_check_goes_on(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    kill_and_write(pair, daemon, behind=False)
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
+    assert listed(daemon) == set()
+
+
+def test_a_killed_check_forgets_nothing(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    kill_and_write(pair, daemon, behind=True)
+    assert daemon.wait_for_state("FAILED")["error"] == "VerificationFailed"
+    # One before each kill, and one after it.
+    keys = range(100, 100 + 2 * len(KILLS))
+    assert listed(daemon) == {("content", None, key) for key in keys}
+
+
+def kill_and_write(pair: Pair, daemon: Daemon, behind: bool) -> None:
+    """Kill the daemon at several points of its check, and again and again in its commit; write in between."""
+
+    def write(key: int) -> None:
+        pair.source.client.d.c.update_one({"_id": key - 50}, {"$set": {"n": -key}})
+        if behind:
+            behind_our_back(pair, set_number(key, -1))
+
+    for number, (point, subject) in enumerate(KILLS):
+        daemon.kill_at(point, subject)
+        if number:
+            daemon.run()
+            daemon.wait_until_committable()
+        else:
+            daemon.start()
+        write(100 + 2 * number)
+        daemon.wait_until_killed()
+        write(101 + 2 * number)
+    daemon.run()
+    daemon.wait_until_committable()
+    for point in KILLS_OF_COMMIT:
+        daemon.kill_at(point)
+    daemon.post_unanswered("commit", {})
+    for point in KILLS_OF_COMMIT:
+        daemon.wait_until_killed(forget=False)
+        daemon.run()
+
+
+def test_a_check_that_cannot_go_on_is_not_passed(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    daemon.kill()
+    no_token = {"$set": {"destination.position.token": {"_data": "82"}}}
+    pair.destination.client[METADATA].command(
+        {"update": "check", "updates": [{"q": {}, "u": no_token}], "mayBypassWriteBlocking": True}
+    )
+    daemon.run()
+    assert daemon.wait_for_state("FAILED")["error"] == "VerificationIncomplete"
+
+
+def test_a_check_begins_anew_when_it_lost_changes_of_the_destination(
+    pair: Pair, daemon: Daemon
+) -> None:
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    lost = {"failCommands": ["getMore"], "errorCode": 286, "appName": "syncsvc"}
+    fail_point = {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": lost}
+    pair.destination.client.admin.command(fail_point)
+    wait_for(lambda: "began anew" in str(daemon.progress().get("warnings")), "a warning")
+    behind_our_back(pair, set_number(1, -1))
+    assert daemon.commit_or_fail()["error"] == "VerificationFailed"
+    assert listed(daemon) == {("content", None, 1)}
+
+
+def test_a_ttl_index_that_comes_by_a_rename_cannot_be_verified(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    pair.source.client.outside.expires.create_index("when", expireAfterSeconds=10**8)
+    daemon.start(buildIndexes="never", includeNamespaces=[{"database": "d"}])
+    daemon.wait_until_committable()
+    rename = {"renameCollection": "outside.expires", "to": "d.expires"}
+    pair.source.client.admin.command(rename)
+    progress = daemon.wait_for_state("FAILED")
+    assert progress["error"] == "TTLNotVerifiable"
+    assert "when_1" in progress["errorDescription"]
+
+
+def test_a_destination_that_does_not_answer_is_named(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    hangs = {"failCommands": ["find"], "blockConnection": True, "blockTimeMS": 30_000}
+    fail_point = {"configureFailPoint": "failCommand", "mode": "alwaysOn", "data": hangs}
+    pair.destination.client.admin.command(fail_point)
+    try:
+        answer = requests.get(daemon.url("mismatches"), timeout=60)
+        assert (answer.status_code, answer.json()["error"]) == (409, "ClusterUnreachable")
+        daemon.progress()
+    finally:
+        pair.destination.client.admin.command({**fail_point, "mode": "off"})
+    daemon.commit()

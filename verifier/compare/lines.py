@@ -1,0 +1,44 @@
+"""How mismatches are told: each is one line of Extended JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from verifier.cluster import extended, failures, rawbson, values
+from verifier.cluster.keys import id_element
+from verifier.compare.mismatch import DefinitionMismatch, StoredMismatch
+
+
+def told(found: Iterable[StoredMismatch]) -> Iterator[str]:
+    """The lines, while they are found. Raises OperationError."""
+    with failures.named_errors():
+        for each in found:
+            yield extended.written(line(each))
+
+
+def line(stored: StoredMismatch) -> dict[str, Any]:
+    """The mismatch of a document, whose `_id` is a BSON value, or of a collection or view itself."""
+    mismatch = stored.mismatch
+    told = {"type": mismatch.difference.value, "namespace": str(mismatch.namespace)}
+    seen = {
+        "generation": stored.generation,
+        "durationSecs": round(stored.last_seen - stored.first_seen, 3),
+        "place": stored.place,
+    }
+    if isinstance(mismatch, DefinitionMismatch):
+        return {
+            **told,
+            "aspect": mismatch.aspect.value,
+            "component": mismatch.component,
+            "detail": mismatch.detail,
+            **seen,
+        }
+    return {
+        **told,
+        "_id": rawbson.decode(mismatch.key)["_id"],
+        # Relaxed JSON shows an int and a long alike, and both may be there.
+        "idType": values.type_name(id_element(mismatch.key).kind),
+        "fields": [{"path": each.path, "detail": each.detail} for each in mismatch.fields],
+        **seen,
+    }
