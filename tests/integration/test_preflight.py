@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,8 @@ def fill(pair: Pair) -> None:
     database.orders.create_index([("hashed", "hashed")])
     database.create_collection("view", viewOn="orders", pipeline=[])
     pair.source.client.other.c.insert_one({"_id": 1})
+    pair.source.client.other.create_collection("weather", timeseries={"timeField": "at"})
+    pair.source.client.other.weather.insert_one({"at": datetime(2026, 1, 1)})
 
 
 def test_a_preflight_estimates_and_changes_nothing(pair: Pair, daemon: Daemon) -> None:
@@ -79,9 +82,11 @@ def test_a_preflight_estimates_and_changes_nothing(pair: Pair, daemon: Daemon) -
         assert (answer["violations"], answer["warnings"]) == ([], [])
         estimates = answer["estimates"]
         statistics = pair.source.client.shop.command("collStats", "orders")
-        assert estimates["namespaces"] == 3
-        assert estimates["documents"] == 1001
-        assert estimates["bytes"] == statistics["size"] + 14
+        buckets = pair.source.client.other.command("collStats", "system.buckets.weather")
+        assert estimates["namespaces"] == 4
+        # The measurements of a time-series collection are in one bucket.
+        assert estimates["documents"] == 1002
+        assert estimates["bytes"] == statistics["size"] + 14 + buckets["size"]
         assert estimates["indexes"] == 2
         assert 0 < estimates["diskNeededBytes"] < estimates["diskFreeBytes"]
         assert 0 < estimates["memoryNeededBytes"] < estimates["memoryAvailableBytes"]

@@ -197,7 +197,11 @@ def measure(client: Client, namespace: Namespace) -> Size:
     for each in found:
         indexes.update(each["indexSizes"])
     return Size(
-        documents=sum(int(each["count"]) for each in found),
+        # Of a time-series collection, its buckets are what is copied.
+        documents=sum(
+            int(each["count"] if "count" in each else each["timeseries"]["bucketCount"])
+            for each in found
+        ),
         bytes=sum(int(each["size"]) for each in found),
         on_disk=sum(int(each["storageSize"]) for each in found),
         indexes=indexes,

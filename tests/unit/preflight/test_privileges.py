@@ -72,14 +72,14 @@ def lacking(fields: dict[str, Any], source: ClusterFacts, destination: ClusterFa
 def test_the_documented_roles_do_and_none_can_be_left_out(use: Use) -> None:
     asked = load(StartSchema(), {"source": "cluster0", "destination": "cluster1", **use.options})
     source, destination = user(*use.source), user(*use.destination)
-    assert texts(privilege_violations(asked, source, destination)) == []
+    assert texts(privilege_violations(asked, source, destination, True)) == []
     for role in use.source:
         poor = user(*(each for each in use.source if each != role))
-        found = texts(privilege_violations(asked, poor, destination))
+        found = texts(privilege_violations(asked, poor, destination, True))
         assert any("on the source" in each and role in each for each in found)
     for role in use.destination:
         poor = user(*(each for each in use.destination if each != role))
-        found = texts(privilege_violations(asked, source, poor))
+        found = texts(privilege_violations(asked, source, poor, True))
         assert any("on the destination" in each and role in each for each in found)
 
 
