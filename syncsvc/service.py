@@ -88,8 +88,8 @@ class Service:
             state = next_state(self.state, Trigger.START)
             clusters = self._means.clusters
             raise_all(self._judge(options).violations)
-            source, destination = clusters[options.source], clusters[options.destination]
             _log.info("Preflight checks completed.")
+            source, destination = clusters[options.source], clusters[options.destination]
             record = RunRecord(
                 instance=self._instance,
                 owner=new_owner(),
