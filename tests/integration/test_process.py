@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from syncsvc import __version__
+from syncsvc.engine.observe import Point
 from syncsvc.sandbox import find_mongod
 from syncsvc.sandbox.mongod import Mongod, MongodOptions
 from syncsvc.state import State
 from tests.conftest import Pair
+from tests.integration.test_bad_input import assert_refused
 from tests.support.daemon import Daemon
 from tests.support.metrics import scrape
 from tests.support.service_process import ROOT, free_port
@@ -112,6 +114,37 @@ def test_a_key_that_is_no_option_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "clustr2" in done.stderr
     assert "secret" not in done.stderr
+
+
+COMMANDS = {
+    "start": {"source": "cluster0", "destination": "cluster1"},
+    "pause": {},
+    "resume": {},
+    "commit": {},
+}
+
+
+def test_a_process_answers_while_it_connects(pair: Pair, daemon: Daemon) -> None:
+    pair.source.client.d.c.insert_one({"_id": 1})
+    daemon.start()
+    daemon.wait_until_committable()
+    daemon.kill()
+    for ends in (True, False):
+        with daemon.held_at(Point.CONNECTED):
+            daemon.launch()
+            daemon.wait_until_reached(Point.CONNECTED)
+            wait_for(daemon.answers, "an answer")
+            assert daemon.progress()["state"] == "INITIALIZING"
+            assert scrape(daemon)["mongosync_state"][("INITIALIZING",)] == 1
+            for command, body in COMMANDS.items():
+                assert_refused(daemon.post(command, body), 409, "InvalidState", ("INITIALIZING",))
+            if ends:
+                daemon.ask_to_end()
+        if ends:
+            assert daemon.wait_until_ended(60) == 0
+    assert daemon.wait_for_state("RUNNING")["info"] == "change event application"
+    daemon.commit()
+    pair.assert_equal()
 
 
 def test_the_api_listens_on_localhost_only(daemon: Daemon) -> None:

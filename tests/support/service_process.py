@@ -115,6 +115,12 @@ class ServiceProcess:
     def _was_killed_as_ordered(self) -> bool:
         return self.exit_status == -signal.SIGKILL and any(self.folder.glob("kill-*"))
 
+    def answers(self) -> bool:
+        """Whether the API can be asked."""
+        with contextlib.suppress(requests.ConnectionError):
+            return bool(self.progress())
+        return False
+
     def _is_ready(self) -> bool:
         with contextlib.suppress(requests.ConnectionError):
             return self.progress().get("state") != "INITIALIZING"

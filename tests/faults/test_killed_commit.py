@@ -1,0 +1,117 @@
+"""The daemon is killed in each step of a commit in turn, and the commit ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from pymongo.errors import OperationFailure
+
+from syncsvc.engine.observe import Point
+from tests.conftest import Pair
+from tests.support import writes
+from tests.support.blocks import USER_WRITES_BLOCKED, blocked
+from tests.support.daemon import Daemon
+from tests.support.waiting import wait_for
+
+BEGUN = (Point.BLOCK_SAVED, "cluster1")
+BLOCKING = ((Point.BLOCK_SAVED, "cluster0"), (Point.STEP_DONE, "source blocked"))
+REST = tuple(
+    (Point.STEP_DONE, step)
+    for step in (
+        "commit time saved",
+        "drained",
+        "verified",
+        "definitions prepared",
+        "destination unblocked",
+        "destination writable",
+        "indexes unique",
+    )
+)
+# Where a daemon is killed, and whom it leaves blocked on source and destination at the end.
+MODES = {
+    "sourceAndDestination": ((BEGUN,), BLOCKING, (True, False)),
+    "destinationOnly": ((BEGUN,), (), (False, False)),
+    "none": ((), (), (False, False)),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_commit_goes_on_from_every_step(pair: Pair, daemon: Daemon, mode: str) -> None:
+    before, blocking, at_the_end = MODES[mode]
+    writes.indexes(pair.source.client)
+    writes.fill(pair.source.client)
+    with writing(pair, until_blocked=bool(blocking)) as acknowledged:
+        body = {"source": "cluster0", "destination": "cluster1", "enableUserWriteBlocking": mode}
+        for step in before:
+            daemon.kill_at(*step)
+        daemon.post_unanswered("start", body)
+        for _ in before:
+            daemon.wait_until_killed()
+            daemon.run()
+        daemon.wait_until_committable()
+        if not blocking:
+            # Whoever is not blocked stops by himself before he asks for a commit.
+            acknowledged.stop()
+        daemon.kill_at(Point.STEP_DONE, "commit saved")
+        wait_for(lambda: _is_killed_by_a_commit(daemon), "a commit")
+        for step in (*blocking, *REST):
+            daemon.wait_until_killed()
+            daemon.kill_at(*step)
+            daemon.run()
+        daemon.wait_until_killed()
+        daemon.run()
+        daemon.wait_for_state("COMMITTED")
+        assert blocked(pair) == at_the_end
+        acknowledged.wait_for_end()
+    pair.assert_equal()
+    found = {each["_id"] for each in pair.destination.client.d.written.find()}
+    assert found == set(acknowledged.ids)
+
+
+def _is_killed_by_a_commit(daemon: Daemon) -> bool:
+    """Asked again and again: canCommit may be withdrawn between a look at it and the command."""
+    daemon.post_unanswered("commit", {})
+    return daemon.exit_status is not None
+
+
+class Writer:
+    """A user of the source, who is told of every write that it is done."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.ids: list[int] = []
+        self.refused = False
+        self._collection = pair.source.client.d.written
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def wait_for_end(self) -> None:
+        wait_for(lambda: not self._thread.is_alive(), "the writer is refused or stopped")
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.002):
+            number = len(self.ids)
+            try:
+                self._collection.insert_one({"_id": number})
+            except OperationFailure as error:
+                self.refused = error.code == USER_WRITES_BLOCKED
+                return
+            self.ids.append(number)
+
+
+@contextmanager
+def writing(pair: Pair, until_blocked: bool) -> Iterator[Writer]:
+    """Within the block, somebody writes to the source, until stopped or refused."""
+    writer = Writer(pair)
+    try:
+        yield writer
+    finally:
+        writer.stop()
+    assert writer.ids and writer.refused is until_blocked

@@ -1,0 +1,184 @@
+"""Users are kept from writing where and when the mode says, and clusters are given back as they were found."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.observe import Point
+from tests.conftest import Pair
+from tests.support import writes
+from tests.support.blocks import (
+    USER_WRITES_BLOCKED,
+    block,
+    blocked,
+    code_of_write,
+    is_blocked,
+)
+from tests.support.daemon import Daemon
+from tests.support.waiting import wait_for
+
+NOBODY, DESTINATION, BOTH = (False, False), (False, True), (True, True)
+SOURCE = (True, False)
+
+COPYING = (Point.BATCH_WRITTEN, "")
+ASKED = (Point.STEP_DONE, "commit saved")
+DRAINED = (Point.STEP_DONE, "drained")
+PREPARED = (Point.STEP_DONE, "definitions prepared")
+UNBLOCKED = (Point.STEP_DONE, "destination unblocked")
+# Who is blocked at each of them, and at the end.
+STEPS = (COPYING, ASKED, DRAINED, PREPARED, UNBLOCKED)
+BLOCKED_AT_BOTH = (DESTINATION, DESTINATION, BOTH, BOTH, SOURCE, SOURCE)
+BLOCKED_AT_DESTINATION = (DESTINATION, DESTINATION, DESTINATION, DESTINATION, NOBODY, NOBODY)
+MODES: list[tuple[Any, tuple[tuple[bool, bool], ...]]] = [
+    ("sourceAndDestination", BLOCKED_AT_BOTH),
+    (True, BLOCKED_AT_BOTH),
+    ("destinationOnly", BLOCKED_AT_DESTINATION),
+    ("none", (NOBODY,) * 6),
+    (False, (NOBODY,) * 6),
+]
+
+
+@pytest.mark.parametrize(("mode", "expected"), MODES, ids=[repr(mode) for mode, _ in MODES])
+def test_who_is_blocked_when(
+    pair: Pair, daemon: Daemon, mode: Any, expected: tuple[tuple[bool, bool], ...]
+) -> None:
+    writes.fill(pair.source.client)
+    holds = {step: ExitStack() for step in STEPS}
+    for step, hold in holds.items():
+        hold.enter_context(daemon.held_at(*step))
+    daemon.start(enableUserWriteBlocking=mode)
+    for step, who in zip(STEPS, expected, strict=False):
+        if step is ASKED:
+            daemon.wait_until_committable()
+            assert blocked(pair) == expected[0]
+            daemon.ask_for_commit()
+        daemon.wait_until_reached(*step)
+        assert blocked(pair) == who, step
+        assert daemon.progress()["canWrite"] is False
+        holds[step].close()
+    assert daemon.wait_for_state("COMMITTED")["canWrite"] is True
+    assert blocked(pair) == expected[-1]
+    pair.assert_equal()
+    refused = [USER_WRITES_BLOCKED if each else None for each in expected[-1]]
+    assert [code_of_write(pair.source), code_of_write(pair.destination)] == refused
+
+
+@pytest.mark.parametrize(
+    ("mode", "by_hand"),
+    [("sourceAndDestination", BOTH), ("destinationOnly", SOURCE), ("none", BOTH)],
+)
+def test_what_somebody_else_had_blocked(
+    pair: Pair, daemon: Daemon, mode: str, by_hand: tuple[bool, bool]
+) -> None:
+    """It stays blocked; but canWrite is true to its word where a mode blocks the destination."""
+    writes.fill(pair.source.client)
+    for side, refuse in zip((pair.source, pair.destination), by_hand, strict=True):
+        block(side, refuse)
+    daemon.start(enableUserWriteBlocking=mode)
+    daemon.commit()
+    assert blocked(pair) == (by_hand if mode == "none" else SOURCE)
+    pair.assert_equal()
+
+
+def test_a_start_that_fails_leaves_the_clusters_as_they_were(pair: Pair, daemon: Daemon) -> None:
+    """The daemon is killed where its failure is saved, so the next one has to do it."""
+    writes.fill(pair.source.client)
+    daemon.kill_at(Point.FAILURE_SAVED)
+    _fail_once(pair, "create", code=2)
+    daemon.start(enableUserWriteBlocking=True)
+    daemon.wait_until_killed()
+    assert blocked(pair) == DESTINATION
+    daemon.run()
+    assert daemon.wait_for_state("FAILED")["info"] == "initializing collections and indexes"
+    wait_for(lambda: blocked(pair) == NOBODY, "nobody is blocked")
+    wait_for(lambda: "on neither cluster" in daemon.progress()["errorDescription"], "it is told")
+
+
+def test_a_start_that_fails_keeps_what_somebody_else_had_blocked(
+    pair: Pair, daemon: Daemon
+) -> None:
+    writes.fill(pair.source.client)
+    block(pair.source)
+    block(pair.destination)
+    _fail_once(pair, "create", code=2)
+    daemon.start(enableUserWriteBlocking=True)
+    daemon.wait_for_state("FAILED")
+    wait_for(lambda: "on neither cluster" in daemon.progress()["errorDescription"], "it is told")
+    assert blocked(pair) == BOTH
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
+def test_a_verdict_that_fails_gives_the_source_back(
+    pair: Pair, daemon: Daemon, killed: bool
+) -> None:
+    """As it was found, in both cases."""
+    by_hand = not killed
+    writes.fill(pair.source.client)
+    block(pair.source, by_hand)
+    daemon.start(enableUserWriteBlocking=True)
+    daemon.wait_until_committable()
+    extra = {"insert": "c", "documents": [{"_id": "extra"}], "mayBypassWriteBlocking": True}
+    pair.destination.client.d.command(extra)
+    if killed:
+        daemon.kill_at(Point.FAILURE_SAVED)
+        daemon.ask_for_commit()
+        daemon.wait_until_killed()
+        assert blocked(pair) == BOTH
+        daemon.run()
+    else:
+        daemon.ask_for_commit()
+    failed = daemon.wait_for_state("FAILED")
+    assert failed["error"] == "VerificationFailed"
+    wait_for(lambda: "blocked on cluster1 (the" in daemon.progress()["errorDescription"], "told")
+    assert blocked(pair) == (by_hand, True)
+    assert "setUserWriteBlockMode: 1, global: false" in daemon.progress()["errorDescription"]
+
+
+def test_a_failure_that_may_pass_keeps_users_out(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    with daemon.held_at(Point.STEP_DONE, "source blocked"):
+        daemon.start(enableUserWriteBlocking=True)
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(Point.STEP_DONE, "source blocked")
+        _fail_once(pair, "update", code=13)
+    assert daemon.wait_for_state("FAILED")["error"] == "NotAuthorized"
+    assert blocked(pair) == BOTH
+    assert "cluster0 (the source) and cluster1" in daemon.progress()["errorDescription"]
+    assert daemon.terminate() == 0
+    daemon.run()
+    daemon.wait_for_state("COMMITTED")
+    assert blocked(pair) == SOURCE
+    pair.assert_equal()
+
+
+def test_a_transaction_that_is_open_at_the_commit_is_not_lost(pair: Pair, daemon: Daemon) -> None:
+    """A block waits for it, and so do others who write to the oplog."""
+    writes.fill(pair.source.client)
+    daemon.start(enableUserWriteBlocking=True)
+    daemon.wait_until_committable()
+    with pair.source.client.start_session() as session:
+        with session.start_transaction():
+            pair.source.client.d.c.insert_one({"_id": "open"}, session=session)
+            daemon.ask_for_commit()
+            _wait_until_a_block_waits(pair)
+            pair.source.client.d.c.insert_one({"_id": "before its end"}, session=session)
+    daemon.wait_for_state("COMMITTED")
+    assert is_blocked(pair.source)
+    assert pair.destination.client.d.c.find_one({"_id": "before its end"})
+    pair.assert_equal()
+
+
+def _wait_until_a_block_waits(pair: Pair) -> None:
+    asked = {"command.setUserWriteBlockMode": 1, "waitingForLock": True}
+    pipeline: list[dict[str, Any]] = [{"$currentOp": {}}, {"$match": asked}]
+    wait_for(lambda: list(pair.source.client.admin.aggregate(pipeline)), "a block that waits")
+
+
+def _fail_once(pair: Pair, command: str, code: int) -> None:
+    data = {"failCommands": [command], "errorCode": code}
+    pair.destination.client.admin.command(
+        {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": data}
+    )

@@ -1,0 +1,33 @@
+"""Who may write where: as the servers say, and as a user meets it."""
+
+from __future__ import annotations
+
+from pymongo.errors import OperationFailure
+
+from tests.conftest import Pair, Side
+
+USER_WRITES_BLOCKED = 371
+
+
+def is_blocked(side: Side) -> bool:
+    status = side.client.admin.command("serverStatus")
+    return bool(status["repl"]["userWriteBlockMode"] == 2)
+
+
+def blocked(pair: Pair) -> tuple[bool, bool]:
+    """Whether users are blocked on source and destination."""
+    return is_blocked(pair.source), is_blocked(pair.destination)
+
+
+def block(side: Side, refuse: bool = True) -> None:
+    """As somebody does by hand."""
+    side.client.admin.command({"setUserWriteBlockMode": 1, "global": refuse})
+
+
+def code_of_write(side: Side) -> int | None:
+    """What a user's write fails with; None where it is done."""
+    try:
+        side.client.d.of_users.insert_one({"by": "user"})
+    except OperationFailure as error:
+        return error.code
+    return None
