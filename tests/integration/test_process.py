@@ -121,6 +121,7 @@ COMMANDS = {
     "pause": {},
     "resume": {},
     "commit": {},
+    "reverse": {},
 }
 
 

@@ -149,6 +149,7 @@ COMMANDS = {
     "pause": {},
     "resume": {},
     "commit": {},
+    "reverse": {},
 }
 
 
