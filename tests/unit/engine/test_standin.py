@@ -14,6 +14,7 @@ from syncsvc.engine.standin import (
     creatable,
     deferred_names,
     preparations,
+    prepared,
     stand_in,
     waiting,
     weakenings,
@@ -236,6 +237,28 @@ class TestPreparations:
     def test_an_index_that_waits_is_left_alone(self) -> None:
         definition = spec(UNIQUE, index("ttl", expireAfterSeconds=5, hidden=True))
         assert list(preparations(definition)) == [modify("unique", prepareUnique=True)]
+
+
+class TestPrepared:
+    @pytest.mark.parametrize(
+        "fields, prepared_fields",
+        [
+            ({}, {}),
+            ({"unique": True}, {"prepareUnique": True}),
+            ({"unique": True, "prepareUnique": True}, {"prepareUnique": True}),
+            ({"prepareUnique": True, "hidden": True}, {"prepareUnique": True, "hidden": True}),
+            ({"expireAfterSeconds": 5}, {"expireAfterSeconds": 5}),
+        ],
+    )
+    def test_an_index_becomes_unique_last(
+        self, fields: Document, prepared_fields: Document
+    ) -> None:
+        assert prepared(spec(index(**fields))).indexes == {"i": index(**prepared_fields)}
+
+    def test_what_waits_is_not_there_yet(self) -> None:
+        definition = spec(UNIQUE, PLAIN, options={"capped": True, "size": 4096, "max": 3})
+        assert prepared(definition).indexes == {"unique": index("unique", prepareUnique=True)}
+        assert prepared(definition).options == definition.options
 
 
 class TestWeakenings:

@@ -1,0 +1,62 @@
+"""The way back begins where the commit ended, with the collections that it left on the destination."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bson import Timestamp
+
+from syncsvc.engine.wayback import mirrored, turned
+from syncsvc.saved.registry import CopyStatus
+from syncsvc.state import Phase, State
+from tests.unit.syncsvc.records import START, collection_record, run_record
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.times import Position
+
+WAY_BACK = Position({"_data": "8266"}, Timestamp(1700009999, 3))
+THERE = bytes(range(16, 32))
+
+
+def test_what_was_reached_in_one_direction_says_nothing_of_the_other() -> None:
+    committed = run_record(
+        state=State.COMMITTED,
+        phase=Phase.DONE,
+        start=START,
+        position=START,
+        copy_end=START.time,
+        commit_time=START.time,
+        steps=("definitions prepared",),
+        can_write=True,
+        way_back=WAY_BACK,
+        found_blocked={"cluster0": False},
+    )
+    record = replace(committed, **turned(committed, WAY_BACK))
+    assert (record.source, record.destination) == (committed.destination, committed.source)
+    assert record == run_record(
+        state=State.COMMITTED,
+        phase=Phase.TURNING,
+        start=WAY_BACK,
+        position=WAY_BACK,
+        copy_end=WAY_BACK.time,
+        turns=1,
+        found_blocked={"cluster0": False},
+    )
+    again = replace(record, **turned(record, START))
+    assert (again.source, again.destination) == (committed.source, committed.destination)
+
+
+def test_a_collection_is_known_by_the_uuid_that_it_has_there() -> None:
+    index = {"v": 2, "key": {"a": 1}, "name": "a"}
+    unique = {"v": 2, "key": {"b": 1}, "name": "b", "unique": True}
+    record = collection_record({}, index, unique, status=CopyStatus.DONE, copied=7, documents=2)
+    (found,) = mirrored([record], {Namespace("shop", "orders.old"): THERE})
+    assert found.uuid == THERE
+    assert (found.status, found.copied, found.documents) == (CopyStatus.DONE, 7, 2)
+    assert found.source_name == record.source_name
+    # That it became unique comes as an event.
+    prepared = {"v": 2, "key": {"b": 1}, "name": "b", "prepareUnique": True}
+    assert found.definition.indexes == {"a": index, "b": prepared}
+
+
+def test_what_is_not_there_has_no_events() -> None:
+    assert list(mirrored([collection_record()], {Namespace("shop", "other"): THERE})) == []
