@@ -193,3 +193,21 @@ def test_an_idle_source_stays_in_its_oplog(pair: Pair, daemon: Daemon) -> None:
     wait_for(lambda: daemon.progress()["lagTimeSeconds"] in (0, 1), "there is no lag")
     daemon.commit()
     pair.assert_equal()
+
+
+def test_a_way_back_that_is_too_long_ago(pair: Pair, daemon: Daemon) -> None:
+    """Applications have written much to the new cluster, whose oplog is small."""
+    writes.fill(pair.destination.client, 20)
+    daemon.start(
+        source="cluster1",
+        destination="cluster0",
+        reversible=True,
+        enableUserWriteBlocking="sourceAndDestination",
+    )
+    daemon.commit()
+    roll_over(pair.source.client)
+    answer = daemon.post("reverse")
+    assert (answer.status_code, answer.json()["error"]) == (409, "OplogWindowExceeded")
+    assert "no longer reaches back to" in answer.json()["errorDescription"]
+    progress = daemon.progress()
+    assert (progress["state"], progress["canWrite"]) == ("COMMITTED", True)

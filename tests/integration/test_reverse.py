@@ -12,6 +12,7 @@ from syncsvc.engine.observe import Point
 from tests.conftest import Pair, Side
 from tests.support import writes
 from tests.support.application import Application
+from tests.support.blocks import block, blocked, is_blocked
 from tests.support.daemon import Daemon
 
 REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
@@ -86,10 +87,6 @@ def _redefine(client: writes.AnyClient) -> None:
     client.db2.c2.insert_one({"_id": 1})
 
 
-def _blocked(side: Side) -> bool:
-    return bool(side.client.admin.command("serverStatus")["repl"]["userWriteBlockMode"] == 2)
-
-
 def _assert_direction(pair: Pair, daemon: Daemon, source: str, destination: str) -> None:
     addresses = {
         "cluster0": "{}:{}".format(*(pair.source.client.address or ())),
@@ -101,10 +98,10 @@ def _assert_direction(pair: Pair, daemon: Daemon, source: str, destination: str)
     }
 
 
-def _assert_committed(pair: Pair, daemon: Daemon, writable: Side, blocked: Side) -> None:
+def _assert_committed(pair: Pair, daemon: Daemon, writable: Side, refusing: Side) -> None:
     progress = daemon.progress()
     assert (progress["state"], progress["canWrite"]) == ("COMMITTED", True)
-    assert (_blocked(writable), _blocked(blocked)) == (False, True)
+    assert (is_blocked(writable), is_blocked(refusing)) == (False, True)
     pair.assert_equal()
     writable.client.d.enforced.insert_one({"u": 1})
     with pytest.raises(DuplicateKeyError):
@@ -112,13 +109,11 @@ def _assert_committed(pair: Pair, daemon: Daemon, writable: Side, blocked: Side)
     writable.client.d.enforced.delete_many({})
 
 
-def _assert_turned(pair: Pair, daemon: Daemon, blocked: Side) -> None:
+def _assert_turned(pair: Pair, daemon: Daemon, expected: tuple[bool, bool]) -> None:
     """Users write to what is the source now, as before."""
     progress = daemon.progress()
     assert (progress["canWrite"], progress["info"]) == (False, "change event application")
-    assert [_blocked(each) for each in (pair.source, pair.destination)] == [
-        each is blocked for each in (pair.source, pair.destination)
-    ]
+    assert blocked(pair) == expected
 
 
 def test_there_and_back_and_there_again(pair: Pair, daemon: Daemon) -> None:
@@ -131,7 +126,7 @@ def test_there_and_back_and_there_again(pair: Pair, daemon: Daemon) -> None:
     _assert_committed(pair, daemon, destination, source)
     _change(destination.client, "one")
     daemon.reverse()
-    _assert_turned(pair, daemon, source)
+    _assert_turned(pair, daemon, (True, False))
     _assert_direction(pair, daemon, "cluster1", "cluster0")
     _redefine(destination.client)
     daemon.pause()
@@ -141,7 +136,7 @@ def test_there_and_back_and_there_again(pair: Pair, daemon: Daemon) -> None:
     _assert_committed(pair, daemon, source, destination)
     _change(source.client, "three")
     daemon.reverse()
-    _assert_turned(pair, daemon, destination)
+    _assert_turned(pair, daemon, (False, True))
     _assert_direction(pair, daemon, "cluster0", "cluster1")
     _change(source.client, "four")
     daemon.commit()
@@ -229,17 +224,17 @@ def test_an_old_source_that_was_written_to(pair: Pair, daemon: Daemon) -> None:
     _assert_refused(daemon, "InvalidState")
     daemon.commit()
     # Only looking, after the block was lifted, does no harm.
-    pair.source.client.admin.command({"setUserWriteBlockMode": 1, "global": False})
+    block(pair.source, False)
     pair.source.client.d.c.find_one()
     daemon.reverse()
-    assert _blocked(pair.source)
+    assert is_blocked(pair.source)
     daemon.commit()
     pair.assert_equal()
-    pair.destination.client.admin.command({"setUserWriteBlockMode": 1, "global": False})
+    block(pair.destination, False)
     pair.destination.client.d.c.update_one({"_id": 1}, {"$set": {"test": True}})
     description = _assert_refused(daemon, "OldSourceWritten")
     assert "cluster1 was written to: d.c." in description
-    assert not _blocked(pair.destination)
+    assert not is_blocked(pair.destination)
     assert daemon.progress()["canWrite"]
 
 
@@ -263,4 +258,4 @@ def test_what_differs_fails_the_commit_of_the_way_back(pair: Pair, daemon: Daemo
     assert (progress["state"], progress["error"]) == ("FAILED", "VerificationFailed")
     assert not progress["canWrite"]
     # Production goes on where it was.
-    assert (_blocked(pair.source), _blocked(pair.destination)) == (True, False)
+    assert blocked(pair) == (True, False)

@@ -1,0 +1,130 @@
+"""The real daemon is killed in each step that prepares a way back, turns round, and takes it, and ends the same.
+
+One sync goes through all kills: after each, the process that is started next is killed at the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from syncsvc.engine.observe import Point
+from tests.conftest import Pair
+from tests.support import writes
+from tests.support.blocks import blocked
+from tests.support.daemon import Daemon
+
+Kill = tuple[Point, str]
+
+PREPARING: list[Kill] = [
+    (Point.STEP_DONE, "definitions prepared"),
+    (Point.WAY_BACK_SAVED, ""),
+    (Point.STEP_DONE, "way back prepared"),
+    (Point.STEP_DONE, "destination unblocked"),
+    (Point.STEP_DONE, "indexes unique"),
+]
+TURNING: list[Kill] = [
+    (Point.TURNING, ""),
+    (Point.COLLECTION_WEAKENED, "d.c"),
+    (Point.TURNED, ""),
+]
+APPLYING: list[Kill] = [
+    (Point.EVENTS_APPLIED, ""),
+    (Point.DEFINITION_APPLIED, ""),
+    (Point.POSITION_SAVED, ""),
+]
+COMMITTING: list[Kill] = [
+    (Point.STEP_DONE, "commit saved"),
+    (Point.STEP_DONE, "source blocked"),
+    (Point.STEP_DONE, "commit time saved"),
+    (Point.STEP_DONE, "drained"),
+    (Point.STEP_DONE, "verified"),
+    (Point.STEP_DONE, "definitions prepared"),
+    (Point.WAY_BACK_SAVED, ""),
+    (Point.STEP_DONE, "destination unblocked"),
+    (Point.STEP_DONE, "destination writable"),
+    (Point.STEP_DONE, "indexes unique"),
+]
+
+
+class _Writes:
+    """Writes and changes of definitions, others at each call."""
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def make(self, client: writes.AnyClient) -> None:
+        self._number += 1
+        mark = f"mark {self._number}"
+        d = client.d
+        d.c.insert_many({"_id": f"{mark} {n}", "n": n} for n in range(10))
+        d.c.update_many({"_id": {"$gte": 0}}, {"$set": {mark: mark}, "$inc": {"n": 1}})
+        d.kept.update_one({"_id": 1}, {"$set": {"u": mark}})
+        d[mark].insert_one({"_id": 1})
+        d[mark].rename(f"{mark} renamed")
+        d.kept.create_index(mark, unique=True, sparse=True)
+
+
+def _killed_by_turns(daemon: Daemon, kills: Iterable[Kill], then: Callable[[], None]) -> None:
+    """Let the process that runs be killed at the first, its successors at the others; call `then` after each."""
+    for number, (point, subject) in enumerate(kills):
+        if number:
+            daemon.kill_at(point, subject)
+            daemon.launch()
+        daemon.wait_until_killed()
+        then()
+    daemon.run()
+
+
+def _fill(client: writes.AnyClient) -> None:
+    writes.indexes(client)
+    writes.fill(client)
+    writes.new_collections(client)
+    writes.views(client)
+    client.d.kept.create_index("u", unique=True)
+    client.d.kept.insert_many({"_id": n, "u": n} for n in range(20))
+
+
+def test_a_killed_way_back_goes_on(pair: Pair, daemon: Daemon) -> None:
+    source, destination = pair.source.client, pair.destination.client
+    changes = _Writes()
+    _fill(source)
+    daemon.start(reversible=True, enableUserWriteBlocking="sourceAndDestination")
+    daemon.wait_until_committable()
+    daemon.kill_at(*PREPARING[0])
+    daemon.post_unanswered("commit", {})
+
+    def write_where_it_is_open() -> None:
+        if blocked(pair) == (True, False):
+            changes.make(destination)
+
+    _killed_by_turns(daemon, PREPARING, write_where_it_is_open)
+    daemon.wait_for_state("COMMITTED")
+    assert blocked(pair) == (True, False)
+
+    daemon.kill_at(*TURNING[0])
+    daemon.post_unanswered("reverse", {})
+    _killed_by_turns(daemon, TURNING, lambda: changes.make(destination))
+    daemon.wait_for_state("RUNNING")
+    assert blocked(pair) == (True, False)
+
+    daemon.kill()
+    changes.make(destination)
+    daemon.kill_at(*APPLYING[0])
+    daemon.launch()
+    _killed_by_turns(daemon, APPLYING, lambda: changes.make(destination))
+
+    daemon.wait_until_committable()
+    daemon.kill_at(*COMMITTING[0])
+    daemon.post_unanswered("commit", {})
+
+    _killed_by_turns(daemon, COMMITTING, lambda: None)
+    daemon.wait_for_state("COMMITTED")
+    assert blocked(pair) == (False, True)
+    pair.assert_equal()
+
+    changes.make(source)
+    daemon.reverse()
+    daemon.commit()
+    assert blocked(pair) == (True, False)
+    pair.assert_equal()
+    assert daemon.log.count('"phase": "collection copy"') == 1
