@@ -160,6 +160,11 @@ def test_the_documented_roles_are_enough(clusters: Clusters, tmp_path: Path, use
         clusters.pair.assert_equal()
         assert destination.takes_writes()
         assert source.takes_writes() is (blocking != "sourceAndDestination")
+        if use.options.get("reversible"):
+            daemon.reverse()
+            daemon.commit()
+            clusters.pair.assert_equal()
+            assert (source.takes_writes(), destination.takes_writes()) == (True, False)
 
 
 def beginning(folder: Path, cluster0: str, cluster1: str) -> subprocess.Popen[str]:
