@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import bson
 import requests
 
 from syncsvc.sandbox.workload import Workload
 from tests.conftest import Pair
+from tests.integration.test_bad_input import assert_refused
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.waiting import wait_for
@@ -81,6 +83,7 @@ def test_what_differs_is_named_and_not_committed(pair: Pair, daemon: Daemon) -> 
     daemon.run()
     daemon.wait_for_state("FAILED")
     assert listed(daemon) == expected
+    assert_refused(daemon.post("commit"), 409, "InvalidState")
     status = pair.destination.client.admin.command("serverStatus")
     assert status["repl"]["userWriteBlockMode"] == 2
 
@@ -92,8 +95,20 @@ def assert_paged(daemon: Daemon) -> None:
         paged += page
         page = mismatches(daemon, limit=2, after=page[-1]["place"])
     assert paged == every
-    answer = requests.get(daemon.url("mismatches"), params={"after": "x", "limit": 1}, timeout=60)
-    assert (answer.status_code, answer.json()["error"]) == (400, "InvalidRequest")
+    for unknown in ("x", "00", bson.encode({"_id": 1}).hex()):
+        answer = requests.get(daemon.url("mismatches"), params={"after": unknown}, timeout=60)
+        assert_refused(answer, 400, "InvalidRequest", ("after",))
+
+
+def test_without_verification_nothing_is_compared(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    daemon.start(verification={"enabled": False})
+    daemon.wait_until_committable()
+    behind_our_back(pair, {"insert": "c", "documents": [{"_id": "extra"}]})
+    daemon.commit()
+    assert pair.destination.client.d.c.find_one({"_id": "extra"})
+    assert pair.destination.client[METADATA].check.find_one({}) is None
+    assert mismatches(daemon) == []
 
 
 def test_what_is_repaired_before_the_commit_is_no_mismatch(pair: Pair, daemon: Daemon) -> None:
@@ -169,13 +184,17 @@ def kill_and_write(pair: Pair, daemon: Daemon, behind: bool) -> None:
         if behind:
             behind_our_back(pair, set_number(key, -1))
 
-    for number, (point, subject) in enumerate(KILLS):
-        daemon.kill_at(point, subject)
-        if number:
-            daemon.run()
-            daemon.wait_until_committable()
-        else:
-            daemon.start()
+    with daemon.held_at(Point.LISTED, "", 2):
+        # The second one is the check's.
+        daemon.start()
+        daemon.wait_until_reached(Point.LISTED, "", 2)
+        daemon.kill_at(*KILLS[0])
+        write(100)
+    daemon.wait_until_killed()
+    write(101)
+    for number, kill in enumerate(KILLS[1:], 1):
+        daemon.kill_at(*kill)
+        daemon.run()
         write(100 + 2 * number)
         daemon.wait_until_killed()
         write(101 + 2 * number)
@@ -208,7 +227,7 @@ def test_a_check_begins_anew_when_it_lost_changes_of_the_destination(
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
-    lost = {"failCommands": ["getMore"], "errorCode": 286, "appName": "syncsvc"}
+    lost = {"failCommands": ["getMore"], "errorCode": 286}
     fail_point = {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": lost}
     pair.destination.client.admin.command(fail_point)
     wait_for(lambda: "began anew" in str(daemon.progress().get("warnings")), "a warning")
@@ -238,7 +257,7 @@ def test_a_destination_that_does_not_answer_is_named(pair: Pair, daemon: Daemon)
     pair.destination.client.admin.command(fail_point)
     try:
         answer = requests.get(daemon.url("mismatches"), timeout=60)
-        assert (answer.status_code, answer.json()["error"]) == (409, "ClusterUnreachable")
+        assert_refused(answer, 409, "ClusterUnreachable")
         daemon.progress()
     finally:
         pair.destination.client.admin.command({**fail_point, "mode": "off"})

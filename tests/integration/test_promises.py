@@ -66,59 +66,6 @@ def test_without_write_blocking_nothing_is_blocked(pair: Pair, daemon: Daemon, m
     pair.assert_equal()
 
 
-def _change_behind_the_back(pair: Pair, command: dict[str, Any]) -> None:
-    """A write on the destination that passes the block, as ours do."""
-    reply = pair.destination.client.d.command({**command, "mayBypassWriteBlocking": True})
-    assert reply["ok"] == 1 and not reply.get("writeErrors")
-
-
-SUB_FIRST = {"$replaceWith": {"$mergeObjects": [{"_id": 9, "sub": 1}, "$$ROOT"]}}
-TO_LONG = {"$set": {"n": {"$toLong": "$n"}}}
-CORRUPTIONS: list[tuple[str, dict[str, Any], str]] = [
-    ("missing", {"delete": "c", "deletes": [{"q": {"_id": 5}, "limit": 1}]}, "missing on the destination"),
-    ("extra", {"insert": "c", "documents": [{"_id": "extra"}]}, "extra on the destination"),
-    ("changed", {"update": "c", "updates": [{"q": {"_id": 9}, "u": {"$set": {"sub.a": 1000}}}]}, "(sub.a: "),
-    ("type", {"update": "c", "updates": [{"q": {"_id": 9}, "u": [TO_LONG]}]}, "(n: int 9 on the source, long 9 on"),
-    ("order", {"update": "c", "updates": [{"q": {"_id": 9}, "u": [SUB_FIRST]}]}, "(the order of the fields differs)"),
-    ("index", {"dropIndexes": "c", "index": "n_1"}, "index n_1 is missing"),
-    ("other index", {"createIndexes": "c", "indexes": [{"name": "mine", "key": {"q": 1}}]}, "index mine is extra"),
-    ("collection", {"drop": "other"}, "missing on the destination"),
-    ("other collection", {"create": "mine"}, "d.mine: it is extra"),
-    ("validator", {"collMod": "c", "validator": {"n": 1}}, "option validator"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("command", "said"), [row[1:] for row in CORRUPTIONS], ids=[row[0] for row in CORRUPTIONS]
-)
-def test_a_destination_that_differs_is_not_committed(
-    pair: Pair, daemon: Daemon, command: dict[str, Any], said: str
-) -> None:
-    writes.fill(pair.source.client)
-    pair.source.client.d.c.create_index("n")
-    daemon.start()
-    daemon.wait_until_committable()
-    _change_behind_the_back(pair, command)
-    daemon.ask_for_commit()
-    progress = daemon.wait_for_state("FAILED")
-    assert (progress["error"], progress["canWrite"]) == ("VerificationFailed", False)
-    assert said in progress["errorDescription"]
-    assert _user_write(pair.destination.client) == USER_WRITES_BLOCKED
-    daemon.kill()
-    daemon.run()
-    assert daemon.progress()["error"] == "VerificationFailed"
-    assert_refused(daemon.post("commit"), 409, "InvalidState")
-
-
-def test_without_verification_nothing_is_compared(pair: Pair, daemon: Daemon) -> None:
-    writes.fill(pair.source.client)
-    daemon.start(verification={"enabled": False})
-    daemon.wait_until_committable()
-    _change_behind_the_back(pair, {"insert": "c", "documents": [{"_id": "extra"}]})
-    daemon.commit()
-    assert pair.destination.client.d.c.find_one({"_id": "extra"})
-
-
 def test_uniqueness_holds_when_writes_are_allowed(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     pair.source.client.d.c.create_index("n", unique=True)

@@ -1,0 +1,169 @@
+"""What a feed notes, and when it counts as saved. The store is replaced by a list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import bson
+import pytest
+from bson.timestamp import Timestamp
+
+from verifier.cluster.events import DefinitionEvent
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.times import Position
+from verifier.compare import feed as feed_module
+from verifier.compare.feed import Feed
+from verifier.compare.rechecks import Rechecks
+from verifier.compare.record import CheckRecord, Request, SideRecord
+from verifier.compare.store import CheckStore
+from verifier.compare.task import Recheck
+
+NAMESPACE = Namespace("d", "c")
+
+
+def position(time: int) -> Position:
+    return Position({"_data": str(time)}, Timestamp(time, 1))
+
+
+def key(number: int) -> bytes:
+    return bson.encode({"_id": number})
+
+
+@dataclass
+class Saved:
+    """Stands in for the store and the rechecks of a check."""
+
+    end: Timestamp | None = None
+    fails: bool = False
+    rechecks: list[Recheck] = field(default_factory=list)
+
+    @property
+    def record(self) -> CheckRecord:
+        side = SideRecord(position(1), self.end)
+        return CheckRecord("", ("", ""), Request(), 0.0, side, side)
+
+    def add(self, rechecks: Any) -> None:
+        listed = list(rechecks)
+        if self.fails:
+            raise ConnectionError
+        self.rechecks.extend(listed)
+
+    @property
+    def keys(self) -> list[bytes]:
+        return [each.key for each in self.rechecks if each.key]
+
+    @property
+    def collections(self) -> set[Namespace]:
+        return {each.id.namespace for each in self.rechecks if not each.key}
+
+
+def opened(saved: Saved) -> Feed:
+    feed = Feed()
+    feed.open(cast(CheckStore, saved), cast(Rechecks, saved))
+    return feed
+
+
+def page(feed: Feed, time: int, *keys: int) -> None:
+    feed.page_begins(Timestamp(time, 9))
+    for each in keys:
+        feed.changed(NAMESPACE, key(each))
+    feed.page_ends(position(time), Timestamp(time, 9))
+
+
+def test_nothing_counts_before_it_is_opened() -> None:
+    feed = Feed()
+    page(feed, 1, 1)
+    feed.flush()
+    assert feed.newest is None and not feed.drained
+
+
+def test_it_counts_from_the_next_page_on() -> None:
+    saved, feed = Saved(), Feed()
+    feed.page_begins(Timestamp(2, 9))
+    feed.open(cast(CheckStore, saved), cast(Rechecks, saved))
+    feed.changed(NAMESPACE, key(1))
+    feed.page_ends(position(2), Timestamp(2, 9))
+    assert feed.newest is None
+    page(feed, 3, 2)
+    assert feed.newest == Timestamp(3, 9)
+    feed.flush()
+    assert saved.keys == [key(2)]
+
+
+def test_a_document_is_saved_once_however_often_it_changed() -> None:
+    feed = opened(saved := Saved())
+    page(feed, 2, 1, 1, 2)
+    page(feed, 3, 1)
+    feed.flush()
+    assert sorted(saved.keys) == [key(1), key(2)]
+
+
+def test_the_position_is_that_of_what_is_saved() -> None:
+    feed = opened(Saved())
+    page(feed, 2, 1)
+    assert feed.position == position(1)
+    feed.flush()
+    assert feed.position == position(2)
+
+
+def test_what_could_not_be_saved_is_saved_by_the_next_call() -> None:
+    feed = opened(saved := Saved(fails=True))
+    page(feed, 2, 1)
+    with pytest.raises(ConnectionError):
+        feed.flush()
+    assert feed.position == position(1)
+    saved.fails = False
+    page(feed, 3, 2)
+    feed.flush()
+    assert saved.keys == [key(1), key(2)]
+    assert feed.position == position(3)
+
+
+@pytest.mark.parametrize("end, drained", [(None, False), (3, False), (2, True)])
+def test_it_is_drained_when_all_up_to_the_end_is_saved(end: int | None, drained: bool) -> None:
+    saved = Saved(None if end is None else Timestamp(end, 1))
+    feed = opened(saved)
+    page(feed, 3, 1)
+    assert not feed.drained
+    feed.flush()
+    assert feed.drained is drained
+
+
+def test_much_is_saved_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "_MOST_WAITING", 10)
+    feed = opened(saved := Saved())
+    page(feed, 2, 1)
+    assert saved.keys == [key(1)]
+
+
+@pytest.mark.parametrize(
+    "operation, namespace, renamed, collections",
+    [
+        ("create", "c", None, {"c"}),
+        ("drop", "c", None, {"c"}),
+        ("rename", "c", "b", {"c", "b"}),
+        ("create", "system.buckets.c", None, {"c"}),
+        ("create", "system.views", None, set()),
+        ("modify", "c", None, set()),
+        ("createIndexes", "c", None, set()),
+    ],
+)
+def test_a_collection_that_comes_or_goes_is_compared_anew(
+    operation: str, namespace: str, renamed: str | None, collections: set[str]
+) -> None:
+    feed = opened(saved := Saved())
+    feed.page_begins(Timestamp(2, 9))
+    new = None if renamed is None else Namespace("d", renamed)
+    feed.defined(DefinitionEvent(operation, Namespace("d", namespace), None, {}, new, {}))
+    feed.page_ends(position(2), Timestamp(2, 9))
+    feed.flush()
+    assert saved.collections == {Namespace("d", each) for each in collections}
+
+
+def test_it_tells_how_far_it_is_behind() -> None:
+    feed = opened(Saved())
+    assert feed.changes().lag_seconds is None
+    feed.page_begins(Timestamp(9, 1))
+    feed.page_ends(position(2), Timestamp(9, 1))
+    assert feed.changes().lag_seconds == 7

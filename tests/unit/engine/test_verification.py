@@ -1,0 +1,86 @@
+"""When a commit may be asked for, and what it fails with."""
+
+from __future__ import annotations
+
+import pytest
+from pymongo.errors import OperationFailure
+
+from syncsvc import errors
+from syncsvc.engine.verification import incompletion, is_ready, refusal
+from verifier.cluster import failures
+from verifier.compare import errors as of_checks
+from verifier.compare.progress import Amounts, Changes, CheckProgress, Outcome, Verdict
+from verifier.runtime.errors import ErrorKind, OperationError
+
+PASSED = Verdict(Outcome.PASSED)
+
+
+@pytest.mark.parametrize(
+    "first, source, destination, verdict, ready",
+    [
+        (None, 0, 0, None, False),
+        (Amounts(), None, 0, None, False),
+        (Amounts(), 0, None, None, False),
+        (Amounts(), 31, 0, None, False),
+        (Amounts(), 0, 31, None, False),
+        (Amounts(), 30, 30, None, True),
+        (Amounts(), None, None, PASSED, True),
+    ],
+)
+def test_a_check_is_ready_when_all_was_compared_once_and_it_is_not_behind(
+    first: Amounts | None,
+    source: int | None,
+    destination: int | None,
+    verdict: Verdict | None,
+    ready: bool,
+) -> None:
+    progress = CheckProgress(
+        first=first,
+        source=Changes(lag_seconds=source),
+        destination=Changes(lag_seconds=destination),
+        verdict=verdict,
+    )
+    assert is_ready(progress, 30) is ready
+
+
+def test_what_passed_is_not_refused() -> None:
+    assert refusal(PASSED) is None
+
+
+@pytest.mark.parametrize(
+    "outcome, kind",
+    [
+        (Outcome.FAILED, errors.VERIFICATION_FAILED),
+        (Outcome.INCOMPLETE, errors.VERIFICATION_INCOMPLETE),
+    ],
+)
+def test_a_refusal_says_why_and_where_to_read_on(outcome: Outcome, kind: ErrorKind) -> None:
+    error = refusal(Verdict(outcome, ("Two documents are different.", "d.c is missing.")))
+    assert error is not None and error.kind is kind
+    assert error.description == (
+        "Two documents are different. d.c is missing. GET /api/v1/mismatches lists all of them."
+    )
+
+
+@pytest.mark.parametrize(
+    "kind, told",
+    [
+        (of_checks.SUPERSEDED, errors.SUPERSEDED),
+        (errors.SUPERSEDED, errors.SUPERSEDED),
+        (of_checks.INCOMPATIBLE_METADATA, errors.INCOMPATIBLE_METADATA),
+        (of_checks.METADATA_BLOCKED, failures.NOT_AUTHORIZED),
+        (failures.CLUSTER_UNREACHABLE, failures.CLUSTER_UNREACHABLE),
+        (failures.NOT_AUTHORIZED, failures.NOT_AUTHORIZED),
+        (failures.EVENT_TOO_LARGE, errors.VERIFICATION_INCOMPLETE),
+    ],
+)
+def test_a_check_that_cannot_go_on_has_a_name(kind: ErrorKind, told: ErrorKind) -> None:
+    error = incompletion(OperationError(kind, "Why."))
+    assert isinstance(error, OperationError) and error.kind is told
+    assert "Why." in error.description
+
+
+def test_any_other_error_of_a_server_makes_it_incomplete() -> None:
+    error = incompletion(failures.named(OperationFailure("no", 2, {"errmsg": "no"})))
+    assert isinstance(error, OperationError) and error.kind is errors.VERIFICATION_INCOMPLETE
+    assert "no (code 2)" in error.description
