@@ -24,6 +24,7 @@ from tests.support.certificates import make_certificates
 from tests.support.daemon import Daemon
 from tests.support.roles import USES, Use
 from tests.support.service_process import ROOT
+from tests.support.waiting import PATIENCE
 from verifier.cluster.failures import USER_WRITES_BLOCKED
 
 NAMES = {"source": "cluster0", "destination": "cluster1"}
@@ -114,7 +115,8 @@ def running(clusters: Clusters, folder: Path) -> Iterator[Daemon]:
 def assert_no_password(clusters: Clusters, daemon: Daemon) -> None:
     paths = ("api/v1/progress", "metrics")
     answers = [
-        requests.get(f"http://127.0.0.1:{daemon.port}/{path}", timeout=10).text for path in paths
+        requests.get(f"http://127.0.0.1:{daemon.port}/{path}", timeout=PATIENCE).text
+        for path in paths
     ]
     told = "".join([*answers, daemon.log, (daemon.folder / "output").read_text()])
     for each in (clusters.source, clusters.destination):
@@ -169,7 +171,7 @@ def test_the_documented_roles_are_enough(clusters: Clusters, tmp_path: Path, use
 
 def beginning(folder: Path, cluster0: str, cluster1: str) -> subprocess.Popen[str]:
     """The real program, which does not get as far as to serve anything."""
-    uris = (f"--cluster0={cluster0}&serverSelectionTimeoutMS=500", f"--cluster1={cluster1}")
+    uris = (f"--cluster0={cluster0}&serverSelectionTimeoutMS=5000", f"--cluster1={cluster1}")
     command = [sys.executable, "-m", "syncsvc", *uris, "--port", "0", "--logPath", str(folder)]
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
 
@@ -200,7 +202,7 @@ def test_who_is_not_let_in_is_told_why_and_what_to_do(clusters: Clusters, tmp_pa
             for number, uri in enumerate(told)
         ]
         for process, texts in zip(begun, told.values(), strict=True):
-            _, message = process.communicate(timeout=120)
+            _, message = process.communicate(timeout=PATIENCE)
             assert process.returncode == 1
             assert message.startswith(f"syncsvc: {texts[0]}: cluster0: ")
             assert all(text in message for text in texts), message

@@ -17,6 +17,7 @@ from schemathesis.schemas import APIOperation, BaseSchema
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.support.service_process import ServiceProcess
+from tests.support.waiting import PATIENCE
 
 _BOUNDED = settings(
     max_examples=12,
@@ -26,7 +27,6 @@ _BOUNDED = settings(
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-_TIMEOUT = 60.0
 
 
 @schemathesis.deserializer("application/x-ndjson")
@@ -70,7 +70,7 @@ class Fuzzer:
                 base_url=self._base,
                 session=self._session,
                 excluded_checks=[positive_data_acceptance],
-                timeout=_TIMEOUT,
+                timeout=PATIENCE,
             )
 
         answers()
