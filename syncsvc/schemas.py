@@ -82,8 +82,8 @@ class _NaturalOrderSchema(Strict):
 class StartSchema(Strict):
     """The body of `POST /api/v1/start`; loads into StartOptions."""
 
-    source = _text(enum=[*CLUSTERS])
-    destination = _text(enum=[*CLUSTERS])
+    source = _text(description=" or ".join(CLUSTERS))
+    destination = _text(description=" or ".join(CLUSTERS))
     buildIndexes = fields.Enum(
         BuildIndexes, by_value=True, load_default=BuildIndexes.BEFORE_DATA_COPY
     )

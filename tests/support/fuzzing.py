@@ -13,20 +13,22 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.core import NotSet
-from schemathesis.schemas import APIOperation, BaseSchema
+from schemathesis.schemas import APIOperation
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from syncsvc.options import CLUSTERS
 from tests.support.service_process import ServiceProcess
 from tests.support.waiting import PATIENCE
 
 _BOUNDED = settings(
-    max_examples=12,
+    max_examples=15,
     derandomize=True,
     database=None,
     deadline=None,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
+_GOOD, _BAD = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
 
 
 @schemathesis.deserializer("application/x-ndjson")
@@ -34,44 +36,55 @@ def _lines(context: schemathesis.DeserializationContext, response: schemathesis.
     return [json.loads(line) for line in response.text.splitlines()]
 
 
-def _is_meant(case: schemathesis.Case) -> bool:
-    """A request that is to be bad is not so by having no body, where that counts as {}."""
-    negative = case.meta is not None and case.meta.generation.mode.is_negative
-    return not (negative and case.operation.body and isinstance(case.body, NotSet))
-
-
 class Fuzzer:
-    """Of one running process, after the description that it serves."""
+    """Asks one running process everything that its description offers, as often as it is told to."""
 
     def __init__(self, process: ServiceProcess) -> None:
         self._base = f"http://127.0.0.1:{process.port}"
-        self._schema: BaseSchema = schemathesis.openapi.from_url(process.url("openapi.json"))
+        description = schemathesis.openapi.from_url(process.url("openapi.json"))
+        operations = [each.ok() for each in description.get_all_operations()]
+        self._good = [case for each in operations for case in _cases(each, _GOOD)]
+        self._bad = [
+            case for each in operations if each.body or each.query for case in _cases(each, _BAD)
+        ]
+        assert self._good and self._bad
         self._session = requests.Session()
 
-    def fuzz(self, *, only_bad: Container[str] = ()) -> int:
-        """Ask every operation, each of `only_bad` with bad requests alone; how often it was asked."""
-        asked = 0
-        for operation in (each.ok() for each in self._schema.get_all_operations()):
-            if operation.path.rpartition("/")[2] not in only_bad:
-                asked += self._ask(operation, schemathesis.GenerationMode.POSITIVE)
-            if operation.body or operation.query:
-                asked += self._ask(operation, schemathesis.GenerationMode.NEGATIVE)
-        return asked
+    def fuzz(self, *, only_bad: Container[str] = ()) -> None:
+        """Each operation with all kinds of requests, those of `only_bad` with bad ones alone."""
+        for case in self._good:
+            if case.operation.path.rpartition("/")[2] not in only_bad:
+                self._ask(case)
+        for case in self._bad:
+            self._ask(case)
 
-    def _ask(self, operation: APIOperation, mode: schemathesis.GenerationMode) -> int:
-        asked = 0
+    def _ask(self, case: schemathesis.Case) -> None:
+        # A good request may be refused: for the clusters, the state, or options that do not go together.
+        case.call_and_validate(
+            base_url=self._base,
+            session=self._session,
+            excluded_checks=[positive_data_acceptance],
+            timeout=PATIENCE,
+        )
 
-        @_BOUNDED
-        @given(case=operation.as_strategy(generation_mode=mode).filter(_is_meant))
-        def answers(case: schemathesis.Case) -> None:
-            nonlocal asked
-            asked += 1
-            case.call_and_validate(
-                base_url=self._base,
-                session=self._session,
-                excluded_checks=[positive_data_acceptance],
-                timeout=PATIENCE,
-            )
 
-        answers()
-        return asked
+def _name_clusters(case: schemathesis.Case, mode: schemathesis.GenerationMode) -> None:
+    """Let a good start name clusters that there are, or it would not be looked at further."""
+    if mode is _GOOD and isinstance(case.body, dict) and "source" in case.body:
+        case.body.update(zip(("source", "destination"), CLUSTERS, strict=True))
+
+
+def _cases(operation: APIOperation, mode: schemathesis.GenerationMode) -> list[schemathesis.Case]:
+    """Requests for an operation, each once."""
+    made: dict[str, schemathesis.Case] = {}
+
+    @_BOUNDED
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def make(case: schemathesis.Case) -> None:
+        # A request that is to be bad is not so by having no body, where that counts as {}.
+        if mode is _GOOD or not (operation.body and isinstance(case.body, NotSet)):
+            _name_clusters(case, mode)
+            made.setdefault(repr((case.query, case.body)), case)
+
+    make()
+    return list(made.values())
