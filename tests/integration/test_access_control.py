@@ -164,6 +164,7 @@ def test_the_documented_roles_are_enough(clusters: Clusters, tmp_path: Path, use
         assert source.takes_writes() is (blocking != "sourceAndDestination")
         if use.options.get("reversible"):
             daemon.reverse()
+            assert (source.takes_writes(), destination.takes_writes()) == (False, True)
             daemon.commit()
             clusters.pair.assert_equal()
             assert (source.takes_writes(), destination.takes_writes()) == (True, False)

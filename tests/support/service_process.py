@@ -116,17 +116,11 @@ class ServiceProcess:
     def _was_killed_as_ordered(self) -> bool:
         return self.exit_status == -signal.SIGKILL and any(self.folder.glob("kill-*"))
 
-<<<<<<< HEAD
     def answers(self) -> bool:
         """Whether the API can be asked."""
-        with contextlib.suppress(requests.ConnectionError):
-            return bool(self.progress())
-        return False
+        return self._answers(ready=False)
 
-    def _is_ready(self) -> bool:
-=======
     def _answers(self, ready: bool) -> bool:
->>>>>>> 7b2b880 (Make the requests of schemathesis once, and send them in every state; describe no names of clusters as fixed)
         with contextlib.suppress(requests.ConnectionError):
             return self.progress().get("state") != "INITIALIZING" or not ready
         return False
