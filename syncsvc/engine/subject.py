@@ -16,6 +16,9 @@ from verifier.compare.scope import NamespacePair
 from verifier.compare.subject import Watched
 from verifier.runtime.tasks import StopToken
 
+# How far the destination may be behind for a look at what changed, in seconds.
+_MOST_LAG = 10
+
 
 @dataclass(frozen=True)
 class SyncSubject:
@@ -43,6 +46,11 @@ class SyncSubject:
 
     def watched(self, side: Side) -> Watched:
         return Watched(without_reserved(NamespaceFilter()), _defined)
+
+    def is_settled(self) -> bool:
+        """While many changes are on their way, what is looked at is mostly one of these, and costs them time."""
+        lag = self.parts.progress.snapshot.lag_seconds
+        return lag is not None and lag <= _MOST_LAG
 
 
 def _defined(name: Namespace) -> Namespace | None:

@@ -86,7 +86,7 @@ def _prepared(chosen: Backlog, asked: int) -> Iterator[Round]:
         backlog.load_base(writer, chosen)
         backlog.load_base(loader, chosen)
         with running(source, destination) as daemon:
-            daemon.start()
+            daemon.start(chosen.verified)
             daemon.wait_until_caught_up()
             daemon.suspend()
             start = writer.admin.command("appendOplogNote", data={})["operationTime"]

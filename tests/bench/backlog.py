@@ -41,7 +41,8 @@ def _sometimes_large_update(random: Random, size: int) -> dict[str, Any]:
 class Backlog:
     """Writes to the documents of `base`, mixed as users would mix them; `mix` is how many of each kind there are.
 
-    Of large ones, that take longer, only one in `thinned` of those asked for is written.
+    Of large ones, that take longer, only one in `thinned` of those asked for is written. `verified` is whether the
+    service compares meanwhile what it applies.
     """
 
     base: DataSet
@@ -50,6 +51,7 @@ class Backlog:
     )
     update: Callable[[Random, int], dict[str, Any]] = _small_update
     thinned: int = 1
+    verified: bool = False
 
     def events(self, asked: int) -> int:
         """How many there are when so many are asked for."""
@@ -58,6 +60,7 @@ class Backlog:
 
 BACKLOGS = {
     "mixed": Backlog(DataSet("mixed", collections=4, documents=25_000, size=500)),
+    "verified": Backlog(DataSet("mixed", collections=4, documents=25_000, size=500), verified=True),
     "large": Backlog(
         DataSet("large", collections=1, documents=2_000, size=50_000),
         update=_sometimes_large_update,

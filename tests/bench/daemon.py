@@ -19,11 +19,7 @@ from tests.bench.processes import Child, python
 # Rare enough to cost the service nothing that shows, in seconds.
 _POLL_INTERVAL = 0.05
 _DEADLINE = 600.0
-_START = {
-    "source": "cluster0",
-    "destination": "cluster1",
-    "verification": {"enabled": False},
-}
+_START = {"source": "cluster0", "destination": "cluster1"}
 
 
 class Daemon:
@@ -36,8 +32,9 @@ class Daemon:
         self._session.trust_env = False
         self.pid = child.process.pid
 
-    def start(self) -> None:
-        answer = self._session.post(f"{self._url}/start", json=_START).json()
+    def start(self, verified: bool = False) -> None:
+        body = {**_START, "verification": {"enabled": verified}}
+        answer = self._session.post(f"{self._url}/start", json=body).json()
         if not answer["success"]:
             raise self._error(f"start was refused: {answer}")
 

@@ -260,7 +260,8 @@ class Check:
         def due() -> bool:
             rested = monotonic() - began
             changed = self._rechecks.of_changes and rested > _LEAST_PAUSE
-            return self._drained() or changed or self._found_any() and rested > self._pause
+            some = changed or self._found_any() and rested > self._pause
+            return self._drained() or some and self._subject.is_settled()
 
         _wait_until(due, stop)
 

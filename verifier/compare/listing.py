@@ -57,6 +57,10 @@ class Listing:
         namespaces = NamespaceFilter() if self._scope.renamed else self._scope.namespaces
         return Watched(without_reserved(namespaces), self._selected_there)
 
+    def is_settled(self) -> bool:
+        """Whoever syncs does not tell."""
+        return True
+
     def _selected(self, name: Namespace) -> Namespace | None:
         return name if is_user_namespace(name) and self._selection.selects(name) else None
 

@@ -35,3 +35,6 @@ class Subject(Protocol):
         """What the destination has to have now of a collection or view of the source; None where it is to have none."""
 
     def watched(self, side: Side) -> Watched: ...
+
+    def is_settled(self) -> bool:
+        """Whether the destination is near enough to the source for another look at what changed to be worth it."""
