@@ -90,6 +90,8 @@ class Seen:
     filtered: Document
     filtered_names: set[str]
     ttl: Document
+    reversing: Answer
+    reversed: Document
 
 
 def answer_of(response: requests.Response) -> Answer:
@@ -241,6 +243,15 @@ def ttl_walk(pair: Pair, daemon: Daemon) -> Document:
     return daemon.wait_for_state("FAILED")
 
 
+def reversed_walk(pair: Pair, daemon: Daemon) -> tuple[Answer, Document]:
+    """A sync that is turned round: the answer, and the progress then."""
+    fill(pair)
+    daemon.start(reversible=True, enableUserWriteBlocking=True)
+    daemon.commit()
+    answer = answer_of(daemon.post("reverse"))
+    return answer, daemon.wait_for_state("RUNNING")
+
+
 BLOCKING = {
     "enableUserWriteBlocking": True,
     "buildIndexes": "never",
@@ -260,7 +271,7 @@ def everything(pair: Pair, folder: Path, refused: Mapping[str, Document]) -> See
     with running(pair, folder / "usual") as daemon:
         idle = daemon.progress()
         refusals = {name: answer_of(daemon.post("start", refused[name])) for name in refused}
-        refusals |= {name: answer_of(daemon.post(name)) for name in ("commit", "pause", "resume")}
+        refusals |= {name: answer_of(daemon.post(name)) for name in ("commit", "reverse")}
         with daemon.no_room():
             refusals["little memory"] = answer_of(daemon.post("start", GOOD))
         after_refusals = daemon.progress()
@@ -274,6 +285,8 @@ def everything(pair: Pair, folder: Path, refused: Mapping[str, Document]) -> See
         filtered, names = filtered_walk(pair, daemon)
     with running(pair, folder / "ttl") as daemon:
         ttl = ttl_walk(pair, daemon)
+    with running(pair, folder / "reversed") as daemon:
+        reversing, reversed_ = reversed_walk(pair, daemon)
     return Seen(
         addresses=(pair.source.uri.split("/")[2], pair.destination.uri.split("/")[2]),
         idle=idle,
@@ -286,4 +299,6 @@ def everything(pair: Pair, folder: Path, refused: Mapping[str, Document]) -> See
         filtered=filtered,
         filtered_names=names,
         ttl=ttl,
+        reversing=reversing,
+        reversed=reversed_,
     )

@@ -11,7 +11,6 @@ from pymongo.errors import DuplicateKeyError
 from syncsvc.engine.observe import Point
 from tests.conftest import Pair, Side
 from tests.support import writes
-from tests.support.application import Application
 from tests.support.blocks import block, blocked, is_blocked
 from tests.support.daemon import Daemon
 
@@ -142,22 +141,6 @@ def test_there_and_back_and_there_again(pair: Pair, daemon: Daemon) -> None:
     daemon.commit()
     _assert_committed(pair, daemon, destination, source)
     assert daemon.log.count("Starting collection copy phase") == 1
-
-
-def test_no_acknowledged_write_is_lost(pair: Pair, daemon: Daemon) -> None:
-    pair.source.client.app.log.create_index("unique", unique=True)
-    with Application(pair, daemon) as application:
-        application.goes_on()
-        daemon.start(**REVERSIBLE)
-        for _ in range(2):
-            daemon.commit()
-            application.goes_on()
-            daemon.reverse()
-            application.goes_on()
-        daemon.commit()
-        application.goes_on()
-    found = {each["_id"] for each in pair.destination.client.app.log.find()}
-    assert set(application.acknowledged) <= found
 
 
 def test_users_are_faster_than_the_end_of_the_commit(pair: Pair, daemon: Daemon) -> None:

@@ -32,7 +32,7 @@ class Block:
 def section(title: str) -> list[Block]:
     """The blocks of commands under a title."""
     text = RUNBOOK.read_text()
-    underlined = rf"^{re.escape(title)}\n-+\n(.*?)(?=^[^\n]+\n-+\n|\Z)"
+    underlined = rf"^{re.escape(title)}\n[-~]+\n(.*?)(?=^[^\n]+\n[-~]+\n|\Z)"
     (body,) = re.findall(underlined, text, re.M | re.S)
     found = re.findall(r"^\.\. code-block:: (\w+)\n\n((?: {4}[^\n]*\n|\n)+)", body, re.M)
     assert found, title
@@ -150,4 +150,14 @@ def test_a_migration_that_is_given_up(pair: Pair, operator: Operator, daemon: Da
     daemon.run()
     daemon.start()
     daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_migration_that_is_reversed(pair: Pair, operator: Operator, daemon: Daemon) -> None:
+    fill(pair.source.client)
+    assert '"violations":[]' in operator.follow("With a way back")
+    daemon.commit()
+    pair.destination.client[DATABASE].orders.insert_one({"_id": "of the destination"})
+    operator.follow("Go back after the commit")
+    assert pair.source.client[DATABASE].orders.find_one({"_id": "of the destination"})
     pair.assert_equal()

@@ -1,73 +1,176 @@
-"""An application that writes throughout a migration, and goes to the other cluster when it is told to."""
+"""Clients that write throughout a migration, and go to the other cluster when they are told to.
+
+Each has documents of its own, and knows what they are: the last write of each that a majority acknowledged.
+"""
 
 from __future__ import annotations
 
 import threading
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from random import Random
+from typing import Any
 
-from pymongo.errors import WriteError
+from pymongo import WriteConcern
+from pymongo.client_session import ClientSession
+from pymongo.collection import Collection
+from pymongo.errors import OperationFailure
 
 from tests.conftest import Pair
 from tests.support.daemon import Daemon
 from tests.support.waiting import wait_for
 from verifier.cluster.failures import USER_WRITES_BLOCKED
 
+# How many documents one client has, and how many writes are some.
+_DOCUMENTS = 25
+_SOME = 30
 
-class Application:
-    """Within the block, inserts one document after the other; `acknowledged` are the ids of those that were taken."""
+Document = dict[str, Any]
 
-    def __init__(self, pair: Pair, daemon: Daemon) -> None:
-        self.acknowledged: list[int] = []
+
+class SwitchingClient:
+    """One thread of an application. Where it is refused, it asks the sync which cluster may be written."""
+
+    def __init__(self, name: str, pair: Pair, daemon: Daemon, going: threading.Event) -> None:
+        self.acknowledged = 0
+        self.documents: dict[str, Document] = {}
+        self.is_waiting = False
+        self._name = name
+        self._random = Random(name)
         self._clients = {"cluster0": pair.source.client, "cluster1": pair.destination.client}
         self._daemon = daemon
+        self._going = going
         self._there = "cluster0"
         self._end = threading.Event()
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None
-    ) -> None:
+    def end(self) -> None:
         self._end.set()
-        self._thread.join()
-        if self._error is not None and error is None:
-            raise self._error
 
-    def goes_on(self) -> None:
-        """Wait until more was written, where the application writes now."""
-        before = len(self.acknowledged)
-        wait_for(lambda: self._error or len(self.acknowledged) > before + 20, "more is written")
-
-    def _run(self) -> None:
-        try:
-            number = 0
-            while not self._end.is_set():
-                number += 1
-                self._insert({"_id": number, "unique": number})
-                self.acknowledged.append(number)
-        except BaseException as error:  # shown by the test, whatever it is
-            self._error = error
-
-    def _insert(self, document: dict[str, Any]) -> None:
+    def run(self) -> None:
         while not self._end.is_set():
+            self._going.wait()
+            identity = f"{self._name} {self._random.randrange(_DOCUMENTS)}"
             try:
-                self._clients[self._there].app.log.insert_one(document)
-                return
-            except WriteError as error:
+                self._write(identity)
+            except OperationFailure as error:
                 if error.code != USER_WRITES_BLOCKED:
                     raise
-            self._follow()
+                self._switch()
+            else:
+                self.acknowledged += 1
 
-    def _follow(self) -> None:
-        """Its writes are refused: it goes where it may write."""
-        progress = wait_for(self._writable, "canWrite", 120)
+    def _write(self, identity: str) -> None:
+        """Insert, replace, change or delete one of its documents; alone, or with another one in a transaction."""
+        collection = self._collection()
+        if self._random.random() < 0.2:
+            self._insert_two(collection, identity)
+            return
+        document = self.documents.get(identity)
+        if document is None:
+            self._replace(collection, identity, upsert=True)
+        elif self._random.random() < 0.2:
+            collection.delete_one({"_id": identity})
+            del self.documents[identity]
+        elif self._random.random() < 0.5:
+            self._replace(collection, identity, upsert=False)
+        else:
+            collection.update_one({"_id": identity}, {"$inc": {"n": 1}, "$set": {"pad": "p" * 99}})
+            self.documents[identity] = {**document, "n": document["n"] + 1, "pad": "p" * 99}
+
+    def _replace(self, collection: Collection[Any], identity: str, upsert: bool) -> None:
+        document = {
+            "_id": identity,
+            "n": self.acknowledged,
+            "unique": f"{identity} {self.acknowledged}",
+        }
+        collection.replace_one({"_id": identity}, document, upsert=upsert)
+        self.documents[identity] = document
+
+    def _insert_two(self, collection: Collection[Any], identity: str) -> None:
+        pair = [{"_id": f"{identity} {self.acknowledged} {which}", "n": 0} for which in "ab"]
+
+        def insert(session: ClientSession) -> None:
+            for document in pair:
+                collection.insert_one(document, session=session)
+
+        with collection.database.client.start_session() as session:
+            # Tries again what has to wait for the lock of a block that is being set.
+            session.with_transaction(insert, write_concern=WriteConcern("majority"))
+        self.documents.update((str(document["_id"]), document) for document in pair)
+
+    def _collection(self) -> Collection[Any]:
+        majority = WriteConcern("majority")
+        return self._clients[self._there].app.get_collection("data", write_concern=majority)
+
+    def _switch(self) -> None:
+        """Its writes are refused: it goes where it may write, when it may."""
+        self.is_waiting = True
+        progress = wait_for(self._writable, "canWrite")
         self._there = progress["directionMapping"]["Destination"].partition(":")[0]
+        self.is_waiting = False
 
-    def _writable(self) -> dict[str, Any] | None:
+    def _writable(self) -> Document | None:
         progress = self._daemon.progress()
         return progress if progress["canWrite"] or self._end.is_set() else None
+
+
+class Application:
+    """Some clients that write to one collection, which has a unique index, within `writing`."""
+
+    def __init__(self, pair: Pair, daemon: Daemon, clients: int = 3) -> None:
+        pair.source.client.app.data.create_index("unique", unique=True, sparse=True)
+        self._going = threading.Event()
+        self._clients = [
+            SwitchingClient(f"client {number}", pair, daemon, self._going)
+            for number in range(clients)
+        ]
+        self._running: list[Any] = []
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Beside the block. Raises what ended one of them."""
+        self._going.set()
+        with ThreadPoolExecutor(len(self._clients)) as executor:
+            self._running = [executor.submit(each.run) for each in self._clients]
+            try:
+                yield
+            finally:
+                for each in self._clients:
+                    each.end()
+                self._going.set()
+        for each in self._running:
+            each.result()
+
+    def goes_on(self) -> None:
+        """Wait until each client has written some more, wherever it writes now."""
+        goals = [each.acknowledged + _SOME for each in self._clients]
+        self._wait(
+            lambda: all(each.acknowledged >= goal for each, goal in zip(self._clients, goals)),
+            "more is written",
+        )
+
+    def wait_until_refused(self) -> None:
+        """Until every client waits for leave to write elsewhere."""
+        self._wait(lambda: all(each.is_waiting for each in self._clients), "all are refused")
+
+    def rest(self) -> None:
+        """Let nobody begin a write, when all were refused, until `go_on`."""
+        self._going.clear()
+
+    def go_on(self) -> None:
+        self._going.set()
+
+    @property
+    def documents(self) -> dict[str, Document]:
+        """What there must be, as far as it was acknowledged; exact where nobody writes."""
+        return {name: each for client in self._clients for name, each in client.documents.items()}
+
+    def _wait(self, condition: Any, what: str) -> None:
+        def look() -> bool:
+            for each in self._running:
+                if each.done():
+                    each.result()
+            return bool(condition())
+
+        wait_for(look, what)

@@ -1,0 +1,79 @@
+"""An application writes throughout a migration and its reversals, and goes where it may write: nothing is lost."""
+
+from __future__ import annotations
+
+from syncsvc.engine.observe import Point
+from tests.conftest import Pair, Side
+from tests.support.application import Application
+from tests.support.blocks import is_blocked
+from tests.support.daemon import Daemon
+
+
+class Migration:
+    """From one side of a pair to the other and back, under the eyes of an application that goes on writing."""
+
+    def __init__(self, pair: Pair, daemon: Daemon, application: Application) -> None:
+        self._pair = pair
+        self._daemon = daemon
+        self._application = application
+        self._source, self._destination = pair.source, pair.destination
+        self._commits = 0
+
+    def start(self) -> None:
+        self._application.goes_on()
+        self._daemon.start(reversible=True, enableUserWriteBlocking="sourceAndDestination")
+        self._application.goes_on()
+
+    def commit(self) -> None:
+        """Both clusters are equal at the moment when the application may go on at the other one."""
+        self._commits += 1
+        self._daemon.wait_until_committable()
+        self._assert_blocked(source=False, destination=True)
+        blocked = (Point.STEP_DONE, "source blocked", self._commits)
+        unblocked = (Point.STEP_DONE, "destination unblocked", self._commits)
+        with self._daemon.held_at(*unblocked):
+            with self._daemon.held_at(*blocked):
+                self._daemon.ask_for_commit()
+                self._daemon.wait_until_reached(*blocked)
+                self._assert_blocked(source=True, destination=True)
+                self._application.wait_until_refused()
+            self._daemon.wait_until_reached(*unblocked)
+            self._assert_blocked(source=True, destination=False)
+            assert self._daemon.progress()["canWrite"] is False
+            self._application.rest()
+        self._daemon.wait_for_state("COMMITTED")
+        assert self._daemon.progress()["canWrite"] is True
+        self._assert_blocked(source=True, destination=False)
+        self._pair.assert_equal()
+        self.assert_nothing_is_lost()
+        self._application.go_on()
+        self._application.goes_on()
+
+    def reverse(self) -> None:
+        """The application notices nothing."""
+        self._daemon.reverse()
+        self._source, self._destination = self._destination, self._source
+        self._assert_blocked(source=False, destination=True)
+        assert self._daemon.progress()["canWrite"] is False
+        self._application.goes_on()
+
+    def assert_nothing_is_lost(self) -> None:
+        """Every document is as it was acknowledged, where users write now; for when nobody does."""
+        found = self._destination.client.app.data.find()
+        assert {each["_id"]: each for each in found} == self._application.documents
+
+    def _assert_blocked(self, *, source: bool, destination: bool) -> None:
+        assert (is_blocked(self._source), is_blocked(self._destination)) == (source, destination)
+
+
+def test_nothing_that_was_acknowledged_is_lost(pair: Pair, daemon: Daemon) -> None:
+    application = Application(pair, daemon)
+    migration = Migration(pair, daemon, application)
+    with application.writing():
+        migration.start()
+        migration.commit()
+        migration.reverse()
+        migration.commit()
+        migration.reverse()
+        migration.commit()
+    migration.assert_nothing_is_lost()
