@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from syncsvc.engine.observe import Point
-from tests.conftest import Pair, Side
+from tests.conftest import Pair
 from tests.support.application import Application
 from tests.support.blocks import is_blocked
 from tests.support.daemon import Daemon
