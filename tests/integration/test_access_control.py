@@ -20,6 +20,7 @@ from pymongo.errors import OperationFailure
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.replica_set import Client
 from tests.conftest import Pair, Side
+from tests.support.behaviours import ALL
 from tests.support.certificates import make_certificates
 from tests.support.daemon import Daemon
 from tests.support.roles import USES, Use
@@ -29,6 +30,9 @@ from verifier.cluster.failures import USER_WRITES_BLOCKED
 
 NAMES = {"source": "cluster0", "destination": "cluster1"}
 IDS = ["none", "destinationOnly", "sourceAndDestination", "reversible"]
+
+# Enough of them to need every privilege of the roles.
+SOME_BEHAVIOURS = ALL[::20]
 
 
 @dataclass(frozen=True)
@@ -152,12 +156,16 @@ def test_the_documented_roles_are_enough(clusters: Clusters, tmp_path: Path, use
     source, destination = clusters.source, clusters.destination
     clusters.grant(use)
     blocking = use.options.get("enableUserWriteBlocking", "destinationOnly")
+    for each in SOME_BEHAVIOURS:
+        each.fill(source.side.client[each.name])
     with running(clusters, tmp_path) as daemon:
         daemon.start(**use.options)
         daemon.wait_until_committable()
         assert source.takes_writes()
         if blocking != "none":
             assert not destination.takes_writes()
+        for each in SOME_BEHAVIOURS:
+            each.change(source.side.client[each.name])
         daemon.commit()
         clusters.pair.assert_equal()
         assert destination.takes_writes()
