@@ -156,8 +156,9 @@ class Recorder:
             raise OperationError(
                 DEFINITION_CHANGED, f"{event.operation} of {described} came on the source."
             )
-        _log.info(
-            "A definition changed on the destination; this is ignored.",
+        # Whoever syncs does that all the time.
+        _log.debug(
+            "A definition changed on the destination.",
             extra={"operation": event.operation, "namespace": described},
         )
         if event.operation in OF_WHOLE_COLLECTIONS:
