@@ -27,7 +27,7 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
 # Events of newer servers that change nothing by themselves.
-_OF_NO_CONSEQUENCE = frozenset({"startIndexBuild", "abortIndexBuild", "endOfTransaction"})
+OF_NO_CONSEQUENCE = frozenset({"startIndexBuild", "abortIndexBuild", "endOfTransaction"})
 
 
 class DefinitionEvents:
@@ -56,7 +56,7 @@ class DefinitionEvents:
         # What happens to a time-series collection is told of its buckets.
         if not is_user_namespace(event.namespace.owner):
             return
-        if event.operation in _OF_NO_CONSEQUENCE:
+        if event.operation in OF_NO_CONSEQUENCE:
             return
         action = self._actions.get(event.operation)
         if action is None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from syncsvc.engine.ddl import OF_NO_CONSEQUENCE
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.standin import prepared
@@ -89,7 +90,8 @@ def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> Non
     now = append_note(old_source.client, stop)
     stream = ChangeStream(old_source.client, old_source.facts, keys_only=True)
     for page in ChangeReader(stream, since, stop).pages():
-        changed = {parse_key_event(bytes(each)).namespace.owner for each in page.events}
+        events = (parse_key_event(bytes(each)) for each in page.events)
+        changed = {e.namespace.owner for e in events if e.operation not in OF_NO_CONSEQUENCE}
         written = sorted(filter(is_user_namespace, changed))
         if written:
             more = ", ..." if len(written) > _SHOWN else ""

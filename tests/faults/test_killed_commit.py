@@ -56,12 +56,11 @@ def test_a_commit_goes_on_from_every_step(pair: Pair, daemon: Daemon, mode: str)
             # Whoever is not blocked stops by himself before he asks for a commit.
             acknowledged.stop()
         daemon.kill_at(Point.STEP_DONE, "commit saved")
-        wait_for(lambda: _is_killed_by_a_commit(daemon), "a commit")
+        daemon.commit_until_killed()
         for step in (*blocking, *REST):
-            daemon.wait_until_killed()
             daemon.kill_at(*step)
             daemon.run()
-        daemon.wait_until_killed()
+            daemon.wait_until_killed()
         daemon.run()
         daemon.wait_for_state("COMMITTED")
         assert blocked(pair) == at_the_end
@@ -69,12 +68,6 @@ def test_a_commit_goes_on_from_every_step(pair: Pair, daemon: Daemon, mode: str)
     pair.assert_equal()
     found = {each["_id"] for each in pair.destination.client.d.written.find()}
     assert found == set(acknowledged.ids)
-
-
-def _is_killed_by_a_commit(daemon: Daemon) -> bool:
-    """Asked again and again: canCommit may be withdrawn between a look at it and the command."""
-    daemon.post_unanswered("commit", {})
-    return daemon.exit_status is not None
 
 
 class Writer:

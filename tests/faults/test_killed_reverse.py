@@ -64,12 +64,12 @@ class _Writes:
         d.kept.create_index(mark, unique=True, sparse=True)
 
 
-def _killed_by_turns(daemon: Daemon, kills: Iterable[Kill], then: Callable[[], None]) -> None:
-    """Let the process that runs be killed at the first, its successors at the others; call `then` after each."""
-    for number, (point, subject) in enumerate(kills):
-        if number:
-            daemon.kill_at(point, subject)
-            daemon.launch()
+def _kill_by_turns(daemon: Daemon, kills: Iterable[Kill], then: Callable[[], None]) -> None:
+    """Start the process that was killed again, to be killed at each in turn; call `then` after each."""
+    then()
+    for kill in kills:
+        daemon.kill_at(*kill)
+        daemon.launch()
         daemon.wait_until_killed()
         then()
     daemon.run()
@@ -91,33 +91,30 @@ def test_a_killed_way_back_goes_on(pair: Pair, daemon: Daemon) -> None:
     daemon.start(reversible=True, enableUserWriteBlocking="sourceAndDestination")
     daemon.wait_until_committable()
     daemon.kill_at(*PREPARING[0])
-    daemon.post_unanswered("commit", {})
+    daemon.commit_until_killed()
 
     def write_where_it_is_open() -> None:
         if blocked(pair) == (True, False):
             changes.make(destination)
 
-    _killed_by_turns(daemon, PREPARING, write_where_it_is_open)
+    _kill_by_turns(daemon, PREPARING[1:], write_where_it_is_open)
     daemon.wait_for_state("COMMITTED")
     assert blocked(pair) == (True, False)
 
     daemon.kill_at(*TURNING[0])
     daemon.post_unanswered("reverse", {})
-    _killed_by_turns(daemon, TURNING, lambda: changes.make(destination))
+    daemon.wait_until_killed()
+    _kill_by_turns(daemon, TURNING[1:], lambda: changes.make(destination))
     daemon.wait_for_state("RUNNING")
     assert blocked(pair) == (True, False)
 
     daemon.kill()
-    changes.make(destination)
-    daemon.kill_at(*APPLYING[0])
-    daemon.launch()
-    _killed_by_turns(daemon, APPLYING, lambda: changes.make(destination))
+    _kill_by_turns(daemon, APPLYING, lambda: changes.make(destination))
 
     daemon.wait_until_committable()
     daemon.kill_at(*COMMITTING[0])
-    daemon.post_unanswered("commit", {})
-
-    _killed_by_turns(daemon, COMMITTING, lambda: None)
+    daemon.commit_until_killed()
+    _kill_by_turns(daemon, COMMITTING[1:], lambda: None)
     daemon.wait_for_state("COMMITTED")
     assert blocked(pair) == (False, True)
     pair.assert_equal()

@@ -55,6 +55,15 @@ class Daemon(ServiceProcess):
         assert answer.ok or refused, answer.text
         return not refused
 
+    def commit_until_killed(self) -> None:
+        """Ask for a commit, during which the process is killed as ordered; canCommit may be withdrawn once more."""
+        wait_for(self._is_killed_by_a_commit, "a commit")
+        self.wait_until_killed()
+
+    def _is_killed_by_a_commit(self) -> bool:
+        self.post_unanswered("commit", {})
+        return self.exit_status is not None
+
     def reverse(self) -> None:
         """Turn round, and wait until events are applied the other way."""
         self._command("reverse")
