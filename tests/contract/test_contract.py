@@ -14,7 +14,8 @@ import pytest
 
 from syncsvc.schemas import StartSchema
 from tests.conftest import Pair
-from tests.contract.walks import GOOD, USER_WRITES_BLOCKED, Document, Moment, Seen, Walk, everything
+from tests.contract.walks import GOOD, Document, Moment, Seen, Walk, everything
+from tests.support.blocks import USER_WRITES_BLOCKED
 
 # What was seen, and what should have been.
 Row = Callable[[Seen], tuple[object, object]]

@@ -19,7 +19,6 @@ from tests.support.verifier import Verifier
 from tests.support.waiting import PATIENCE
 
 GOOD = {"source": "cluster0", "destination": "cluster1"}
-USER_WRITES_BLOCKED = 371
 _METADATA = "mongosync_reserved_for_internal_use"
 _KEPT = {"admin", "config", "local", _METADATA}
 
