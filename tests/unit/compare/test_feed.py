@@ -45,7 +45,7 @@ class Saved:
 
     def add(self, rechecks: Any) -> None:
         listed = list(rechecks)
-        if self.fails:
+        if self.fails and listed:
             raise ConnectionError
         self.rechecks.extend(listed)
 
