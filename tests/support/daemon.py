@@ -10,7 +10,7 @@ from typing import Any
 import requests
 
 from tests.support.service_process import ServiceProcess
-from tests.support.waiting import wait_for
+from tests.support.waiting import PATIENCE, wait_for
 
 
 class Daemon(ServiceProcess):
@@ -130,7 +130,7 @@ class Daemon(ServiceProcess):
 
     def namespaces(self, **parameters: str | int) -> dict[str, Any]:
         """How far each collection is, by name, with `next` beside them."""
-        answer = requests.get(self.url("namespaces"), params=parameters, timeout=10)
+        answer = requests.get(self.url("namespaces"), params=parameters, timeout=PATIENCE)
         self._assert_described(answer)
         body: dict[str, Any] = answer.json()
         return body
