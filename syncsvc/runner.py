@@ -69,7 +69,7 @@ class Means:
 
 
 class Runner:
-    """One run, from its record on. Begins at once where the record says that it goes on."""
+    """One run, from its record on."""
 
     def __init__(self, store: RunStore, means: Means) -> None:
         self._store = store
@@ -79,6 +79,9 @@ class Runner:
         self._at_rest.set()
         self._stop = StopToken(means.stop)
         self._prepare()
+
+    def begin(self) -> None:
+        """Go on where the record says that the run goes on; of one that failed, repeat what follows from that."""
         _log.info("A run begins.", extra={"state": self.record.state.value})
         if self.record.state in ACTIVE:
             self._go_on()

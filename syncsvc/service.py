@@ -76,7 +76,7 @@ class Service:
         else:
             store = RunStore.take_over(self._means.writer(saved.options.destination), saved)
             self._recovered = True
-            self._runner = Runner(store, self._means)
+            self._carry_out(store)
         _log.info("The process is ready.", extra={"state": self.state.value})
         self._means.spawn("reporter", Reporter(clusters, self._progress, self.sync, self._stop).run)
 
@@ -87,8 +87,9 @@ class Service:
                 return
             state = next_state(self.state, Trigger.START)
             clusters = self._means.clusters
-            raise_all(self._judge(options).violations)
-            _log.info("Preflight checks completed.")
+            judgement = self._judge(options)
+            raise_all(judgement.violations)
+            _log.info("Preflight checks completed.", extra={"warnings": list(judgement.warnings)})
             source, destination = clusters[options.source], clusters[options.destination]
             record = RunRecord(
                 instance=self._instance,
@@ -98,8 +99,7 @@ class Service:
                 options=options,
                 identities=(source.identity, destination.identity),
             )
-            store = RunStore.begin(self._means.writer(destination.name), record)
-            self._runner = Runner(store, self._means)
+            self._carry_out(RunStore.begin(self._means.writer(destination.name), record))
 
     def preflight(self, options: StartOptions) -> Judgement:
         """What a start with these options would meet now; in any state, changing nothing.
@@ -174,6 +174,11 @@ class Service:
         home = runner.record.options.destination
         client, writer = self._means.clusters[home].client, self._means.writer(home)
         return mismatches(client, writer, after, limit, least_seconds, self._stop)
+
+    def _carry_out(self, store: RunStore) -> None:
+        runner = Runner(store, self._means)
+        runner.begin()
+        self._runner = runner
 
     def _runner_for(self, trigger: Trigger) -> Runner:
         """The runner of a sync in whose state the command may be given. Raises OperationError InvalidState."""

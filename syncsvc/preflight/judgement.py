@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,8 +15,6 @@ from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
 from verifier.runtime.errors import OperationError, Violation
 from verifier.runtime.tasks import StopToken
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -42,15 +39,7 @@ def judge(
     except OperationError as error:
         # A cluster that does not answer hides no violation that is known without it.
         return Judgement((*option_violations(options), (error.kind, error.description)))
-    judgement = judgement_of(options, found, load)
-    _log.info(
-        "Preflight checks completed.",
-        extra={
-            "violations": [kind.name for kind, _ in judgement.violations],
-            "warnings": list(judgement.warnings),
-        },
-    )
-    return judgement
+    return judgement_of(options, found, load)
 
 
 def judgement_of(options: StartOptions, found: Findings, load: LoadLevel) -> Judgement:
