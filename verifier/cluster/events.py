@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from verifier.cluster import rawbson
@@ -82,6 +83,9 @@ KEY_EVENT_FIELDS = (
     "operationDescription",
     "collectionUUID",
 )
+
+# Of how many namespaces the names are kept decoded: events of a moment are of a few.
+_MOST_NAMES = 1_000
 
 # The operations of one document, as change streams name them.
 DATA_OPERATIONS = ("insert", "update", "replace", "delete")
@@ -172,7 +176,7 @@ def _any_event(raw: bytes) -> DataEvent | DefinitionEvent | Fragment:
         return _definition_event(rawbson.decode(raw))
     at = fields.get(b"collectionUUID", 0)
     collection = raw[at + 5 : at + 21] if at else b""
-    namespace = None if at else _namespace(_document_at(raw, fields[b"ns"]))
+    namespace = None if at else _namespace_at(raw, fields[b"ns"])
     at = fields[b"documentKey"]
     key = raw[at : at + int32_at(raw, at)[0]]
     if kind is DataKind.DELETE:
@@ -195,7 +199,7 @@ def parse_key_event(raw: bytes) -> KeyEvent | DefinitionEvent:
         return _definition_event(rawbson.decode(raw))
     at = fields[b"documentKey"]
     key = raw[at : at + int32_at(raw, at)[0]]
-    return KeyEvent(operation.decode(), _namespace(_document_at(raw, fields[b"ns"])), key)
+    return KeyEvent(operation.decode(), _namespace_at(raw, fields[b"ns"]), key)
 
 
 def join_fragments(fragments: Iterable[Fragment]) -> bytes:
@@ -221,6 +225,15 @@ def token_of(raw: Buffer) -> dict[str, Any]:
 
 def _document_at(raw: bytes, at: int) -> dict[str, Any]:
     return rawbson.decode(raw[at : at + int32_at(raw, at)[0]])
+
+
+def _namespace_at(raw: bytes, at: int) -> Namespace:
+    return _namespace_in(raw[at : at + int32_at(raw, at)[0]])
+
+
+@lru_cache(_MOST_NAMES)
+def _namespace_in(raw: bytes) -> Namespace:
+    return _namespace(rawbson.decode(raw))
 
 
 def _namespace(names: dict[str, Any]) -> Namespace:
