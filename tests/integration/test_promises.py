@@ -6,24 +6,15 @@ from typing import Any
 
 import pytest
 import requests
-from pymongo.errors import DuplicateKeyError, OperationFailure
+from pymongo.errors import DuplicateKeyError
 
 from syncsvc.engine.observe import Point
 from tests.conftest import Pair
 from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
+from tests.support.blocks import USER_WRITES_BLOCKED, code_of_write
 from tests.support.daemon import Daemon
 from tests.support.waiting import wait_for
-
-USER_WRITES_BLOCKED = 371
-
-
-def _user_write(client: writes.AnyClient) -> int | None:
-    try:
-        client.d.of_users.insert_one({"by": "user"})
-    except OperationFailure as error:
-        return error.code
-    return None
 
 
 def test_users_are_kept_out_of_the_destination_until_commit(pair: Pair, daemon: Daemon) -> None:
@@ -31,39 +22,14 @@ def test_users_are_kept_out_of_the_destination_until_commit(pair: Pair, daemon: 
     with daemon.held_at(Point.BATCH_WRITTEN):
         daemon.start()
         daemon.wait_until_reached(Point.BATCH_WRITTEN)
-        assert _user_write(pair.destination.client) == USER_WRITES_BLOCKED
+        assert code_of_write(pair.destination) == USER_WRITES_BLOCKED
     daemon.wait_until_committable()
     assert daemon.progress()["canWrite"] is False
-    assert _user_write(pair.destination.client) == USER_WRITES_BLOCKED
+    assert code_of_write(pair.destination) == USER_WRITES_BLOCKED
     daemon.commit()
     pair.assert_equal()
     assert daemon.progress()["canWrite"] is True
-    assert _user_write(pair.destination.client) is None
-
-
-def test_the_destination_is_unblocked_before_it_may_be_written(pair: Pair, daemon: Daemon) -> None:
-    writes.fill(pair.source.client)
-    step = (Point.STEP_DONE, "destination unblocked")
-    with daemon.held_at(*step):
-        daemon.start()
-        daemon.wait_until_committable()
-        daemon.ask_for_commit()
-        daemon.wait_until_reached(*step)
-        progress = daemon.progress()
-        assert (progress["state"], progress["canWrite"]) == ("COMMITTING", False)
-        assert _user_write(pair.destination.client) is None
-    daemon.wait_for_state("COMMITTED")
-
-
-@pytest.mark.parametrize("mode", ["none", False])
-def test_without_write_blocking_nothing_is_blocked(pair: Pair, daemon: Daemon, mode: Any) -> None:
-    writes.fill(pair.source.client)
-    daemon.start(enableUserWriteBlocking=mode)
-    daemon.wait_until_committable()
-    pair.destination.client.elsewhere.c.insert_one({"_id": 1})
-    pair.destination.client.drop_database("elsewhere")
-    daemon.commit()
-    pair.assert_equal()
+    assert code_of_write(pair.destination) is None
 
 
 def test_uniqueness_holds_when_writes_are_allowed(pair: Pair, daemon: Daemon) -> None:

@@ -18,9 +18,9 @@ from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 
 from tests.conftest import Pair
+from tests.support.blocks import USER_WRITES_BLOCKED
 from tests.support.daemon import Daemon
 from tests.support.waiting import wait_for
-from verifier.cluster.failures import USER_WRITES_BLOCKED
 
 # How many documents one client has, and how many writes are some.
 _DOCUMENTS = 25
