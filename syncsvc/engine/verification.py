@@ -8,8 +8,6 @@ changed; when a commit is asked for, only the last changes are left. A process t
 
 from __future__ import annotations
 
-import logging
-
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
@@ -32,8 +30,6 @@ from verifier.compare.record import Request
 from verifier.compare.worker import Sides
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import TaskGroup
-
-_log = logging.getLogger(__name__)
 
 # How much of a collection is compared at once, in bytes.
 _RANGE_BYTES = 64 << 20

@@ -139,9 +139,8 @@ class HttpServer:
     """
 
     def __init__(self, app: Flask, address: str, port: int) -> None:
-        self._sockets: dict[int, Any] = (
-            {}
-        )  # the listening ones and those of requests, as waitress wants them
+        # The listening ones and those of requests, as waitress wants them.
+        self._sockets: dict[int, Any] = {}
         try:
             self._server = create_server(
                 app, self._sockets, host=address, port=port, threads=REQUEST_THREADS, ident=None
