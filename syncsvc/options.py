@@ -63,6 +63,16 @@ class StartOptions:
     skip_disk_space_check: bool = False
 
     @property
+    def blocks_source(self) -> bool:
+        """Whether users are kept from writing to the source, from the commit on."""
+        return self.write_blocking is WriteBlocking.SOURCE_AND_DESTINATION
+
+    @property
+    def blocks_destination(self) -> bool:
+        """Whether users are kept from writing to the destination, from the start until it may be written."""
+        return self.write_blocking is not WriteBlocking.NONE
+
+    @property
     def namespaces(self) -> NamespaceFilter:
         return NamespaceFilter(self.include_namespaces, self.exclude_namespaces)
 

@@ -23,7 +23,7 @@ from syncsvc.engine.verification import Verification
 from syncsvc.engine.views import reconcile_views
 from syncsvc.engine.watch import OplogWatch
 from syncsvc.engine.withholding import restore_indexes
-from syncsvc.options import WriteBlocking
+from syncsvc.figures.progress import MOST_LAG
 from syncsvc.reports.lines import partitions
 from syncsvc.saved.run import CONFIRM_INTERVAL
 from syncsvc.state import Phase, State, Trigger, next_state
@@ -35,8 +35,6 @@ from verifier.runtime.tasks import StopToken, TaskGroup
 
 _log = logging.getLogger(__name__)
 
-# How far the destination may be behind for a commit to be sensible, in seconds.
-MOST_LAG = 30
 # How long a figure of the lag is shown when no newer one comes, in seconds.
 _LAG_HOLDS = 15.0
 # How often a wait looks whether what it waits for has come, in seconds.
@@ -115,7 +113,7 @@ class Coordinator:
 
     def _initialize(self, stop: StopToken) -> Phase:
         parts = self._parts
-        if parts.run.record.options.write_blocking is not WriteBlocking.NONE:
+        if parts.run.record.options.blocks_destination:
             parts.destination_block.set()
         # The start of the change stream is saved before anything is read: what is written from here on comes as an
         # event, whatever the listing and the copy see of it. Taken later, writes in between would be lost.
@@ -190,8 +188,7 @@ class Coordinator:
 
     def _block_source(self) -> None:
         # Before the commit time is taken: what a user is told was written is older than that then, and is applied.
-        blocking = self._parts.run.record.options.write_blocking
-        if blocking is WriteBlocking.SOURCE_AND_DESTINATION:
+        if self._parts.run.record.options.blocks_source:
             self._parts.source_block.set()
             self._done("source blocked")
 

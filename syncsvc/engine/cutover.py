@@ -13,7 +13,6 @@ from syncsvc.engine.catalog import Catalog
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.wayback import prepare_way_back
-from syncsvc.options import WriteBlocking
 from verifier.runtime.tasks import StopToken
 
 Step = tuple[str, Callable[[], None]]
@@ -58,7 +57,7 @@ class Cutover:
         self.parts.run.update(way_back=prepare_way_back(self.parts, self.stop))
 
     def _unblock(self) -> None:
-        if self.parts.run.record.options.write_blocking is not WriteBlocking.NONE:
+        if self.parts.run.record.options.blocks_destination:
             self.parts.destination_block.lift()
 
     def _allow_writes(self) -> None:

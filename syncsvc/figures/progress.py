@@ -16,6 +16,9 @@ from verifier.compare.progress import CheckProgress
 
 _log = logging.getLogger(__name__)
 
+# How far the destination, or its verification, may be behind for a commit to be sensible, in seconds.
+MOST_LAG = 30
+
 
 class WarningKind(Enum):
     """What is warned of; of each kind there is one warning at a time."""

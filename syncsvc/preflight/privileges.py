@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from syncsvc.options import StartOptions, WriteBlocking
+from syncsvc.options import StartOptions
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.failures import NOT_AUTHORIZED
 from verifier.runtime.errors import Violation
@@ -98,19 +98,17 @@ def needs_of_source(options: StartOptions, time_series: bool) -> tuple[Need, ...
     """
     if options.reversible:
         return (*_to_read(time_series), *STREAMING, *_to_write(time_series), *BLOCKING_AND_PASSING)
-    blocked = options.write_blocking is WriteBlocking.SOURCE_AND_DESTINATION
-    return (*_to_read(time_series), *STREAMING, *(BLOCKING if blocked else ()))
+    return (*_to_read(time_series), *STREAMING, *(BLOCKING if options.blocks_source else ()))
 
 
 def needs_of_destination(options: StartOptions, time_series: bool) -> tuple[Need, ...]:
     """What the destination's user needs; its changes are read by the verification, and when the sync is reversed."""
     streamed = options.verification or options.reversible
-    blocked = options.write_blocking is not WriteBlocking.NONE
     return (
         *_to_read(time_series),
         *(STREAMING if streamed else ()),
         *_to_write(time_series),
-        *(BLOCKING_AND_PASSING if blocked else ()),
+        *(BLOCKING_AND_PASSING if options.blocks_destination else ()),
     )
 
 

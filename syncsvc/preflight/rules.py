@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from syncsvc import errors
 from syncsvc.indexing import ttl_violations
-from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
+from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.preflight.findings import Findings, Metadata
 from syncsvc.preflight.privileges import privilege_violations
 from verifier.cluster.cluster import SAME_CLUSTER, unfit
@@ -40,16 +40,15 @@ def name_violations(options: StartOptions, clusters: Mapping[str, object]) -> It
 def option_violations(options: StartOptions) -> Iterator[Violation]:
     """Which options do not go together, whatever the clusters are."""
     filtered = bool(options.include_namespaces or options.exclude_namespaces)
-    both = options.write_blocking is WriteBlocking.SOURCE_AND_DESTINATION
     if options.pre_existing_destination_data:
         yield errors.NOT_SUPPORTED_YET, "preExistingDestinationData true is not supported yet."
-    if both and filtered:
+    if options.blocks_source and filtered:
         yield errors.WRITE_BLOCKING_WITH_FILTER, (
             "enableUserWriteBlocking is sourceAndDestination, and there is a filter."
         )
     if not options.reversible:
         return
-    if not both:
+    if not options.blocks_source:
         yield errors.REVERSIBLE_NEEDS_WRITE_BLOCKING, (
             f"reversible is true, and enableUserWriteBlocking is {options.write_blocking.value}."
         )
@@ -109,12 +108,10 @@ def _version_violations(
     )
     if destination.version[:2] < source.version[:2]:
         yield errors.UNSUPPORTED_VERSION, f"{versions}, which is older."
-    if options.write_blocking is WriteBlocking.SOURCE_AND_DESTINATION:
-        if not source.blocks_writes:
-            yield errors.WRITE_BLOCKING_NEEDS_NEWER_SOURCE, (
-                f"The source runs {source.dotted_version}, "
-                "and enableUserWriteBlocking is sourceAndDestination."
-            )
+    if options.blocks_source and not source.blocks_writes:
+        yield errors.WRITE_BLOCKING_NEEDS_NEWER_SOURCE, (
+            f"The source runs {source.dotted_version}, and enableUserWriteBlocking is sourceAndDestination."
+        )
     if options.reversible and not source.blocks_writes:
         yield errors.REVERSIBLE_NEEDS_NEWER_SOURCE, (
             f"The source runs {source.dotted_version}, and reversible is true."

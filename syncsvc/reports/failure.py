@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from syncsvc.options import WriteBlocking
 from syncsvc.saved.run import RunRecord
 
 # How anybody with the privilege lets users write again.
@@ -18,7 +17,7 @@ def failure_description(record: RunRecord) -> str | None:
 
 def _blocked(record: RunRecord) -> str | None:
     """As it is now: a failed sync may still be giving clusters back."""
-    if record.options.write_blocking is WriteBlocking.NONE:
+    if not record.options.blocks_destination:
         return None
     if not record.found_blocked:
         return "This sync blocks user writes on neither cluster."

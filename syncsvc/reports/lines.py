@@ -11,15 +11,13 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from syncsvc.figures.durations import Durations, Operation
+from syncsvc.figures.progress import MOST_LAG
 from syncsvc.reports.progress import lag_shown, oplog_shown, ping_shown
 from syncsvc.reports.sync import Sync, is_active, lag_seconds, ping_of
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase
 from verifier.compare.progress import CheckProgress
-
-# From which lag of the verification on its line is a warning, in seconds: no commit is possible then.
-_MOST_LAG = 30
 
 
 class Line(NamedTuple):
@@ -107,5 +105,6 @@ def _verification(check: CheckProgress) -> Iterator[Line]:
     }
     known = {name: lag for name, lag in lags.items() if lag is not None}
     if known:
-        behind = max(known.values()) > _MOST_LAG
+        # No commit is possible then.
+        behind = max(known.values()) > MOST_LAG
         yield Line("Verifier lag.", known, logging.WARNING if behind else logging.INFO)
