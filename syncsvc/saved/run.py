@@ -30,6 +30,8 @@ from verifier.runtime.schemas import load
 
 METADATA_DATABASE = "mongosync_reserved_for_internal_use"
 _RUNS = "runs"
+# There is one run at most: each has the same value there.
+_ONLY_INDEX = {"key": {"only": 1}, "name": "only", "unique": True}
 # Those of the present direction and of the next one, by turns.
 _COLLECTIONS = ("collections", "collectionsReversed")
 
@@ -95,6 +97,7 @@ def _run_document(record: RunRecord) -> dict[str, Any]:
     return {
         "_id": record.instance,
         "format": FORMAT,
+        "only": True,
         "owner": record.owner,
         "state": record.state.value,
         "phase": record.phase.value,
@@ -175,17 +178,19 @@ class RunStore:
 
     @classmethod
     def begin(cls, writer: ClusterWriter, record: RunRecord) -> RunStore:
-        """Save a new run. Raises OperationError Superseded when there is one of another process."""
+        """Save a new run. Raises OperationError MetadataLeftOver when another process has begun one first."""
         store = cls(writer, record)
-        # What an earlier run left of its collections would count as copied, and its check would be gone on with.
-        for name in (*_COLLECTIONS, CHECK):
-            writer.run(METADATA_DATABASE, {"delete": name, "deletes": [{"q": {}, "limit": 0}]})
+        # Of two processes that have found nothing at the same moment, one must lose, whatever their ids are.
+        writer.run(METADATA_DATABASE, {"createIndexes": _RUNS, "indexes": [_ONLY_INDEX]})
         reply = writer.run(
             METADATA_DATABASE, {"insert": _RUNS, "documents": [_run_document(record)]}
         )
-        if reply.get("writeErrors"):
-            # An insert that was repeated after a lost answer finds its own record, which may be saved again.
-            store.update()
+        if reply.get("writeErrors") and not store._is_ours():
+            raise OperationError(
+                errors.METADATA_LEFT_OVER,
+                "Another process has begun a sync to this cluster at the same moment.",
+            )
+        store._forget_earlier()
         return store
 
     @classmethod
@@ -193,7 +198,24 @@ class RunStore:
         """Go on with a saved run. Raises OperationError Superseded when another process did so first."""
         store = cls(writer, record)
         store.update(owner=new_owner())
+        if record.start is None:
+            # Nothing is listed before the start is saved, so nothing of this run is lost.
+            store._forget_earlier()
         return store
+
+    def _is_ours(self) -> bool:
+        """Whether an insert that was refused was one that was repeated after a lost answer."""
+        try:
+            self.update()
+        except OperationError:
+            return False
+        return True
+
+    def _forget_earlier(self) -> None:
+        """What an earlier run left of its collections would count as copied, and its check would be gone on with."""
+        for name in (*_COLLECTIONS, CHECK):
+            command = {"delete": name, "deletes": [{"q": {}, "limit": 0}]}
+            self._writer.run(METADATA_DATABASE, command)
 
     def update(self, **changes: Any) -> RunRecord:
         """Save the record with these fields changed. Raises OperationError Superseded."""
