@@ -74,8 +74,9 @@ def test_a_killed_daemon_goes_on(pair: Pair, daemon: Daemon, kill: tuple[Point, 
             _meanwhile(pair.source.client)
     if point is Point.STEP_DONE:
         daemon.wait_until_committable()
-        daemon.post_unanswered("commit", {})
-    daemon.wait_until_killed()
+        daemon.commit_until_killed()
+    else:
+        daemon.wait_until_killed()
     copied = _copied_collections(pair.destination.client)
     if point is not Point.STEP_DONE:
         writes.hot_document(pair.source.client)

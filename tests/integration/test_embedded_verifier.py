@@ -156,7 +156,6 @@ def test_definitions_may_change_and_writers_may_write(pair: Pair, daemon: Daemon
 
 
 KILLS = [(Point.TASK_DONE, ""), (Point.GENERATION_BEGUN, "1"), (Point.GENERATION_DONE, "2")]
-KILLS_OF_COMMIT = [Point.WRITES_OFF, Point.VERDICT_SAVED]
 
 
 def test_a_killed_check_goes_on(pair: Pair, daemon: Daemon) -> None:
@@ -200,12 +199,12 @@ def kill_and_write(pair: Pair, daemon: Daemon, behind: bool) -> None:
         write(101 + 2 * number)
     daemon.run()
     daemon.wait_until_committable()
-    for point in KILLS_OF_COMMIT:
-        daemon.kill_at(point)
-    daemon.post_unanswered("commit", {})
-    for point in KILLS_OF_COMMIT:
-        daemon.wait_until_killed(forget=False)
-        daemon.run()
+    daemon.kill_at(Point.WRITES_OFF)
+    daemon.commit_until_killed()
+    daemon.kill_at(Point.VERDICT_SAVED)
+    daemon.run()
+    daemon.wait_until_killed()
+    daemon.run()
 
 
 def test_a_check_that_cannot_go_on_is_not_passed(pair: Pair, daemon: Daemon) -> None:

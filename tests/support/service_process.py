@@ -167,12 +167,11 @@ class ServiceProcess:
     def has_reached(self, point: Enum, subject: str = "", number: int = 1) -> bool:
         return (self.folder / f"reached-{slug(point, subject)}-{number}").exists()
 
-    def wait_until_killed(self, forget: bool = True) -> None:
+    def wait_until_killed(self) -> None:
         """Wait for the end of the process by the SIGKILL of `kill_at`, and forget such orders."""
         assert self._process is not None
         assert self._process.wait(PATIENCE) == -signal.SIGKILL
-        if forget:
-            self.forget_kills()
+        self.forget_kills()
 
     def forget_kills(self) -> None:
         for order in self.folder.glob("kill-*"):
