@@ -116,8 +116,11 @@ class ServiceProcess:
     def _was_killed_as_ordered(self) -> bool:
         return self.exit_status == -signal.SIGKILL and any(self.folder.glob("kill-*"))
 
+    def answers(self) -> bool:
+        """Whether the API can be asked."""
+        return self._answers(ready=False)
+
     def _answers(self, ready: bool) -> bool:
-        """Whether the API can be asked and, where it is to be `ready`, takes commands."""
         with contextlib.suppress(requests.ConnectionError):
             return self.progress().get("state") != "INITIALIZING" or not ready
         return False
