@@ -41,8 +41,15 @@ _log = logging.getLogger(__name__)
 _GLANCE = 0.2
 
 # Failures that a restart may find gone: they are shown, not saved, and a restarted process goes on with the run.
-# (A superseded process must not save anything.)
-_PASSING = frozenset({errors.SUPERSEDED, failures.CLUSTER_UNREACHABLE, failures.NOT_AUTHORIZED})
+# (A superseded process must not save anything, nor one of another version than the one that saved what is there.)
+_PASSING = frozenset(
+    {
+        errors.SUPERSEDED,
+        errors.INCOMPATIBLE_METADATA,
+        failures.CLUSTER_UNREACHABLE,
+        failures.NOT_AUTHORIZED,
+    }
+)
 
 
 def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:

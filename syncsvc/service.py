@@ -53,6 +53,8 @@ class Service:
         self._instance = instance
         self._stop = stop
         self._commands = Commands()
+        # One at a time: where a cluster hangs, more would keep all threads that answer requests.
+        self._preflights = Commands()
         self._progress = Progress()
         self._means = Means({}, load, self._progress, spawn, observe, stop)
         self._state = State.INITIALIZING  # while there is no run
@@ -104,12 +106,13 @@ class Service:
     def preflight(self, options: StartOptions) -> Judgement:
         """What a start with these options would meet now; in any state, changing nothing.
 
-        Raises OperationError InvalidState while the clusters are not known yet.
+        Raises OperationError InvalidState while the clusters are not known yet, CommandInProgress during another one.
         """
-        if self.state is State.INITIALIZING:
-            next_state(self.state, Trigger.START)
-        judgement = self._judge(options)
-        return replace(judgement, violations=(*self._no_start(), *judgement.violations))
+        with self._preflights.one():
+            if self.state is State.INITIALIZING:
+                next_state(self.state, Trigger.START)
+            judgement = self._judge(options)
+            return replace(judgement, violations=(*self._no_start(), *judgement.violations))
 
     def pause(self) -> None:
         """Stop a sync where it is, until it is resumed. Raises OperationError.

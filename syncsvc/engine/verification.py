@@ -140,7 +140,7 @@ class Verification:
             "The verification began anew, because the oplog of the destination was too short for it. "
             f"Enlarge it on each member (replSetResizeOplog). {error.description}",
         )
-        self._parts.checks.forget()
+        # It stays saved until the next one takes its place: whoever tells it that writes are off finds it until then.
         self._check = None
 
     def _new_check(self, feed: Feed | None) -> Check:

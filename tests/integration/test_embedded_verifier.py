@@ -207,15 +207,27 @@ def kill_and_write(pair: Pair, daemon: Daemon, behind: bool) -> None:
     daemon.run()
 
 
+def change_saved_check(pair: Pair, change: dict[str, Any]) -> None:
+    pair.destination.client[METADATA].command(
+        {"update": "check", "updates": [{"q": {}, "u": change}], "mayBypassWriteBlocking": True}
+    )
+
+
 def test_a_check_that_cannot_go_on_is_not_passed(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
     daemon.kill()
-    no_token = {"$set": {"destination.position.token": {"_data": "82"}}}
-    pair.destination.client[METADATA].command(
-        {"update": "check", "updates": [{"q": {}, "u": no_token}], "mayBypassWriteBlocking": True}
-    )
+    # By another version, which does not spoil what this one can go on with.
+    change_saved_check(pair, {"$inc": {"format": 1}})
+    daemon.run()
+    assert daemon.wait_for_state("FAILED")["error"] == "IncompatibleMetadata"
+    daemon.kill()
+    change_saved_check(pair, {"$inc": {"format": -1}})
+    daemon.run()
+    daemon.wait_until_committable()
+    daemon.kill()
+    change_saved_check(pair, {"$set": {"destination.position.token": {"_data": "82"}}})
     daemon.run()
     assert daemon.wait_for_state("FAILED")["error"] == "VerificationIncomplete"
 
