@@ -11,11 +11,15 @@ from pymongo import MongoClient
 
 from syncsvc.app import create_app
 from syncsvc.engine.observe import ignore
+from syncsvc.options import StartOptions
+from syncsvc.preflight.judgement import Judgement
 from syncsvc.service import Service
 from syncsvc.settings import LOAD_LEVELS
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts, Topology
+from verifier.runtime.commands import COMMAND_IN_PROGRESS
+from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
 NAMES = {"source": "cluster0", "destination": "cluster1"}
@@ -162,3 +166,20 @@ def test_a_process_that_is_not_ready_refuses_commands(
     assert (answer.status_code, answer.get_json()["error"]) == (409, "InvalidState")
     assert "the state is INITIALIZING." in answer.get_json()["errorDescription"]
     assert api.get("/api/v1/progress").get_json()["progress"]["state"] == "INITIALIZING"
+
+
+def test_one_preflight_at_a_time(
+    api: FlaskClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a cluster hangs, more would keep every thread that answers requests."""
+    refused: list[OperationError] = []
+
+    def judged_during_another(*arguments: object) -> Judgement:
+        with pytest.raises(OperationError) as raised:
+            service.preflight(StartOptions(**NAMES))
+        refused.append(raised.value)
+        return Judgement(())
+
+    monkeypatch.setattr("syncsvc.service.judge", judged_during_another)
+    assert api.post("/api/v1/preflight", json=NAMES).status_code == 200
+    assert [each.kind for each in refused] == [COMMAND_IN_PROGRESS]
