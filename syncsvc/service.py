@@ -196,7 +196,8 @@ class Service:
             return False
         if runner.record.state in (State.PAUSED, State.FAILED):
             return False
-        return runner.record.options == options
+        # One that was reversed runs the other way by now, which nobody may take for what was asked for.
+        return runner.record.options == options and runner.record.source == options.source
 
     def _no_start(self) -> Iterator[Violation]:
         """What the state has against a start."""

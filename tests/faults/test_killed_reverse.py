@@ -13,6 +13,7 @@ from tests.support import writes
 from tests.support.blocks import blocked
 from tests.support.daemon import Daemon
 
+REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
 Kill = tuple[Point, str]
 
 PREPARING: list[Kill] = [
@@ -88,7 +89,7 @@ def test_a_killed_way_back_goes_on(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source.client, pair.destination.client
     changes = _Writes()
     _fill(source)
-    daemon.start(reversible=True, enableUserWriteBlocking="sourceAndDestination")
+    daemon.start(**REVERSIBLE)
     daemon.wait_until_committable()
     daemon.kill_at(*PREPARING[0])
     daemon.commit_until_killed()
@@ -100,6 +101,8 @@ def test_a_killed_way_back_goes_on(pair: Pair, daemon: Daemon) -> None:
     _kill_by_turns(daemon, PREPARING[1:], write_where_it_is_open)
     daemon.wait_for_state("COMMITTED")
     assert blocked(pair) == (True, False)
+    # A process that was started again answers the start of its sync with success, until it runs the other way.
+    daemon.start(**REVERSIBLE)
 
     daemon.kill_at(*TURNING[0])
     daemon.post_unanswered("reverse", {})
@@ -107,6 +110,8 @@ def test_a_killed_way_back_goes_on(pair: Pair, daemon: Daemon) -> None:
     _kill_by_turns(daemon, TURNING[1:], lambda: changes.make(destination))
     daemon.wait_for_state("RUNNING")
     assert blocked(pair) == (True, False)
+    names = {"source": "cluster0", "destination": "cluster1"}
+    assert daemon.post("start", {**names, **REVERSIBLE}).json()["error"] == "InvalidState"
 
     daemon.kill()
     _kill_by_turns(daemon, APPLYING, lambda: changes.make(destination))
