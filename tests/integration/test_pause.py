@@ -83,9 +83,7 @@ def test_a_resumed_sync_has_lost_nothing(pair: Pair, daemon: Daemon, point: Poin
     pair.assert_equal()
 
 
-@pytest.mark.parametrize(
-    "point", [Point.BATCH_WRITTEN, Point.EVENTS_APPLIED], ids=lambda point: PHASES[point]
-)
+@in_each_phase
 def test_a_sync_killed_in_a_pause_stays_paused(pair: Pair, daemon: Daemon, point: Point) -> None:
     """Killed while its threads have not ended yet, and a second time when it has none."""
     with daemon.held_at(point):

@@ -14,7 +14,7 @@ from tests.conftest import Pair
 from tests.support import writes
 from tests.support.behaviours import UPDATES
 from tests.support.daemon import Daemon
-from tests.support.phases import When, writes_in
+from tests.support.phases import PHASES, When, writes_in
 
 MEGABYTE = 1 << 20
 
@@ -60,7 +60,7 @@ def unknowing(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
         process.close()
 
 
-@pytest.mark.parametrize("when", [When.COPY, When.APPLY], ids=lambda when: when.name)
+@pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_data_of_a_source_that_tells_no_uuids(pair: Pair, unknowing: Daemon, when: When) -> None:
     client = pair.source.client
     for each in UPDATES:
