@@ -1,20 +1,26 @@
-"""Which of the source's indexes are built on the destination, after `buildIndexes`. Pure."""
+"""What the destination is to have of a collection: its indexes, after `buildIndexes`, and its shard key. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
+from syncsvc import sharding
 from syncsvc.errors import TTL_NOT_VERIFIABLE
 from syncsvc.options import BuildIndexes, StartOptions
 from verifier.cluster.specification import CollectionSpec, Document
 from verifier.runtime.errors import Violation, raise_all
 
 
-def destined(definition: CollectionSpec, build: BuildIndexes) -> CollectionSpec:
-    """The definition with the indexes that the destination is to have; the one on `_id` is always there."""
+def destined(definition: CollectionSpec, options: StartOptions) -> CollectionSpec:
+    """The definition with the indexes that the destination is to have, the one on `_id` aside, and its shard key.
+
+    A collection of a sharded source has the shard key that it has there; of a replica set, the one of `sharding`.
+    """
+    build = options.build_indexes
     indexes = {name: each for name, each in definition.indexes.items() if _is_built(each, build)}
-    return replace(definition, indexes=indexes)
+    key = sharding.key_of(definition.namespace, options.sharding)
+    return replace(definition, indexes=indexes, shard_key=definition.shard_key or key)
 
 
 def _is_built(index: Document, build: BuildIndexes) -> bool:

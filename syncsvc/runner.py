@@ -28,6 +28,7 @@ from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, judge_of_filters
+from verifier.cluster.facts import Topology
 from verifier.cluster.filters import Selection
 from verifier.cluster.times import Position
 from verifier.cluster.writer import ClusterWriter
@@ -208,7 +209,8 @@ class Runner:
 
     def _block(self, cluster: Cluster, stop: StopToken) -> WriteBlock:
         writer = self._writer(cluster, stop)
-        return WriteBlock(cluster.name, writer, self._store, self._means.observe)
+        sharded = cluster.facts.topology is Topology.SHARDED
+        return WriteBlock(cluster.name, sharded, writer, self._store, self._means.observe)
 
     def _carry_out(self) -> None:
         """The outermost frame of the coordinator's thread: however a run ends, its record says so."""

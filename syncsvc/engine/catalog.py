@@ -53,6 +53,16 @@ class Catalog:
             self.drop(namespace)
         command = {"create": namespace.collection, **standin.stand_in(definition).options}
         self._run(namespace, command, failures.NAMESPACE_EXISTS)
+        if definition.shard_key:
+            self._shard(namespace, definition.shard_key)
+
+    def _shard(self, namespace: Namespace, shard_key: Document) -> None:
+        command = {
+            "shardCollection": str(namespace),
+            "key": shard_key["key"],
+            "collation": {"locale": "simple"},
+        }
+        self._run(Namespace("admin", str(namespace)), command)
 
     def rename(self, namespace: Namespace, to: Namespace) -> None:
         """Give a collection another name, which no other collection has; a view there is dropped."""
@@ -139,6 +149,8 @@ class Catalog:
             {"dropIndexes": namespace.collection, "index": name},
             failures.INDEX_NOT_FOUND,
             failures.NAMESPACE_NOT_FOUND,
+            # The only one that serves the shard key.
+            failures.CANNOT_DROP_SHARD_KEY_INDEX,
         )
 
     def weaken(self, definition: CollectionSpec) -> None:

@@ -54,7 +54,7 @@ class CollectionCopy:
     def record(self) -> CollectionRecord:
         return self._record
 
-    def enter(self, point: ResumePoint) -> Entry[ResumePoint | None]:
+    def enter(self, point: ResumePoint | None) -> Entry[ResumePoint | None]:
         return self._frontier.enter(point, 1)
 
     def written(self, entry: Entry[ResumePoint | None], documents: int, size: int) -> None:

@@ -79,7 +79,8 @@ class DefinitionEvents:
             )
             if not self._selection.selects(definition.namespace):
                 return
-            record = placed(self._registry, self._with_id_index(definition), CopyStatus.DONE)
+            wanted = destined(self._with_id_index(definition), self._options)
+            record = placed(self._registry, wanted, CopyStatus.DONE)
             # Saved before it is created: a restart in between creates it, and never leaves it unknown.
             self._registry.save(record)
         self._catalog.create_bare(record.present)
@@ -164,7 +165,7 @@ class DefinitionEvents:
             listed = {index["name"]: index for index in event.description["indexes"]}
             created = replace(record.definition, indexes=listed)
             check_ttl(created, self._options)
-            new = destined(created, self._options.build_indexes).indexes
+            new = destined(created, self._options).indexes
             indexes = {**record.definition.indexes, **new}
             self._redefine(record, replace(record.definition, indexes=indexes))
 

@@ -70,7 +70,7 @@ class Listing:
                 self._stop,
             )
             # Saved with its true definition before it is created without it.
-            wanted = destined(definition, self._options.build_indexes)
+            wanted = destined(definition, self._options)
             record = placed(self._registry, wanted, CopyStatus.WAITING, amount)
             self._registry.save(record)
         if self._options.build_indexes.after_copy:

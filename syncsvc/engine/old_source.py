@@ -44,14 +44,14 @@ class OldSource:
             failures.is_transient,
             stop,
         )
-        build = self._parts.run.record.options.build_indexes
+        options = self._parts.run.record.options
         for each in listed:
             if each.kind is Kind.VIEW:
                 continue
             record = self._parts.registry.at(each.namespace)
             if record is None:
                 self._refuse("create", each.namespace)
-            elif compare_definitions([record.definition], [destined(each, build)]):
+            elif compare_definitions([record.definition], [destined(each, options)]):
                 self._refuse("collMod, createIndexes or dropIndexes", each.namespace)
 
     def refuse(self, event: DefinitionEvent) -> None:

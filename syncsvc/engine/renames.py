@@ -82,7 +82,7 @@ class Renames:
         if record is None:
             options = self._parts.run.record.options
             check_ttl(found, options)
-            wanted = destined(replace(found, namespace=name), options.build_indexes)
+            wanted = destined(replace(found, namespace=name), options)
             record = placed(self._registry, wanted, CopyStatus.WAITING)
             self._registry.save(record)
         self._catalog.create(record.present)

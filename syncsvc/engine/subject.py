@@ -40,9 +40,12 @@ class SyncSubject:
         if not parts.selection.selects(source.namespace):
             return None
         record = None if source.uuid is None else parts.registry.get(source.uuid)
-        if record is not None and record.withheld:
-            source = replace(source, indexes={})
-        return stand_in(destined(source, parts.run.record.options.build_indexes))
+        wanted = destined(source, parts.run.record.options)
+        if record is not None:
+            # It keeps the shard key that it was created with, whatever its name is by now.
+            wanted = replace(wanted, shard_key=record.definition.shard_key)
+            wanted = replace(wanted, indexes={}) if record.withheld else wanted
+        return stand_in(wanted)
 
     def watched(self, side: Side) -> Watched:
         return Watched(without_reserved(NamespaceFilter()), _defined)

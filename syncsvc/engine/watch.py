@@ -14,6 +14,7 @@ from syncsvc.engine.parts import Parts
 from syncsvc.figures.progress import WarningKind
 from syncsvc.state import Phase
 from verifier.cluster import failures
+from verifier.cluster.facts import Topology
 from verifier.cluster.oplog import Oplog, read_oplog
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
@@ -46,7 +47,12 @@ class OplogWatch:
         self._held_after = _nothing
 
     def run(self, stop: StopToken) -> None:
-        """Look until stopped, or until the phases that read are over. Raises OperationError OplogWindowExceeded."""
+        """Look until stopped, or until the phases that read are over. Raises OperationError OplogWindowExceeded.
+
+        Of a sharded source, nothing can be seen: its change stream tells when an oplog was too short.
+        """
+        if self._parts.source_facts.topology is Topology.SHARDED:
+            return
         try:
             self._keep_looking(stop)
         except Cancelled:

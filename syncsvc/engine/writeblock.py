@@ -22,6 +22,7 @@ class WriteBlock:
     """The block of one cluster, by the name that the record knows it by. Every method raises the driver's errors."""
 
     cluster: str
+    sharded: bool
     writer: ClusterWriter
     run: RunStore
     observe: Observer
@@ -50,6 +51,10 @@ class WriteBlock:
         self.run.update(found_blocked={name: found[name] for name in found if name != self.cluster})
 
     def _is_set(self) -> bool:
+        if self.sharded:
+            # Routers do not tell; their config server keeps it here for all shards.
+            kept = {"find": "user_writes_critical_sections", "filter": {"blockUserWrites": True}}
+            return bool(self.writer.administer(kept, "config")["cursor"]["firstBatch"])
         status = self.writer.administer({"serverStatus": 1})
         return bool(status["repl"].get("userWriteBlockMode") == _BLOCKED)
 

@@ -9,7 +9,7 @@ from syncsvc import errors
 from syncsvc.engine.window import span_when_full
 from syncsvc.figures.trends import in_words
 from syncsvc.indexing import destined
-from syncsvc.options import BuildIndexes, StartOptions
+from syncsvc.options import StartOptions
 from syncsvc.preflight.findings import Findings, Measured
 from syncsvc.preflight.privileges import NOTING
 from syncsvc.settings import LoadLevel
@@ -64,8 +64,8 @@ def estimate(options: StartOptions, found: Findings, load: LoadLevel) -> Estimat
         namespaces=len(contents),
         documents=documents,
         bytes=size,
-        indexes=sum(len(_built(each, options.build_indexes)) for each in contents),
-        disk_needed=_disk_needed(contents, options.build_indexes),
+        indexes=sum(len(_built(each, options)) for each in contents),
+        disk_needed=_disk_needed(contents, options),
         copy_seconds=int(max(size / _COPIED_BYTES, documents / _COPIED_DOCUMENTS)),
         **limits,
     )
@@ -76,15 +76,15 @@ def memory_needed(load: LoadLevel) -> int:
     return _MEMORY + (load.readers + load.writers) * _MEMORY_OF_THREAD
 
 
-def _built(each: Measured, build: BuildIndexes) -> Collection[str]:
-    return destined(each.definition, build).indexes
+def _built(each: Measured, options: StartOptions) -> Collection[str]:
+    return destined(each.definition, options).indexes
 
 
-def _disk_needed(contents: Iterable[Measured], build: BuildIndexes) -> int:
+def _disk_needed(contents: Iterable[Measured], options: StartOptions) -> int:
     """From what the same takes on the source, where it is compressed alike."""
     taken = sum(
         each.size.on_disk
-        + sum(each.size.indexes.get(name, 0) for name in ("_id_", *_built(each, build)))
+        + sum(each.size.indexes.get(name, 0) for name in ("_id_", *_built(each, options)))
         for each in contents
     )
     return int(taken * _DISK_FACTOR)

@@ -15,11 +15,11 @@ from syncsvc.saved.run import METADATA_DATABASE, saved_instances
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, judge_of_filters
 from verifier.cluster.connect import Client
-from verifier.cluster.facts import Topology, gather
+from verifier.cluster.facts import gather
 from verifier.cluster.filters import Selection, bad_patterns
 from verifier.cluster.inventory import list_collections, list_raw, measure
 from verifier.cluster.namespace import RESERVED_PREFIXES
-from verifier.cluster.oplog import Oplog, read_oplog
+from verifier.cluster.oplog import read_oplog
 from verifier.cluster.specification import Kind
 from verifier.runtime.tasks import StopToken
 
@@ -46,7 +46,7 @@ def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: Stop
         metadata=_if_allowed(lambda: tuple(_metadata(destination.client))) or (),
         contents=contents,
         disk_free=_if_allowed(lambda: free_disk(destination.client)),
-        oplog=_if_allowed(lambda: _oplog(source)),
+        oplog=_if_allowed(lambda: read_oplog(source.client)),
         memory_available=memory.available_memory(),
     )
 
@@ -90,7 +90,3 @@ def free_disk(client: Client) -> int | None:
     if not reply.get("fsTotalSize"):
         return None
     return int(reply["fsTotalSize"] - reply["fsUsedSize"])
-
-
-def _oplog(source: Cluster) -> Oplog | None:
-    return read_oplog(source.client) if source.facts.topology is Topology.REPLICA_SET else None

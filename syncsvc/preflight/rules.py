@@ -9,7 +9,7 @@ from syncsvc.indexing import ttl_violations
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.preflight.findings import Findings, Metadata
 from syncsvc.preflight.privileges import privilege_violations
-from verifier.cluster.cluster import SAME_CLUSTER, unfit
+from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY, unfit
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import Violation
@@ -92,6 +92,8 @@ def _topology_violations(
             yield errors.SHARDING_REQUIRED, f"{sides}, and there is no sharding."
     elif options.sharding is not None:
         yield errors.SHARDING_NOT_APPLICABLE, f"{sides}, and sharding is given."
+    if (source.topology, destination.topology) == (Topology.SHARDED, Topology.REPLICA_SET):
+        yield UNSUPPORTED_TOPOLOGY, f"{sides}."
 
 
 def _version_violations(
@@ -101,7 +103,7 @@ def _version_violations(
         ("source", source, OLDEST_SOURCE),
         ("destination", destination, OLDEST_DESTINATION),
     ):
-        topologies = (Topology.REPLICA_SET,)
+        topologies = (Topology.REPLICA_SET, Topology.SHARDED)
         yield from unfit(role, facts, topologies, oldest, errors.UNSUPPORTED_VERSION)
     versions = (
         f"The source runs {source.dotted_version}, the destination {destination.dotted_version}"

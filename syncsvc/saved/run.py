@@ -39,7 +39,7 @@ _COLLECTIONS = ("collections", "collectionsReversed")
 CONFIRM_INTERVAL = 1.0
 
 # Raised whenever a record changes its meaning: another format is refused, never guessed at.
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ UNSUPPORTED_TOPOLOGY = ErrorKind(
     "UnsupportedTopology",
     409,
     "A cluster is of a kind that this version does not work with.",
-    "Sync between replica sets; the verifier compares sharded clusters, too.",
+    "Sync between replica sets, from a replica set to a sharded cluster, or between sharded clusters.",
 )
 
 

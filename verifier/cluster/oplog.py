@@ -19,8 +19,13 @@ class Oplog:
     limit: int
 
 
-def read_oplog(client: Client) -> Oplog:
-    """Needs find and collStats on local.oplog.rs. Raises the driver's errors."""
+def read_oplog(client: Client) -> Oplog | None:
+    """None for a router, which has none: those of the shards cannot be asked through it.
+
+    Needs find and collStats on local.oplog.rs. Raises the driver's errors.
+    """
+    if client.is_mongos:
+        return None
     # Not serverStatus: its earliest time can be that of an entry which is gone.
     find = {"find": "oplog.rs", "projection": {"ts": 1}, "limit": 1, "singleBatch": True}
     reply = client.local.command(find)

@@ -67,41 +67,41 @@ class Scan:
         self._opened = False
         self._stop = stop
 
-    def pages(self) -> Iterator[tuple[Page, ResumePoint]]:
+    def pages(self) -> Iterator[tuple[Page, ResumePoint | None]]:
         """Each page with the point after it. Raises CollectionGone and the driver's errors.
 
         After a resume point is lost (its record deleted, another primary), pages come from the beginning again.
         """
         return follow_renames(self._namespace, self._pages)
 
-    def _pages(self, namespace: Namespace) -> Iterator[tuple[Page, ResumePoint]]:
+    def _pages(self, namespace: Namespace) -> Iterator[tuple[Page, ResumePoint | None]]:
         self._namespace = namespace
         for page in resilient_pages(self._open, self._may_go_on, self._stop):
             if self._opened:
                 self._confirm_origin()
-            assert page.resume is not None
-            self._place = ResumePoint(page.resume, self._origin)
+            self._place = None if page.resume is None else ResumePoint(page.resume, self._origin)
             yield page, self._place
 
     def _confirm_origin(self) -> None:
         """Look at the origin again after the first page: an election in between would mislabel the record ids."""
         self._opened = False
-        if scan_origin(self._client) != self._origin:
+        if not self._client.is_mongos and scan_origin(self._client) != self._origin:
             # No page of that cursor is good; a point of an origin that nobody has starts the collection again.
             self._origin = "unknown"
 
     def _open(self) -> RawCursor:
         self._opened = True
-        self._origin = scan_origin(self._client)
+        self._origin = "" if self._client.is_mongos else scan_origin(self._client)
         if self._place is not None and self._place.origin != self._origin:
             self._place = None
         command: dict[str, Any] = {
             "find": self._namespace.collection,
             "hint": {"$natural": 1},
-            "$_requestResumeToken": True,
             "noCursorTimeout": True,
             "readConcern": {"level": "majority", "afterClusterTime": self._not_before},
         }
+        if not self._client.is_mongos:
+            command["$_requestResumeToken"] = True
         if self._uuid is not None:
             command["collectionUUID"] = Binary(self._uuid, 4)
         if self._place is not None and self._place.token["$recordId"] is not None:

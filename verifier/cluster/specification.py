@@ -40,6 +40,10 @@ class CollectionSpec:
         """The namespace that holds the documents."""
         return self.namespace.buckets if self.kind is Kind.TIME_SERIES else self.namespace
 
+    @property
+    def sharded(self) -> bool:
+        return bool(self.shard_key)
+
     @cached_property
     def capped(self) -> bool:
         return bool(self.options.get("capped"))

@@ -48,9 +48,9 @@ class ClusterWriter:
         full = {**command, "writeConcern": _MAJORITY, **self._extra}
         return self._repeat(database, full) if repeat else self._once(database, full)
 
-    def administer(self, command: dict[str, Any]) -> dict[str, Any]:
+    def administer(self, command: dict[str, Any], database: str = "admin") -> dict[str, Any]:
         """Run an administrative command that takes no write concern of its own. Raises the driver's errors."""
-        return self._repeat("admin", command)
+        return self._repeat(database, command)
 
     def _repeat(self, database: str, command: dict[str, Any]) -> dict[str, Any]:
         # Tried once even when stopped: what a process saves on its way out is worth one call.
