@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.standin import stand_in
 from syncsvc.indexing import destined
+from syncsvc.state import State
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace, is_user_namespace
 from verifier.cluster.specification import CollectionSpec
@@ -51,7 +52,12 @@ class SyncSubject:
         return Watched(without_reserved(NamespaceFilter()), _defined)
 
     def is_settled(self) -> bool:
-        """While many changes are on their way, what is looked at is mostly one of these, and costs them time."""
+        """While many changes are on their way, what is looked at is mostly one of these, and costs them time.
+
+        So it does when a commit was asked for, which waits for all of them, and then has everything looked at.
+        """
+        if self.parts.run.record.state is State.COMMITTING:
+            return False
         lag = self.parts.progress.snapshot.lag_seconds
         return lag is not None and lag <= _MOST_LAG
 

@@ -6,7 +6,9 @@ it began, and at what that one found different. The last ones compare all defini
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Set
+from time import monotonic
 
 from bson.timestamp import Timestamp
 
@@ -23,8 +25,9 @@ from verifier.compare.task import Status, Task, Work
 from verifier.compare.worker import Sides, Worker
 from verifier.runtime.tasks import StopToken, TaskGroup
 
-# How many tasks are saved at once.
+# How many tasks are saved at once, and for how long one that is done may wait for others to be saved with, in seconds.
 _SAVED_AT_ONCE = 500
+_SAVE_INTERVAL = 0.3
 
 
 class Generation:
@@ -43,6 +46,9 @@ class Generation:
         stop: StopToken,
     ) -> None:
         self._threads = sides.workers
+        self._saving = threading.Lock()  # guards the next two
+        self._unsaved: list[Task] = []
+        self._saved_at = 0.0
         self._store = store
         self._observe = observe
         # Made here, so that an error in one thread also ends the waits of the others and what they repeat.
@@ -72,14 +78,30 @@ class Generation:
             else:
                 self._plan()
             self.queue.close()
+        self._save()
 
     def _work(self) -> None:
         while (task := self.queue.take()) is not None:
             done = self._worker.carry_out(task)
-            self._store.save_task(done)
+            self._save(done)
             self._tell_done(done)
             self._observe(Point.TASK_DONE, str(task.names.source))
             self.queue.done(done)
+
+    def _save(self, *done: Task) -> None:
+        """Save what is done; with `done`, not at once where tasks follow one another fast.
+
+        A task that is done and not saved when the process is killed is only carried out again.
+        """
+        with self._saving:
+            self._unsaved.extend(done)
+            some = len(self._unsaved) < _SAVED_AT_ONCE
+            if done and some and monotonic() - self._saved_at < _SAVE_INTERVAL:
+                return
+            unsaved, self._unsaved = self._unsaved, []
+            self._saved_at = monotonic()
+        if unsaved:
+            self._store.save_tasks(unsaved)
 
     def _plan(self) -> None:
         self._store.forget_plan()

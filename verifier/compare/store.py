@@ -180,9 +180,11 @@ class CheckStore:
         """The tasks of the current generation, or another, in the order of their numbers."""
         return [read_task(row) for row in self._find(self._name(_TASKS, generation), {})]
 
-    def save_task(self, task: Task) -> None:
-        statement = {"q": {"_id": task.number}, "u": task_row(task), "upsert": True}
-        self._run({"update": self._name(_TASKS), "updates": [statement]})
+    def save_tasks(self, tasks: Iterable[Task]) -> None:
+        statements = [
+            {"q": {"_id": task.number}, "u": task_row(task), "upsert": True} for task in tasks
+        ]
+        self._run({"update": self._name(_TASKS), "updates": statements})
 
     def remove_task(self, task: Task) -> None:
         statement = {"q": {"_id": task.number}, "limit": 1}

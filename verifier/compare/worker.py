@@ -92,6 +92,8 @@ class Worker:
         self._add_ranges = add_ranges
         self._observe = observe
         self._stop = stop
+        # Of the generation that compares the numbers of documents, too. Each name has one task of a kind.
+        self._compared: dict[NamespacePair, Definitions] = {}
         raw = request.document_filter
         chosen = None if raw is None else RawBSONDocument(raw)
         self._comparison = Comparison(*self._clients, request.mode, chosen, stop)
@@ -177,6 +179,8 @@ class Worker:
 
     def _compare_definitions(self, task: Task) -> Task:
         definitions = self._definitions(task.names)
+        if self._counts_follow():
+            self._compared[task.names] = definitions
         stored = self._stored(definitions)
         # Under one name, whatever it is called there.
         there = [
@@ -198,10 +202,13 @@ class Worker:
 
     def _is_silent(self, source: CollectionSpec | None) -> bool:
         """Whether documents have changed without events, and must be compared once more when writes are off."""
-        record = self._store.record
-        if self._tells_buckets or source is None or record.generation != record.last_from:
+        if self._tells_buckets or source is None or not self._counts_follow():
             return False
         return source.kind is Kind.TIME_SERIES
+
+    def _counts_follow(self) -> bool:
+        """Whether this is the generation that compares all definitions, and then all numbers of documents."""
+        return self._store.record.generation == self._store.record.last_from
 
     def _definitions(self, names: NamespacePair) -> Definitions:
         def find(client: Client, name: Namespace) -> CollectionSpec | None:
@@ -229,7 +236,8 @@ class Worker:
 
     def _compare_counts(self, task: Task) -> Task:
         """Compare the numbers of documents: the check that shares no query with the others."""
-        definitions = self._definitions(task.names)
+        # An earlier process may have compared them, or the generation before.
+        definitions = self._compared.pop(task.names, None) or self._definitions(task.names)
         stored = self._stored(definitions)
         found: list[DefinitionMismatch] = []
         if stored is not None and expires(definitions.there):
