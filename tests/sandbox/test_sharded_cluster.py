@@ -8,6 +8,7 @@ from typing import Any
 
 import bson
 import pytest
+from bson import MaxKey, MinKey
 from bson.raw_bson import RawBSONDocument
 from pymongo.change_stream import ChangeStream
 from pymongo.errors import OperationFailure, PyMongoError
@@ -121,6 +122,117 @@ def test_orphaned_documents_are_not_read(cluster: ShardedCluster, client: Client
     # As mongos does; whoever wants to know exactly must count.
     assert client.d.c.estimated_document_count() == 140
     assert client.d.c.create_index("a") == "a_1"
+
+
+def chunks(client: Client, name: str) -> list[tuple[Any, Any, str]]:
+    """The chunks of a collection in their order: least and greatest key, and shard."""
+    (metadata,) = client.config.collections.find({"_id": name})
+    rows = client.config.chunks.find({"uuid": metadata["uuid"]}).sort("min", 1)
+    return [(*row["min"].values(), *row["max"].values(), row["shard"]) for row in rows]
+
+
+def test_chunks_are_cut_and_moved(cluster: ShardedCluster, client: Client) -> None:
+    one, other = (each.name for each in cluster.shards)
+    admin = client.admin.command
+    admin("enableSharding", "d", primaryShard=one)
+    admin("enableSharding", "d")
+    with pytest.raises(OperationFailure) as caught:
+        admin("enableSharding", "d", primaryShard=other)
+    assert caught.value.code == 48
+    shard(client, "c", k=1)
+    client.d.c.insert_many(NUMBERS)
+    low, high = MinKey(), MaxKey()
+    admin("split", "d.c", middle={"k": 50})
+    admin("split", "d.c", find={"k": 10})
+    admin("split", "d.c", bounds=[{"k": 50}, {"k": high}])
+    admin("moveChunk", "d.c", find={"k": 60}, to=other)
+    admin("moveRange", "d.c", min={"k": 30}, max={"k": 50}, toShard=other)
+    assert chunks(client, "d.c") == [
+        (low, 25, one),
+        (25, 30, one),
+        (30, 50, other),
+        (50, 75, other),
+        (75, high, one),
+    ]
+    assert sorted(client.d.c.distinct("k")) == [*range(100)]
+    admin("reshardCollection", "d.c", key={"_id": "hashed"})
+    assert {owner for _, _, owner in chunks(client, "d.c")} == {one, other}
+    assert client.d.c.count_documents({}) == 100
+    client.d.plain.insert_one({"_id": 1})
+    admin("movePrimary", "d", to=other)
+    assert client.d.plain.count_documents({}) == 1
+    assert [row["_id"] for row in admin("listShards")["shards"]] == [one, other]
+
+
+def test_zones_and_the_balancer_are_those_of_the_config_server(
+    cluster: ShardedCluster, client: Client
+) -> None:
+    admin, name = client.admin.command, cluster.shards[1].name
+    zone = {"min": {"k": 0}, "max": {"k": 5}}
+    shard(client, "c", k=1)
+    admin("addShardToZone", name, zone="z")
+    admin("updateZoneKeyRange", "d.c", **zone, zone="z")
+    assert [row["tag"] for row in client.config.tags.find()] == ["z"]
+    admin("updateZoneKeyRange", "d.c", **zone, zone=None)
+    admin("removeShardFromZone", name, zone="z")
+    assert client.config.tags.find_one() is None
+    for command, mode in (("balancerStop", "off"), ("balancerStart", "full")):
+        admin(command)
+        assert admin("balancerStatus")["mode"] == mode
+
+
+def test_a_document_moves_by_a_retryable_update_of_its_shard_key(client: Client) -> None:
+    shard(client, "c", k=1)
+    client.d.c.insert_many(NUMBERS)
+    client.admin.command("split", "d.c", middle={"k": 50})
+    shards = [row["_id"] for row in client.config.shards.find()]
+    other = next(each for each in shards if each != chunks(client, "d.c")[1][2])
+    client.admin.command("moveChunk", "d.c", find={"k": 50}, to=other)
+    client.d.c.update_one({"_id": 1, "k": 1}, {"$set": {"k": 51}})
+    client.d.c.replace_one({"_id": 2, "k": 2}, {"k": 52})
+    found = client.d.c.find({"_id": {"$lt": 3}}).sort("_id", 1)
+    assert list(found) == [{"_id": 0, "k": 0}, {"_id": 1, "k": 51}, {"_id": 2, "k": 52}]
+    assert client.d.c.count_documents({}) == 100
+    with pytest.raises(OperationFailure) as caught:
+        client.d.c.update_one({"_id": 3}, {"$set": {"k": 53}})
+    assert caught.value.code == 31025
+    changed = client.d.c.find_one_and_update({"k": 60}, {"$set": {"x": 1}})
+    assert changed == {"_id": 60, "k": 60}
+    with pytest.raises(OperationFailure) as caught:
+        client.d.c.find_one_and_update({"_id": 60}, {"$set": {"x": 1}})
+    assert caught.value.code == 61
+
+
+def test_a_wrong_uuid_is_refused(client: Client) -> None:
+    shard(client, "c", k="hashed")
+    client.d.c.insert_many(NUMBERS)
+    client.d.plain.insert_one({"_id": 1})
+    rows = client.d.list_collections()
+    uuids = {row["name"]: row["info"]["uuid"] for row in rows}
+    for command in (
+        {"find": "c"},
+        {"aggregate": "c", "pipeline": [], "cursor": {}},
+        {"update": "c", "updates": [{"q": {"k": 1}, "u": {"$set": {"x": 1}}}]},
+        {"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a"}]},
+        {"collMod": "c"},
+    ):
+        assert client.d.command({**command, "collectionUUID": uuids["c"]})["ok"]
+        with pytest.raises(OperationFailure) as caught:
+            reply = client.d.command({**command, "collectionUUID": uuids["plain"]})
+            raise OperationFailure("refused", reply["writeErrors"][0]["code"])
+        assert caught.value.code == 361
+
+
+def test_what_is_stored_is_summed_up(client: Client) -> None:
+    shard(client, "c", k="hashed")
+    client.d.c.insert_many(NUMBERS)
+    client.d.plain.insert_one({"_id": 1})
+    assert client.d.command("dbStats")["objects"] == 101
+    statistics = client.d.command("collStats", "c")
+    assert (statistics["count"], statistics["sharded"], len(statistics["shards"])) == (100, True, 2)
+    client.d.command("convertToCapped", "plain", size=4096)
+    assert client.d.command("collStats", "plain")["capped"]
+    assert client.admin.command("serverStatus")["process"] == "mongos"
 
 
 def test_a_killed_cursor_is_gone(client: Client) -> None:

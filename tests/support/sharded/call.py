@@ -10,10 +10,14 @@ from tests.support.sharded.wire import Document
 
 @dataclass(frozen=True)
 class Call:
-    """One command: its fields, the first of which names it, and its sections of documents as they came."""
+    """One command: its fields, the first of which names it, and its sections of documents as they came.
+
+    It is retryable where it came as a write that the client may send again.
+    """
 
     body: Document
     sequences: bytes = b""
+    retryable: bool = False
 
     @property
     def name(self) -> str:

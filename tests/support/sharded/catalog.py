@@ -9,9 +9,8 @@ from typing import Any
 
 from bson import ObjectId, Timestamp
 
-from tests.support.sharded.wire import Document, fields, refusal
+from tests.support.sharded.wire import NAMESPACE_NOT_FOUND, Document, fields, refusal
 
-NAMESPACE_NOT_FOUND = 26
 _UNSHARDED = {"e": ObjectId(bytes(12)), "t": Timestamp(0, 0), "v": Timestamp(0, 0)}
 
 
@@ -38,29 +37,32 @@ class Catalog:
     @cached_property
     def shards(self) -> list[Shard]:
         """All shards, in the order of their names. Each has one member."""
-        rows = self._find("shards", {}, {"_id": 1})
+        rows = self.rows("shards", {}, {"_id": 1})
         return [Shard(row["_id"], row["host"].partition("/")[2]) for row in rows]
 
     def primary(self, database: str) -> Owner:
         """Where the unsharded collections of a database are. Raises Refused where there is no such database."""
-        for row in self._find("databases", {"_id": database}):
-            return Owner(self._shard(row["primary"]), {"databaseVersion": row["version"]})
+        for row in self.rows("databases", {"_id": database}):
+            return Owner(self.shard(row["primary"]), {"databaseVersion": row["version"]})
         raise refusal(NAMESPACE_NOT_FOUND, f"database {database} not found")
 
-    def create_database(self, database: str) -> None:
-        """Harmless where it is there."""
-        self._run(
-            {
-                "_configsvrCreateDatabase": database,
-                "$db": "admin",
-                "writeConcern": {"w": "majority"},
-            }
-        )
+    def create_database(self, database: str, primary: str | None = None) -> None:
+        """Harmless where it is there, unless on another primary shard than that one. Raises Refused."""
+        command = {"_configsvrCreateDatabase": database, "$db": "admin"}
+        if primary is not None:
+            command["primaryShardId"] = primary
+        self._run({**command, "writeConcern": {"w": "majority"}})
+
+    def collection(self, namespace: str) -> Document | None:
+        """What is known of a sharded collection; None of any other."""
+        rows = self.rows("collections", {"_id": namespace})
+        return rows[0] if rows else None
 
     def owners(self, database: str, collection: str) -> list[Owner]:
         """The shards with chunks of a collection, that of the lowest chunk first; of an unsharded one the primary."""
-        for row in self._find("collections", {"_id": f"{database}.{collection}"}):
-            chunks = self._find("chunks", {"uuid": row["uuid"]}, {"min": 1})
+        row = self.collection(f"{database}.{collection}")
+        if row is not None:
+            chunks = self.rows("chunks", {"uuid": row["uuid"]}, {"min": 1})
             newest: dict[str, Any] = {}
             for chunk in chunks:
                 newest[chunk["shard"]] = max(
@@ -68,18 +70,19 @@ class Catalog:
                 )
             version = {"e": row["lastmodEpoch"], "t": row["timestamp"]}
             return [
-                Owner(self._shard(shard), {"shardVersion": {**version, "v": lastmod}})
+                Owner(self.shard(shard), {"shardVersion": {**version, "v": lastmod}})
                 for shard, lastmod in newest.items()
             ]
         primary = self.primary(database)
         return [Owner(primary.shard, {**primary.versions, "shardVersion": _UNSHARDED})]
 
-    def _shard(self, name: str) -> Shard:
+    def shard(self, name: str) -> Shard:
         return next(each for each in self.shards if each.name == name)
 
-    def _find(
+    def rows(
         self, collection: str, query: Document, sort: Document | None = None
     ) -> list[Document]:
+        """What a collection of the database `config` has."""
         reply = self._run(
             {
                 "find": collection,

@@ -27,6 +27,7 @@ _HEADER = Struct("<iiii")
 _INT32 = Struct("<i")
 _OP_REPLY, _OP_QUERY, _OP_MSG = 1, 2004, 2013
 _CHECKSUM, _MORE_TO_COME = 1, 2
+BAD_VALUE, NAMESPACE_NOT_FOUND, NO_SUCH_COMMAND = 2, 26, 59
 _numbers = itertools.count(1)
 
 
@@ -81,6 +82,12 @@ def fields(raw: bytes) -> Document:
     """The fields of a document; documents among their values stay bytes."""
     size = _INT32.unpack_from(raw)[0]
     return dict(RawBSONDocument(raw[:size], _RAW))
+
+
+def documents(sequence: bytes) -> list[RawBSONDocument]:
+    """The documents of one section."""
+    start = sequence.index(0, 5) + 1
+    return bson.decode_all(sequence[start:], _RAW)
 
 
 class Clock:

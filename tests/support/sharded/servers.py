@@ -1,0 +1,86 @@
+"""The servers behind the router, and which of them a command goes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.support.sharded.call import Call
+from tests.support.sharded.catalog import Catalog, Owner
+from tests.support.sharded.cursors import Cursors, cursor_id_of
+from tests.support.sharded.wire import Clock, Document, Refused, ServerConnection
+
+MAJORITY = {"w": "majority"}
+ON_CONFIG_SERVER = frozenset({"admin", "config"})
+_STALE = frozenset({249, 13388})
+_MOST_TRIES = 20
+
+
+class Servers:
+    """Connections of one client's own to the config server and the shards."""
+
+    def __init__(self, config: str, clock: Clock, cursors: Cursors) -> None:
+        self.clock = clock
+        self.cursors = cursors
+        self.config = config
+        self.catalog = Catalog(lambda command: self.connection(config).run(command))
+        self._connections: dict[str, ServerConnection] = {}
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def connection(self, address: str) -> ServerConnection:
+        if address not in self._connections:
+            self._connections[address] = ServerConnection(address, self.clock)
+        return self._connections[address]
+
+    def run(self, address: str, call: Call) -> Document:
+        return self.connection(address).run(call.body, call.sequences)
+
+    def on_config_server(self, name: str, call: Call) -> Document:
+        """Under another name, and with what it wants for a change of the metadata."""
+        renamed = call.called(name, writeConcern=MAJORITY).having(**{"$db": "admin"})
+        return self.run(self.config, renamed)
+
+    def opening(self, address: str, call: Call, more: str = "getMore") -> Document:
+        """The reply of that server; where it opens a cursor, that one is known from now on."""
+        reply = self.run(address, call)
+        if "cursor" in reply:
+            cursor_id = cursor_id_of(bytes(reply["cursor"].raw))
+            if cursor_id:
+                self.cursors.add((address, more), cursor_id)
+        return reply
+
+    def any_shard(self, call: Call) -> Document:
+        return self.opening(self.catalog.shards[0].address, call, "clusterGetMore")
+
+    def owner(self, owner: Owner, call: Call) -> Document:
+        """Run on a shard that has documents of the collection, with the versions of that."""
+        return self.run(owner.shard.address, call.having(**owner.versions))
+
+    def owners(self, call: Call) -> list[Owner]:
+        return self.catalog.owners(call.database, call.target)
+
+    def primary(self, call: Call, database: str | None = None) -> Document:
+        """Run on the primary shard of the call's database or another, with the version of that."""
+        return until_fresh(
+            lambda: self.owner(self.catalog.primary(database or call.database), call)
+        )
+
+    def definition(self, call: Call, database: str | None = None) -> Document:
+        return self.primary(call.having(writeConcern=MAJORITY), database)
+
+
+Handler = Callable[[Servers, Call], Document]
+
+
+def until_fresh(run: Callable[[], Document]) -> Document:
+    """Again where the metadata were read too early, or the shard had not seen them."""
+    for left in reversed(range(_MOST_TRIES)):
+        try:
+            return run()
+        except Refused as error:
+            if error.code not in _STALE or not left:
+                raise
+    raise AssertionError("not reached")
