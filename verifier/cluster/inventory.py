@@ -59,38 +59,55 @@ def list_indexes(client: Client, database: str, collection: str | Binary) -> lis
     return [index for index in listed if "buildUUID" not in index]
 
 
-def _specification(client: Client, name: Namespace, row: Document) -> CollectionSpec:
-    """The collection or view of a row; a time-series collection is that of its buckets."""
+def _specification(client: Client, name: Namespace, row: Document) -> CollectionSpec | None:
+    """The collection or view of a row; a time-series collection is that of its buckets.
+
+    None where that can be asked by name only, and another collection has the name by now, or none.
+    """
     if row["type"] == Kind.VIEW.value:
         return CollectionSpec(name, Kind.VIEW, None, dict(row["options"]))
     uuid = bytes(row["info"]["uuid"])
-    # By UUID, which routers do not take: another collection may have the name by now.
+    # Routers do not take UUIDs here.
     sharded = client.is_mongos
     indexes = list_indexes(client, name.database, name.collection if sharded else Binary(uuid, 4))
+    shard_key = _shard_key(client, name, uuid) if sharded else None
+    if sharded and not list_raw(client, *_named(name, uuid)):
+        return None
     found = collection_spec(
         name,
         uuid,
         _id_index(dict(row["options"]), indexes),
         {index["name"]: index for index in indexes if not is_id_index(index)},
     )
-    return replace(found, shard_key=_shard_key(client, name)) if sharded else found
+    return replace(found, shard_key=shard_key)
 
 
-def _shard_key(client: Client, stored: Namespace) -> Document:
-    """The shard key of the collection of that name; empty where it is not sharded."""
+def _named(name: Namespace, uuid: bytes) -> tuple[str, Document]:
+    return name.database, {"name": name.collection, "info.uuid": Binary(uuid, 4)}
+
+
+def _shard_key(client: Client, stored: Namespace, uuid: bytes) -> Document:
+    """The shard key of that collection; empty where it is not sharded."""
+    return shard_keys(client, {"_id": str(stored), "uuid": Binary(uuid, 4)}).get(uuid, {})
+
+
+def shard_keys(client: Client, query: Document | None = None) -> dict[bytes, Document]:
+    """The shard keys of all sharded collections of a cluster, or of some, by UUID. Raises the driver's errors."""
     command = {
         "find": "collections",
-        "filter": {"_id": str(stored)},
-        "projection": {"_id": 0, "key": 1, "unique": 1},
+        "filter": query or {},
+        "projection": {"_id": 0, "uuid": 1, "key": 1, "unique": 1},
         "readConcern": {"level": "majority"},
     }
-    return next(iter(_rows(client, "config", command)), {})
+    return {
+        bytes(row["uuid"]): {"key": row["key"], "unique": bool(row.get("unique"))}
+        for row in _rows(client, "config", command)
+    }
 
 
 def is_sharded(client: Client, uuid: bytes) -> bool:
     """Whether that collection of a sharded cluster is sharded. Raises the driver's errors."""
-    command = {"find": "collections", "filter": {"uuid": Binary(uuid, 4)}, "limit": 1}
-    return bool(_rows(client, "config", command))
+    return bool(shard_keys(client, {"uuid": Binary(uuid, 4)}))
 
 
 def _user_rows(client: Client, database: str, query: Document | None) -> dict[Namespace, Document]:
@@ -112,6 +129,7 @@ def list_collections(
     """Every collection and view of the users, of one database or of all, in the order of their names.
 
     Only what is in the selection, and only those of a kind, where these are given: nothing else is looked at closely.
+    Through a router, what loses its name meanwhile is left out.
     """
     databases = client.list_database_names() if database is None else [database]
     query = None if kind is None else {"type": kind.value}
@@ -120,8 +138,9 @@ def list_collections(
         names = set(filter(is_user_namespace, rows))
         for name in sorted(names if selection is None else selection.of(names)):
             stored = _stored(name, rows)
-            if stored in rows:
-                yield _specification(client, stored, rows[stored])
+            found = _specification(client, stored, rows[stored]) if stored in rows else None
+            if found is not None:
+                yield found
 
 
 def list_names(client: Client) -> dict[Namespace, Kind]:
@@ -148,17 +167,25 @@ def list_uuids(client: Client) -> dict[Namespace, bytes]:
 def find_named(client: Client, name: Namespace) -> CollectionSpec | None:
     """The collection or view that has that name now. Raises the driver's errors."""
     query = {"name": {"$in": [name.collection, name.buckets.collection]}}
-    rows = _user_rows(client, name.database, query)
-    if name not in rows or _stored(name, rows) not in rows:
-        return None
-    return _specification(client, _stored(name, rows), rows[_stored(name, rows)])
+    found = None
+    while found is None:
+        rows = _user_rows(client, name.database, query)
+        if name not in rows or _stored(name, rows) not in rows:
+            return None
+        found = _specification(client, _stored(name, rows), rows[_stored(name, rows)])
+    return found
 
 
 def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpec | None:
     """The collection with that UUID under the name that it has now; None when it is gone."""
-    for row in list_raw(client, database, {"info.uuid": Binary(uuid, 4)}):
-        return _specification(client, Namespace(database, row["name"]), row)
-    return None
+    found = None
+    # Again where it was renamed while a router was asked.
+    while found is None:
+        row = next(iter(list_raw(client, database, {"info.uuid": Binary(uuid, 4)})), None)
+        if row is None:
+            return None
+        found = _specification(client, Namespace(database, row["name"]), row)
+    return found
 
 
 def find_time_series(client: Client, namespace: Namespace) -> bytes | None:
