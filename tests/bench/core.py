@@ -6,9 +6,9 @@ from tests.bench.data import DATABASE
 from verifier.cluster.connect import connect
 from verifier.cluster.inventory import size_of
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.ranges import Range, split
 from verifier.compare.comparison import Comparison
 from verifier.compare.documents import Mode
-from verifier.compare.ranges import Range, split
 from verifier.compare.scope import NamespacePair
 from verifier.runtime.malloc import keep_large_buffers
 from verifier.runtime.tasks import Channel, StopToken, TaskGroup

@@ -15,12 +15,12 @@ from tests.support.documents import IDS as ODD_IDS
 from tests.support.documents import insert_odd_documents
 from verifier.cluster.lookup import _command, fetch
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.ranges import Keys, Portion, Range
 from verifier.cluster.rawcursor import RawCursor
 from verifier.compare import pairing
 from verifier.compare.comparison import Comparison
 from verifier.compare.documents import Mode
 from verifier.compare.mismatch import DocumentMismatch
-from verifier.compare.ranges import Keys, Portion, Range
 from verifier.compare.scope import NamespacePair
 from verifier.runtime.tasks import Cancelled, StopToken
 

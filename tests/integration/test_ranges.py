@@ -16,9 +16,9 @@ from tests.conftest import Pair
 from tests.support.documents import IDS
 from tests.support.keys import in_order_of_index, insert, keys
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.ranges import Portion, Range, split
 from verifier.compare.comparison import Comparison
 from verifier.compare.documents import Mode
-from verifier.compare.ranges import Portion, Range, split
 from verifier.compare.scope import NamespacePair
 from verifier.runtime.tasks import StopToken
 

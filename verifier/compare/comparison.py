@@ -14,18 +14,18 @@ from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
-from verifier.cluster import failures, rawbson
+from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.inventory import list_raw
 from verifier.cluster.lookup import among, bounds
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.ranges import LAST, Keys, Portion, Range
 from verifier.cluster.rawcursor import Page, RawCursor
 from verifier.cluster.specification import Document, Kind
 from verifier.compare.documents import Mode, differences
 from verifier.compare.mismatch import Difference, DocumentMismatch
 from verifier.compare.order import CollatedOrder, Order, any_order, simple_order
 from verifier.compare.pairing import Pairing, Unequal
-from verifier.compare.ranges import Keys, Portion, Range
 from verifier.compare.scope import NamespacePair
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
@@ -35,8 +35,6 @@ _NATURAL = {"$natural": 1}
 _ANY = {"_id": {"$exists": True}}
 _MAJORITY = {"level": "majority"}
 _COMMENT = "verifier"
-# The key behind which there is none.
-_LAST = rawbson.single(rawbson.MAX_KEY, b"_id", b"")
 
 # Called with a number of documents and their bytes that are compared.
 OnPages = Callable[[int, int], None]
@@ -119,7 +117,7 @@ class Comparison:
                 self._stop.check()
                 yield from found
         if reading.leaves_out_last:
-            yield from self._unequal(reading._replace(portion=Keys((_LAST,))), on_pages)
+            yield from self._unequal(reading._replace(portion=Keys((LAST,))), on_pages)
 
     def _open(self, reading: _Reading, on_pages: OnPages, cursors: ExitStack) -> Pairing:
         stored = [_stored(*each) for each in zip(self._clients, reading.names)]
@@ -187,7 +185,7 @@ class _Reading(NamedTuple):
 
     def after(self, key: bytes | None) -> _Reading:
         """What is left when all up to `key` is compared; that one, whose successor has no name, is read again."""
-        if key is None or key == _LAST or isinstance(self.portion, Keys):
+        if key is None or key == LAST or isinstance(self.portion, Keys):
             return self
         return self._replace(portion=replace(self.portion, lower=key))
 
@@ -210,7 +208,7 @@ class _Reading(NamedTuple):
         filters = [] if document_filter is None else [document_filter]
         ends = {}
         if isinstance(self.portion, Range):
-            upper = _LAST if self.leaves_out_last else self.portion.upper
+            upper = LAST if self.leaves_out_last else self.portion.upper
             keys = {"min": self.portion.lower, "max": upper}
             ends = {end: RawBSONDocument(key) for end, key in keys.items() if key is not None}
         else:

@@ -12,11 +12,11 @@ from time import monotonic
 
 from bson.timestamp import Timestamp
 
+from verifier.cluster.ranges import Range
 from verifier.compare.amounts import Tally
 from verifier.compare.observe import Observer, Point
 from verifier.compare.planning import Planner
 from verifier.compare.queue import TaskQueue
-from verifier.compare.ranges import Range
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.scope import NamespacePair
 from verifier.compare.store import CheckStore

@@ -19,6 +19,7 @@ from verifier.cluster.inventory import find_named, size_of
 from verifier.cluster.keys import canonical, id_element
 from verifier.cluster.lookup import fetch
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.ranges import Keys, Portion, Range, split
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.compare.amounts import Tally
 from verifier.compare.comparison import Comparison
@@ -26,7 +27,6 @@ from verifier.compare.definitions import compare_definitions
 from verifier.compare.expiry import expired, expires
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
 from verifier.compare.observe import Observer, Point
-from verifier.compare.ranges import Keys, Portion, Range, split
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.scope import NamespacePair
 from verifier.compare.store import CheckStore

@@ -45,6 +45,9 @@ class Keys:
 
 Portion = Range | Keys
 
+# The key behind which there is none.
+LAST = rawbson.single(rawbson.MAX_KEY, b"_id", b"")
+
 
 def split(
     client: Client,
