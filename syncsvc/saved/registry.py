@@ -9,9 +9,9 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-import bson
 from bson.binary import Binary
 
+from syncsvc.saved.batches import batches
 from syncsvc.saved.run import METADATA_DATABASE, collections_of
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
@@ -21,10 +21,6 @@ from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
-
-# How many collections are saved by one command, and of what size together, in bytes.
-_MOST_SAVED = 1000
-_MOST_BYTES = 4 << 20
 
 
 class CopyStatus(Enum):
@@ -117,21 +113,6 @@ def _collection_record(document: dict[str, Any]) -> CollectionRecord:
     )
 
 
-def _batches(documents: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """The documents in commands of a size that servers take; a validator or view can be large."""
-    batch: list[dict[str, Any]] = []
-    size = 0
-    for document in documents:
-        length = len(bson.encode(document))
-        if batch and (len(batch) == _MOST_SAVED or size + length > _MOST_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(document)
-        size += length
-    if batch:
-        yield batch
-
-
 class Registry:
     """The collections of the source by UUID, which says to which namespace on the destination their events belong.
 
@@ -188,7 +169,7 @@ class Registry:
         """Put these collections in the place of all that is saved for the sync as it is after one more reversal."""
         name = collections_of(self._turn + 1)
         self._run({"delete": name, "deletes": [{"q": {}, "limit": 0}]})
-        for documents in _batches(map(_collection_document, records)):
+        for documents in batches(map(_collection_document, records)):
             # As upserts: a command that is repeated after a lost answer changes nothing.
             statements = [
                 {"q": {"_id": each["_id"]}, "u": each, "upsert": True} for each in documents

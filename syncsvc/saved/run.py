@@ -34,6 +34,7 @@ _RUNS = "runs"
 _ONLY_INDEX = {"key": {"only": 1}, "name": "only", "unique": True}
 # Those of the present direction and of the next one, by turns.
 _COLLECTIONS = ("collections", "collectionsReversed")
+_PARTITIONS = ("partitions", "partitionsReversed")
 
 # How old the proof may be that this process owns its run, in seconds.
 CONFIRM_INTERVAL = 1.0
@@ -91,6 +92,11 @@ class RunRecord:
 def collections_of(turn: int) -> str:
     """Where the collections are saved for the sync as it is after so many reversals."""
     return _COLLECTIONS[turn % len(_COLLECTIONS)]
+
+
+def partitions_of(turn: int) -> str:
+    """Where the partitions of their copies are saved."""
+    return _PARTITIONS[turn % len(_PARTITIONS)]
 
 
 def _run_document(record: RunRecord) -> dict[str, Any]:
@@ -213,7 +219,7 @@ class RunStore:
 
     def _forget_earlier(self) -> None:
         """What an earlier run left of its collections would count as copied, and its check would be gone on with."""
-        for name in (*_COLLECTIONS, CHECK):
+        for name in (*_COLLECTIONS, *_PARTITIONS, CHECK):
             command = {"delete": name, "deletes": [{"q": {}, "limit": 0}]}
             self._writer.run(METADATA_DATABASE, command)
 

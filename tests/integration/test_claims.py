@@ -1,0 +1,140 @@
+"""Of the saved partitions each is claimed by one instance, whatever gets lost on the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+
+import bson
+
+from syncsvc.saved.partitions import Copied, Partition, Partitions
+from syncsvc.saved.registry import CopyStatus
+from syncsvc.saved.run import METADATA_DATABASE
+from tests.conftest import Pair
+from verifier.cluster.connect import connect
+from verifier.cluster.ranges import Range
+from verifier.cluster.writer import ClusterWriter
+from verifier.runtime.tasks import StopToken
+
+ONE, OTHER = b"1" * 16, b"2" * 16
+BOUNDS = [None, *(bson.encode({"_id": number}) for number in range(9)), None]
+RANGES = [Range(*each) for each in zip(BOUNDS, BOUNDS[1:])]
+
+
+def saved(pair: Pair, instance: str, turn: int = 0) -> Partitions:
+    """What a process of that id has when it begins."""
+    stop = StopToken()
+    client = pair.destination.client
+    return Partitions(client, ClusterWriter(client, False, stop), turn, instance, stop)
+
+
+def claimed(partitions: Partitions) -> list[Partition]:
+    return list(iter(partitions.claim, None))
+
+
+@contextmanager
+def lost_answers(pair: Pair, command: str) -> Iterator[None]:
+    """Within the block, a command is carried out, but of the first one is told that nobody knows whether it is."""
+    admin = pair.destination.client.admin
+    lost = {"code": 91, "errmsg": "lost"}
+    data = {"failCommands": [command], "writeConcernError": lost}
+    admin.command({"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": data})
+    try:
+        yield
+    finally:
+        admin.command({"configureFailPoint": "failCommand", "mode": "off"})
+
+
+def test_what_is_planned_stays(pair: Pair) -> None:
+    partitions = saved(pair, "a")
+    assert partitions.all_done() and partitions.planned() == set()
+    partitions.plan(ONE, RANGES, 1000)
+    partitions.plan(ONE, [Range()], 5)
+    partitions.plan_whole({ONE: 5, OTHER: 7})
+    assert partitions.planned() == {ONE, OTHER}
+    assert sorted(partitions, key=lambda each: (each.uuid, each.number)) == [
+        *(Partition(ONE, number, each, 100) for number, each in enumerate(RANGES)),
+        Partition(OTHER, 0, total=7),
+    ]
+    assert not partitions.all_done()
+
+
+def test_a_plan_that_was_cut_short_leaves_nothing(pair: Pair) -> None:
+    partitions = saved(pair, "a")
+    partitions.plan(ONE, RANGES)
+    pair.destination.client[METADATA_DATABASE].partitions.delete_one({"_id.number": 0})
+    partitions.plan(ONE, RANGES[:2])
+    assert [each.range for each in partitions] == RANGES[:2]
+
+
+def test_another_turn_has_partitions_of_its_own(pair: Pair) -> None:
+    saved(pair, "a").plan(ONE, RANGES)
+    assert claimed(saved(pair, "a", turn=1)) == []
+    assert len(claimed(saved(pair, "a", turn=2))) == len(RANGES)
+
+
+def test_each_is_claimed_once_also_when_answers_are_lost(pair: Pair) -> None:
+    partitions = saved(pair, "a")
+    with lost_answers(pair, "update"):
+        partitions.plan(ONE, RANGES)
+    with lost_answers(pair, "update"):
+        found = claimed(partitions)
+    assert [each.range for each in found] == RANGES
+    assert {each.instance for each in found} == {"a"}
+    assert claimed(saved(pair, "b")) == []
+
+
+def test_the_largest_come_first_and_small_ones_together(pair: Pair) -> None:
+    partitions = saved(pair, "a")
+    partitions.plan_whole({number.to_bytes(16): number for number in range(30)})
+    partitions.plan(ONE, RANGES[:2], 4000)
+    first = [partitions.claim(), partitions.claim(), partitions.claim()]
+    assert [each and each.total for each in first] == [2000, 2000, 29]
+    others = claimed(saved(pair, "b"))
+    # What was claimed together with the third is not theirs.
+    assert [each.total for each in others] == [*reversed(range(10))]
+
+
+def test_two_claim_at_once(pair: Pair) -> None:
+    planner = saved(pair, "a")
+    planner.plan(ONE, RANGES * 10)
+    planner.plan_whole({number.to_bytes(16): 1 for number in range(60)})
+    with connect(pair.destination.uri, "test") as client, ThreadPoolExecutor() as pool:
+        other = Pair(pair.source, replace(pair.destination, client=client))
+        instances = saved(pair, "a"), saved(other, "b")
+        # Two threads of each.
+        lists = list(pool.map(claimed, (*instances, *instances)))
+        assert [claimed(each) for each in instances] == [[], []]
+    found = [each for part in lists for each in part]
+    assert Counter((each.uuid, each.number) for each in found).most_common(1)[0][1] == 1
+    assert len(found) == 160
+    assert {each.instance for each in found} == {"a", "b"}
+
+
+def test_what_was_claimed_before_a_restart_is_claimed_again(pair: Pair) -> None:
+    before = saved(pair, "a")
+    before.plan(ONE, RANGES)
+    done, begun, waiting = (before.claim() for _ in range(3))
+    assert done and begun and waiting
+    before.save(replace(done, status=CopyStatus.DONE, copied=7, documents=1))
+    begun = replace(begun, status=CopyStatus.COPYING, copied=50, documents=5, place=BOUNDS[1])
+    before.save(begun)
+    assert before.copied() == {ONE: Copied(57, 6, done=False)}
+    assert len(claimed(saved(pair, "b"))) == len(RANGES) - 3
+    assert claimed(saved(pair, "a")) == [begun, waiting]
+
+
+def test_a_collection_is_copied_when_all_of_it_is(pair: Pair) -> None:
+    partitions = saved(pair, "a")
+    partitions.plan(ONE, RANGES)
+    partitions.plan_whole({OTHER: 1})
+    for each in claimed(partitions):
+        assert not partitions.all_done()
+        partitions.save(replace(each, status=CopyStatus.DONE, copied=2, documents=1))
+    assert partitions.all_done()
+    assert partitions.copied() == {ONE: Copied(20, 10, True), OTHER: Copied(2, 1, True)}
+    partitions.forget(ONE)
+    assert partitions.planned() == {OTHER}

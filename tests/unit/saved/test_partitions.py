@@ -1,0 +1,48 @@
+"""A partition is read back as it was saved, and several are claimed at once where each is small."""
+
+from __future__ import annotations
+
+import bson
+import pytest
+
+from syncsvc.saved import partitions
+from syncsvc.saved.partitions import Partition, _document, _partition, _together
+from syncsvc.saved.registry import CopyStatus
+from tests.unit.documents import key
+from verifier.cluster.ranges import LAST, Range
+
+UUID = bytes(range(16))
+# Of a type that the driver would decode to another one.
+SYMBOL = key(0x0E, b"\x04\0\0\0sym\0")
+PARTITIONS = [
+    Partition(UUID, 0),
+    Partition(UUID, 9_999, Range(None, SYMBOL), total=2**40),
+    Partition(UUID, 3, Range(SYMBOL, LAST), 7, CopyStatus.COPYING, 2**33, 2**32, "shard0", SYMBOL),
+    Partition(UUID, 3, Range(SYMBOL), status=CopyStatus.DONE, instance="shard0"),
+]
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_a_partition_is_read_back_as_it_was(partition: Partition) -> None:
+    assert _partition(bson.decode(bson.encode(_document(partition)))) == partition
+
+
+WHOLE, RANGE = Range(), Range(None, SYMBOL)
+LARGE = partitions._MOST_BYTES
+
+
+@pytest.mark.parametrize(
+    "waiting, claimed",
+    [
+        ([], 0),
+        ([(RANGE, 1), (RANGE, 1)], 1),
+        ([(RANGE, 1), (WHOLE, 1)], 1),
+        ([(WHOLE, 1), (RANGE, 1)], 1),
+        ([(WHOLE, 1), (WHOLE, 1), (RANGE, 1), (WHOLE, 1)], 2),
+        ([(WHOLE, LARGE + 1), (WHOLE, 1)], 1),
+        ([(WHOLE, LARGE - 1), (WHOLE, 1), (WHOLE, 1)], 2),
+    ],
+)
+def test_ranges_are_claimed_alone(waiting: list[tuple[Range, int]], claimed: int) -> None:
+    documents = [_document(Partition(UUID, 0, part, total)) for part, total in waiting]
+    assert _together(documents) == documents[:claimed]
