@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from syncsvc.sandbox import ReplicaSet
-from syncsvc.sandbox.equality import compare_clusters
-from syncsvc.sandbox.replica_set import Client
 from tests.support.checks import Checker
 from tests.support.daemon import Daemon
+from tests.support.pair import Clusters, Pair, Topology
 from tests.support.spreading import Spreading
 from verifier.cluster.cluster import open_cluster
 
-_KEPT = {"admin", "config", "local"}
 _WITHOUT_SERVERS = Path(__file__).parent / "unit"
 
 
@@ -38,66 +33,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
-@dataclass(frozen=True)
-class Side:
-    """One cluster of a test."""
-
-    uri: str
-    client: Client
-
-    def empty(self) -> None:
-        self.client.admin.command({"setUserWriteBlockMode": 1, "global": False})
-        for name in self.client.list_database_names():
-            if name not in _KEPT:
-                self.client.drop_database(name)
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Source and destination."""
-
-    source: Side
-    destination: Side
-
-    def assert_equal(self) -> None:
-        """Compare by the judge that shares nothing with the product."""
-        result = compare_clusters(self.source.client, self.destination.client)
-        assert result.differences == ()
-        assert result.namespaces > 0
-
-    def empty(self) -> None:
-        self.source.empty()
-        self.destination.empty()
-
-
-@contextmanager
-def started_pair() -> Iterator[Pair]:
-    """Two single-node replica sets without access control."""
-    # A large transaction must fit into the cache beside all that was written just before.
-    source = ReplicaSet(name="source", cache_size_gb=1)
-    destination = ReplicaSet(name="destination", cache_size_gb=1)
-    with source, destination, source.client() as first, destination.client() as second:
-        yield Pair(Side(source.uri, first), Side(destination.uri, second))
+@pytest.fixture(scope="session")
+def clusters() -> Iterator[Clusters]:
+    """The clusters of this process, for the whole session."""
+    with Clusters() as clusters:
+        yield clusters
 
 
 @pytest.fixture(scope="session")
-def replica_sets() -> Iterator[Pair]:
-    """Two clusters for the whole session."""
-    with started_pair() as pair:
-        yield pair
+def replica_sets(clusters: Clusters) -> Pair:
+    """Two of them."""
+    return clusters.pair()
 
 
 @pytest.fixture
-def pair(replica_sets: Pair) -> Pair:
-    """The shared clusters, empty."""
-    replica_sets.empty()
-    return replica_sets
+def pair(request: pytest.FixtureRequest, clusters: Clusters) -> Pair:
+    """The shared clusters, empty; replica sets where a test does not say otherwise by `across`."""
+    pair = clusters.pair(getattr(request, "param", Topology.REPLICA_SETS))
+    pair.empty()
+    return pair
 
 
 @pytest.fixture
 def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
     """A running daemon between the shared clusters."""
-    process = Daemon(pair.source.uri, pair.destination.uri, tmp_path)
+    process = pair.daemon(tmp_path)
     try:
         process.run()
         yield process
@@ -108,7 +68,7 @@ def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 @pytest.fixture
 def orderly(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
     """A running daemon with one writer, which saves the resume point of a copy after every page, in their order."""
-    process = Daemon(pair.source.uri, pair.destination.uri, tmp_path, "--loadLevel", "1")
+    process = pair.daemon(tmp_path, "--loadLevel", "1")
     process.save_every_page()
     try:
         process.run()

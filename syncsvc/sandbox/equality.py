@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby, islice
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pymongo import MongoClient
@@ -34,6 +35,11 @@ MOST_COLLECTIONS = 100_000
 T = TypeVar("T")
 Client = MongoClient[Any]
 Specification = Mapping[str, Any]
+ShardKeys = Mapping[str, Specification]
+
+_NO_SHARD_KEYS: ShardKeys = MappingProxyType({})
+# What an index may have beside its key that serves a shard key.
+_PLAIN = frozenset({"v", "key", "name"})
 
 
 @dataclass(frozen=True)
@@ -67,9 +73,15 @@ class _Namespace:
 Difference = tuple[_Namespace, str]
 
 
-def compare_clusters(source: Client, destination: Client) -> Equality:
-    """Compares all user databases; nothing may write to them meanwhile."""
-    comparison = _Comparison(source, destination)
+def compare_clusters(
+    source: Client, destination: Client, shard_keys: ShardKeys = _NO_SHARD_KEYS
+) -> Equality:
+    """Compares all user databases; nothing may write to them meanwhile.
+
+    Where only the destination is a sharded cluster, `shard_keys` has `key` and `unique` of each collection that is to
+    be sharded there, by namespace, and each may have an index more, that which serves its key.
+    """
+    comparison = _Comparison(source, destination, shard_keys)
     differences = _listed(map(_sentence, comparison.found()))
     counted = comparison.counted
     return Equality(
@@ -82,9 +94,11 @@ def compare_clusters(source: Client, destination: Client) -> Equality:
     )
 
 
-def differences_by_database(source: Client, destination: Client) -> dict[str, tuple[str, ...]]:
+def differences_by_database(
+    source: Client, destination: Client, shard_keys: ShardKeys = _NO_SHARD_KEYS
+) -> dict[str, tuple[str, ...]]:
     """In which points the clusters differ, for each user database that does."""
-    found = _Comparison(source, destination).found()
+    found = _Comparison(source, destination, shard_keys).found()
     grouped = groupby(found, key=lambda each: each[0].database)
     return {database: _listed(map(_sentence, each)) for database, each in grouped}
 
@@ -92,10 +106,12 @@ def differences_by_database(source: Client, destination: Client) -> dict[str, tu
 class _Comparison:
     """One pass over both clusters, which yields sentences and counts what it has seen."""
 
-    def __init__(self, source: Client, destination: Client) -> None:
+    def __init__(self, source: Client, destination: Client, shard_keys: ShardKeys) -> None:
         self.counted: Counter[str] = Counter()
         self._source = source
         self._destination = destination
+        self._keys = _sharded(source) if source.is_mongos else shard_keys
+        self._found_keys = _sharded(destination) if destination.is_mongos else self._keys
 
     def found(self) -> Iterator[Difference]:
         source, destination = _namespaces(self._source), _namespaces(self._destination)
@@ -122,11 +138,27 @@ class _Comparison:
     def _content(self, namespace: _Namespace, info: Specification) -> Iterator[str]:
         if info["type"] == "view":
             return
+        yield from self._shard_key(str(namespace))
         yield from self._indexes(namespace)
         if info["type"] == "timeseries":
             # Measurements have no order of their own; the buckets that hold them do.
             namespace = _Namespace(namespace.database, f"system.buckets.{namespace.name}")
         yield from self._documents(namespace, capped=info["options"].get("capped", False))
+
+    def _shard_key(self, namespace: str) -> Iterator[str]:
+        left, right = self._keys.get(namespace), self._found_keys.get(namespace)
+        if left is None or right is None:
+            if left is not right:
+                yield f"sharded on {'source' if right is None else 'destination'} only"
+        elif _told(left) != _told(right):
+            yield f"shard key differs: {_told(left)} on source, {_told(right)} on destination"
+
+    def _serves_shard_key(self, namespace: _Namespace, index: Specification) -> bool:
+        """Whether it is an index that the destination has for its shard key alone."""
+        asked = self._found_keys.get(str(namespace))
+        if asked is None or self._source.is_mongos or not index.keys() <= _PLAIN:
+            return False
+        return [*index["key"].items()] == [*asked["key"].items()]
 
     def _indexes(self, namespace: _Namespace) -> Iterator[str]:
         left, right = self._both(namespace, _indexes)
@@ -135,7 +167,8 @@ class _Comparison:
             if name not in right:
                 yield f"index {name} missing on destination"
             elif name not in left:
-                yield f"index {name} extra on destination"
+                if not self._serves_shard_key(namespace, right[name]):
+                    yield f"index {name} extra on destination"
             elif fields := different_names(elements(left[name]), elements(right[name])):
                 yield f"index {name} differs: {', '.join(fields)}"
 
@@ -170,6 +203,15 @@ def _collections(client: Client, database: str) -> list[Specification]:
     cursor = client[database].command(command, codec_options=LENIENT)["cursor"]
     assert cursor["id"] == 0, f"{database} has too many collections to be compared"
     return list(cursor["firstBatch"])
+
+
+def _sharded(client: Client) -> ShardKeys:
+    rows = client.config.collections.find()
+    return {row["_id"]: {"key": row["key"], "unique": row["unique"]} for row in rows}
+
+
+def _told(shard_key: Specification) -> str:
+    return f"{dict(shard_key['key'])}{', unique' if shard_key['unique'] else ''}"
 
 
 def _indexes(collection: AnyCollection) -> dict[str, Specification]:

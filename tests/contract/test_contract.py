@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from syncsvc.schemas import StartSchema
-from tests.conftest import Pair
 from tests.contract.walks import GOOD, Document, Moment, Seen, Walk, everything
 from tests.support.blocks import USER_WRITES_BLOCKED
+from tests.support.pair import Pair
 
 # What was seen, and what should have been.
 Row = Callable[[Seen], tuple[object, object]]

@@ -13,8 +13,8 @@ from pymongo.errors import OperationFailure
 
 from syncsvc.engine.observe import Point
 from syncsvc.sandbox.replica_set import Client
-from tests.conftest import Pair
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 from tests.support.verifier import Verifier
 from tests.support.waiting import PATIENCE
 
@@ -126,7 +126,7 @@ def running(pair: Pair, folder: Path) -> Iterator[Daemon]:
     """A daemon between clusters that are empty."""
     pair.empty()
     folder.mkdir()
-    daemon = Daemon(pair.source.uri, pair.destination.uri, folder)
+    daemon = pair.daemon(folder)
     try:
         daemon.run()
         yield daemon

@@ -10,9 +10,9 @@ from bson import Timestamp
 
 from syncsvc.engine.observe import Point
 from syncsvc.sandbox.workload import Workload
-from tests.conftest import Pair
 from tests.support import writes
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 
 METADATA = "mongosync_reserved_for_internal_use"
@@ -202,7 +202,7 @@ def test_a_second_process_takes_over(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
-    successor = Daemon(pair.source.uri, pair.destination.uri, daemon.folder / "successor")
+    successor = pair.daemon(daemon.folder / "successor")
     successor.folder.mkdir()
     try:
         successor.run()

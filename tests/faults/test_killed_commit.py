@@ -10,10 +10,10 @@ import pytest
 from pymongo.errors import OperationFailure
 
 from syncsvc.engine.observe import Point
-from tests.conftest import Pair
 from tests.support import writes
 from tests.support.blocks import USER_WRITES_BLOCKED, blocked
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 
 BEGUN = (Point.BLOCK_SAVED, "cluster1")

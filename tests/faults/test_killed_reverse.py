@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from syncsvc.engine.observe import Point
-from tests.conftest import Pair
 from tests.support import writes
 from tests.support.blocks import blocked
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 
 REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
 Kill = tuple[Point, str]

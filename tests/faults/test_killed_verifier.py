@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from syncsvc.sandbox.replica_set import Client
-from tests.conftest import Pair
+from tests.support.pair import Pair
 from tests.support.verifier import Verifier
 from tests.support.waiting import wait_for
 from verifier.compare.observe import Point

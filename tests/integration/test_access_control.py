@@ -19,11 +19,11 @@ from pymongo.errors import OperationFailure
 
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.replica_set import Client
-from tests.conftest import Pair, Side
 from tests.support.behaviours import ALL
 from tests.support.blocks import USER_WRITES_BLOCKED
 from tests.support.certificates import make_certificates
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair, Side
 from tests.support.roles import USES, Use
 from tests.support.service_process import ROOT
 from tests.support.waiting import PATIENCE

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.conftest import Pair
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 from tests.support.waiting import PATIENCE
 
 GOOD = {"source": "cluster0", "destination": "cluster1"}

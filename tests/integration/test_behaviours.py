@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from syncsvc.sandbox.equality import differences_by_database
-from tests.conftest import Pair, started_pair
 from tests.support.behaviours import ALL, UPDATES, Behaviour
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair, started_pair
 from tests.support.phases import When, writes_in
 
 
@@ -73,7 +72,7 @@ def _sync(pair: Pair, daemon: Daemon, round_: Round, behaviours: list[Behaviour]
     if progress["state"] == "FAILED":
         return Outcome(f"{progress['error']}: {progress['errorDescription']}", {})
     assert round_.raw_diffs or "documents read again" in daemon.log
-    return Outcome("", differences_by_database(source, pair.destination.client))
+    return Outcome("", pair.differences())
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +80,7 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp(str(request.param))
     # Clusters of its own: to drop hundreds of databases takes much longer than to start a server.
     with started_pair() as pair:
-        daemon = Daemon(pair.source.uri, pair.destination.uri, folder)
+        daemon = pair.daemon(folder)
         try:
             daemon.run()
             return _sync(pair, daemon, request.param, _chosen(request))

@@ -11,9 +11,9 @@ import pytest
 
 from syncsvc.engine.observe import Point
 from syncsvc.sandbox.equality import differences_by_database
-from tests.conftest import Pair, started_pair
 from tests.support.behaviours.behaviour import AnyDatabase, beside, use
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair, started_pair
 from tests.support.waiting import wait_for
 
 Change = Callable[[AnyDatabase], object]
@@ -139,7 +139,7 @@ def _reached(daemon: Daemon, held: Mapping[Case, ExitStack]) -> Case | None:
 def differences(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, ...]]:
     """In what the clusters differ, by database."""
     with started_pair() as pair:
-        daemon = Daemon(pair.source.uri, pair.destination.uri, tmp_path_factory.mktemp("copies"))
+        daemon = pair.daemon(tmp_path_factory.mktemp("copies"))
         try:
             daemon.run()
             for case in CASES:

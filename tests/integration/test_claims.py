@@ -13,7 +13,7 @@ import bson
 from syncsvc.saved.partitions import Copied, Partition, Partitions
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.saved.run import METADATA_DATABASE
-from tests.conftest import Pair
+from tests.support.pair import Pair
 from verifier.cluster.connect import connect
 from verifier.cluster.ranges import Range
 from verifier.cluster.writer import ClusterWriter

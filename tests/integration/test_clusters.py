@@ -10,10 +10,10 @@ import pytest
 from syncsvc.engine.observe import Point
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.workload import Workload
-from tests.conftest import Pair, Side
 from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair, Side
 from tests.support.phases import PHASES, When, writes_in
 from tests.support.waiting import wait_for
 

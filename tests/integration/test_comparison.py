@@ -10,9 +10,9 @@ import pytest
 from bson import Binary, Int64, MaxKey, MinKey, ObjectId
 from bson.raw_bson import RawBSONDocument
 
-from tests.conftest import Pair
 from tests.support.documents import IDS as ODD_IDS
 from tests.support.documents import insert_odd_documents
+from tests.support.pair import Pair
 from verifier.cluster.lookup import _command, fetch
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import Keys, Portion, Range

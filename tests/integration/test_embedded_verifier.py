@@ -9,10 +9,10 @@ import bson
 import requests
 
 from syncsvc.sandbox.workload import Workload
-from tests.conftest import Pair
 from tests.integration.test_bad_input import assert_refused
 from tests.support import writes
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 from tests.support.waiting import PATIENCE, wait_for
 from verifier.compare.observe import Point
 

@@ -27,7 +27,7 @@ from syncsvc.engine.lanes import Lane, Portion, Room
 from syncsvc.engine.parts import Parts
 from syncsvc.figures.progress import Progress
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
-from tests.conftest import Pair
+from tests.support.pair import Pair
 from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
 from verifier.cluster.events import DataEvent, parse_event
 from verifier.cluster.facts import gather

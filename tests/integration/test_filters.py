@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.observe import Point
-from tests.conftest import Pair, Side
 from tests.integration.test_bad_input import assert_refused
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair, Side
 from tests.support.phases import When, writes_in
 from tests.support.writes import AnyClient
 

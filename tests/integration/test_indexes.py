@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from syncsvc.engine.observe import Point
-from tests.conftest import Pair
 from tests.support import writes
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 from tests.support.phases import PHASES, When, writes_in
 from tests.support.waiting import wait_for
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import Pair
 from tests.support.documents import IDS
 from tests.support.keys import in_order_of_index, insert, keys
+from tests.support.pair import Pair
 from verifier.cluster.keys import canonical, id_element
 from verifier.cluster.namespace import Namespace
 from verifier.compare.order import CollatedOrder, any_order

@@ -6,9 +6,9 @@ import itertools
 import threading
 
 from syncsvc.sandbox.workload import Workload
-from tests.conftest import Pair
 from tests.support import writes
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 
 

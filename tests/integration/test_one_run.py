@@ -6,7 +6,7 @@ import pytest
 
 from syncsvc.errors import METADATA_LEFT_OVER
 from syncsvc.saved.run import METADATA_DATABASE, RunStore, saved_instances
-from tests.conftest import Pair
+from tests.support.pair import Pair
 from tests.unit.syncsvc.records import run_record
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.errors import OperationError

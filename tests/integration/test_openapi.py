@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Pair
 from tests.support.daemon import Daemon
 from tests.support.fuzzing import Fuzzer
+from tests.support.pair import Pair
 from tests.support.verifier import Verifier
 from verifier.compare.observe import Point
 

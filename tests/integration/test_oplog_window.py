@@ -12,9 +12,9 @@ from bson.timestamp import Timestamp
 
 from syncsvc.engine.observe import Point
 from syncsvc.sandbox import ReplicaSet
-from tests.conftest import Pair, Side
 from tests.support import writes
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair, Side
 from tests.support.waiting import wait_for
 
 METADATA = "mongosync_reserved_for_internal_use"
@@ -40,7 +40,7 @@ def pair(small: ReplicaSet, replica_sets: Pair) -> Iterator[Pair]:
 @pytest.fixture
 def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
     """A running daemon that watches the oplog closely, with one writer and one lane."""
-    process = Daemon(pair.source.uri, pair.destination.uri, tmp_path, "--loadLevel", "1")
+    process = pair.daemon(tmp_path, "--loadLevel", "1")
     process.watch_closely()
     try:
         process.run()

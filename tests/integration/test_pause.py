@@ -9,9 +9,9 @@ import pytest
 
 from syncsvc.engine.observe import Point
 from syncsvc.sandbox.workload import Workload
-from tests.conftest import Pair
 from tests.support import writes
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 
 METADATA = "mongosync_reserved_for_internal_use"

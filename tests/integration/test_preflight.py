@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Pair, Side
 from tests.integration.test_bad_input import GOOD
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair, Side
 
 LEFT = "__mdb_internal_mongosync"
 

@@ -17,10 +17,10 @@ from syncsvc.engine.observe import Point
 from syncsvc.sandbox import find_mongod
 from syncsvc.sandbox.mongod import Mongod, MongodOptions
 from syncsvc.state import State
-from tests.conftest import Pair
 from tests.integration.test_bad_input import assert_refused
 from tests.support.daemon import Daemon
 from tests.support.metrics import scrape
+from tests.support.pair import Pair
 from tests.support.service_process import ROOT, free_port
 from tests.support.waiting import PATIENCE, wait_for
 

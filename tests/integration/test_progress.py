@@ -17,9 +17,9 @@ import pytest
 from pymongo import IndexModel
 
 from syncsvc.engine.observe import Point
-from tests.conftest import Pair
 from tests.support.daemon import Daemon
 from tests.support.metrics import scrape
+from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 
 DOCUMENTS = {"a.x": 300, "a.y": 20, "b.x": 1}
@@ -36,7 +36,7 @@ Line = dict[str, Any]
 
 @pytest.fixture
 def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    process = Daemon(pair.source.uri, pair.destination.uri, tmp_path)
+    process = pair.daemon(tmp_path)
     process.report_often()
     try:
         process.run()

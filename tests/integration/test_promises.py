@@ -9,11 +9,11 @@ import requests
 from pymongo.errors import DuplicateKeyError
 
 from syncsvc.engine.observe import Point
-from tests.conftest import Pair
 from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
 from tests.support.blocks import USER_WRITES_BLOCKED, code_of_write
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 
 

@@ -12,9 +12,9 @@ from bson import MaxKey, MinKey, ObjectId
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import Pair
 from tests.support.documents import IDS
 from tests.support.keys import in_order_of_index, insert, keys
+from tests.support.pair import Pair
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import Portion, Range, split
 from verifier.compare.comparison import Comparison

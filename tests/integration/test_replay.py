@@ -10,10 +10,10 @@ from bson.raw_bson import RawBSONDocument
 from syncsvc.engine.observe import Point
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.equality import compare_clusters
-from tests.conftest import Pair
 from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 from tests.support.phases import When, writes_in
 from tests.support.waiting import wait_for
 
@@ -85,7 +85,7 @@ def test_metadata_of_another_instance_is_not_taken_for_ours(
     daemon.start()
     daemon.commit()
     pair.destination.client.drop_database("d")
-    second = Daemon(pair.source.uri, pair.destination.uri, tmp_path / "second", "--id", "second")
+    second = pair.daemon(tmp_path / "second", "--id", "second")
     second.folder.mkdir()
     try:
         second.run()
@@ -119,7 +119,7 @@ def test_a_process_that_was_held_up_does_not_write_over_its_successor(
     pair: Pair, daemon: Daemon, tmp_path: Path
 ) -> None:
     pair.source.client.d.c.insert_many({"_id": n, "pad": "p" * 5000} for n in range(4000))
-    second = Daemon(pair.source.uri, pair.destination.uri, tmp_path / "second")
+    second = pair.daemon(tmp_path / "second")
     second.folder.mkdir()
     try:
         with daemon.held_at(Point.BATCH_WRITTEN):

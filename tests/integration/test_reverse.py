@@ -9,10 +9,10 @@ import pytest
 from pymongo.errors import DuplicateKeyError
 
 from syncsvc.engine.observe import Point
-from tests.conftest import Pair, Side
 from tests.support import writes
 from tests.support.blocks import block, blocked, is_blocked
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair, Side
 
 REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
 _FAR = datetime(2099, 6, 1, tzinfo=UTC)

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from syncsvc.sandbox.replica_set import Client
-from tests.conftest import Pair
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 from tests.support.verifier import Verifier
 from tests.support.waiting import PATIENCE
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from syncsvc.sandbox import ReplicaSet
-from tests.conftest import Pair
 from tests.support import writes
 from tests.support.behaviours import UPDATES
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 from tests.support.phases import PHASES, When, writes_in
 
 MEGABYTE = 1 << 20
@@ -51,7 +51,7 @@ def test_a_key_that_is_too_large_for_any_event_fails_by_name(pair: Pair, daemon:
 @pytest.fixture
 def unknowing(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
     """A running daemon that asks a server of 6.0 as it would ask one of 5.0."""
-    process = Daemon(pair.source.uri, pair.destination.uri, tmp_path)
+    process = pair.daemon(tmp_path)
     process.believe_the_source_is_old()
     try:
         process.run()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from syncsvc.engine import standin
-from tests.conftest import Pair
 from tests.support import writes
+from tests.support.pair import Pair
 from verifier.cluster.inventory import find_named
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from syncsvc.engine.observe import Point
-from tests.conftest import Pair
 from tests.support.application import Application
 from tests.support.blocks import is_blocked
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 
 
 class Migration:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.conftest import Pair
 from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
 from tests.support.behaviours import time_series
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 from tests.support.phases import When, writes_in
 
 

@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from pymongo.client_session import ClientSession
 
 from syncsvc.engine.observe import Point
-from tests.conftest import Pair
 from tests.support import writes
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 
 
 @contextmanager

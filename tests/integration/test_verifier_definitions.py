@@ -9,8 +9,8 @@ from typing import Any
 import bson
 import pytest
 
-from tests.conftest import Pair
 from tests.support.checks import Checker
+from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace

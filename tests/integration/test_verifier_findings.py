@@ -9,7 +9,7 @@ import pytest
 from bson import SON, Binary, Int64
 
 from syncsvc.sandbox.replica_set import Client
-from tests.conftest import Pair, started_pair
+from tests.support.pair import Pair, started_pair
 from tests.support.verifier import Verifier
 
 # A million documents, made by the server.

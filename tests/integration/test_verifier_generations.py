@@ -10,8 +10,8 @@ from typing import Any
 import bson
 import pytest
 
-from tests.conftest import Pair
 from tests.support.checks import Checker
+from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 from verifier.compare import check as check_module
 from verifier.compare.observe import Point

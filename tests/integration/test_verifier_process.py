@@ -14,8 +14,8 @@ import pytest
 import requests
 
 from syncsvc.sandbox import ReplicaSet
-from tests.conftest import Pair
 from tests.support.metrics import scrape
+from tests.support.pair import Pair
 from tests.support.service_process import ROOT
 from tests.support.verifier import Verifier
 from tests.support.waiting import PATIENCE, wait_for

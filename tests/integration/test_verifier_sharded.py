@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +10,9 @@ import pytest
 from bson import MinKey
 
 from syncsvc.sandbox.replica_set import Client
-from tests.conftest import Pair, Side
 from tests.integration import test_verifier_generations as generations
 from tests.support.checks import Checker, RunningCheck
-from tests.support.sharded import ShardedCluster
+from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, across
 from tests.support.verifier import Verifier
 from verifier.compare.mismatch import DocumentMismatch
 from verifier.compare.observe import Point
@@ -29,38 +25,8 @@ TEXTS = [f"{letter}{number}" for letter in "aBcD" for number in range(30)]
 Found = list[tuple[str, str, Any]]
 
 
-@pytest.fixture(scope="module")
-def sharded() -> Iterator[tuple[ShardedCluster, ShardedCluster]]:
-    clusters = ShardedCluster(name="one"), ShardedCluster(name="other")
-    with ExitStack() as stopping, ThreadPoolExecutor() as pool:
-        for each in clusters:
-            stopping.callback(each.stop)
-        list(pool.map(ShardedCluster.start, clusters))
-        yield clusters
-
-
-TO_SHARDED = ["replica set to sharded", "sharded to sharded"]
-FROM_SHARDED = ["sharded to sharded", "sharded to replica set"]
-
-
-@pytest.fixture(params=["replica set to sharded", "sharded to sharded", "sharded to replica set"])
-def pair(
-    request: pytest.FixtureRequest,
-    replica_sets: Pair,
-    sharded: tuple[ShardedCluster, ShardedCluster],
-) -> Iterator[Pair]:
-    with sharded[0].client() as first, sharded[1].client() as second:
-        sides = Side(sharded[0].uri, first), Side(sharded[1].uri, second)
-        pair = {
-            "replica set to sharded": Pair(replica_sets.source, sides[1]),
-            "sharded to sharded": Pair(*sides),
-            "sharded to replica set": Pair(sides[0], replica_sets.destination),
-        }[request.param]
-        pair.empty()
-        yield pair
-
-
-of_sharded_clusters = pytest.mark.parametrize("pair", ["sharded to sharded"], indirect=True)
+across_all = across(TO_SHARDED, SHARDED, FROM_SHARDED)
+between_sharded_clusters = across(SHARDED)
 
 
 def clients(pair: Pair) -> tuple[Client, Client]:
@@ -127,6 +93,7 @@ def named(check: RunningCheck) -> Found:
     )
 
 
+@across_all
 def test_equal_clusters_pass_while_chunks_move(pair: Pair, checker: Checker) -> None:
     fill(pair)
     with checker.running() as check:
@@ -139,7 +106,7 @@ def test_equal_clusters_pass_while_chunks_move(pair: Pair, checker: Checker) -> 
         assert check.definitions() == set()
 
 
-@pytest.mark.parametrize("pair", TO_SHARDED, indirect=True)
+@across(TO_SHARDED, SHARDED)
 def test_documents_that_differ_are_named(pair: Pair, checker: Checker) -> None:
     fill(pair)
     move(pair)
@@ -184,7 +151,7 @@ def change(pair: Pair) -> None:
     pair.destination.client.d.ranged.insert_one({"_id": 1000, "k": 1000})
 
 
-@of_sharded_clusters
+@between_sharded_clusters
 @pytest.mark.parametrize("seed", range(2))
 def test_what_differs_after_random_writes_is_reported(
     pair: Pair, checker: Checker, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -194,7 +161,7 @@ def test_what_differs_after_random_writes_is_reported(
     generations.test_what_differs_at_the_end_is_reported(pair, checker, seed, monkeypatch)
 
 
-@of_sharded_clusters
+@between_sharded_clusters
 def test_a_collection_that_is_sharded_on_the_source_ends_the_check(
     pair: Pair, checker: Checker
 ) -> None:
@@ -221,7 +188,7 @@ SHARD_KEYS: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None]] = {
 }
 
 
-@of_sharded_clusters
+@between_sharded_clusters
 def test_shard_keys_that_differ_are_named(pair: Pair, checker: Checker) -> None:
     for name, keys in SHARD_KEYS.items():
         for client, options in zip(clients(pair), keys):
@@ -243,7 +210,7 @@ def test_shard_keys_that_differ_are_named(pair: Pair, checker: Checker) -> None:
     assert named(check) == []
 
 
-@pytest.mark.parametrize("pair", FROM_SHARDED, indirect=True)
+@across(SHARDED, FROM_SHARDED)
 def test_documents_on_two_shards_may_share_an_id(pair: Pair, checker: Checker) -> None:
     shard(pair, "d.c", k="hashed")
     source, destination = clients(pair)
@@ -270,10 +237,8 @@ def elsewhere(client: Client, number: int) -> int:
     return next(k for k in range(1000, 2000) if shard_of(k) != shard_of(number))
 
 
-@of_sharded_clusters
-def test_the_process_and_shards_may_fail_during_a_check(
-    pair: Pair, sharded: tuple[ShardedCluster, ShardedCluster], tmp_path: Path
-) -> None:
+@between_sharded_clusters
+def test_the_process_and_shards_may_fail_during_a_check(pair: Pair, tmp_path: Path) -> None:
     fill(pair)
     source = pair.source.client.d.hashed
     source.update_one({"_id": 1500}, {"$set": {"text": "y"}})
@@ -288,7 +253,7 @@ def test_the_process_and_shards_may_fail_during_a_check(
         with process.held_at(Point.DEFINITION_COMPARED, "d.texts"):
             process.run()
             process.wait_until_reached(Point.DEFINITION_COMPARED, "d.texts")
-            for cluster in sharded:
+            for cluster in (pair.source, pair.destination):
                 cluster.shards[0].kill_member(0)
                 cluster.shards[0].restart_member(0)
         process.writes_off()

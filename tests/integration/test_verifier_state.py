@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.conftest import Pair
+from tests.support.pair import Pair
 from verifier.cluster.cluster import Cluster, open_cluster
 from verifier.compare.errors import INCOMPATIBLE_METADATA, OTHER_CHECK_SAVED, SUPERSEDED
 from verifier.compare.observe import ignore

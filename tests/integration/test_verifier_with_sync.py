@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from syncsvc.sandbox.workload import Workload
-from tests.conftest import Pair
 from tests.support import writes
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 from tests.support.verifier import Verifier
 from tests.support.waiting import wait_for
 

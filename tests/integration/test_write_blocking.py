@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.observe import Point
-from tests.conftest import Pair
 from tests.support import writes
 from tests.support.blocks import (
     USER_WRITES_BLOCKED,
@@ -18,6 +17,7 @@ from tests.support.blocks import (
     is_blocked,
 )
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 
 NOBODY, DESTINATION, BOTH = (False, False), (False, True), (True, True)

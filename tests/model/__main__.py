@@ -8,9 +8,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.conftest import started_pair
 from tests.model.plan import Profile
 from tests.model.trial import attempt
+from tests.support.pair import started_pair
 
 
 def main() -> int:

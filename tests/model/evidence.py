@@ -9,11 +9,11 @@ from bson import Timestamp
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 
 from syncsvc.sandbox.document_merge import LENIENT
-from tests.conftest import Pair
 from tests.model.operation import Document
 from tests.model.run import Run
 from tests.model.values import PAD
 from tests.model.writers import Entry
+from tests.support.pair import Pair
 
 
 def keep(run: Run, pair: Pair, folder: Path) -> str:

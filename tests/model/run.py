@@ -15,13 +15,12 @@ from typing import Any
 import requests
 
 from syncsvc.sandbox.equality import compare_clusters
-from tests.conftest import Pair, Side
 from tests.model import values
 from tests.model.operation import Operation
 from tests.model.plan import Delay, Kill, Passing, Plan, Stage
 from tests.model.selection import selects
 from tests.model.writers import Writers, transaction
-from tests.support.daemon import Daemon
+from tests.support.pair import Pair, Side
 from tests.support.waiting import wait_for
 
 _GLANCE = 0.05
@@ -33,7 +32,7 @@ class Run:
     def __init__(self, plan: Plan, pair: Pair, folder: Path) -> None:
         self.writers = Writers(pair.source.client)
         load = ("--loadLevel", str(plan.load_level))
-        self.daemon = Daemon(pair.source.uri, pair.destination.uri, folder, *load)
+        self.daemon = pair.daemon(folder, *load)
         self.began = pair.source.client.admin.command("hello")["operationTime"]
         self.kills = 0
         self._plan = plan

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Pair
 from tests.model.plan import Profile, plan
 from tests.model.trial import attempt
+from tests.support.pair import Pair
 
 SEEDS = range(1, 1 + int(os.environ.get("SYNCSVC_MODEL_SEEDS", "1")))
 

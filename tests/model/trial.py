@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from tests.conftest import Pair
 from tests.model import evidence
 from tests.model.plan import Profile, plan
 from tests.model.run import Run
+from tests.support.pair import Pair
 
 
 @dataclass(frozen=True)

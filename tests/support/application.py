@@ -17,9 +17,9 @@ from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 
-from tests.conftest import Pair
 from tests.support.blocks import USER_WRITES_BLOCKED
 from tests.support.daemon import Daemon
+from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 
 # How many documents one client has, and how many writes are some.

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from pymongo.errors import OperationFailure
 
-from tests.conftest import Pair, Side
+from syncsvc.sandbox.replica_set import Client
+from tests.support.pair import Pair, Side
 
 USER_WRITES_BLOCKED = 371
 
 
 def is_blocked(side: Side) -> bool:
-    status = side.client.admin.command("serverStatus")
-    return bool(status["repl"]["userWriteBlockMode"] == 2)
+    found = {_mode(side.client)} if not side.shards else set()
+    for shard in side.shards:
+        with shard.client() as client:
+            found.add(_mode(client))
+    (mode,) = found
+    return mode == 2
+
+
+def _mode(client: Client) -> int:
+    return int(client.admin.command("serverStatus")["repl"]["userWriteBlockMode"])
 
 
 def blocked(pair: Pair) -> tuple[bool, bool]:

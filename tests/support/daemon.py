@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,28 @@ class Daemon(ServiceProcess):
     log_file = "syncsvc.log"
     port_option = "--port"
 
-    def __init__(self, source: str, destination: str, folder: Path, *options: str) -> None:
+    def __init__(
+        self,
+        source: str,
+        destination: str,
+        folder: Path,
+        *options: str,
+        start_options: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
+        """`start_options` are what every start says that says nothing else."""
+        self._start_options = start_options
         super().__init__(
             folder,
             *("--cluster0", source, "--cluster1", destination),
             *("--logPath", str(folder / "log"), "--verbosity", "DEBUG", *options),
         )
 
+    def start_body(self, **options: Any) -> dict[str, Any]:
+        body = {"source": "cluster0", "destination": "cluster1"}
+        return {**body, **self._start_options(), **options}
+
     def start(self, **options: Any) -> None:
-        body = {"source": "cluster0", "destination": "cluster1", **options}
-        answer = self.post("start", body)
+        answer = self.post("start", self.start_body(**options))
         assert (answer.status_code, answer.json()) == (200, {"success": True}), answer.text
 
     def pause(self) -> None:

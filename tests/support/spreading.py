@@ -1,7 +1,9 @@
 """Which tests go together where they run in several processes (`pytest -n 2`); every process has clusters of its own.
 
-The tests of a module that share what it starts are kept in one process. All others go wherever there is room. This is
-what `--dist loadgroup` is for; but pytest-xdist 3.8 does not learn of the groups from pytest 9.
+The tests of a module that share what it starts are kept in one process, and so are those that have a sharded cluster
+as their source, and those that have one as their destination alone: it takes servers to have them in each process. All
+others go wherever there is room. This is what `--dist loadgroup` is for; but pytest-xdist 3.8 does not learn of the
+groups from pytest 9.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 _ROOT = Path(__file__).parents[2]
 _SHARED = 'scope="module"'
+# Names of topologies, as `across` of tests/support/pair.py has them.
+_SHARDED = {"TO_SHARDED": "to sharded", "FROM_SHARDED": "from sharded", "SHARDED": "from sharded"}
 _BEHAVIOURS = "tests/integration/test_behaviours.py"
 
 
@@ -24,6 +28,9 @@ class Spreading(LoadScopeScheduling):
         if module == _BEHAVIOURS:
             # [behaviour-round]: all behaviours of a round share its sync.
             return module + test.partition("-")[2]
+        for name, group in _SHARDED.items():
+            if name in test:
+                return group
         return module if _shares(module) else nodeid
 
 

@@ -1,0 +1,156 @@
+"""The two clusters of a test: replica sets, or sharded clusters on one side or both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncsvc.sandbox import ReplicaSet
+from syncsvc.sandbox.equality import compare_clusters, differences_by_database
+from syncsvc.sandbox.replica_set import Client
+from tests.support.daemon import Daemon
+from tests.support.sharded import ShardedCluster
+
+_KEPT = {"admin", "config", "local"}
+
+
+class Topology(Enum):
+    """Whether source and destination are sharded clusters."""
+
+    REPLICA_SETS = (False, False)
+    TO_SHARDED = (False, True)
+    SHARDED = (True, True)
+    FROM_SHARDED = (True, False)
+
+
+REPLICA_SETS, TO_SHARDED = Topology.REPLICA_SETS, Topology.TO_SHARDED
+SHARDED, FROM_SHARDED = Topology.SHARDED, Topology.FROM_SHARDED
+
+
+def across(*topologies: Topology) -> pytest.MarkDecorator:
+    """Have a test, or the tests of a module, run once for each of these topologies; on replica sets alone otherwise."""
+    return pytest.mark.parametrize("pair", topologies, indirect=True, ids=lambda each: each.name)
+
+
+across_topologies = across(REPLICA_SETS, TO_SHARDED, SHARDED)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One cluster of a test. `shards` are there where it is a sharded one."""
+
+    uri: str
+    client: Client
+    shards: tuple[ReplicaSet, ...] = ()
+
+    def empty(self) -> None:
+        admin = self.client.admin
+        admin.command({"setUserWriteBlockMode": 1, "global": False})
+        for name in self.client.list_database_names():
+            if name not in _KEPT:
+                self.client.drop_database(name)
+        if self.shards and admin.command("balancerStatus")["mode"] != "full":
+            admin.command("balancerStart")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Source and destination, and the shard keys that the start of a sync asks for."""
+
+    source: Side
+    destination: Side
+    shard_keys: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def shard(self, namespace: str, key: dict[str, Any] | None = None) -> None:
+        """Shard a collection, by its hashed `_id` if not by a key: on the source, or by the start of the sync.
+
+        Nothing where the destination is a replica set.
+        """
+        key = key or {"_id": "hashed"}
+        if not self.destination.shards:
+            return
+        if self.source.shards:
+            self.source.client.admin.command("shardCollection", namespace, key=key)
+        else:
+            self.shard_keys[namespace] = {"key": key, "unique": False}
+
+    def start_options(self) -> dict[str, Any]:
+        """What the start of a sync has to say between such clusters."""
+        if self.source.shards or not self.destination.shards:
+            return {}
+        entries = [_entry(*each) for each in self.shard_keys.items()]
+        return {"sharding": {"createSupportingIndexes": True, "shardingEntries": entries}}
+
+    def daemon(self, folder: Path, *options: str) -> Daemon:
+        """A daemon between them, which does not run yet."""
+        uris = self.source.uri, self.destination.uri
+        return Daemon(*uris, folder, *options, start_options=self.start_options)
+
+    def assert_equal(self) -> None:
+        """Compare by the judge that shares nothing with the product."""
+        clients = self.source.client, self.destination.client
+        result = compare_clusters(*clients, self.shard_keys)
+        assert result.differences == ()
+        assert result.namespaces > 0
+
+    def differences(self) -> dict[str, tuple[str, ...]]:
+        """What the judge finds, by database."""
+        clients = self.source.client, self.destination.client
+        return differences_by_database(*clients, self.shard_keys)
+
+    def empty(self) -> None:
+        self.source.empty()
+        self.destination.empty()
+
+
+def _entry(namespace: str, shard_key: dict[str, Any]) -> dict[str, Any]:
+    database, _, collection = namespace.partition(".")
+    key = [{name: kind} for name, kind in shard_key["key"].items()]
+    return {"database": database, "collection": collection, "shardCollection": {"key": key}}
+
+
+class Clusters:
+    """Clusters for many tests, each started when it is first needed. A context manager."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._sides: dict[tuple[str, bool], Side] = {}
+
+    def __enter__(self) -> Clusters:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def pair(self, topology: Topology = REPLICA_SETS) -> Pair:
+        of_source, of_destination = topology.value
+        wanted = ("source", of_source), ("destination", of_destination)
+        missing = [each for each in wanted if each not in self._sides]
+        with ThreadPoolExecutor() as executor:
+            self._sides.update(zip(missing, executor.map(self._start, missing)))
+        return Pair(*(self._sides[each] for each in wanted))
+
+    def _start(self, wanted: tuple[str, bool]) -> Side:
+        name, is_sharded = wanted
+        # A large transaction must fit into the cache beside all that was written just before.
+        cluster: ReplicaSet | ShardedCluster
+        cluster = (
+            ShardedCluster(name=name) if is_sharded else ReplicaSet(name=name, cache_size_gb=1)
+        )
+        self._stack.enter_context(cluster)
+        client = self._stack.enter_context(cluster.client())
+        return Side(cluster.uri, client, getattr(cluster, "shards", ()))
+
+
+@contextmanager
+def started_pair(topology: Topology = REPLICA_SETS) -> Iterator[Pair]:
+    """Two clusters of their own, without access control."""
+    with Clusters() as clusters:
+        yield clusters.pair(topology)
