@@ -35,6 +35,8 @@ DUPLICATE_KEY = 11000
 CURSOR_NOT_FOUND = 43
 NO_MORE_SAMPLES = 28799
 USER_WRITES_BLOCKED = 371
+# A snapshot is too old, or not to be had yet after a change of definitions; the next one will do.
+SNAPSHOT_LOST = frozenset({239, 246})
 UNKNOWN_STAGE = 40324
 
 CLUSTER_UNREACHABLE = ErrorKind(

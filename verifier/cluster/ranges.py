@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from bson.binary import Binary
 from pymongo.errors import OperationFailure
 
 from verifier.cluster import failures, rawbson
@@ -18,6 +19,7 @@ from verifier.cluster.keys import id_element
 from verifier.cluster.lookup import LONGEST_BOUND
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import RawCursor
+from verifier.cluster.renamed import follow_renames
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
@@ -56,16 +58,18 @@ def split(
     size: int,
     range_bytes: int,
     stop: StopToken,
+    uuid: bytes | None = None,
 ) -> list[Range]:
     """Ranges of about `range_bytes` that together are the whole collection.
 
     `count` and `size` (bytes) may be estimates. The server samples and sorts, so a collation makes no difference.
+    With `uuid`, it is that collection, whatever its name is by now; raises CollectionGone where it was dropped.
     """
     number = min(_MOST_RANGES, max(1, size // range_bytes), max(1, count))
     if number == 1:
         return [Range()]
     sampled = retry(
-        lambda: _sample(client, namespace, count, number * _SAMPLES_A_RANGE),
+        lambda: _sample(client, namespace, count, number * _SAMPLES_A_RANGE, uuid),
         failures.is_transient,
         stop,
     )
@@ -73,17 +77,25 @@ def split(
     return [Range(*pair) for pair in zip([None, *bounds], [*bounds, None])]
 
 
-def _sample(client: Client, namespace: Namespace, count: int, wanted: int) -> list[bytes]:
+def _sample(
+    client: Client, namespace: Namespace, count: int, wanted: int, uuid: bytes | None
+) -> list[bytes]:
     """Keys of random documents in the order of the index."""
+
+    def keys(sampling: list[dict[str, Any]], **options: Any) -> list[bytes]:
+        if uuid is not None:
+            options["collectionUUID"] = Binary(uuid, 4)
+        return list(follow_renames(namespace, lambda name: _keys(client, name, sampling, options)))
+
     if wanted < count * _LARGEST_SAMPLE:
         try:
-            return list(_keys(client, namespace, [{"$sample": {"size": wanted}}], {}))
+            return keys([{"$sample": {"size": wanted}}])
         except OperationFailure as error:
             if error.code != failures.NO_MORE_SAMPLES:
                 raise
     # Of the keys alone, which the index has: documents might be too large to be sorted.
     only_keys = [{"$project": {"_id": 1}}, {"$sample": {"size": wanted}}]
-    return list(_keys(client, namespace, only_keys, {"hint": {"_id": 1}}))
+    return keys(only_keys, hint={"_id": 1})
 
 
 def _keys(

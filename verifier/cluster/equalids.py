@@ -1,0 +1,151 @@
+"""Finds documents of one `_id`: a sharded collection can hold several, each on a shard of its own.
+
+Read in the order of `_id`, they are neighbours. But so is a document with itself where it moves from one shard to
+another meanwhile; that one is not there twice at any one time, which a snapshot tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from bson.binary import Binary
+from bson.raw_bson import RawBSONDocument
+from pymongo.errors import OperationFailure
+
+from verifier.cluster import failures, rawbson
+from verifier.cluster.connect import Client
+from verifier.cluster.keys import canonical, depends_on_collation, id_element
+from verifier.cluster.lookup import among
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.specification import Document
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
+
+# Of one of these types, two values are one key exactly when their bytes are equal.
+_EXACT = frozenset(
+    {
+        rawbson.OBJECT_ID,
+        rawbson.BINARY,
+        rawbson.INT32,
+        rawbson.INT64,
+        rawbson.DATE,
+        rawbson.TIMESTAMP,
+        rawbson.BOOLEAN,
+    }
+)
+# How many pairs, and of how many bytes, the server is asked about at once.
+_MOST_PAIRS = 10_000
+_MOST_BYTES = 4 << 20
+
+Pair = tuple[bytes, bytes]
+
+
+class EqualIds(Exception):
+    """Several documents of a collection have the `_id` of `key`, a document of that alone."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+def refuse_equal(
+    client: Client,
+    namespace: Namespace,
+    uuid: bytes | None,
+    collation: Document | None,
+    keys: Sequence[bytes],
+    stop: StopToken,
+) -> None:
+    """Raises EqualIds where several documents of the collection have one of the keys, which are in order.
+
+    `collation` is the collection's, None the simple one. Raises the driver's errors.
+    """
+    for key in _equal_neighbours(client, keys, collation, stop):
+        if _count(client, namespace, uuid, key, stop) > 1:
+            raise EqualIds(key)
+
+
+def _equal_neighbours(
+    client: Client, keys: Sequence[bytes], collation: Document | None, stop: StopToken
+) -> Iterator[bytes]:
+    collated: list[Pair] = []
+    for first, second in pairwise(keys):
+        if first == second:
+            yield first
+        elif first[4] == second[4] and first[4] in _EXACT:
+            continue
+        elif collation is not None and _may_be_one(first, second):
+            collated.append((first, second))
+        elif canonical(first, id_element(first)) == canonical(second, id_element(second)):
+            yield first
+    if collation is not None:
+        for asked in _at_once(collated):
+            yield from _equal_by_collation(client, asked, collation, stop)
+
+
+def _may_be_one(first: bytes, second: bytes) -> bool:
+    """Whether a collation might take the two for one key."""
+    return all(depends_on_collation(id_element(each)) for each in (first, second))
+
+
+def _at_once(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    chosen: list[Pair] = []
+    size = 0
+    for first, second in pairs:
+        length = len(first) + len(second)
+        if chosen and (len(chosen) == _MOST_PAIRS or size + length > _MOST_BYTES):
+            yield chosen
+            chosen, size = [], 0
+        chosen.append((first, second))
+        size += length
+    if chosen:
+        yield chosen
+
+
+def _equal_by_collation(
+    client: Client, pairs: Sequence[Pair], collation: Document, stop: StopToken
+) -> Iterator[bytes]:
+    """The first keys of the pairs that are equal."""
+    documents = [
+        {"number": number, "first": RawBSONDocument(first), "second": RawBSONDocument(second)}
+        for number, (first, second) in enumerate(pairs)
+    ]
+    command: dict[str, Any] = {
+        "aggregate": 1,
+        "pipeline": [
+            {"$documents": {"$literal": documents}},
+            {"$match": {"$expr": {"$eq": ["$first._id", "$second._id"]}}},
+            {"$project": {"number": 1}},
+        ],
+        "collation": collation,
+        "cursor": {"batchSize": _MOST_PAIRS},
+    }
+    reply = retry(lambda: client.admin.command(command), failures.is_transient, stop)
+    return (pairs[each["number"]][0] for each in reply["cursor"]["firstBatch"])
+
+
+def _count(
+    client: Client, namespace: Namespace, uuid: bytes | None, key: bytes, stop: StopToken
+) -> int:
+    """How many documents, up to two, have the key at one time."""
+    command: dict[str, Any] = {
+        "find": namespace.collection,
+        "filter": among([key]),
+        "projection": {"_id": 1},
+        "limit": 2,
+        "readConcern": {"level": "snapshot"},
+    }
+    if uuid is not None:
+        command["collectionUUID"] = Binary(uuid, 4)
+    database = client[namespace.database]
+    options = rawbson.RAW_OPTIONS
+    reply = retry(lambda: database.command(command, codec_options=options), _passes, stop)
+    return len(reply["cursor"]["firstBatch"])
+
+
+def _passes(error: BaseException) -> bool:
+    if isinstance(error, OperationFailure) and error.code in failures.SNAPSHOT_LOST:
+        return True
+    return failures.is_transient(error)

@@ -1,0 +1,128 @@
+"""Reads the documents of one range of a collection in the order of `_id`, resumably.
+
+For sharded clusters: their routers merge what the shards own, leave out what is left over on a shard that owns it no
+more, and know no record ids. The place from which to read on is an `_id`, which counts on any server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from bson.binary import Binary
+from bson.raw_bson import RawBSONDocument
+from bson.timestamp import Timestamp
+
+from verifier.cluster import failures
+from verifier.cluster.connect import Client
+from verifier.cluster.keys import id_only
+from verifier.cluster.lookup import LONGEST_BOUND, among
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.ranges import LAST, Range
+from verifier.cluster.rawcursor import RawCursor, resilient_pages
+from verifier.cluster.renamed import follow_renames
+from verifier.runtime.tasks import StopToken
+
+_BY_ID = {"_id": 1}
+
+# Called with the keys of the documents of a page, in order, after the last key of the page before; and with the name
+# that the collection has.
+CheckKeys = Callable[[Namespace, Sequence[bytes]], None]
+
+
+class RangeScan:
+    """One pass over a range, from its beginning or from a place in it, whatever the collection's name becomes.
+
+    Without its UUID, which servers before 6.0 do not take, it is the collection that has the name.
+    Reads with majority at or after `not_before`, so that nothing older than the change stream's start is seen.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: Namespace,
+        uuid: bytes | None,
+        portion: Range,
+        not_before: Timestamp,
+        place: bytes | None,
+        stop: StopToken,
+        check: CheckKeys | None = None,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._uuid = uuid
+        self._range = portion
+        self._not_before = not_before
+        self._place = place
+        self._stop = stop
+        self._check = check
+        self._previous = place
+        self._reopened = False
+        # A scan with a lower bound alone ends before MaxKey, and there is no bound behind it.
+        self._leaves_out_last = False
+        self._only_last = place == LAST
+
+    def pages(self) -> Iterator[tuple[list[memoryview], bytes | None]]:
+        """The documents of each page with the place after it, which is not passed again after a failure.
+
+        Raises CollectionGone, what `check` raises, and the driver's errors. A place lags behind where an `_id` is
+        longer than any bound; what is read again from there comes again.
+        """
+        return follow_renames(self._namespace, self._pages)
+
+    def _pages(self, namespace: Namespace) -> Iterator[tuple[list[memoryview], bytes | None]]:
+        if not self._only_last:
+            yield from self._read(namespace)
+            self._only_last = self._leaves_out_last
+        if self._only_last:
+            yield from self._read(namespace)
+
+    def _read(self, namespace: Namespace) -> Iterator[tuple[list[memoryview], bytes | None]]:
+        for page in resilient_pages(lambda: self._open(namespace), _passes, self._stop):
+            documents = page.documents()
+            if documents and self._reopened:
+                self._reopened = False
+                if id_only(bytes(documents[0])) == self._place:
+                    del documents[0]
+            if documents:
+                self._move_on(namespace, documents)
+            yield documents, self._place
+
+    def _move_on(self, namespace: Namespace, documents: list[memoryview]) -> None:
+        last = id_only(bytes(documents[-1]))
+        if self._check is not None:
+            keys = [id_only(bytes(each)) for each in documents]
+            self._check(namespace, keys if self._previous is None else [self._previous, *keys])
+        self._previous = last
+        if len(last) <= LONGEST_BOUND:
+            self._place = last
+
+    def _open(self, namespace: Namespace) -> RawCursor:
+        self._reopened = self._place is not None
+        self._previous = self._place
+        command: dict[str, Any] = {
+            "find": namespace.collection,
+            **(self._filter() if self._only_last else self._bounds()),
+            "sort": _BY_ID,
+            "hint": _BY_ID,
+            "noCursorTimeout": True,
+            "readConcern": {"level": "majority", "afterClusterTime": self._not_before},
+        }
+        if self._uuid is not None:
+            command["collectionUUID"] = Binary(self._uuid, 4)
+        return RawCursor(self._client, namespace.database, command)
+
+    def _filter(self) -> dict[str, Any]:
+        return {"filter": among([LAST])}
+
+    def _bounds(self) -> dict[str, Any]:
+        lower = self._range.lower if self._place is None else self._place
+        self._leaves_out_last = lower is not None and self._range.upper is None
+        upper = LAST if self._leaves_out_last else self._range.upper
+        ends = {"min": lower, "max": upper}
+        return {end: RawBSONDocument(key) for end, key in ends.items() if key is not None}
+
+
+def _passes(error: BaseException) -> bool:
+    # A collection that was dropped or renamed under its cursor: opening it again by UUID tells which.
+    return failures.is_transient(error) or failures.is_cursor_lost(error)
