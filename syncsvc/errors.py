@@ -163,6 +163,13 @@ DOCUMENT_NOT_COPIED = ErrorKind(
     "The destination refuses a document of the source.",
     "See the description for the server's reason; then clean the destination and start the sync again.",
 )
+DUPLICATE_IDS = ErrorKind(
+    "DuplicateIds",
+    409,
+    "A sharded collection of the source holds several documents with the same _id, which cannot be told apart.",
+    "Give all but one of the named documents another _id, or delete them; look for others; "
+    "then clean the destination and start the sync again.",
+)
 DEFINITION_NOT_APPLICABLE = ErrorKind(
     "DefinitionNotApplicable",
     409,
@@ -247,6 +254,7 @@ ALL = (
     TTL_NOT_VERIFIABLE,
     EVENT_NOT_APPLICABLE,
     DOCUMENT_NOT_COPIED,
+    DUPLICATE_IDS,
     DEFINITION_NOT_APPLICABLE,
     VERIFICATION_FAILED,
     VERIFICATION_INCOMPLETE,

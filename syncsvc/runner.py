@@ -22,6 +22,7 @@ from syncsvc.engine.parts import Parts
 from syncsvc.engine.wayback import refuse_lost, refuse_written, turned
 from syncsvc.engine.writeblock import WriteBlock, to_put_back
 from syncsvc.figures.progress import Progress, ProgressSnapshot
+from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.registry import CollectionRecord, Registry
 from syncsvc.saved.run import METADATA_DATABASE, Failure, RunRecord, RunStore
 from syncsvc.settings import LoadLevel
@@ -182,7 +183,7 @@ class Runner:
         source, destination = means.clusters[record.source], means.clusters[record.destination]
         # What is saved stays where the sync began, also when it runs the other way.
         home = means.clusters[record.options.destination]
-        writer = self._writer(destination, stop)
+        writer, saving = self._writer(destination, stop), self._writer(home, stop)
         judge = judge_of_filters(source, destination)
         return Parts(
             source=source.client,
@@ -194,8 +195,9 @@ class Runner:
             source_block=self._block(source, stop),
             destination_block=self._block(destination, stop),
             run=self._store,
-            registry=Registry(home.client, self._writer(home, stop), record.turns, stop),
-            checks=CheckStore(home.client, self._writer(home, stop), METADATA_DATABASE, stop),
+            registry=Registry(home.client, saving, record.turns, stop),
+            partitions=Partitions(home.client, saving, record.turns, record.instance, stop),
+            checks=CheckStore(home.client, saving, METADATA_DATABASE, stop),
             selection=Selection(record.options.namespaces, judge.client, stop),
             progress=means.progress,
             load=means.load,

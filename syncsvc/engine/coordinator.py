@@ -12,11 +12,12 @@ from bson.timestamp import Timestamp
 from syncsvc.engine.application import Application
 from syncsvc.engine.building import build_all
 from syncsvc.engine.catalog import Catalog
-from syncsvc.engine.copy import Copier
+from syncsvc.engine.copy import copy_all
 from syncsvc.engine.cutover import Cutover
 from syncsvc.engine.listing import Listing
 from syncsvc.engine.observe import Point
 from syncsvc.engine.old_source import OldSource
+from syncsvc.engine.partitioned import plan_copy
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.turning import weaken_definitions
 from syncsvc.engine.verification import Verification
@@ -123,13 +124,15 @@ class Coordinator:
             parts.run.update(start=start, position=start)
         parts.observe(Point.STARTED, "")
         Listing(parts, stop).run()
+        plan_copy(parts, stop)
+        parts.observe(Point.PLANNED, "")
         parts.observe(Point.LISTED, "")
         return Phase.COPYING
 
     def _copy(self, stop: StopToken) -> Phase:
         # Whatever was written before the change stream's start is older than now, and no copy may miss it.
         now = append_note(self._parts.source, stop)
-        Copier(self._parts, stop).run(now)
+        copy_all(self._parts, now, stop)
         _log.info(partitions(tuple(self._parts.registry)).message)
         self._parts.run.update(copy_end=append_note(self._parts.source, stop))
         return Phase.INDEXING

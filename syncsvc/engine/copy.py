@@ -7,23 +7,22 @@ applied only when all copies are done, so the copy never meets a newer document.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
-from dataclasses import replace
-from time import monotonic
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.copying import Copying
 from syncsvc.engine.destination import is_there_already
-from syncsvc.engine.frontier import Entry, Frontier
-from syncsvc.engine.observe import Observer, Point
+from syncsvc.engine.frontier import Entry
+from syncsvc.engine.observe import Point
+from syncsvc.engine.partitioned import ClaimedPartitions, settle, settle_often
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.translate import Outcome, zero_timestamp_documents
 from syncsvc.engine.whole import write_whole
 from syncsvc.errors import DOCUMENT_NOT_COPIED
 from syncsvc.figures.durations import Operation, timed
-from syncsvc.saved.registry import CollectionRecord, CopyStatus, Registry
+from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.keys import id_only, shown
 from verifier.cluster.renamed import CollectionGone
 from verifier.cluster.scan import ResumePoint, Scan
@@ -32,103 +31,92 @@ from verifier.runtime.tasks import Channel, StopToken, TaskGroup
 
 # Pages that wait for a writer, in bytes.
 _WAITING_BYTES = 16 << 20
-# How often the resume point of a collection is saved, in seconds.
-_SAVE_INTERVAL = 1.0
+# How often a wait looks whether the other instances have copied theirs, in seconds.
+_GLANCE = 0.2
 
 
-class CollectionCopy:
-    """The copy of one collection: what of it is written, and from where to go on after a restart."""
+class CollectionCopy(Copying[ResumePoint | None]):
+    """The copy of a whole collection of a replica set, in natural order."""
 
-    def __init__(self, record: CollectionRecord, registry: Registry, observe: Observer) -> None:
-        self._registry = registry
-        self._observe = observe
-        self._lock = (
-            threading.Lock()
-        )  # guards _record and _saved_at; held while saving, to save in order
-        self._record = replace(record, status=CopyStatus.COPYING)
-        self._saved_at = monotonic()
-        self._frontier: Frontier[ResumePoint | None] = Frontier(record.resume)
-        self._all_read = False
+    def __init__(
+        self, parts: Parts, record: CollectionRecord, not_before: Timestamp, stop: StopToken
+    ) -> None:
+        super().__init__(record, record.resume, record.copied, record.documents)
+        self._parts = parts
+        self._not_before = not_before
+        self._stop = stop
 
-    @property
-    def record(self) -> CollectionRecord:
-        return self._record
-
-    def enter(self, point: ResumePoint | None) -> Entry[ResumePoint | None]:
-        return self._frontier.enter(point, 1)
-
-    def written(self, entry: Entry[ResumePoint | None], documents: int, size: int) -> None:
-        """A page was acknowledged."""
-        with self._lock:
-            # Inside the lock: whoever sees the frontier drained must see all that was counted, too.
-            self._frontier.finish(entry)
-            self._record = replace(
-                self._record,
-                copied=self._record.copied + size,
-                documents=self._record.documents + documents,
-            )
-            self._save()
-
-    def all_read(self) -> None:
-        """No more pages will come."""
-        with self._lock:
-            self._all_read = True
-            self._save()
-
-    def _save(self) -> None:
-        done = self._all_read and self._frontier.drained
-        if done:
-            self._record = replace(self._record, status=CopyStatus.DONE, resume=None)
-        elif monotonic() - self._saved_at < _SAVE_INTERVAL:
-            return
-        else:
-            self._record = replace(self._record, resume=self._frontier.passed)
-        saved = self._record
-        # The rest of the record may be changed meanwhile, by others.
-        self._registry.change(
-            saved,
-            status=saved.status,
-            copied=saved.copied,
-            documents=saved.documents,
-            resume=saved.resume,
+    def pages(self) -> Iterator[tuple[Sequence[memoryview], ResumePoint | None]]:
+        self._parts.progress.collections.reading(self.record.uuid)
+        scan = Scan(
+            self._parts.source,
+            self.record.source_storage,
+            self._parts.source_uuid(self.record),
+            self._not_before,
+            self.record.resume,
+            self._stop,
         )
-        self._saved_at = monotonic()
+        return ((page.documents(), point) for page, point in scan.pages())
+
+    def keep(
+        self, status: CopyStatus, place: ResumePoint | None, copied: int, documents: int
+    ) -> None:
+        done = status is CopyStatus.DONE
+        # The rest of the record may be changed meanwhile, by others.
+        self._parts.registry.change(
+            self.record,
+            status=status,
+            copied=copied,
+            documents=documents,
+            resume=None if done else place,
+        )
         point = Point.COLLECTION_COPIED if done else Point.COPY_SAVED
-        self._observe(point, str(self._record.namespace))
+        self._parts.observe(point, str(self.record.namespace))
+
+
+class Left(Protocol):
+    """What is left to be copied; several threads iterate, and each portion is given to one of them."""
+
+    def __iter__(self) -> Iterator[Copying[Any]]: ...
 
 
 class Batch(NamedTuple):
     """Some documents of one collection on their way."""
 
-    copy: CollectionCopy
-    entry: Entry[ResumePoint | None]
+    copy: Copying[Any]
+    entry: Entry[Any]
     documents: Sequence[memoryview]
     size: int
 
 
 class Copier:
-    """Copies what the registry says is not copied yet."""
+    """Copies what the registry says is not copied yet; of a sharded source, what this instance can claim of it."""
 
     def __init__(self, parts: Parts, stop: StopToken) -> None:
         self._parts = parts
         self._stop = stop
 
     def run(self, not_before: Timestamp) -> None:
-        """Return when every collection is copied. Reads what the source held at `not_before` or later."""
+        """Return when nothing is left to be copied. Reads what the source held at `not_before` or later."""
         with TaskGroup("copy", self._stop) as group:
-            waiting: Channel[CollectionRecord] = Channel(1 << 40, group.stop)
             batches: Channel[Batch] = Channel(_WAITING_BYTES, group.stop)
-            for record in self._unfinished():
-                waiting.put(record, 1)
-            waiting.close()
             for number in range(self._parts.load.writers):
                 group.spawn(f"write-{number}", self._write_all, batches)
             with TaskGroup("copy", group.stop) as readers:
+                left = self._left(not_before, readers.stop)
                 for number in range(self._parts.load.readers):
-                    readers.spawn(
-                        f"read-{number}", self._read_all, waiting, batches, not_before, readers.stop
-                    )
+                    readers.spawn(f"read-{number}", self._read_all, left, batches)
             batches.close()
+
+    def _left(self, not_before: Timestamp, stop: StopToken) -> Left:
+        """What is to be copied."""
+        if self._parts.source.is_mongos:
+            return ClaimedPartitions(self._parts, not_before, stop)
+        waiting: Channel[Copying[Any]] = Channel(1 << 40, stop)
+        for record in self._unfinished():
+            waiting.put(CollectionCopy(self._parts, record, not_before, stop), 1)
+        waiting.close()
+        return waiting
 
     def _unfinished(self) -> list[CollectionRecord]:
         """Large collections first, so that none of them is left alone at the end."""
@@ -137,39 +125,25 @@ class Copier:
         ]
         return sorted(records, key=lambda record: record.total, reverse=True)
 
-    def _read_all(
-        self,
-        waiting: Channel[CollectionRecord],
-        batches: Channel[Batch],
-        not_before: Timestamp,
-        stop: StopToken,
-    ) -> None:
-        for record in waiting:
-            copy = CollectionCopy(record, self._parts.registry, self._parts.observe)
-            progress = self._parts.progress
-            progress.collections.reading(record.uuid)
-            scan = Scan(
-                self._parts.source,
-                record.source_storage,
-                self._parts.source_uuid(record),
-                not_before,
-                record.resume,
-                stop,
-            )
+    def _read_all(self, left: Left, batches: Channel[Batch]) -> None:
+        for copy in left:
             try:
-                for (page, point), seconds in timed(scan.pages()):
-                    progress.stopwatch.note(Operation.COPY_READ, seconds)
-                    documents = page.documents()
-                    batch = Batch(copy, copy.enter(point), documents, sum(map(len, documents)))
-                    if record.definition.capped:
-                        # Only one thread can keep the order in which documents are inserted.
-                        self._write(batch)
-                    else:
-                        batches.put(batch, len(page.raw))
+                self._read(copy, batches)
             except CollectionGone:
                 # Its drop is a change event that comes later, and takes what was copied away.
                 pass
             copy.all_read()
+
+    def _read(self, copy: Copying[Any], batches: Channel[Batch]) -> None:
+        progress = self._parts.progress
+        for (documents, place), seconds in timed(copy.pages()):
+            progress.stopwatch.note(Operation.COPY_READ, seconds)
+            batch = Batch(copy, copy.enter(place), documents, sum(map(len, documents)))
+            if copy.record.definition.capped:
+                # Only one thread can keep the order in which documents are inserted.
+                self._write(batch)
+            else:
+                batches.put(batch, batch.size)
 
     def _write_all(self, batches: Channel[Batch]) -> None:
         for batch in batches:
@@ -217,3 +191,17 @@ class Copier:
                 DOCUMENT_NOT_COPIED,
                 f"The document with _id {shown(left[0].key)} of {record.namespace} was refused: {error}.",
             )
+
+
+def copy_all(parts: Parts, not_before: Timestamp, stop: StopToken) -> None:
+    """Return when every collection is copied, of a sharded source by whichever instance."""
+    if not parts.source.is_mongos:
+        Copier(parts, stop).run(not_before)
+        return
+    with TaskGroup("copy", stop) as group:
+        group.spawn("settle", settle_often, parts, group.stop)
+        Copier(parts, group.stop).run(not_before)
+        while not parts.partitions.all_done():
+            group.stop.sleep(_GLANCE)
+        group.stop.stop("all is copied")
+    settle(parts)

@@ -25,6 +25,7 @@ class Listing:
         self._catalog = Catalog(parts, stop)
         self._facts = parts.source_facts
         self._registry = parts.registry
+        self._partitions = parts.partitions
         self._selection = parts.selection
         self._options = parts.run.record.options
         self._observe = parts.observe
@@ -58,6 +59,7 @@ class Listing:
         for record in self._registry:
             if record.uuid not in uuids:
                 self._catalog.drop(record.definition.namespace)
+                self._partitions.forget(record.uuid)
                 self._registry.remove(record)
 
     def _create(self, definition: CollectionSpec) -> None:

@@ -8,6 +8,7 @@ from syncsvc.engine.destination import Destination
 from syncsvc.engine.observe import Observer
 from syncsvc.engine.writeblock import WriteBlock
 from syncsvc.figures.progress import Progress
+from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.registry import CollectionRecord, Registry
 from syncsvc.saved.run import RunStore
 from syncsvc.settings import LoadLevel
@@ -20,7 +21,8 @@ from verifier.compare.store import CheckStore
 
 @dataclass(frozen=True)
 class Parts:
-    """`client` reads the destination, `writer` and `destination` write it; `run` and `registry` are what is saved."""
+    """`client` reads the destination, `writer` and `destination` write it; `run`, `registry` and `partitions` are what
+    is saved."""
 
     source: Client
     source_facts: ClusterFacts
@@ -32,6 +34,7 @@ class Parts:
     destination_block: WriteBlock
     run: RunStore
     registry: Registry
+    partitions: Partitions
     checks: CheckStore
     selection: Selection
     progress: Progress

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from syncsvc.engine.catalog import Catalog
-from syncsvc.engine.copy import Copier
+from syncsvc.engine.copy import copy_all
 from syncsvc.engine.naming import parked_for, place_for, placed
+from syncsvc.engine.partitioned import plan_copy
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.source import find_on_source
 from syncsvc.errors import RENAMED_OUT_OF_FILTER
@@ -83,10 +84,13 @@ class Renames:
             options = self._parts.run.record.options
             check_ttl(found, options)
             wanted = destined(replace(found, namespace=name), options)
+            # Of a time when it was synced before.
+            self._parts.partitions.forget(uuid)
             record = placed(self._registry, wanted, CopyStatus.WAITING)
             self._registry.save(record)
         self._catalog.create(record.present)
-        Copier(self._parts, self._stop).run(append_note(self._parts.source, self._stop))
+        plan_copy(self._parts, self._stop)
+        copy_all(self._parts, append_note(self._parts.source, self._stop), self._stop)
 
 
 def _is_temporary(record: CollectionRecord) -> bool:

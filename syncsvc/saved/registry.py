@@ -155,26 +155,29 @@ class Registry:
             self.save(changed)
             return changed
 
+    def change_all(self, changes: Iterable[tuple[CollectionRecord, dict[str, Any]]]) -> None:
+        """The same for many, by few commands."""
+        with self.redefining:
+            self._save_all(replace(self.get(each.uuid) or each, **new) for each, new in changes)
+
     def save(self, record: CollectionRecord) -> None:
         """Add the record, or put it in the place of the one with its UUID."""
-        document = _collection_document(record)
-        statement = {"q": {"_id": document["_id"]}, "u": document, "upsert": True}
-        self._run({"update": self._name, "updates": [statement]})
+        self._save_all([record])
+
+    def _save_all(self, records: Iterable[CollectionRecord]) -> None:
+        records = list(records)
+        self._put(self._name, records)
         with self._lock:
-            self._release_name(record.uuid)
-            self._records[record.uuid] = record
-            self._holders[record.definition.namespace] = record.uuid
+            for record in records:
+                self._release_name(record.uuid)
+                self._records[record.uuid] = record
+                self._holders[record.definition.namespace] = record.uuid
 
     def save_next(self, records: Iterable[CollectionRecord]) -> None:
         """Put these collections in the place of all that is saved for the sync as it is after one more reversal."""
         name = collections_of(self._turn + 1)
         self._run({"delete": name, "deletes": [{"q": {}, "limit": 0}]})
-        for documents in batches(map(_collection_document, records)):
-            # As upserts: a command that is repeated after a lost answer changes nothing.
-            statements = [
-                {"q": {"_id": each["_id"]}, "u": each, "upsert": True} for each in documents
-            ]
-            self._run({"update": name, "updates": statements})
+        self._put(name, records)
 
     def remove(self, record: CollectionRecord) -> None:
         statement = {"q": {"_id": Binary(record.uuid, 4)}, "limit": 1}
@@ -182,6 +185,14 @@ class Registry:
         with self._lock:
             self._release_name(record.uuid)
             del self._records[record.uuid]
+
+    def _put(self, name: str, records: Iterable[CollectionRecord]) -> None:
+        for documents in batches(map(_collection_document, records)):
+            # As upserts: a command that is repeated after a lost answer changes nothing.
+            statements = [
+                {"q": {"_id": each["_id"]}, "u": each, "upsert": True} for each in documents
+            ]
+            self._run({"update": name, "updates": statements})
 
     def _release_name(self, uuid: bytes) -> None:
         old = self._records.get(uuid)

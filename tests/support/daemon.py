@@ -132,6 +132,10 @@ class Daemon(ServiceProcess):
         """From the next start on, the copy saves its resume point after every page."""
         (self.folder / "save-every-page").touch()
 
+    def small_partitions(self) -> None:
+        """From the next start on, a sharded source is copied by ranges of 2 KB."""
+        (self.folder / "small-partitions").touch()
+
     def watch_closely(self) -> None:
         """From the next start on, the source's oplog is looked at several times a second."""
         (self.folder / "watch-closely").touch()

@@ -1,0 +1,188 @@
+"""The copy of a sharded source by partitions: how it is cut, what this instance claims of it, and what all have copied.
+
+Several readers may read one large collection, and several instances share all of them. The router merges what the
+shards have in the order of `_id`; natural order, which has nothing to go on from, is for capped collections alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from bson.timestamp import Timestamp
+
+from syncsvc.engine.copying import Copying
+from syncsvc.engine.observe import Point
+from syncsvc.engine.parts import Parts
+from syncsvc.errors import DUPLICATE_IDS
+from syncsvc.saved.partitions import Partition
+from syncsvc.saved.registry import CollectionRecord, CopyStatus
+from verifier.cluster.equalids import EqualIds, refuse_equal
+from verifier.cluster.keys import shown
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.ranges import Range, split
+from verifier.cluster.rangescan import RangeScan
+from verifier.cluster.renamed import CollectionGone
+from verifier.cluster.scan import Scan
+from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import StopToken
+
+# About how much of a collection is one partition, in bytes.
+_RANGE_BYTES = 64 << 20
+# How often is saved of each collection what all instances have copied, in seconds.
+_SETTLE_INTERVAL = 1.0
+
+
+def plan_copy(parts: Parts, stop: StopToken) -> None:
+    """Cut what is not copied yet into partitions, where the source is sharded; what is planned stays as it is."""
+    if not parts.source.is_mongos:
+        return
+    planned = parts.partitions.planned()
+    left = [
+        each
+        for each in parts.registry
+        if each.status is not CopyStatus.DONE and each.uuid not in planned
+    ]
+    large = [each for each in left if each.total > _RANGE_BYTES and not each.definition.capped]
+    for record in large:
+        parts.partitions.plan(record.uuid, _ranges(parts, record, stop), record.total)
+    cut = {each.uuid for each in large}
+    parts.partitions.plan_whole({each.uuid: each.total for each in left if each.uuid not in cut})
+
+
+def _ranges(parts: Parts, record: CollectionRecord, stop: StopToken) -> list[Range]:
+    try:
+        return split(
+            parts.source,
+            record.source_storage,
+            record.total_documents,
+            record.total,
+            _RANGE_BYTES,
+            stop,
+            parts.source_uuid(record),
+        )
+    except CollectionGone:
+        return [Range()]
+
+
+def settle(parts: Parts) -> None:
+    """Save of each collection what all instances have copied of it."""
+    copied = parts.partitions.copied()
+    changed, done = [], []
+    for record in parts.registry:
+        now = copied.get(record.uuid)
+        if now is None or record.status is CopyStatus.DONE:
+            continue
+        if now.done:
+            done.append(record)
+        status = CopyStatus.DONE if now.done else record.status
+        saved = {"status": status, "copied": now.bytes, "documents": now.documents}
+        changed.append((record, saved))
+    parts.registry.change_all(changed)
+    for record in done:
+        parts.observe(Point.COLLECTION_COPIED, str(record.namespace))
+
+
+def settle_often(parts: Parts, stop: StopToken) -> None:
+    """Until stopped; by one instance."""
+    while True:
+        settle(parts)
+        stop.sleep(_SETTLE_INTERVAL)
+
+
+class ClaimedPartitions:
+    """What this instance can claim, for several threads that iterate; each partition is given to one of them."""
+
+    def __init__(self, parts: Parts, not_before: Timestamp, stop: StopToken) -> None:
+        self._parts = parts
+        self._not_before = not_before
+        self._stop = stop
+        self._lock = threading.Lock()  # guards _begun
+        self._begun: set[bytes] = set()
+
+    def __iter__(self) -> Iterator[PartitionCopy]:
+        while (partition := self._parts.partitions.claim()) is not None:
+            record = self._parts.registry.get(partition.uuid)
+            if record is None:
+                # The collection is synced no more.
+                self._parts.partitions.save(replace(partition, status=CopyStatus.DONE))
+                continue
+            with self._lock:
+                first = partition.uuid not in self._begun
+                self._begun.add(partition.uuid)
+            if first:
+                self._parts.progress.collections.reading(partition.uuid)
+            yield PartitionCopy(self._parts, record, partition, self._not_before, self._stop)
+
+
+class PartitionCopy(Copying[bytes | None]):
+    """The copy of one partition; its place is the `_id` of a document."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        record: CollectionRecord,
+        partition: Partition,
+        not_before: Timestamp,
+        stop: StopToken,
+    ) -> None:
+        if partition.place is None:
+            # It is read from the beginning again.
+            partition = replace(partition, copied=0, documents=0)
+        super().__init__(record, partition.place, partition.copied, partition.documents)
+        self._parts = parts
+        self._partition = partition
+        self._not_before = not_before
+        self._stop = stop
+
+    def pages(self) -> Iterator[tuple[Sequence[memoryview], bytes | None]]:
+        """Raises OperationError DuplicateIds, too."""
+        return self._in_natural_order() if self.record.definition.capped else self._by_id()
+
+    def _in_natural_order(self) -> Iterator[tuple[Sequence[memoryview], None]]:
+        source, uuid = self._parts.source, self._parts.source_uuid(self.record)
+        storage = self.record.source_storage
+        scan = Scan(source, storage, uuid, self._not_before, None, self._stop)
+        return ((page.documents(), None) for page, _ in scan.pages())
+
+    def _by_id(self) -> Iterator[tuple[Sequence[memoryview], bytes | None]]:
+        scan = RangeScan(
+            self._parts.source,
+            self.record.source_storage,
+            self._parts.source_uuid(self.record),
+            self._partition.range,
+            self._not_before,
+            self._partition.place,
+            self._stop,
+            # What one shard has, its index on _id keeps apart.
+            self._refuse_equal if self.record.definition.sharded else None,
+        )
+        return scan.pages()
+
+    def _refuse_equal(self, namespace: Namespace, keys: Sequence[bytes]) -> None:
+        definition = self.record.definition
+        collation = definition.options["collation"] if definition.collated else None
+        uuid = self._parts.source_uuid(self.record)
+        try:
+            refuse_equal(self._parts.source, namespace, uuid, collation, keys, self._stop)
+        except EqualIds as error:
+            raise OperationError(
+                DUPLICATE_IDS,
+                f"{namespace} holds several documents with _id {shown(error.key)}, "
+                "each on a shard of its own.",
+            ) from error
+
+    def keep(self, status: CopyStatus, place: bytes | None, copied: int, documents: int) -> None:
+        done = status is CopyStatus.DONE
+        self._parts.partitions.save(
+            replace(
+                self._partition,
+                status=status,
+                place=None if done else place,
+                copied=copied,
+                documents=documents,
+            )
+        )
+        point = Point.PARTITION_COPIED if done else Point.COPY_SAVED
+        self._parts.observe(point, str(self.record.namespace))
