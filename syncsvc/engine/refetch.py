@@ -6,7 +6,9 @@ Always safe, since later events of the document replay over what was read.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from bson.timestamp import Timestamp
 
@@ -14,7 +16,7 @@ from syncsvc.engine.parts import Parts
 from syncsvc.engine.translate import Outcome
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.keys import canonical, id_element, id_only
-from verifier.cluster.lookup import fetch_pages, portions
+from verifier.cluster.lookup import ONLY_IDS, fetch_pages, portions
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.renamed import CollectionGone, follow_renames
 from verifier.runtime.tasks import StopToken
@@ -62,7 +64,7 @@ class Refetch:
         """
         there: set[Hashable] = set()
         with contextlib.suppress(CollectionGone):
-            for page in self._pages(record, list(missing.values()), not_before, only_ids=True):
+            for page in self._pages(record, list(missing.values()), not_before, ONLY_IDS):
                 there.update(page)
         return [Outcome(missing.pop(key), deleted=True) for key in missing.keys() - there]
 
@@ -71,13 +73,13 @@ class Refetch:
         record: CollectionRecord,
         keys: Sequence[bytes],
         not_before: Timestamp,
-        only_ids: bool = False,
+        projection: Mapping[str, Any] = MappingProxyType({}),
     ) -> Iterator[dict[Hashable, bytes]]:
         uuid = self._parts.source_uuid(record)
 
         def read(namespace: Namespace) -> Iterator[dict[Hashable, bytes]]:
             return fetch_pages(
-                self._parts.source, namespace, list(keys), self._stop, uuid, not_before, only_ids
+                self._parts.source, namespace, list(keys), self._stop, uuid, not_before, projection
             )
 
         return follow_renames(record.source_storage, read)

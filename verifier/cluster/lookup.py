@@ -23,6 +23,9 @@ _MOST_KEY_BYTES = 8 << 20
 # A key that has more bytes is no bound of anything: commands and saved tasks, at most 16 MB each, hold several bounds.
 LONGEST_BOUND = 64 << 10
 
+# The projection that leaves the `_id` alone.
+ONLY_IDS: Mapping[str, Any] = MappingProxyType({"_id": 1})
+
 
 def among(keys: Iterable[bytes]) -> RawBSONDocument:
     """The filter for documents with these keys, each value as the bytes that it is."""
@@ -80,20 +83,20 @@ def fetch_pages(
     stop: StopToken,
     uuid: bytes | None = None,
     not_before: Timestamp | None = None,
-    only_ids: bool = False,
+    projection: Mapping[str, Any] = MappingProxyType({}),
     query: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[dict[Hashable, bytes]]:
     """The documents with these keys (each a document with `_id`), by the canonical form of their `_id`.
 
-    Only those that fit the query. Comes in pages of a few megabytes. A document may come twice, when a failure made the
-    query run again. With `uuid`, the collection must be that one; `CollectionUUIDMismatch` is left to the caller. Reads
-    with majority.
+    Only those that fit the query, and of each what `projection` leaves. Comes in pages of a few megabytes. A document
+    may come twice, when a failure made the query run again. With `uuid`, the collection must be that one;
+    `CollectionUUIDMismatch` is left to the caller. Reads with majority.
     """
     command = _command(namespace, keys, uuid, not_before)
     if query:
         command["filter"]["$and"].append(query)
-    if only_ids:
-        command["projection"] = {"_id": 1}
+    if projection:
+        command["projection"] = projection
 
     def open_cursor() -> RawCursor:
         return RawCursor(client, namespace.database, command)
@@ -125,13 +128,13 @@ def fetch(
     namespace: Namespace,
     keys: list[bytes],
     stop: StopToken,
-    only_ids: bool = False,
+    projection: Mapping[str, Any] = MappingProxyType({}),
     query: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[Hashable, bytes]:
     """All pages of `fetch_pages` at once, for any number of keys."""
     found: dict[Hashable, bytes] = {}
     for portion in portions(keys):
-        pages = fetch_pages(client, namespace, portion, stop, only_ids=only_ids, query=query)
+        pages = fetch_pages(client, namespace, portion, stop, projection=projection, query=query)
         for page in pages:
             found.update(page)
     return found

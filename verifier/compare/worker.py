@@ -17,7 +17,7 @@ from verifier.cluster.cluster import Cluster
 from verifier.cluster.connect import Client
 from verifier.cluster.inventory import find_named, size_of
 from verifier.cluster.keys import canonical, id_element
-from verifier.cluster.lookup import fetch
+from verifier.cluster.lookup import ONLY_IDS, fetch
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import Keys, Portion, Range, split
 from verifier.cluster.specification import CollectionSpec, Document, Kind
@@ -153,7 +153,7 @@ class Worker:
             (Difference.MISSING, Difference.EXTRA), self._clients, names, strict=True
         ):
             keys = [each.key for each in one_sided if each.difference is difference]
-            there = fetch(client, name, keys, self._stop, only_ids=True, query=query)
+            there = fetch(client, name, keys, self._stop, projection=ONLY_IDS, query=query)
             left.update(key for key in keys if canonical(key, id_element(key)) in there)
         return left
 

@@ -1,0 +1,68 @@
+"""Runs the update and delete statements of outcomes on the destination."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pymongo.errors import PyMongoError
+
+from syncsvc.engine.destination import Destination, Refused, refusal
+from syncsvc.engine.translate import Outcome, delete_statement, update_statement
+from syncsvc.errors import EVENT_NOT_APPLICABLE
+from verifier.cluster import failures
+from verifier.cluster.keys import shown
+from verifier.cluster.namespace import Namespace
+from verifier.runtime.errors import OperationError
+
+# A statement that was refused, by its `index`, with the server's `code` and `errmsg` if it said so.
+WriteError = dict[str, Any]
+
+
+def run_updates(
+    destination: Destination, namespace: Namespace, outcomes: Sequence[Outcome], ordered: bool
+) -> tuple[int, list[WriteError]]:
+    """Run the update statements of outcomes: how many found their document, and which were refused.
+
+    A server of 6.0 ends when a pipeline changes a field whose name is in its document twice. So what has a pipeline
+    is never sent again after the connection was lost, but counts as refused, and is read again.
+    """
+    statements = [update_statement(each) for each in outcomes]
+    risky = [number for number, each in enumerate(outcomes) if each.stages and not each.sets]
+    if not risky:
+        return destination.update(namespace, statements, ordered)
+    try:
+        return destination.update(namespace, statements, ordered, repeat=False)
+    except PyMongoError as error:
+        if not failures.is_transient(error):
+            raise
+    sent = range(risky[0]) if ordered else sorted(set(range(len(outcomes))) - set(risky))
+    found, errors = 0, list[WriteError]()
+    if sent:
+        found, errors = destination.update(namespace, [statements[n] for n in sent], ordered)
+    refused = [{**error, "index": sent[error["index"]]} for error in errors]
+    if ordered:
+        return found, refused or [{"index": risky[0]}]
+    return found, refused + [{"index": number} for number in risky]
+
+
+def run_deletes(
+    destination: Destination, namespace: Namespace, outcomes: Sequence[Outcome], ordered: bool
+) -> None:
+    """Delete the documents of outcomes. Raises OperationError EventNotApplicable."""
+    if not outcomes:
+        return
+    try:
+        destination.delete(namespace, [delete_statement(each) for each in outcomes], ordered)
+    except Refused as refused:
+        error = refused.errors[0]
+        key = outcomes[error["index"]].key
+        raise not_applicable(namespace, key, refusal(error)) from refused
+
+
+def not_applicable(namespace: Namespace, key: bytes, error: str) -> OperationError:
+    """The error for a write that was refused."""
+    return OperationError(
+        EVENT_NOT_APPLICABLE,
+        f"A write of the document with _id {shown(key)} to {namespace} was refused: {error}.",
+    )
