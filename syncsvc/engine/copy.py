@@ -164,24 +164,24 @@ class Copier:
 
         That replaces what is there, which is right, too: an earlier copy of the document, for no event came yet.
         """
-        namespace = batch.copy.record.namespace
+        record = batch.copy.record
+        namespace = record.namespace
         block = b"".join(batch.documents)
         special = zero_timestamp_documents(block, batch.documents)
-        if special and batch.copy.record.definition.capped:
+        if special and record.definition.capped:
             # All of them, or they would not be in their order.
-            self._upsert(batch.copy.record, batch.documents)
+            self._upsert(record, batch.documents)
             return
         if special:
             plain = [each for n, each in enumerate(batch.documents) if n not in special]
-            self._upsert(batch.copy.record, [batch.documents[n] for n in sorted(special)])
+            self._upsert(record, [batch.documents[n] for n in sorted(special)])
             block = b"".join(plain)
         else:
             plain = list(batch.documents)
         if plain:
-            # Servers have other codes than that of a duplicate for some keys of clustered collections.
             errors = self._parts.destination.insert(namespace, block)
-            refused = [plain[each["index"]] for each in errors if not is_there_already(each)]
-            self._upsert(batch.copy.record, refused)
+            refused = [plain[each["index"]] for each in errors if not _is_copied(record, each)]
+            self._upsert(record, refused)
 
     def _upsert(self, record: CollectionRecord, documents: Sequence[memoryview]) -> None:
         whole = [Outcome(id_only(bytes(each)), bytes(each)) for each in documents]
@@ -205,3 +205,12 @@ def copy_all(parts: Parts, not_before: Timestamp, stop: StopToken) -> None:
             group.stop.sleep(_GLANCE)
         group.stop.stop("all is copied")
     settle(parts)
+
+
+def _is_copied(record: CollectionRecord, error: dict[str, Any]) -> bool:
+    """Whether an insert was refused because the document had been copied before.
+
+    Servers have other codes than that of a duplicate for some keys of clustered collections. What has the `_id` in a
+    sharded collection may be an orphaned document, or have another shard key.
+    """
+    return is_there_already(error) and not record.definition.sharded

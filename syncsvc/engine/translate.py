@@ -20,7 +20,8 @@ from itertools import accumulate, repeat
 
 from verifier.cluster import rawbson
 from verifier.cluster.events import DataEvent, DataKind
-from verifier.cluster.rawbson import DOCUMENT, Buffer, int32, int32_at, single, value_size
+from verifier.cluster.keys import is_only_id
+from verifier.cluster.rawbson import DOCUMENT, Buffer, document, int32, int32_at, single, value_size
 
 # A pipeline may have 1,000 stages; a statement, which has the key, too, must stay below 16 MB.
 _MOST_STAGES = 100
@@ -66,14 +67,26 @@ class Outcome:
 def fold(before: Outcome | None, event: DataEvent) -> Outcome:
     """The outcome of an event after the outcome of the events before it in the same batch."""
     kind = event.kind
+    if before is not None and _moves(before, event):
+        return Outcome(event.key, refetch=True)
     if kind is DataKind.UPDATE:
         return _updated(before, event)
     if kind is DataKind.DELETE:
+        if before is not None and not before.new and not is_only_id(event.key):
+            # The document may have had another key before, by which the destination knows it.
+            return Outcome(event.key, refetch=True)
         return Outcome(event.key, deleted=True)
     if kind is DataKind.UNTOLD:
         return Outcome(event.key, refetch=True)
     new = kind is DataKind.INSERT if before is None else before.new
     return Outcome(event.key, document=event.body, new=new, size=len(event.body))
+
+
+def _moves(before: Outcome, event: DataEvent) -> bool:
+    """Whether the document may change shards on the source: which of the events is the later one, nobody knows then."""
+    if before.key == event.key:
+        return False
+    return not (is_only_id(before.key) and is_only_id(event.key))
 
 
 def _updated(outcome: Outcome | None, event: DataEvent) -> Outcome:
@@ -173,18 +186,13 @@ def _is_within_another(path: bytes, paths: Sets) -> bool:
     return False
 
 
-def _document(*parts: bytes) -> bytes:
-    """A document of fields, which are copied once."""
-    return b"".join((int32(sum(map(len, parts)) + 5), *parts, b"\0"))
-
-
 def _pipeline(stages: Iterable[bytes]) -> bytes:
     array = b"".join(b"\x03%d\0%b" % numbered for numbered in enumerate(stages))
-    return b"\x04u\0" + _document(array)
+    return b"\x04u\0" + document(array)
 
 
 def _set(sets: Sets) -> bytes:
-    return single(DOCUMENT, b"$set", _document(*sets.values()))
+    return single(DOCUMENT, b"$set", document(*sets.values()))
 
 
 def literal_stage(document: bytes) -> bytes:
@@ -210,18 +218,18 @@ def update_statement(outcome: Outcome, literal: bool = False) -> bytes:
     """
     query = b"\x03q\0" + outcome.key
     if outcome.sets:
-        return _document(query, b"\x03u\0", _set(outcome.sets))
+        return document(query, b"\x03u\0", _set(outcome.sets))
     if outcome.document is None:
-        return _document(query, _pipeline(outcome.stages))
+        return document(query, _pipeline(outcome.stages))
     if literal or outcome.stages or holds_zero_timestamp(outcome.document):
         pipeline = _pipeline([literal_stage(outcome.document), *outcome.stages])
-        return _document(query, pipeline, _UPSERT)
-    return _document(query, b"\x03u\0", outcome.document, _UPSERT)
+        return document(query, pipeline, _UPSERT)
+    return document(query, b"\x03u\0", outcome.document, _UPSERT)
 
 
 def delete_statement(outcome: Outcome) -> bytes:
     """The statement of a delete command."""
-    return _document(b"\x03q\0", outcome.key, b"\x10limit\0", int32(1))
+    return document(b"\x03q\0", outcome.key, b"\x10limit\0", int32(1))
 
 
 def holds_zero_timestamp(document: bytes) -> bool:

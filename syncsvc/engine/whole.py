@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from syncsvc.engine.destination import refusal
 from syncsvc.engine.parts import Parts
+from syncsvc.engine.placing import place
 from syncsvc.engine.translate import Outcome, update_statement
 from syncsvc.engine.withholding import withhold
 from syncsvc.saved.registry import CollectionRecord
@@ -14,17 +15,31 @@ from verifier.runtime.tasks import StopToken
 def write_whole(
     parts: Parts, record: CollectionRecord, documents: list[Outcome], ordered: bool, stop: StopToken
 ) -> tuple[list[Outcome], str]:
-    """Upsert documents, without the collection's indexes if these refuse one: what is left, and why its first is.
+    """Write documents, without the collection's indexes if these refuse one: what is left, and why its first is.
 
     With `ordered`, nothing after a refused document is written before it.
     """
-    left, error = _try(parts, record.namespace, documents, ordered)
+
+    def attempt(documents: list[Outcome]) -> tuple[list[Outcome], str]:
+        if record.definition.sharded:
+            return _place(parts, record.namespace, documents, stop)
+        return _upsert(parts, record.namespace, documents, ordered)
+
+    left, error = attempt(documents)
     if left and withhold(parts, record.uuid, error, stop):
-        left, error = _try(parts, record.namespace, left, ordered)
+        left, error = attempt(left)
     return left, error
 
 
-def _try(
+def _place(
+    parts: Parts, namespace: Namespace, documents: list[Outcome], stop: StopToken
+) -> tuple[list[Outcome], str]:
+    """Whatever the order: a sharded collection has none."""
+    refused = place(parts, namespace, documents, stop)
+    return [outcome for outcome, _ in refused], refusal(refused[0][1]) if refused else ""
+
+
+def _upsert(
     parts: Parts, namespace: Namespace, left: list[Outcome], ordered: bool
 ) -> tuple[list[Outcome], str]:
     error = ""

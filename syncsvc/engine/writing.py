@@ -15,6 +15,7 @@ from bson.timestamp import Timestamp
 
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.rereading import Rereading
+from syncsvc.engine.sharded import ShardedWriter
 from syncsvc.engine.statements import run_deletes, run_updates
 from syncsvc.engine.translate import Outcome, insertable
 from syncsvc.saved.registry import CollectionRecord
@@ -62,6 +63,7 @@ class OutcomeWriter:
         self._parts = parts
         self._destination = parts.destination
         self._rereading = Rereading(parts, rereading, stop)
+        self._sharded = ShardedWriter(parts, self._rereading, stop)
         self._stop = stop
         self._upserts_left = 0
 
@@ -70,6 +72,8 @@ class OutcomeWriter:
 
         `newest` is a time of the source that none of their events is after. Raises OperationError EventNotApplicable.
         """
+        if record.definition.sharded:
+            return self._sharded.write(record, outcomes, newest)
         if record.definition.capped or record.definition.collated:
             return self._write_in_order(record, outcomes, newest)
         again = [each.key for each in outcomes if each.refetch]

@@ -26,6 +26,7 @@ class WarningKind(Enum):
     OPLOG_SHORT = "oplog short"
     OPLOG_UNKNOWN = "oplog unknown"
     INDEXES_WITHHELD = "indexes withheld"
+    ORPHAN_AWAITED = "orphan awaited"
     CHECK_REPEATED = "check repeated"
 
 

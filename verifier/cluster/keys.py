@@ -15,6 +15,8 @@ from bson.decimal128 import Decimal128
 from verifier.cluster import rawbson, values
 from verifier.cluster.rawbson import Element, elements, int32_at
 
+# Where the value of an `_id` begins that is the first field.
+_ID_AT = 9
 _DOUBLE = Struct("<d").unpack_from
 _INT64 = Struct("<q").unpack_from
 _UNSIGNED64 = Struct("<Q").unpack_from
@@ -111,6 +113,12 @@ def id_only(document: bytes) -> bytes:
     """The document cut down to its `_id`."""
     element = id_element(document)
     return rawbson.single(element.kind, b"_id", document[element.start : element.end])
+
+
+def is_only_id(key: bytes) -> bool:
+    """Whether a document key has nothing but the `_id`."""
+    element = id_element(key)
+    return element.start == _ID_AT and element.end == len(key) - 1
 
 
 def shown(key: bytes) -> str:

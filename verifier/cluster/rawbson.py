@@ -162,6 +162,11 @@ def single(kind: int, name: bytes, value: bytes) -> bytes:
     return b"%b%c%b\0%b\0" % (int32(len(name) + len(value) + 7), kind, name, value)
 
 
+def document(*parts: bytes) -> bytes:
+    """A document of fields, each with type and name, which are copied once."""
+    return b"".join((int32(sum(map(len, parts)) + 5), *parts, b"\0"))
+
+
 class RawDocuments(RawBSONDocument):
     """Documents end to end, which the driver sends as they are as the documents of one write command.
 

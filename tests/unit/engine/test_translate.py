@@ -26,6 +26,7 @@ from syncsvc.engine.translate import (
 from tests.unit import documents
 from tests.unit.deadlines import no_more_work_than
 from tests.unit.documents import Field, document, int32
+from verifier.cluster import rawbson
 from verifier.cluster.events import DataEvent, DataKind
 
 KEY = bson.encode({"_id": 7})
@@ -160,7 +161,7 @@ def test_updates_that_one_set_replays_may_be_many() -> None:
 def sets(diff: dict[str, Any]) -> dict[str, Any] | None:
     """What an update sets in the form of `$set`, in order."""
     found = field_sets(entry(diff))
-    return None if found is None else bson.decode(translate._document(b"".join(found.values())))
+    return None if found is None else bson.decode(rawbson.document(b"".join(found.values())))
 
 
 class TestFieldSets:

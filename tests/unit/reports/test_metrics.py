@@ -97,6 +97,7 @@ def test_the_failure_and_the_warnings_are_named() -> None:
         ("oplog short",): 1,
         ("oplog unknown",): 0,
         ("indexes withheld",): 0,
+        ("orphan awaited",): 0,
         ("check repeated",): 0,
     }
 

@@ -1,0 +1,100 @@
+"""Puts whole documents into sharded collections, over whatever has their `_id`.
+
+No single statement does that: a router refuses an upsert without the whole shard key, and a replacement whose shard key
+is another shard's finds nothing, and says nothing. So what is there is deleted, on every shard, before the insert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from syncsvc.engine.destination import is_there_already
+from syncsvc.engine.parts import Parts
+from syncsvc.engine.statements import WriteError, run_deletes
+from syncsvc.engine.translate import (
+    Outcome,
+    holds_zero_timestamp,
+    literal_stage,
+    update_statement,
+)
+from syncsvc.figures.progress import WarningKind
+from verifier.cluster.keys import id_only, shown
+from verifier.cluster.namespace import Namespace
+from verifier.runtime.tasks import StopToken
+
+# How long a document waits between two attempts, while an orphaned one has its place, in seconds.
+_PAUSE = 1.0
+
+# A document that was refused, with the server's error.
+Refusal = tuple[Outcome, WriteError]
+
+
+def place(
+    parts: Parts, namespace: Namespace, documents: Sequence[Outcome], stop: StopToken
+) -> list[Refusal]:
+    """Make the collection hold these documents: those that were refused."""
+    clear(parts, namespace, documents)
+    return place_new(parts, namespace, documents, stop)
+
+
+def place_new(
+    parts: Parts, namespace: Namespace, documents: Sequence[Outcome], stop: StopToken
+) -> list[Refusal]:
+    """The same for documents whose `_id` nothing has."""
+    refused, clashes = _insert(parts, namespace, documents)
+    if clashes:
+        # Where the answer to an insert was lost, these are our own.
+        clear(parts, namespace, clashes)
+        more, clashes = _insert(parts, namespace, clashes)
+        refused += more
+    while clashes:
+        _await_orphan(parts, namespace, clashes[0], stop)
+        clear(parts, namespace, clashes)
+        more, clashes = _insert(parts, namespace, clashes)
+        refused += more
+        if not clashes:
+            parts.progress.end_warning(WarningKind.ORPHAN_AWAITED)
+    return refused + _set_right(parts, namespace, documents)
+
+
+def clear(parts: Parts, namespace: Namespace, outcomes: Sequence[Outcome]) -> None:
+    """Delete whatever has the `_id` of one of these, on all shards."""
+    gone = [Outcome(id_only(each.key), deleted=True) for each in outcomes]
+    run_deletes(parts.destination, namespace, gone, ordered=False)
+
+
+def _insert(
+    parts: Parts, namespace: Namespace, outcomes: Sequence[Outcome]
+) -> tuple[list[Refusal], list[Outcome]]:
+    """Insert documents: those that were refused, and those whose `_id` is there."""
+    documents = b"".join([each.document for each in outcomes if each.document is not None])
+    if not documents:
+        return [], []
+    errors = parts.destination.insert(namespace, documents)
+    clashes = [outcomes[each["index"]] for each in errors if is_there_already(each)]
+    return [(outcomes[e["index"]], e) for e in errors if not is_there_already(e)], clashes
+
+
+def _set_right(parts: Parts, namespace: Namespace, documents: Sequence[Outcome]) -> list[Refusal]:
+    """Give documents the Timestamp(0, 0) in whose place an insert puts the server's time."""
+    altered = [each for each in documents if each.document and holds_zero_timestamp(each.document)]
+    if not altered:
+        return []
+    literal = [
+        Outcome(id_only(each.key), stages=[literal_stage(each.document)])
+        for each in altered
+        if each.document
+    ]
+    statements = [update_statement(each) for each in literal]
+    _, errors = parts.destination.update(namespace, statements, ordered=False)
+    return [(altered[each["index"]], each) for each in errors]
+
+
+def _await_orphan(parts: Parts, namespace: Namespace, outcome: Outcome, stop: StopToken) -> None:
+    parts.progress.warn(
+        WarningKind.ORPHAN_AWAITED,
+        f"The document with _id {shown(outcome.key)} cannot be written to {namespace} yet: its shard still holds an "
+        "orphaned document of that _id, which a migration of chunks left behind. The shard removes it "
+        "orphanCleanupDelaySecs after the migration, 15 minutes if that was not changed.",
+    )
+    stop.sleep(_PAUSE)
