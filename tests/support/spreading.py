@@ -28,9 +28,9 @@ class Spreading(LoadScopeScheduling):
         if module == _BEHAVIOURS:
             # [behaviour-round]: all behaviours of a round share its sync.
             return module + test.partition("-")[2]
-        for name, group in _SHARDED.items():
-            if name in test:
-                return group
+        for parameter in test.rpartition("[")[2].rstrip("]").split("-"):
+            if parameter in _SHARDED:
+                return _SHARDED[parameter]
         return module if _shares(module) else nodeid
 
 
