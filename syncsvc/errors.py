@@ -65,6 +65,37 @@ SHARDING_NOT_APPLICABLE = ErrorKind(
     "sharding is only for a sync from a replica set to a sharded cluster.",
     "Leave sharding out.",
 )
+INVALID_SHARDING_ENTRY = ErrorKind(
+    "InvalidShardingEntry",
+    400,
+    "An entry of sharding.shardingEntries asks for what no server can do, or for what is not synced.",
+    "Correct the named entry, or leave it out.",
+)
+COLLECTION_NOT_SHARDABLE = ErrorKind(
+    "CollectionNotShardable",
+    409,
+    "sharding.shardingEntries names a view, or a collection that cannot be sharded.",
+    "Leave its entry out; it is synced unsharded then. After a failure, clean the destination first.",
+)
+SHARD_KEY_INDEX_MISSING = ErrorKind(
+    "ShardKeyIndexMissing",
+    409,
+    "No index of the source serves a shard key, and createSupportingIndexes is false.",
+    "Create the index on the source, or set sharding.createSupportingIndexes to true.",
+)
+UNIQUE_INDEX_INCOMPATIBLE = ErrorKind(
+    "UniqueIndexIncompatible",
+    409,
+    "A collection is sharded by a key with which one of its unique indexes cannot be kept unique.",
+    "Choose a shard key that the index begins with, drop the index on the source, or set buildIndexes to never. "
+    "After a failure, clean the destination and start the sync again.",
+)
+RENAMED_ACROSS_DATABASES = ErrorKind(
+    "RenamedAcrossDatabases",
+    409,
+    "A collection was renamed into another database, in a sync from a replica set to a sharded cluster.",
+    "Clean the destination and start the sync again; rename into no other database until it is committed.",
+)
 WRITE_BLOCKING_WITH_FILTER = ErrorKind(
     "WriteBlockingWithFilter",
     400,
@@ -106,6 +137,12 @@ REVERSIBLE_NEEDS_EQUAL_VERSIONS = ErrorKind(
     409,
     "A sync can be reversed only between servers of one release, such as 6.0.",
     "Set reversible to false, or use servers of one release.",
+)
+REVERSIBLE_NEEDS_EQUAL_SHARDS = ErrorKind(
+    "ReversibleNeedsEqualShards",
+    409,
+    "A sync can be reversed only between replica sets, or between sharded clusters with the same number of shards.",
+    "Set reversible to false.",
 )
 INSUFFICIENT_MEMORY = ErrorKind(
     "InsufficientMemory",
@@ -237,6 +274,11 @@ ALL = (
     METADATA_LEFT_OVER,
     SHARDING_REQUIRED,
     SHARDING_NOT_APPLICABLE,
+    INVALID_SHARDING_ENTRY,
+    COLLECTION_NOT_SHARDABLE,
+    SHARD_KEY_INDEX_MISSING,
+    UNIQUE_INDEX_INCOMPATIBLE,
+    RENAMED_ACROSS_DATABASES,
     WRITE_BLOCKING_WITH_FILTER,
     WRITE_BLOCKING_NEEDS_NEWER_SOURCE,
     REVERSIBLE_NEEDS_WRITE_BLOCKING,
@@ -244,6 +286,7 @@ ALL = (
     REVERSIBLE_WITHOUT_INDEXES,
     REVERSIBLE_NEEDS_NEWER_SOURCE,
     REVERSIBLE_NEEDS_EQUAL_VERSIONS,
+    REVERSIBLE_NEEDS_EQUAL_SHARDS,
     INSUFFICIENT_MEMORY,
     INSUFFICIENT_DISK_SPACE,
     UNSUPPORTED_TOPOLOGY,

@@ -20,7 +20,8 @@ def destined(definition: CollectionSpec, options: StartOptions) -> CollectionSpe
     build = options.build_indexes
     indexes = {name: each for name, each in definition.indexes.items() if _is_built(each, build)}
     key = sharding.key_of(definition.namespace, options.sharding)
-    return replace(definition, indexes=indexes, shard_key=definition.shard_key or key)
+    known = definition.shard_key
+    return replace(definition, indexes=indexes, shard_key=key if known is None else known)
 
 
 def _is_built(index: Document, build: BuildIndexes) -> bool:
@@ -39,6 +40,17 @@ def ttl_violations(definition: CollectionSpec, options: StartOptions) -> Iterato
     names = [name for name, index in definition.indexes.items() if "expireAfterSeconds" in index]
     if names:
         yield TTL_NOT_VERIFIABLE, f"{definition.namespace} has the TTL index {', '.join(names)}."
+
+
+def violations(definition: CollectionSpec, options: StartOptions) -> Iterator[Violation]:
+    """What speaks against a collection or view of the source, as it is there."""
+    yield from ttl_violations(definition, options)
+    yield from sharding.violations(destined(definition, options))
+
+
+def check(definition: CollectionSpec, options: StartOptions) -> None:
+    """Raise OperationError where the destination cannot hold the collection, or the result not be verified."""
+    raise_all(violations(definition, options))
 
 
 def check_ttl(definition: CollectionSpec, options: StartOptions) -> None:

@@ -1,24 +1,216 @@
-"""Which collections of a replica set are sharded on the destination, and by which keys, after `sharding`. Pure."""
+"""Sharding on the destination: which collections, by which keys, what index serves a key, where ranges are cut. Pure.
+
+A shard key here is that of `CollectionSpec.shard_key`, with its `key` and whether it is `unique`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from verifier.cluster.namespace import Namespace
-from verifier.cluster.specification import Document
+from bson.max_key import MaxKey
+from bson.min_key import MinKey
+
+from syncsvc.errors import (
+    COLLECTION_NOT_SHARDABLE,
+    INVALID_SHARDING_ENTRY,
+    SHARD_KEY_INDEX_MISSING,
+    UNIQUE_INDEX_INCOMPATIBLE,
+)
+from verifier.cluster import rawbson
+from verifier.cluster.keys import Canonical, canonical
+from verifier.cluster.namespace import Namespace, is_user_namespace
+from verifier.cluster.specification import CollectionSpec, Document, Kind
+from verifier.runtime.errors import Violation
+
+# Follows the fields of a shard key in an index that must not be the same as another one. No document has it, or if one
+# has, no harm is done.
+_FILLER = "syncsvc"
+# The index that serves a shard key while the one that served it is exchanged for another.
+SPARE = "syncsvc.spare"
+
+# In bytes.
+_LONGEST_BOUND = 1024
+_NO_BOUNDS = frozenset({rawbson.ARRAY, rawbson.MIN_KEY, rawbson.MAX_KEY})
+
+# A range of a shard key: its least key, and the least one behind it.
+Range = tuple[Document, Document]
 
 
-def key_of(namespace: Namespace, sharding: dict[str, Any] | None) -> Document | None:
-    """The shard key that is asked for of that collection, as `CollectionSpec.shard_key` has it.
+def key_of(namespace: Namespace, sharding: Document | None) -> Document | None:
+    """The shard key that is asked for of that collection.
 
     Empty where it is not to be sharded, None where nothing is to be, since the destination is a replica set, or
     the source tells.
     """
     if sharding is None:
         return None
-    for entry in sharding["shardingEntries"]:
-        if (entry["database"], entry["collection"]) == tuple(namespace):
-            fields = entry["shardCollection"]["key"]
-            key = {name: direction for each in fields for name, direction in each.items()}
+    for name, fields in _entries(sharding):
+        if name == namespace:
+            key = {field: direction for each in fields for field, direction in each.items()}
             return {"key": key, "unique": False}
     return {}
+
+
+def named(sharding: Document) -> list[Namespace]:
+    """The collections that are to be sharded."""
+    return [name for name, _ in _entries(sharding)]
+
+
+def _entries(sharding: Document) -> Iterator[tuple[Namespace, list[Document]]]:
+    for entry in sharding["shardingEntries"]:
+        name = Namespace(entry["database"], entry["collection"])
+        yield name, entry["shardCollection"]["key"]
+
+
+def entry_violations(sharding: Document) -> Iterator[Violation]:
+    """What is wrong with the entries whatever the clusters are."""
+    amounts = Counter(named(sharding))
+    for number, (name, fields) in enumerate(_entries(sharding)):
+        reasons = list(_reasons_against_key(fields))
+        if not is_user_namespace(name):
+            reasons.append("it is no collection of users")
+        if amounts[name] > 1:
+            reasons.append("there are several entries of that collection")
+        for reason in reasons:
+            yield _against_entry(number, name, reason)
+
+
+def filter_violations(sharding: Document, left_out: Collection[Namespace]) -> Iterator[Violation]:
+    """Which entries are of collections that the filter leaves out."""
+    for number, name in enumerate(named(sharding)):
+        if name in left_out:
+            yield _against_entry(number, name, "the filter leaves it out")
+
+
+def _against_entry(number: int, name: Namespace, reason: str) -> Violation:
+    return INVALID_SHARDING_ENTRY, f"sharding.shardingEntries[{number}], {name}: {reason}."
+
+
+def _reasons_against_key(fields: Sequence[Document]) -> Iterator[str]:
+    pairs = [pair for each in fields for pair in each.items()]
+    for name, amount in Counter(name for name, _ in pairs).items():
+        if amount > 1:
+            yield f"its key has {name} several times"
+        parts = name.split(".")
+        if not all(parts):
+            yield f"the path {name} has an empty part"
+        if any(part.startswith("$") for part in parts):
+            yield f"the path {name} has a part that begins with $"
+    for name, direction in pairs:
+        if direction == -1:
+            yield f"the direction of {name} is -1, and servers shard in ascending order only"
+    if sum(direction == "hashed" for _, direction in pairs) > 1:
+        yield "its key has more than one hashed field"
+
+
+def violations(definition: CollectionSpec) -> Iterator[Violation]:
+    """Why the destination could not hold a collection of that definition, which is what it is to be there."""
+    if not definition.shard_key:
+        return
+    name, key = definition.namespace, definition.shard_key["key"]
+    if definition.kind is not Kind.COLLECTION:
+        yield COLLECTION_NOT_SHARDABLE, f"{name} is a {definition.kind.value}."
+    elif definition.capped:
+        yield COLLECTION_NOT_SHARDABLE, f"{name} is capped."
+    for index in definition.indexes.values():
+        unique = index.get("unique") or index.get("prepareUnique")
+        if unique and not _keeps_unique(index, key):
+            yield UNIQUE_INDEX_INCOMPATIBLE, (
+                f"The unique index {index['name']} of {name} does not begin with the fields {', '.join(key)}."
+            )
+
+
+def _keeps_unique(index: Document, key: Document) -> bool:
+    """Whether each shard by itself can tell that an index is unique, or takes it on trust."""
+    fields = list(index["key"])
+    return fields[0] == "_id" or fields[: len(key)] == list(key)
+
+
+def index_violations(definition: CollectionSpec, sharding: Document) -> Iterator[Violation]:
+    """What speaks against sharding a collection of the source, whose indexes these are, by an entry."""
+    wanted = key_of(definition.namespace, sharding)
+    if not wanted or sharding["createSupportingIndexes"] or definition.kind is not Kind.COLLECTION:
+        return
+    if not is_served(wanted, definition.indexes.values(), definition.collated):
+        fields = ", ".join(f"{name}: {direction}" for name, direction in wanted["key"].items())
+        yield SHARD_KEY_INDEX_MISSING, (
+            f"{definition.namespace} has no index that begins with {{{fields}}}, has simple collation, "
+            "and is neither hidden, nor sparse, nor partial."
+        )
+
+
+def is_served(shard_key: Document, indexes: Iterable[Document], collated: bool) -> bool:
+    """Whether one of the indexes serves the shard key, or the one on `_id` does, which is none of them."""
+    # The index on `_id` has the collation of its collection.
+    by_id = shard_key["key"] == {"_id": 1} and not collated
+    return by_id or any(serves(each, shard_key) for each in indexes)
+
+
+def serves(index: Document, shard_key: Document) -> bool:
+    """Whether servers take the index for that of the shard key."""
+    if {"collation", "partialFilterExpression"} & index.keys():
+        return False
+    if index.get("sparse") or index.get("hidden"):
+        return False
+    fields, wanted = list(index["key"].items()), list(shard_key["key"].items())
+    if shard_key["unique"]:
+        return bool(index.get("unique")) and fields == wanted
+    ordered = all(value == "hashed" or isinstance(value, int | float) for _, value in fields)
+    return ordered and fields[: len(wanted)] == wanted
+
+
+def support(definition: CollectionSpec) -> Document:
+    """An index that serves the shard key of a collection whose own indexes do not."""
+    assert definition.shard_key is not None
+    key = dict(definition.shard_key["key"])
+    own = definition.indexes.values()
+    # Nothing can be on `_id` alone beside the index on `_id`, nor be like a hidden one.
+    if key == {"_id": 1} or any(each["key"] == key for each in own if each.get("hidden")):
+        key[_FILLER] = 1
+    name = "_".join(f"{field}_{direction}" for field, direction in key.items())
+    while name in definition.indexes:
+        name += "_"
+    unique = {"unique": True} if definition.shard_key["unique"] else {}
+    return {"v": 2, "key": key, "name": name, **unique}
+
+
+def spare(definition: CollectionSpec) -> Document:
+    """An index that serves the shard key of a collection and is like no other one."""
+    assert definition.shard_key is not None
+    return {"v": 2, "key": {**definition.shard_key["key"], SPARE: 1}, "name": SPARE}
+
+
+def sampled_fields(shard_key: Document) -> list[str]:
+    """The fields whose values tell where to cut ranges; none where the first is hashed, which servers cut."""
+    fields = []
+    for name, direction in shard_key["key"].items():
+        if direction == "hashed":
+            break
+        fields.append(name)
+    return fields
+
+
+def ranges(shard_key: Document, sample: Sequence[bytes], count: int) -> list[Range]:
+    """The whole of a shard key in ranges, up to that many, which have about the same number of documents each.
+
+    `sample` has documents with the values of the `sampled_fields`, in their order, sorted as the server sorts them.
+    """
+    lowest: Document = dict.fromkeys(shard_key["key"], MinKey())
+    bounds = [lowest]
+    places: list[list[Canonical]] = []
+    fit = [each for each in sample if _can_bound(each)]
+    for number in range(1, count if fit else 0):
+        row = fit[number * len(fit) // count]
+        place = [canonical(row, each) for each in rawbson.elements(row)]
+        if place not in places[-1:]:
+            bounds.append({**lowest, **dict(zip(lowest, rawbson.decode(row).values()))})
+            places.append(place)
+    bounds.append(dict.fromkeys(lowest, MaxKey()))
+    return list(zip(bounds, bounds[1:]))
+
+
+def _can_bound(row: bytes) -> bool:
+    """Ranges are kept by the config server: short ones. The ends of the order are the ends anyway."""
+    kinds = [each.kind for each in rawbson.elements(row)]
+    return len(row) <= _LONGEST_BOUND and not _NO_BOUNDS.intersection(kinds)

@@ -6,10 +6,14 @@ from typing import Any
 
 from pymongo.errors import OperationFailure
 
+from syncsvc import sharding
 from syncsvc.engine import standin
+from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
+from syncsvc.engine.sharding import Sharding
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from verifier.cluster import failures
+from verifier.cluster.facts import Topology
 from verifier.cluster.inventory import find_named, is_id_index, list_indexes, list_raw
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Document, Kind, same_index
@@ -39,6 +43,9 @@ class Catalog:
         self._client = parts.client
         self._writer = parts.writer
         self._stop = stop
+        self._observe = parts.observe
+        sharded = parts.destination_facts.topology is Topology.SHARDED
+        self._sharding = Sharding(parts, stop) if sharded else None
 
     def create(self, definition: CollectionSpec) -> None:
         """Make sure that a collection is there as a stand-in, and has its indexes. Raises OperationError."""
@@ -51,18 +58,29 @@ class Catalog:
         if self._kind_at(namespace) is Kind.VIEW:
             # A view that had the name before or will have it after: whichever it is, its own events bring it back.
             self.drop(namespace)
+        if self._sharding is not None:
+            self._sharding.place(namespace.database)
         command = {"create": namespace.collection, **standin.stand_in(definition).options}
         self._run(namespace, command, failures.NAMESPACE_EXISTS)
         if definition.shard_key:
-            self._shard(namespace, definition.shard_key)
+            self._shard(definition)
 
-    def _shard(self, namespace: Namespace, shard_key: Document) -> None:
-        command = {
-            "shardCollection": str(namespace),
-            "key": shard_key["key"],
-            "collation": {"locale": "simple"},
-        }
-        self._run(Namespace("admin", str(namespace)), command)
+    def _shard(self, definition: CollectionSpec) -> None:
+        """Also what is sharded is looked after: a process may have been killed just then."""
+        assert self._sharding is not None
+        namespace, index = definition.namespace, standin.serving(definition)
+        try:
+            if not self._sharding.is_sharded(namespace):
+                if index is not None:
+                    self._create_index(definition, index)
+                    self._observe(Point.INDEX_FOR_SHARD_KEY_BUILT, str(namespace))
+                self._sharding.shard(definition)
+            self._sharding.remove_zones()
+        except OperationFailure as error:
+            raise _refused("shardCollection", namespace, error) from error
+        if index is not None and index.get("unique"):
+            command = standin.weakened(namespace.collection, index)
+            self._run(namespace, command, failures.INDEX_NOT_FOUND)
 
     def rename(self, namespace: Namespace, to: Namespace) -> None:
         """Give a collection another name, which no other collection has; a view there is dropped."""
@@ -88,6 +106,8 @@ class Catalog:
 
     def create_view(self, definition: CollectionSpec) -> None:
         """Create a view, where nothing has its name and its definition fits the views that are there by now."""
+        if self._sharding is not None:
+            self._sharding.place(definition.namespace.database)
         command = {"create": definition.namespace.collection, **definition.options}
         self._run(definition.namespace, command, *_PASSING_VIEW_CODES)
 
@@ -115,11 +135,18 @@ class Catalog:
         namespace, wanted = definition.storage, standin.stand_in(definition).indexes
         # Before any is built: what goes may be in the way of what comes.
         found = self._indexes(namespace)
-        for name in found.keys() - wanted.keys():
+        exchanging = sharding.SPARE in found or _loses_shard_key(definition, found, wanted)
+        if exchanging:
+            # No server is without an index that serves the shard key, not for a moment.
+            self._create_index(definition, sharding.spare(definition))
+            self._observe(Point.SPARE_INDEX_BUILT, str(namespace))
+        for name in found.keys() - wanted.keys() - {sharding.SPARE}:
             self._drop_index(namespace, name)
         for name, index in wanted.items():
             if name not in found or not same_index(found[name], index):
                 self._create_index(definition, index)
+        if exchanging:
+            self._drop_index(namespace, sharding.SPARE)
 
     def _create_index(self, definition: CollectionSpec, index: Document) -> None:
         """One of the same name and another definition gives way."""
@@ -149,8 +176,6 @@ class Catalog:
             {"dropIndexes": namespace.collection, "index": name},
             failures.INDEX_NOT_FOUND,
             failures.NAMESPACE_NOT_FOUND,
-            # The only one that serves the shard key.
-            failures.CANNOT_DROP_SHARD_KEY_INDEX,
         )
 
     def weaken(self, definition: CollectionSpec) -> None:
@@ -203,10 +228,28 @@ class Catalog:
         except OperationFailure as error:
             if error.code in expected:
                 return None
-            if failures.named_kind(error) is not None:
-                raise
-            action = next(iter(command))
-            raise OperationError(
-                DEFINITION_NOT_APPLICABLE,
-                f"{action} on {namespace} was refused: {failures.text_of(error)}.",
-            ) from error
+            raise _refused(next(iter(command)), namespace, error) from error
+
+
+def _loses_shard_key(
+    definition: CollectionSpec, found: dict[str, Document], wanted: dict[str, Document]
+) -> bool:
+    """Whether, of the indexes found, none stays that serves the shard key."""
+    if not definition.shard_key:
+        return False
+    staying = [
+        each for name, each in found.items() if name in wanted and same_index(each, wanted[name])
+    ]
+    # None of them is unique now, even if the one for a unique shard key is to be.
+    key = {**definition.shard_key, "unique": False}
+    return not sharding.is_served(key, staying, definition.collated)
+
+
+def _refused(action: str, namespace: Namespace, error: OperationFailure) -> Exception:
+    """What to raise for an error that is not expected."""
+    if failures.named_kind(error) is not None:
+        return error
+    return OperationError(
+        DEFINITION_NOT_APPLICABLE,
+        f"{action} on {namespace} was refused: {failures.text_of(error)}.",
+    )

@@ -18,7 +18,7 @@ from syncsvc.engine.renames import Renames
 from syncsvc.engine.source import find_on_source, time_series_on_source
 from syncsvc.engine.withholding import build_indexes
 from syncsvc.errors import UNSUPPORTED_CHANGE
-from syncsvc.indexing import check_ttl, destined
+from syncsvc.indexing import check, check_ttl, destined
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.namespace import is_user_namespace
@@ -79,6 +79,7 @@ class DefinitionEvents:
             )
             if not self._selection.selects(definition.namespace):
                 return
+            check(definition, self._options)
             wanted = destined(self._with_id_index(definition), self._options)
             record = placed(self._registry, wanted, CopyStatus.DONE)
             # Saved before it is created: a restart in between creates it, and never leaves it unknown.
@@ -156,6 +157,7 @@ class DefinitionEvents:
             if index is not None:
                 check_ttl(replace(record.definition, indexes={index["name"]: index}), self._options)
             definition = modified(record.definition, event.description)
+            check(definition, self._options)
             self._redefine(record, definition)
             self._catalog.modify(definition.namespace, immediate(event.description))
 
@@ -164,7 +166,7 @@ class DefinitionEvents:
         if record is not None:
             listed = {index["name"]: index for index in event.description["indexes"]}
             created = replace(record.definition, indexes=listed)
-            check_ttl(created, self._options)
+            check(created, self._options)
             new = destined(created, self._options).indexes
             indexes = {**record.definition.indexes, **new}
             self._redefine(record, replace(record.definition, indexes=indexes))

@@ -12,6 +12,10 @@ from enum import Enum
 class Point(Enum):
     CONNECTED = "connected"
     STARTED = "started"
+    DATABASE_PLACED = "database placed"
+    INDEX_FOR_SHARD_KEY_BUILT = "index for shard key built"
+    ZONES_SET = "zones set"
+    COLLECTION_SHARDED = "collection sharded"
     COLLECTION_CREATED = "collection created"
     PLANNED = "planned"
     LISTED = "listed"
@@ -19,6 +23,7 @@ class Point(Enum):
     COPY_SAVED = "copy saved"
     PARTITION_COPIED = "partition copied"
     COLLECTION_COPIED = "collection copied"
+    SPARE_INDEX_BUILT = "spare index built"
     INDEXES_BUILT = "indexes built"
     EVENTS_APPLIED = "events applied"
     DEFINITION_APPLIED = "definition applied"

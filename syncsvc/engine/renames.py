@@ -15,8 +15,8 @@ from syncsvc.engine.naming import parked_for, place_for, placed
 from syncsvc.engine.partitioned import plan_copy
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.source import find_on_source
-from syncsvc.errors import RENAMED_OUT_OF_FILTER
-from syncsvc.indexing import check_ttl, destined
+from syncsvc.errors import RENAMED_ACROSS_DATABASES, RENAMED_OUT_OF_FILTER
+from syncsvc.indexing import check, destined
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
@@ -34,17 +34,28 @@ class Renames:
         self._stop = stop
 
     def follow(self, uuid: bytes, before: Namespace, name: Namespace) -> None:
-        """The collection had one name and has another. Raises OperationError RenamedOutOfFilter."""
+        """The collection had one name and has another.
+
+        Raises OperationError RenamedOutOfFilter and RenamedAcrossDatabases.
+        """
         record = self._registry.get(uuid)
         if record is None or record.status is not CopyStatus.DONE:
             self.adopt(uuid, name)
         elif record.source_name == before:
             if self._parts.selection.selects(name):
+                self._refuse_across_databases(before, name)
                 self._move(record, name)
             elif _is_temporary(record):
                 self.drop(record)
             else:
                 raise OperationError(RENAMED_OUT_OF_FILTER, f"{before} was renamed to {name}.")
+
+    def _refuse_across_databases(self, before: Namespace, name: Namespace) -> None:
+        """It is a new collection there, which the server fills and renames: none that is sharded."""
+        if self._parts.run.record.options.sharding is not None and _is_moved(before):
+            raise OperationError(
+                RENAMED_ACROSS_DATABASES, f"{name} was renamed to that from another database."
+            )
 
     def drop(self, record: CollectionRecord) -> None:
         self._catalog.drop(record.definition.namespace)
@@ -82,8 +93,9 @@ class Renames:
         record = self._registry.get(uuid)
         if record is None:
             options = self._parts.run.record.options
-            check_ttl(found, options)
-            wanted = destined(replace(found, namespace=name), options)
+            found = replace(found, namespace=name)
+            check(found, options)
+            wanted = destined(found, options)
             # Of a time when it was synced before.
             self._parts.partitions.forget(uuid)
             record = placed(self._registry, wanted, CopyStatus.WAITING)
@@ -95,7 +107,10 @@ class Renames:
 
 def _is_temporary(record: CollectionRecord) -> bool:
     """Whether the server made the collection on the way to another one: `$out` does, and a rename across databases."""
-    name = record.source_name.collection
-    return bool(record.definition.options.get("temp")) or (
-        name.startswith("tmp") and name.endswith(".renameCollection")
-    )
+    return bool(record.definition.options.get("temp")) or _is_moved(record.source_name)
+
+
+def _is_moved(name: Namespace) -> bool:
+    """Whether the server gave the name to what it moves to another database."""
+    collection = name.collection
+    return collection.startswith("tmp") and collection.endswith(".renameCollection")

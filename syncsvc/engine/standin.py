@@ -14,6 +14,7 @@ from typing import Any
 
 from bson.int64 import Int64
 
+from syncsvc import sharding
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 
 # Never reached: the largest expireAfterSeconds that the server takes, and a petabyte.
@@ -23,10 +24,38 @@ CAPPED_ROOM = Int64(1 << 50)
 Command = dict[str, Any]
 
 
+def supported(definition: CollectionSpec) -> CollectionSpec:
+    """The definition with an index that serves its shard key, where none of its own does before users write."""
+    if not definition.shard_key:
+        return definition
+    if sharding.is_served(definition.shard_key, _built(definition), definition.collated):
+        return definition
+    index = sharding.support(definition)
+    return replace(definition, indexes={**definition.indexes, index["name"]: index})
+
+
+def serving(definition: CollectionSpec) -> Document | None:
+    """The index to shard the collection with, as it is then; None for the one on `_id`."""
+    key = definition.shard_key
+    assert key is not None
+    found = (each for each in _built(supported(definition)) if sharding.serves(each, key))
+    index = next(found, None)
+    if index is None or key["unique"]:
+        # The server asks for it to be unique. It is weakened when the collection is sharded.
+        return index
+    return _stand_in_index(index)
+
+
+def weakened(collection: str, index: Document) -> Command:
+    """The command that lets a unique index have duplicates."""
+    return _modify(collection, index, forceNonUnique=True)
+
+
 def stand_in(definition: CollectionSpec) -> CollectionSpec:
     """The definition that the destination has until commit."""
     if definition.kind is Kind.VIEW:
         return definition
+    definition = supported(definition)
     indexes = {
         name: _stand_in_index(index)
         for name, index in definition.indexes.items()
@@ -90,7 +119,7 @@ def preparations(definition: CollectionSpec) -> Iterator[Command]:
             yield {"collMod": name, "cappedMax": definition.options["max"]}
     if "expireAfterSeconds" in definition.options:
         yield {"collMod": name, "expireAfterSeconds": definition.options["expireAfterSeconds"]}
-    for index in _built(definition):
+    for index in _built(supported(definition)):
         if index.get("unique") or index.get("prepareUnique"):
             yield _modify(name, index, prepareUnique=True)
         if "expireAfterSeconds" in index:
@@ -101,7 +130,8 @@ def preparations(definition: CollectionSpec) -> Iterator[Command]:
 
 def prepared(definition: CollectionSpec) -> CollectionSpec:
     """What a collection of this definition is between the preparations and the conversions."""
-    indexes = {index["name"]: _prepared_index(index) for index in _built(definition)}
+    built = _built(supported(definition))
+    indexes = {index["name"]: _prepared_index(index) for index in built}
     return replace(definition, indexes=indexes)
 
 
@@ -125,7 +155,7 @@ def weakenings(definition: CollectionSpec) -> Iterator[Command]:
         yield {"collMod": name, "expireAfterSeconds": "off"}
     for index in _built(definition):
         if index.get("unique"):
-            yield _modify(name, index, forceNonUnique=True)
+            yield weakened(name, index)
         if index.get("prepareUnique"):
             yield _modify(name, index, prepareUnique=False)
         if "expireAfterSeconds" in index:
@@ -136,13 +166,14 @@ def weakenings(definition: CollectionSpec) -> Iterator[Command]:
 
 def conversions(definition: CollectionSpec) -> Iterator[Command]:
     """The collMod commands that make prepared indexes unique."""
-    for index in _built(definition):
+    for index in _built(supported(definition)):
         if index.get("unique"):
             yield _modify(definition.namespace.collection, index, unique=True)
 
 
 def waiting(definition: CollectionSpec) -> list[Document]:
     """The indexes that had to wait for the conversions, as `createIndexes` takes them."""
+    definition = supported(definition)
     names = sorted(deferred_names(definition))
     return [creatable(definition.indexes[each], definition.collated) for each in names]
 

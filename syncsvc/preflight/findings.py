@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.inventory import Size
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.oplog import Oplog
 from verifier.cluster.specification import CollectionSpec
 
@@ -31,8 +32,9 @@ class Measured:
 class Findings:
     """Both clusters at one moment. What could not be learned, or may not be read, is None.
 
-    `contents` are what is to be synced; `disk_free` is of the destination's primary, `oplog` is that of the source,
-    `memory_available` is what this process may still take. Sizes are in bytes.
+    `contents` are what is to be synced, `left_out` what of `sharding` the filter leaves out; `disk_free` is of the
+    destination's primary, `oplog` is that of the source, `memory_available` is what this process may still take. Sizes
+    are in bytes.
     """
 
     source: ClusterFacts
@@ -40,6 +42,7 @@ class Findings:
     bad_patterns: tuple[str, ...] = ()
     metadata: tuple[Metadata, ...] = ()
     contents: tuple[Measured, ...] | None = None
+    left_out: frozenset[Namespace] = frozenset()
     disk_free: int | None = None
     oplog: Oplog | None = None
     memory_available: int | None = None

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from pymongo.errors import OperationFailure
 
+from syncsvc import sharding
 from syncsvc.options import StartOptions
 from syncsvc.preflight import memory
 from syncsvc.preflight.findings import Findings, Measured, Metadata
@@ -18,7 +19,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.facts import gather
 from verifier.cluster.filters import Selection, bad_patterns
 from verifier.cluster.inventory import list_collections, list_raw, measure
-from verifier.cluster.namespace import RESERVED_PREFIXES
+from verifier.cluster.namespace import RESERVED_PREFIXES, Namespace
 from verifier.cluster.oplog import read_oplog
 from verifier.cluster.specification import Kind
 from verifier.runtime.tasks import StopToken
@@ -35,9 +36,12 @@ def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: Stop
     judge = judge_of_filters(source, destination)
     able = judge.facts.version[:2] >= _JUDGES
     bad = tuple(bad_patterns(judge.client, options.namespaces, stop)) if able else ()
-    contents = None
+    contents, left_out = None, frozenset[Namespace]()
     if able and not bad:
         selection = Selection(options.namespaces, judge.client, stop)
+        if options.sharding is not None:
+            sharded = frozenset(sharding.named(options.sharding))
+            left_out = sharded - selection.of(sharded)
         contents = _if_allowed(lambda: tuple(_contents(source.client, selection, stop)))
     return Findings(
         source=source.facts,
@@ -45,6 +49,7 @@ def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: Stop
         bad_patterns=bad,
         metadata=_if_allowed(lambda: tuple(_metadata(destination.client))) or (),
         contents=contents,
+        left_out=left_out,
         disk_free=_if_allowed(lambda: free_disk(destination.client)),
         oplog=_if_allowed(lambda: read_oplog(source.client)),
         memory_available=memory.available_memory(),

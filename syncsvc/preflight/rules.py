@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from syncsvc import errors
-from syncsvc.indexing import ttl_violations
+from syncsvc import errors, sharding
+from syncsvc.indexing import violations
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.preflight.findings import Findings, Metadata
 from syncsvc.preflight.privileges import privilege_violations
@@ -46,6 +46,8 @@ def option_violations(options: StartOptions) -> Iterator[Violation]:
         yield errors.WRITE_BLOCKING_WITH_FILTER, (
             "enableUserWriteBlocking is sourceAndDestination, and there is a filter."
         )
+    if options.sharding is not None:
+        yield from sharding.entry_violations(options.sharding)
     if not options.reversible:
         return
     if not options.blocks_source:
@@ -66,6 +68,7 @@ def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Viola
     for reason in found.bad_patterns:
         yield INVALID_REQUEST, f"{reason}."
     yield from _topology_violations(options, source, destination)
+    yield from _sharding_violations(options, found)
     yield from _version_violations(options, source, destination)
     if source.identity is not None and source.identity == destination.identity:
         yield SAME_CLUSTER, "Both connection strings lead to the same replica set."
@@ -94,6 +97,17 @@ def _topology_violations(
         yield errors.SHARDING_NOT_APPLICABLE, f"{sides}, and sharding is given."
     if (source.topology, destination.topology) == (Topology.SHARDED, Topology.REPLICA_SET):
         yield UNSUPPORTED_TOPOLOGY, f"{sides}."
+
+
+def _sharding_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:
+    if options.sharding is not None:
+        yield from sharding.filter_violations(options.sharding, found.left_out)
+    counts = len(found.source.shards), len(found.destination.shards)
+    if options.reversible and counts[0] != counts[1]:
+        sides = (f"{count} shards" if count else "no shards" for count in counts)
+        yield errors.REVERSIBLE_NEEDS_EQUAL_SHARDS, (
+            f"reversible is true, and the source has {next(sides)}, the destination {next(sides)}."
+        )
 
 
 def _version_violations(
@@ -149,4 +163,6 @@ def definition_violations(
             f"{', '.join(time_series)}."
         )
     for each in listed:
-        yield from ttl_violations(each, options)
+        yield from violations(each, options)
+        if options.sharding is not None:
+            yield from sharding.index_violations(each, options.sharding)

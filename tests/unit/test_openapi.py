@@ -34,7 +34,8 @@ KINDS: dict[str, tuple[ErrorKind, ...]] = {
 NOT_ANSWERED = {
     "syncsvc": {
         *("AddressNotAvailable", "InvalidURI", "WrongClusters"),
-        *("UnsupportedChange", "RenamedOutOfFilter", "EventNotApplicable"),
+        *("UnsupportedChange", "RenamedOutOfFilter", "RenamedAcrossDatabases"),
+        "EventNotApplicable",
         *("DocumentNotCopied", "DefinitionNotApplicable"),
         *("VerificationFailed", "VerificationIncomplete"),
         "EventTooLarge",

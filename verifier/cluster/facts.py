@@ -24,9 +24,9 @@ class ClusterFacts:
     """One cluster as it was when asked.
 
     `identity` is the own id of the replica set or sharded cluster, the same from whichever member, router or address;
-    None where the user may not read it. `privileges` are the actions that the user holds on the cluster resource,
-    `database_privileges` those on the collections of every database, `bucket_privileges` those on the buckets of every
-    time-series collection; all None without access control.
+    None where the user may not read it. `shards` are the names of its shards, where it has any. `privileges` are the
+    actions that the user holds on the cluster resource, `database_privileges` those on the collections of every
+    database, `bucket_privileges` those on the buckets of every time-series collection; all None without access control.
     """
 
     topology: Topology
@@ -38,6 +38,7 @@ class ClusterFacts:
     user_databases: tuple[str, ...]
     database_privileges: frozenset[str] | None = None
     bucket_privileges: frozenset[str] | None = None
+    shards: tuple[str, ...] = ()
 
     @property
     def dotted_version(self) -> str:
@@ -101,6 +102,14 @@ def _identity(client: Client, topology: Topology) -> str | None:
     return None
 
 
+def _shards(client: Client) -> tuple[str, ...]:
+    """In the order of their names; none where the user may not read them."""
+    try:
+        return tuple(sorted(each["_id"] for each in client.config["shards"].find({}, {"_id": 1})))
+    except OperationFailure:
+        return ()
+
+
 def _privileges(
     status: Mapping[str, Any], covers: Callable[[Mapping[str, Any]], bool]
 ) -> frozenset[str] | None:
@@ -143,5 +152,6 @@ def gather(client: Client) -> ClusterFacts:
         privileges=privileges,
         database_privileges=_privileges(status, _is_every_collection),
         bucket_privileges=_privileges(status, _is_every_bucket),
+        shards=_shards(client) if topology is Topology.SHARDED else (),
         user_databases=tuple(filter(is_user_database, client.list_database_names())),
     )

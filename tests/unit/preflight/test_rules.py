@@ -24,7 +24,13 @@ CLUSTERS = {"cluster0": object(), "cluster1": object()}
 FILTER = ({"database": "d"},)
 BOTH = WriteBlocking.SOURCE_AND_DESTINATION
 REVERSIBLE = {"reversible": True, "write_blocking": BOTH}
-SHARDING = {"sharding": {"shardingEntries": []}}
+SHARDING = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []}}
+
+
+def sharding_of(*key: dict[str, Any], collection: str = "e", **fields: bool) -> dict[str, Any]:
+    """The option to shard one collection of the database d."""
+    entry = {"database": "d", "collection": collection, "shardCollection": {"key": list(key)}}
+    return {"sharding": {"createSupportingIndexes": False, **fields, "shardingEntries": [entry]}}
 
 
 @pytest.mark.parametrize(
@@ -71,6 +77,8 @@ OPTION_TABLE: list[tuple[dict[str, Any], list[str]]] = [
         {**REVERSIBLE, "build_indexes": BuildIndexes.EXCLUDE_HASHED_AFTER_COPY},
         ["ReversibleWithoutIndexes"],
     ),
+    (sharding_of({"a": 1}), []),
+    (sharding_of({"a": -1}), ["InvalidShardingEntry"]),
     (
         {**REVERSIBLE, "include_namespaces": FILTER},
         ["WriteBlockingWithFilter", "ReversibleWithFilter"],
@@ -96,10 +104,16 @@ def test_options_go_together(fields: dict[str, Any], expected: list[str]) -> Non
     assert names(option_violations(options(**fields))) == expected
 
 
+def sharded(shards: int) -> dict[str, Any]:
+    """The facts of a cluster with that many."""
+    return {"topology": Topology.SHARDED, "shards": tuple(map(str, range(shards)))}
+
+
 CLUSTER_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({}, {}, []),
-    ({"topology": Topology.SHARDED}, {}, ["UnsupportedTopology"]),
-    ({}, {"topology": Topology.SHARDED}, ["ShardingRequired", "UnsupportedTopology"]),
+    (sharded(2), {}, ["UnsupportedTopology"]),
+    ({}, sharded(2), ["ShardingRequired"]),
+    (sharded(2), sharded(3), []),
     ({}, {"topology": Topology.STANDALONE}, ["UnsupportedTopology"]),
     ({"version": (6, 0, 0)}, {"version": (6, 0, 99)}, []),
     ({"version": (6, 0, 9)}, {"version": (6, 0, 1)}, []),
@@ -144,19 +158,13 @@ BOTH_TABLE: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str]
     ({"write_blocking": WriteBlocking.DESTINATION_ONLY}, {"version": (5, 0, 31)}, {}, []),
     ({"write_blocking": WriteBlocking.NONE}, {"version": (5, 0, 31)}, {}, []),
     (SHARDING, {}, {}, ["ShardingNotApplicable"]),
-    (SHARDING, {}, {"topology": Topology.SHARDED}, ["UnsupportedTopology"]),
-    (
-        SHARDING,
-        {"topology": Topology.SHARDED},
-        {"topology": Topology.SHARDED},
-        ["ShardingNotApplicable", "UnsupportedTopology", "UnsupportedTopology"],
-    ),
-    (
-        SHARDING,
-        {"topology": Topology.SHARDED},
-        {},
-        ["ShardingNotApplicable", "UnsupportedTopology"],
-    ),
+    (SHARDING, {}, sharded(2), []),
+    (SHARDING, sharded(2), sharded(2), ["ShardingNotApplicable"]),
+    (SHARDING, sharded(2), {}, ["ShardingNotApplicable", "UnsupportedTopology"]),
+    (REVERSIBLE, sharded(2), sharded(2), []),
+    (REVERSIBLE, sharded(3), sharded(2), ["ReversibleNeedsEqualShards"]),
+    ({**REVERSIBLE, **SHARDING}, {}, sharded(1), ["ReversibleNeedsEqualShards"]),
+    (REVERSIBLE, sharded(1), {}, ["UnsupportedTopology", "ReversibleNeedsEqualShards"]),
 ]
 
 
@@ -251,6 +259,47 @@ def test_collections_that_cannot_be_synced_are_named(
     told = " ".join(texts(found))
     assert ("d.a, d.c." in told) == ("UnsupportedCollection" in expected)
     assert ("d.d has the TTL index t." in told) == ("TTLNotVerifiable" in expected)
+
+
+UNIQUE = spec("u", q={"name": "q", "key": {"q": 1}, "unique": True})
+CAPPED = CollectionSpec(Namespace("d", "l"), Kind.COLLECTION, options={"capped": True})
+
+
+@pytest.mark.parametrize(
+    "fields, expected",
+    [
+        (sharding_of({"x": 1}), []),
+        (sharding_of({"y": 1}), ["ShardKeyIndexMissing"]),
+        (sharding_of({"y": 1}, createSupportingIndexes=True), []),
+        ({**sharding_of({"x": 1}), **NEVER}, []),
+        ({**sharding_of({"y": 1}), **NEVER}, ["ShardKeyIndexMissing"]),
+        (sharding_of({"y": 1}, collection="not there"), []),
+        *((sharding_of({"_id": 1}, collection=name), ["CollectionNotShardable"]) for name in "abl"),
+        (sharding_of({"_id": 1}, collection="u"), ["UniqueIndexIncompatible"]),
+        ({**sharding_of({"_id": 1}, collection="u"), **NEVER}, []),
+        (sharding_of({"q": "hashed"}, collection="u"), ["ShardKeyIndexMissing"]),
+        (sharding_of({"q": 1}, collection="u"), []),
+    ],
+)
+def test_collections_that_cannot_be_sharded_as_asked_are_named(
+    fields: dict[str, Any], expected: list[str]
+) -> None:
+    chosen = options(**{"verification": False, **fields})
+    found = list(definition_violations(chosen, facts(), [*LISTED, UNIQUE, CAPPED]))
+    assert names(found) == expected
+    entry = fields["sharding"]["shardingEntries"][0]
+    assert all(f"d.{entry['collection']} " in text for text in texts(found))
+
+
+def test_an_entry_that_the_filter_leaves_out_is_named() -> None:
+    left_out = frozenset({Namespace("d", "e")})
+    found = list(
+        cluster_violations(
+            options(**sharding_of({"a": 1})), findings({}, sharded(2), left_out=left_out)
+        )
+    )
+    assert names(found) == ["InvalidShardingEntry"]
+    assert texts(found) == ["sharding.shardingEntries[0], d.e: the filter leaves it out."]
 
 
 def test_what_the_source_holds_is_judged() -> None:

@@ -1,0 +1,169 @@
+"""Shards the destination's collections as they are created, and spreads databases. Every action may be repeated.
+
+A range of a shard key goes where a zone has it: an empty collection that is sharded has each range on its shard at
+once, and nothing has to be moved. So zones of our own are there for just that moment, with a shard each. A collection
+whose first field is hashed is cut by the server in the same way, without zones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import cycle
+from typing import Any
+
+from pymongo.errors import OperationFailure
+
+from syncsvc import sharding
+from syncsvc.engine.observe import Point
+from syncsvc.engine.parts import Parts
+from syncsvc.engine.source import find_on_source
+from syncsvc.sharding import Range
+from verifier.cluster import failures, rawbson
+from verifier.cluster.connect import Client
+from verifier.cluster.namespace import Namespace, is_user_database
+from verifier.cluster.rawcursor import RawCursor
+from verifier.cluster.specification import CollectionSpec, Document
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
+
+# So that neighbouring keys, which often come together, do not all go to one shard.
+_RANGES_A_SHARD = 4
+_SAMPLE_SIZE = 2000
+_ZONE = "syncsvc."
+_SIMPLE = {"locale": "simple"}
+
+
+class Sharding:
+    """What concerns the shards of the destination. Raises the driver's errors."""
+
+    def __init__(self, parts: Parts, stop: StopToken) -> None:
+        self._parts = parts
+        self._client = parts.client
+        self._writer = parts.writer
+        self._stop = stop
+
+    def place(self, database: str) -> None:
+        """Let a database that is new keep its unsharded collections on the shard with the fewest databases."""
+        databases = {each["_id"]: each["primary"] for each in self._config("databases")}
+        if database in databases:
+            return
+        load = Counter(shard for name, shard in databases.items() if is_user_database(name))
+        shard = min(self._shards(), key=lambda name: (load[name], name))
+        try:
+            self._writer.administer({"enableSharding": database, "primaryShard": shard})
+        except OperationFailure as error:
+            # It came to be on another shard meanwhile, as databases do with the first thing in them.
+            if error.code != failures.NAMESPACE_EXISTS:
+                raise
+        self._parts.observe(Point.DATABASE_PLACED, database)
+
+    def is_sharded(self, namespace: Namespace) -> bool:
+        return bool(self._config("collections", {"_id": str(namespace)}))
+
+    def shard(self, definition: CollectionSpec) -> None:
+        """Shard an empty collection that has an index for it, over all shards."""
+        namespace, key = definition.namespace, definition.shard_key
+        assert key is not None
+        # What a process that was killed has left may overlap.
+        self.remove_zones()
+        self._set_zones(namespace, self._ranges(definition))
+        self._parts.observe(Point.ZONES_SET, str(namespace))
+        command = {
+            "shardCollection": str(namespace),
+            "key": key["key"],
+            "unique": key["unique"],
+            "collation": _SIMPLE,
+        }
+        self._writer.run("admin", command)
+        self._parts.observe(Point.COLLECTION_SHARDED, str(namespace))
+
+    def _ranges(self, definition: CollectionSpec) -> list[Range]:
+        key = definition.shard_key
+        assert key is not None
+        count = _RANGES_A_SHARD * len(self._shards())
+        return sharding.ranges(key, self._sample(definition, key), count)
+
+    def _sample(self, definition: CollectionSpec, shard_key: Document) -> list[bytes]:
+        """The fields that tell where to cut, of some documents of the source, in their order."""
+        fields = sharding.sampled_fields(shard_key)
+        if not fields or definition.uuid is None:
+            return []
+        database = definition.namespace.database
+        # The destination may keep it under another name.
+        found = find_on_source(self._parts, database, definition.uuid, self._stop)
+        if found is None:
+            return []
+        wanted = [{"$sample": {"size": _SAMPLE_SIZE}}, *_only(fields)]
+        try:
+            return self._read(found.namespace, wanted)
+        except OperationFailure as error:
+            if error.code != failures.NO_MORE_SAMPLES:
+                raise
+        return self._read(found.namespace, [{"$limit": _SAMPLE_SIZE}, *_only(fields)])
+
+    def _read(self, namespace: Namespace, pipeline: list[Document]) -> list[bytes]:
+        command = {
+            "aggregate": namespace.collection,
+            "pipeline": pipeline,
+            "allowDiskUse": True,
+            "collation": _SIMPLE,
+        }
+        return self._rows(self._parts.source, namespace.database, command)
+
+    def _set_zones(self, namespace: Namespace, ranges: list[Range]) -> None:
+        if len(ranges) == 1:
+            return
+        shards = self._shards()
+        for shard in shards:
+            self._writer.administer({"addShardToZone": shard, "zone": _ZONE + shard})
+        for (least, beyond), shard in zip(ranges, cycle(shards)):
+            self._place_range(str(namespace), least, beyond, _ZONE + shard)
+
+    def remove_zones(self) -> None:
+        """Take all zones of ours away."""
+        for each in self._config("tags"):
+            if each["tag"].startswith(_ZONE):
+                self._place_range(each["ns"], each["min"], each["max"], None)
+        for shard in self._config("shards"):
+            for zone in shard.get("tags", ()):
+                if zone.startswith(_ZONE):
+                    command = {"removeShardFromZone": shard["_id"], "zone": zone}
+                    self._writer.administer(command)
+
+    def _place_range(self, name: str, least: Document, beyond: Document, zone: str | None) -> None:
+        command = {"updateZoneKeyRange": name, "min": least, "max": beyond, "zone": zone}
+        self._writer.administer(command)
+
+    def _shards(self) -> list[str]:
+        rows = self._config("shards")
+        return sorted(each["_id"] for each in rows if not each.get("draining"))
+
+    def _config(self, collection: str, query: Document | None = None) -> list[dict[str, Any]]:
+        """What the config server knows."""
+        command = {
+            "find": collection,
+            "filter": query or {},
+            "readConcern": {"level": "majority"},
+        }
+        return [rawbson.decode(each) for each in self._rows(self._client, "config", command)]
+
+    def _rows(self, client: Client, database: str, command: dict[str, Any]) -> list[bytes]:
+        def read() -> list[bytes]:
+            with RawCursor(client, database, command) as cursor:
+                return [bytes(each) for page in cursor.pages() for each in page.documents()]
+
+        return retry(read, failures.is_transient, self._stop)
+
+
+def _only(fields: list[str]) -> list[Document]:
+    """The stages that cut documents down to some fields, and sort them by these; a field that is missing is null."""
+    names = {f"field{number}": f"${name}" for number, name in enumerate(fields)}
+    return [
+        {
+            "$project": {
+                "_id": 0,
+                **{name: {"$ifNull": [path, None]} for name, path in names.items()},
+            }
+        },
+        {"$sort": dict.fromkeys(names, 1)},
+    ]

@@ -1,0 +1,258 @@
+"""Entries of `sharding` against what is wrong with them, indexes against the shard keys that they serve, ranges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bson
+import pytest
+from bson.max_key import MaxKey
+from bson.min_key import MinKey
+
+from syncsvc.sharding import (
+    SPARE,
+    entry_violations,
+    filter_violations,
+    is_served,
+    key_of,
+    ranges,
+    sampled_fields,
+    serves,
+    spare,
+    support,
+    violations,
+)
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.specification import CollectionSpec, Document, Kind
+
+NAME = Namespace("d", "c")
+
+
+def entry(*key: Document, name: Namespace = NAME) -> Document:
+    named = {"database": name.database, "collection": name.collection}
+    return {**named, "shardCollection": {"key": list(key)}}
+
+
+def sharding(*entries: Document) -> Document:
+    return {"createSupportingIndexes": False, "shardingEntries": list(entries)}
+
+
+def by(*, unique: bool = False, **key: Any) -> Document:
+    return {"key": key, "unique": unique}
+
+
+def index(*, name: str = "i", key: Document, **fields: Any) -> Document:
+    return {"v": 2, "key": key, "name": name, **fields}
+
+
+def spec(
+    shard_key: Document | None, *indexes: Document, kind: Kind = Kind.COLLECTION, **options: Any
+) -> CollectionSpec:
+    by_name = {each["name"]: each for each in indexes}
+    return CollectionSpec(NAME, kind, bytes(16), options, by_name, shard_key)
+
+
+COLLATED = {"collation": {"locale": "en", "strength": 2}}
+
+
+class TestEntries:
+    def test_the_key_has_the_fields_in_their_order(self) -> None:
+        found = key_of(NAME, sharding(entry({"b": 1}, {"a": "hashed"})))
+        assert found == {"key": {"b": 1, "a": "hashed"}, "unique": False}
+        assert list(found["key"]) == ["b", "a"]
+
+    def test_what_is_not_listed_is_not_sharded(self) -> None:
+        assert key_of(Namespace("d", "other"), sharding(entry({"a": 1}))) == {}
+        assert key_of(Namespace("D", "c"), sharding(entry({"a": 1}))) == {}
+        assert key_of(NAME, None) is None
+
+    @pytest.mark.parametrize(
+        "key", [[{"a": 1}], [{"a.b": 1}, {"c": "hashed"}], [{"_id": 1}], [{"a.0": 1}, {"a b": 1}]]
+    )
+    def test_nothing_is_wrong_with_such_a_key(self, key: list[Document]) -> None:
+        assert list(entry_violations(sharding(entry(*key)))) == []
+
+    @pytest.mark.parametrize(
+        "key, reason",
+        [
+            ([{"a": -1}], "the direction of a is -1, and servers shard in ascending order only"),
+            ([{"a": "hashed"}, {"b": "hashed"}], "its key has more than one hashed field"),
+            ([{"a": 1}, {"a": 1}], "its key has a several times"),
+            ([{"a": 1}, {"a": "hashed"}], "its key has a several times"),
+            ([{"a..b": 1}], "the path a..b has an empty part"),
+            ([{".a": 1}], "the path .a has an empty part"),
+            ([{"a.": 1}], "the path a. has an empty part"),
+            ([{"a.$b": 1}], "the path a.$b has a part that begins with $"),
+            ([{"$**": 1}], "the path $** has a part that begins with $"),
+        ],
+    )
+    def test_a_key_that_no_server_takes_is_named(self, key: list[Document], reason: str) -> None:
+        asked = sharding(entry({"a": 1}, name=Namespace("d", "other")), entry(*key))
+        ((kind, text),) = entry_violations(asked)
+        assert (kind.name, kind.status) == ("InvalidShardingEntry", 400)
+        assert text == f"sharding.shardingEntries[1], d.c: {reason}."
+
+    def test_two_entries_of_one_collection_are_named_both(self) -> None:
+        found = list(entry_violations(sharding(entry({"a": 1}), entry({"b": 1}))))
+        assert [text for _, text in found] == [
+            f"sharding.shardingEntries[{number}], d.c: there are several entries of that collection."
+            for number in (0, 1)
+        ]
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "admin.c",
+            "config.c",
+            "local.c",
+            "mongosync_reserved_for_internal_use.c",
+            "d.system.views",
+        ],
+    )
+    def test_what_is_not_of_users_is_named(self, name: str) -> None:
+        database, _, collection = name.partition(".")
+        asked = sharding(entry({"a": 1}, name=Namespace(database, collection)))
+        ((_, text),) = entry_violations(asked)
+        assert text == f"sharding.shardingEntries[0], {name}: it is no collection of users."
+
+    def test_what_the_filter_leaves_out_is_named(self) -> None:
+        ((_, text),) = filter_violations(sharding(entry({"a": 1})), {NAME})
+        assert text == "sharding.shardingEntries[0], d.c: the filter leaves it out."
+
+
+class TestServing:
+    @pytest.mark.parametrize(
+        "shard_key, found, expected",
+        [
+            (by(a=1), index(key={"a": 1}), True),
+            (by(a=1), index(key={"a": 1.0}), True),
+            (by(a=1), index(key={"a": 1, "b": -1}), True),
+            (by(a=1), index(key={"a": 1, "b": "hashed"}), True),
+            (by(a=1), index(key={"a": 1}, unique=True), True),
+            (by(a=1), index(key={"a": 1}, expireAfterSeconds=1), True),
+            (by(a=1), index(key={"a": -1}), False),
+            (by(a=1), index(key={"b": 1, "a": 1}), False),
+            (by(a=1), index(key={"a": "hashed"}), False),
+            (by(a=1), index(key={"a": 1, "_fts": "text", "_ftsx": 1}), False),
+            (by(a=1), index(key={"a": 1, "b": "2dsphere"}), False),
+            (by(a=1), index(key={"a": 1}, sparse=True), False),
+            (by(a=1), index(key={"a": 1}, hidden=True), False),
+            (by(a=1), index(key={"a": 1}, partialFilterExpression={}), False),
+            (by(a=1), index(key={"a": 1}, **COLLATED), False),
+            (by(a="hashed"), index(key={"a": "hashed", "b": 1}), True),
+            (by(a="hashed"), index(key={"a": 1}), False),
+            (by(a=1, b=1), index(key={"a": 1}), False),
+            (by(a=1, b=1), index(key={"b": 1, "a": 1}), False),
+            (by(a=1, unique=True), index(key={"a": 1}), False),
+            (by(a=1, unique=True), index(key={"a": 1}, unique=True), True),
+            (by(a=1, unique=True), index(key={"a": 1, "b": 1}, unique=True), False),
+        ],
+    )
+    def test_an_index_serves_a_shard_key(
+        self, shard_key: Document, found: Document, expected: bool
+    ) -> None:
+        assert serves(found, shard_key) is expected
+        assert is_served(shard_key, [found], collated=False) is expected
+
+    def test_the_index_on_id_serves_where_its_collation_is_simple(self) -> None:
+        assert is_served(by(_id=1), [], collated=False)
+        assert not is_served(by(_id=1), [], collated=True)
+        assert not is_served(by(_id="hashed"), [], collated=False)
+        assert not is_served(by(_id=1, a=1), [], collated=False)
+
+
+class TestSupport:
+    def test_it_is_the_key_under_its_usual_name(self) -> None:
+        found = support(spec(by(**{"a.b": 1, "h": "hashed"})))
+        assert found == {"v": 2, "key": {"a.b": 1, "h": "hashed"}, "name": "a.b_1_h_hashed"}
+
+    def test_it_takes_no_name_that_another_has(self) -> None:
+        taken = index(name="a_1", key={"a": 1}, sparse=True)
+        assert support(spec(by(a=1), taken)) == index(name="a_1_", key={"a": 1})
+
+    def test_it_is_unlike_a_hidden_one(self) -> None:
+        hidden = index(name="other", key={"a": 1}, hidden=True)
+        assert support(spec(by(a=1), hidden))["key"] == {"a": 1, "syncsvc": 1}
+
+    def test_it_is_unlike_the_one_on_id(self) -> None:
+        assert support(spec(by(_id=1), **COLLATED))["key"] == {"_id": 1, "syncsvc": 1}
+
+    def test_it_is_unique_where_the_shard_key_is(self) -> None:
+        assert support(spec(by(a=1, unique=True)))["unique"] is True
+
+    def test_what_is_made_serves(self) -> None:
+        hidden = index(name="other", key={"a": 1}, hidden=True)
+        for each in (spec(by(a=1)), spec(by(a=1), hidden), spec(by(a=1, unique=True))):
+            assert each.shard_key is not None
+            assert serves(support(each), each.shard_key)
+
+    def test_the_spare_one_is_like_no_other(self) -> None:
+        found = spare(spec(by(a="hashed")))
+        assert found == index(name=SPARE, key={"a": "hashed", SPARE: 1})
+        assert serves(found, by(a="hashed"))
+
+
+@pytest.mark.parametrize(
+    "definition, expected",
+    [
+        (spec(None, kind=Kind.VIEW), []),
+        (spec({}, capped=True), []),
+        (spec({}, index(key={"b": 1}, unique=True)), []),
+        (spec(by(a=1)), []),
+        (spec(by(a=1), kind=Kind.VIEW), ["CollectionNotShardable"]),
+        (spec(by(a=1), kind=Kind.TIME_SERIES), ["CollectionNotShardable"]),
+        (spec(by(a=1), capped=True), ["CollectionNotShardable"]),
+        (spec(by(a=1), index(key={"b": 1})), []),
+        (spec(by(a=1), index(key={"b": 1}, unique=True)), ["UniqueIndexIncompatible"]),
+        (spec(by(a=1), index(key={"b": 1}, prepareUnique=True)), ["UniqueIndexIncompatible"]),
+        (spec(by(a=1), index(key={"b": 1, "a": 1}, unique=True)), ["UniqueIndexIncompatible"]),
+        (spec(by(a=1, b=1), index(key={"a": 1}, unique=True)), ["UniqueIndexIncompatible"]),
+        (spec(by(a=1), index(key={"a": -1, "b": 1}, unique=True)), []),
+        (spec(by(a="hashed"), index(key={"a": 1}, unique=True)), []),
+        (spec(by(a=1), index(key={"_id": 1, "b": 1}, unique=True)), []),
+    ],
+)
+def test_what_cannot_be_sharded_is_named(definition: CollectionSpec, expected: list[str]) -> None:
+    assert [kind.name for kind, _ in violations(definition)] == expected
+
+
+class TestRanges:
+    @pytest.mark.parametrize(
+        "key, fields",
+        [
+            (by(a=1, b=1), ["a", "b"]),
+            (by(a=1, h="hashed", b=1), ["a"]),
+            (by(h="hashed", a=1), []),
+        ],
+    )
+    def test_ranges_follow_the_fields_before_a_hash(self, key: Document, fields: list[str]) -> None:
+        assert sampled_fields(key) == fields
+
+    def test_without_a_sample_there_is_one_range(self) -> None:
+        assert ranges(by(a=1), [], 8) == [({"a": MinKey()}, {"a": MaxKey()})]
+
+    def test_ranges_have_equally_many_documents(self) -> None:
+        sample = [bson.encode({"0": n}) for n in range(100)]
+        bounds = [least["a"] for least, _ in ranges(by(a=1), sample, 4)]
+        assert bounds == [MinKey(), 25, 50, 75]
+
+    def test_ranges_cover_everything(self) -> None:
+        sample = [bson.encode({"0": n // 10, "1": str(n)}) for n in range(40)]
+        found = ranges(by(a=1, b=1), sample, 7)
+        assert len(found) == 7
+        assert found[0][0] == dict.fromkeys("ab", MinKey())
+        assert found[-1][1] == dict.fromkeys("ab", MaxKey())
+        assert all(left[1] == right[0] for left, right in zip(found, found[1:]))
+
+    def test_what_is_equal_to_a_server_is_not_cut(self) -> None:
+        sample = [bson.encode({"0": value}) for value in (1, 1.0, bson.Int64(1), 1, 2, 2.0)]
+        assert [least["a"] for least, _ in ranges(by(a=1), sample, 6)] == [MinKey(), 1, 2]
+
+    def test_fields_from_a_hash_on_begin_at_their_least(self) -> None:
+        sample = [bson.encode({"0": n}) for n in range(2)]
+        found = ranges(by(a=1, h="hashed"), sample, 2)
+        assert found[0][1] == {"a": 1, "h": MinKey()}
+
+    @pytest.mark.parametrize("value", [MinKey(), MaxKey(), [1], "x" * 2000])
+    def test_no_bound_is_such_a_value(self, value: object) -> None:
+        assert len(ranges(by(a=1), [bson.encode({"0": value})] * 3, 3)) == 1
