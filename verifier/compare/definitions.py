@@ -5,7 +5,7 @@ The type of a number means nothing in an option or index: `expireAfterSeconds: 6
 itself, and another version of another. It counts in what the user wrote as an expression: validators, pipelines of
 views, filters of partial indexes. There, and in the keys of indexes and shards, the order of fields counts too; that of
 options does not. Options that say what holds without them are none. Shard keys are compared where both clusters are
-sharded.
+sharded; where only the destination is, an index that it needs for its shard key is not one too many.
 
 Collections are matched by name, and views name others as they do on their own cluster: whoever renames, renames before.
 """
@@ -25,6 +25,7 @@ from verifier.compare.documents import Mode, differences
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference
 
 _EXPRESSIONS = ("validator", "pipeline", "partialFilterExpression")
+_PLAIN = {"v", "key", "name"}
 # Whole numbers beyond this do not all fit into a long.
 _TOO_LARGE = 1 << 62
 # What holds of validation, and of the number of documents in a capped collection, where nothing is said.
@@ -64,13 +65,25 @@ def _compare(
             return
         options = _told(wanted.options), _told(found.options)
         yield from _compare_parts(namespace, Aspect.OPTION, *options)
-        yield from _compare_parts(namespace, Aspect.INDEX, wanted.indexes, found.indexes)
+        yield from _compare_parts(namespace, Aspect.INDEX, wanted.indexes, _judged(wanted, found))
         yield from _compare_shard_keys(namespace, wanted.shard_key, found.shard_key)
 
 
 def _told(options: Document) -> Document:
     """The options without those that say what holds anyway, which collMod leaves behind and create does not."""
     return {name: value for name, value in options.items() if (name, value) not in _HOLD_ANYWAY}
+
+
+def _judged(wanted: CollectionSpec, found: CollectionSpec) -> dict[str, Document]:
+    """The indexes found, without one that is there for the shard key of the destination alone."""
+    if not found.shard_key or wanted.shard_key:
+        return found.indexes
+    key = list(found.shard_key["key"].items())
+    return {
+        name: index
+        for name, index in found.indexes.items()
+        if name in wanted.indexes or not index.keys() <= _PLAIN or list(index["key"].items()) != key
+    }
 
 
 def _compare_parts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -214,3 +215,33 @@ def test_shard_keys_are_compared_where_both_clusters_are_sharded(
 ) -> None:
     found = differences([keyed(source)], [keyed(destination)])
     assert found == ([] if expected is None else [f"d.c: its shard key is {expected}"])
+
+
+@pytest.mark.parametrize(
+    "fields, expected",
+    [
+        ({}, None),
+        ({"name": "of its own"}, None),
+        ({"key": {"a": 1.0}}, None),
+        ({"key": {"a": 1, "b": 1}}, "extra"),
+        ({"key": {"a": -1}}, "extra"),
+        ({"unique": True}, "extra"),
+        ({"sparse": True}, "extra"),
+    ],
+)
+def test_an_index_for_a_shard_key_of_the_destination_alone_is_not_extra(
+    fields: dict[str, Any], expected: str | None
+) -> None:
+    index = {"v": 2, "key": {"a": 1}, "name": "a_1", **fields}
+    there = replace(spec("c", Kind.COLLECTION, None, index), shard_key=by({"a": 1}))
+    named = [f"d.c: index {index['name']} is extra on the destination"]
+    assert differences([keyed(None)], [there]) == ([] if expected is None else named)
+    assert differences([keyed(by({"a": 1}))], [there]) == named
+
+
+def test_an_index_for_a_shard_key_is_compared_where_the_source_has_it() -> None:
+    index = {"v": 2, "key": {"a": 1}, "name": "a_1"}
+    there = replace(spec("c", Kind.COLLECTION, None, index), shard_key=by({"a": 1}))
+    assert differences([spec("c", Kind.COLLECTION, None, {**index, "unique": True})], [there]) == [
+        "d.c: index a_1 is different (unique: missing on the destination (bool true))"
+    ]
