@@ -96,6 +96,18 @@ RENAMED_ACROSS_DATABASES = ErrorKind(
     "A collection was renamed into another database, in a sync from a replica set to a sharded cluster.",
     "Clean the destination and start the sync again; rename into no other database until it is committed.",
 )
+UNKNOWN_INSTANCE = ErrorKind(
+    "UnknownInstance",
+    409,
+    "The id of this instance is not the name of a shard of the source.",
+    "Give each of several instances the name of one shard as its --id, or leave --id out and run one instance alone.",
+)
+DIFFERENT_START = ErrorKind(
+    "DifferentStart",
+    409,
+    "Another instance of this sync was started with other options.",
+    "Send the same body to all instances; or clean the destination, and start all of them anew.",
+)
 WRITE_BLOCKING_WITH_FILTER = ErrorKind(
     "WriteBlockingWithFilter",
     400,
@@ -279,6 +291,8 @@ ALL = (
     SHARD_KEY_INDEX_MISSING,
     UNIQUE_INDEX_INCOMPATIBLE,
     RENAMED_ACROSS_DATABASES,
+    UNKNOWN_INSTANCE,
+    DIFFERENT_START,
     WRITE_BLOCKING_WITH_FILTER,
     WRITE_BLOCKING_NEEDS_NEWER_SOURCE,
     REVERSIBLE_NEEDS_WRITE_BLOCKING,

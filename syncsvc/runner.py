@@ -17,11 +17,15 @@ from pymongo.errors import PyMongoError
 from syncsvc import errors
 from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.destination import Destination
+from syncsvc.engine.follower import Follower
+from syncsvc.engine.instances import Instances
 from syncsvc.engine.observe import Observer, Point
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.wayback import refuse_lost, refuse_written, turned
+from syncsvc.engine.phases import Phases
+from syncsvc.engine.wayback import refuse_lost, refuse_written, turned, turned_along
 from syncsvc.engine.writeblock import WriteBlock, to_put_back
 from syncsvc.figures.progress import Progress, ProgressSnapshot
+from syncsvc.saved.instances import Peers
 from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.registry import CollectionRecord, Registry
 from syncsvc.saved.run import METADATA_DATABASE, Failure, RunRecord, RunStore
@@ -133,17 +137,22 @@ class Runner:
                 )
             self._store.update(state=state)
         _log.info("Commit was asked for.", extra={"state": state.value})
-        self._coordinator.commit()
+        self._phases.commit()
 
     def reverse(self) -> None:
         """Go on the other way round. Raises OperationError; then the run stays committed."""
         record = self.record
         state = next_state(record.state, Trigger.REVERSE)
-        if record.way_back is None:
+        if not record.options.reversible:
             raise OperationError(errors.NOT_REVERSIBLE, "It was started without reversible true.")
         self._wait_for_rest()
-        self._refuse_a_way_back_that_is_gone(record, record.way_back)
-        self._store.update(state=state, **turned(record, record.way_back))
+        if record.coordinates:
+            assert record.way_back is not None
+            self._refuse_a_way_back_that_is_gone(record, record.way_back)
+            changes = turned(record, record.way_back)
+        else:
+            changes = turned_along(record)
+        self._store.update(state=state, **changes)
         _log.info("The sync is reversed.", extra={"state": state.value, "turns": self.record.turns})
         try:
             self._prepare()
@@ -167,12 +176,13 @@ class Runner:
             self._means.stop.check()
 
     def _prepare(self) -> None:
-        """Make a coordinator from what is saved, with a stop token of its own."""
+        """Make what carries the run out from what is saved, with a stop token of its own."""
         self._means.stop.release(self._stop)
         self._stop = StopToken(self._means.stop)
         parts = self._parts(self._stop)
         self._registry = parts.registry
-        self._coordinator = Coordinator(parts, self._stop)
+        kind = Coordinator if self.record.coordinates else Follower
+        self._phases: Phases = kind(parts, self._stop)
 
     def _go_on(self) -> None:
         self._at_rest.clear()
@@ -195,6 +205,7 @@ class Runner:
             source_block=self._block(source, stop),
             destination_block=self._block(destination, stop),
             run=self._store,
+            instances=Instances(self._store, Peers(home.client, self._store), means.progress),
             registry=Registry(home.client, saving, record.turns, stop),
             partitions=Partitions(home.client, saving, record.turns, record.instance, stop),
             checks=CheckStore(home.client, saving, METADATA_DATABASE, stop),
@@ -215,9 +226,9 @@ class Runner:
         return WriteBlock(cluster.name, sharded, writer, self._store, self._means.observe)
 
     def _carry_out(self) -> None:
-        """The outermost frame of the coordinator's thread: however a run ends, its record says so."""
+        """The outermost frame of the run's thread: however a run ends, its record says so."""
         try:
-            self._coordinator.run()
+            self._phases.run()
             self._store.update(state=next_state(self.record.state, Trigger.FINISH))
             _log.info("The sync is committed.", extra={"state": self.record.state.value})
         except Cancelled:

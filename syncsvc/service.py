@@ -23,6 +23,7 @@ from syncsvc.reports.namespaces import namespaces_report
 from syncsvc.reports.progress import progress_report
 from syncsvc.reports.sync import Sync
 from syncsvc.runner import Means, Runner, can_commit
+from syncsvc.saved.instances import Peers, differences, told
 from syncsvc.saved.run import RunRecord, RunStore, new_owner
 from syncsvc.settings import LoadLevel
 from syncsvc.state import Phase, State, Trigger, next_state
@@ -100,8 +101,9 @@ class Service:
                 phase=Phase.INITIALIZING,
                 options=options,
                 identities=(source.identity, destination.identity),
+                instances=judgement.instances,
             )
-            self._carry_out(RunStore.begin(self._means.writer(destination.name), record))
+            self._begin(record)
 
     def preflight(self, options: StartOptions) -> Judgement:
         """What a start with these options would meet now; in any state, changing nothing.
@@ -178,6 +180,17 @@ class Service:
         client, writer = self._means.clusters[home].client, self._means.writer(home)
         return mismatches(client, writer, after, limit, least_seconds, self._stop)
 
+    def _begin(self, record: RunRecord) -> None:
+        """Save the run, and carry it out. Raises OperationError where others have begun one at the same moment."""
+        home = record.options.destination
+        store = RunStore.begin(self._means.writer(home), record)
+        others = Peers(self._means.clusters[home].client, store).others(self._stop)
+        different = differences(record.options, others)
+        if different:
+            store.withdraw()
+            raise OperationError(errors.DIFFERENT_START, told(different))
+        self._carry_out(store)
+
     def _carry_out(self, store: RunStore) -> None:
         runner = Runner(store, self._means)
         runner.begin()
@@ -207,4 +220,5 @@ class Service:
             yield error.kind, error.description
 
     def _judge(self, options: StartOptions) -> Judgement:
-        return judge(options, self._means.clusters, self._means.load, self._stop)
+        means = self._means
+        return judge(options, self._instance, means.clusters, means.load, self._stop)

@@ -71,6 +71,11 @@ class Application:
         """Where the change stream must be read on, while its reader waits; None while it reads."""
         return self._tail.held_after
 
+    @property
+    def passed(self) -> Position:
+        """Up to where all is applied."""
+        return self._frontier.passed
+
     def is_past(self, time: Timestamp) -> bool:
         """Whether everything up to that time of the source is applied.
 

@@ -1,10 +1,9 @@
-"""The phases of a sync, in order. Each is safe to enter again: recovery is this, begun at the stored phase."""
+"""The phases of a sync, in order, as the one instance carries them out that is alone, or coordinates others."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from time import monotonic
 
 from bson.timestamp import Timestamp
@@ -19,6 +18,7 @@ from syncsvc.engine.observe import Point
 from syncsvc.engine.old_source import OldSource
 from syncsvc.engine.partitioned import plan_copy
 from syncsvc.engine.parts import Parts
+from syncsvc.engine.phases import Phases
 from syncsvc.engine.turning import weaken_definitions
 from syncsvc.engine.verification import Verification
 from syncsvc.engine.views import reconcile_views
@@ -26,11 +26,12 @@ from syncsvc.engine.watch import OplogWatch
 from syncsvc.engine.withholding import restore_indexes
 from syncsvc.figures.progress import MOST_LAG
 from syncsvc.reports.lines import partitions
-from syncsvc.saved.run import CONFIRM_INTERVAL
-from syncsvc.state import Phase, State, Trigger, next_state
+from syncsvc.saved.run import RunRecord
+from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from verifier.cluster import failures
 from verifier.cluster.changes import ChangeStream, start_position
 from verifier.cluster.note import append_note
+from verifier.cluster.times import Position, seconds_between
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken, TaskGroup
 
@@ -42,64 +43,23 @@ _LAG_HOLDS = 15.0
 _GLANCE = 0.05
 
 
-class Coordinator:
-    """Carries one run from its stored phase to its end, in the thread that calls `run`."""
+class Coordinator(Phases):
+    """Does all of a run that is done once, and the share of one instance."""
 
     def __init__(self, parts: Parts, stop: StopToken) -> None:
-        self._parts = parts
-        self._stop = stop
-        self._commit_asked = threading.Event()
         self._oplog = OplogWatch(parts)
-        parts.progress.forget_pace()
-        self._show_copied()
+        super().__init__(parts, stop)
 
-    def commit(self) -> None:
-        """Let the run, which is saved as committing, go on to the cut-over."""
-        self._commit_asked.set()
-
-    def run(self) -> None:
-        """Return when the run is committed. Raises what makes it fail, and `Cancelled` when stopped."""
-        run = self._parts.run
-        if run.record.state is State.COMMITTING:
-            self._commit_asked.set()
-        with TaskGroup("run", self._stop) as group:
-            group.spawn("owner", self._keep_owning, group.stop)
-            with TaskGroup("reading", group.stop) as reading:
-                reading.spawn("oplog", self._oplog.run, reading.stop)
-                self._carry_out(
-                    {
-                        Phase.TURNING: self._turn,
-                        Phase.INITIALIZING: self._initialize,
-                        Phase.COPYING: self._copy,
-                        Phase.INDEXING: self._index,
-                        Phase.APPLYING: self._apply,
-                    },
-                    reading.stop,
-                )
-                reading.stop.stop("all is read")
-            self._carry_out({Phase.CUTTING_OVER: self._cut_over}, group.stop)
-            group.stop.stop("done")
-
-    def _carry_out(
-        self, phases: Mapping[Phase, Callable[[StopToken], Phase]], stop: StopToken
-    ) -> None:
-        """Go through these phases, from the stored one on."""
-        run = self._parts.run
-        while (phase := run.record.phase) in phases:
-            _log.info(f"Starting {phase.value} phase")
-            following = phases[phase](stop)
-            run.update(phase=following)
-            _log.debug(f"Updating the in-memory phase from `{phase.value}` to `{following.value}`.")
-            self._show_copied()
-
-    def _keep_owning(self, stop: StopToken) -> None:
-        """Learn of another process that took the run over, also while nothing is saved."""
-        while True:
-            stop.sleep(CONFIRM_INTERVAL)
-            self._parts.run.confirm()
+    def _read(self, stop: StopToken) -> None:
+        with TaskGroup("reading", stop) as reading:
+            reading.spawn("oplog", self._oplog.run, reading.stop)
+            super()._read(reading.stop)
+            reading.stop.stop("all is read")
 
     def _turn(self, stop: StopToken) -> Phase:
         parts = self._parts
+        turns = parts.run.record.turns
+        parts.instances.wait_for_all(lambda other: other.turns == turns, stop)
         parts.observe(Point.TURNING, "")
         # What was proved is of the other direction.
         parts.checks.forget()
@@ -133,6 +93,9 @@ class Coordinator:
         # Whatever was written before the change stream's start is older than now, and no copy may miss it.
         now = append_note(self._parts.source, stop)
         copy_all(self._parts, now, stop)
+        self._parts.instances.wait_for_all(lambda other: other.phase.copied, stop)
+        # Any of them may have withheld indexes.
+        self._parts.registry.reload(stop)
         _log.info(partitions(tuple(self._parts.registry)).message)
         self._parts.run.update(copy_end=append_note(self._parts.source, stop))
         return Phase.INDEXING
@@ -151,6 +114,9 @@ class Coordinator:
             self._block_source()
             commit_time = self._commit_time(group.stop)
             application.wait_until_past(commit_time)
+            self._parts.instances.wait_for_all(is_past(commit_time), group.stop)
+            # Any of them may have withheld indexes.
+            self._parts.registry.reload(group.stop)
             self._done("drained")
             if not self._parts.source_facts.tells_definitions:
                 OldSource(self._parts).check_definitions(group.stop)
@@ -167,27 +133,44 @@ class Coordinator:
         return Phase.CUTTING_OVER
 
     def _cut_over(self, stop: StopToken) -> Phase:
+        # Users may write to the destination then, and no instance any more.
+        self._parts.instances.wait_for_all(applies_no_more, stop)
         Cutover(self._parts, Catalog(self._parts, stop), stop).run()
         return Phase.DONE
 
     def _wait_for_commit(
         self, application: Application, verification: Verification, stop: StopToken
     ) -> None:
-        """Tell whether a commit is possible, until one is asked for."""
-        copy_end = self._parts.run.record.copy_end
-        assert copy_end is not None
-        while not self._commit_asked.is_set():
+        """Tell whether a commit is possible, until all instances were asked for one."""
+        while not self._all_committing(stop):
             progress = self._parts.progress
             if monotonic() - progress.snapshot.lag_at > _LAG_HOLDS:
                 progress.forget_lag()
-            lag = progress.snapshot.lag_seconds
-            caught_up = application.is_past(copy_end) and lag is not None and lag <= MOST_LAG
+            caught_up = self._have_caught_up(application, stop)
             if caught_up:
                 verification.begin()
             verification.show()
-            progress.set(caught_up=caught_up and verification.is_ready(MOST_LAG))
+            self._tell_caught_up(caught_up and verification.is_ready(MOST_LAG))
             stop.sleep(_GLANCE)
         self._done("commit saved")
+
+    def _all_committing(self, stop: StopToken) -> bool:
+        return self._commit_asked.is_set() and self._parts.instances.all_hold(is_committing, stop)
+
+    def _have_caught_up(self, application: Application, stop: StopToken) -> bool:
+        copy_end = self._parts.run.record.copy_end
+        assert copy_end is not None
+        lag = self._parts.progress.snapshot.lag_seconds
+        if not application.is_past(copy_end) or lag is None or lag > MOST_LAG:
+            return False
+        near = is_near(application.passed, copy_end)
+        return self._parts.instances.all_hold(near, stop)
+
+    def _tell_caught_up(self, caught_up: bool) -> None:
+        self._parts.progress.set(caught_up=caught_up)
+        record = self._parts.run.record
+        if record.instances and record.caught_up != caught_up:
+            self._parts.run.update(caught_up=caught_up)
 
     def _block_source(self) -> None:
         # Before the commit time is taken: what a user is told was written is older than that then, and is applied.
@@ -204,18 +187,29 @@ class Coordinator:
         assert commit_time is not None
         return commit_time
 
-    def _done(self, step: str) -> None:
-        self._parts.observe(Point.STEP_DONE, step)
 
-    def _show_copied(self) -> None:
-        """Show what is saved of the copy, at the beginning of each phase."""
-        records = list(self._parts.registry)
-        phase = self._parts.run.record.phase
-        copied = sum(record.copied for record in records)
-        total = copied if phase.copied else sum(record.total for record in records)
-        self._parts.progress.set(
-            total_bytes=None if phase is Phase.INITIALIZING else total,
-            copied_bytes=copied,
-            copied_documents=sum(record.documents for record in records),
-            lag_seconds=0 if phase in (Phase.CUTTING_OVER, Phase.DONE) else None,
-        )
+def is_committing(other: RunRecord) -> bool:
+    """Whether an instance was asked for a commit."""
+    return other.state is State.COMMITTING
+
+
+def is_past(time: Timestamp) -> Callable[[RunRecord], bool]:
+    """Whether an instance has applied everything up to that time of the source."""
+    return lambda other: other.position is not None and other.position.time > time
+
+
+def is_near(passed: Position, copy_end: Timestamp) -> Callable[[RunRecord], bool]:
+    """Whether an instance is past the copy, and not far behind that position, so that a commit is sensible."""
+
+    def near(other: RunRecord) -> bool:
+        if other.position is None or other.phase is not Phase.APPLYING:
+            return False
+        lag = seconds_between(other.position.time, passed.time)
+        return other.state in ACTIVE and other.position.time > copy_end and lag <= MOST_LAG
+
+    return near
+
+
+def applies_no_more(other: RunRecord) -> bool:
+    """Whether an instance has left off applying change events, for good."""
+    return other.phase in (Phase.CUTTING_OVER, Phase.DONE)

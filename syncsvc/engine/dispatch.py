@@ -12,6 +12,7 @@ from bson.timestamp import Timestamp
 
 from syncsvc.engine.frontier import Entry, Frontier
 from syncsvc.engine.lanes import IN_ORDER, Item, Lane, Portion
+from syncsvc.engine.share import Share
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.events import DataEvent
 from verifier.cluster.keys import canonical, depends_on_collation, id_element
@@ -46,11 +47,17 @@ def lane_of(record: CollectionRecord, group: Hashable, lanes: int) -> int:
 
 
 class Dispatcher:
-    """Sorts data events into portions for the lanes. Belongs to the thread that reads."""
+    """Sorts data events into portions for the lanes. Belongs to the thread that reads.
 
-    def __init__(self, lanes: Sequence[Lane], frontier: Frontier[Position]) -> None:
+    What is not of the `share` is done already, as far as this process is concerned.
+    """
+
+    def __init__(
+        self, lanes: Sequence[Lane], frontier: Frontier[Position], share: Share = Share()
+    ) -> None:
         self._lanes = lanes
         self._frontier = frontier
+        self._share = share
         self._entered = frontier.passed
         self._entry: Entry[Position] | None = None
         self._events: list[list[Item]] = [[] for _ in lanes]
@@ -58,6 +65,8 @@ class Dispatcher:
 
     def add(self, record: CollectionRecord, event: DataEvent, source_time: Timestamp) -> None:
         group = group_of(record, event)
+        if not self._share.has(record.uuid, None if group is IN_ORDER else group):
+            return
         lane = lane_of(record, group, len(self._lanes))
         self._events[lane].append((record, group, event))
         self._sizes[lane] += len(event.body) + len(event.key) + _EVENT_OVERHEAD

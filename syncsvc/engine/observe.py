@@ -26,6 +26,7 @@ class Point(Enum):
     SPARE_INDEX_BUILT = "spare index built"
     INDEXES_BUILT = "indexes built"
     EVENTS_APPLIED = "events applied"
+    BARRIER_REACHED = "barrier reached"
     DEFINITION_APPLIED = "definition applied"
     POSITION_SAVED = "position saved"
     BLOCK_SAVED = "block saved"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syncsvc.engine.destination import Destination
+from syncsvc.engine.instances import Instances
 from syncsvc.engine.observe import Observer
 from syncsvc.engine.writeblock import WriteBlock
 from syncsvc.figures.progress import Progress
@@ -22,7 +23,8 @@ from verifier.compare.store import CheckStore
 @dataclass(frozen=True)
 class Parts:
     """`client` reads the destination, `writer` and `destination` write it; `run`, `registry` and `partitions` are what
-    is saved."""
+    is saved. `instances` are the others that carry out the run.
+    """
 
     source: Client
     source_facts: ClusterFacts
@@ -33,6 +35,7 @@ class Parts:
     source_block: WriteBlock
     destination_block: WriteBlock
     run: RunStore
+    instances: Instances
     registry: Registry
     partitions: Partitions
     checks: CheckStore

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.barrier import Barrier
 from syncsvc.engine.ddl import DefinitionEvents
 from syncsvc.engine.dispatch import Dispatcher
 from syncsvc.engine.frontier import Frontier
@@ -16,6 +17,7 @@ from syncsvc.engine.lanes import Lane
 from syncsvc.engine.observe import Point
 from syncsvc.engine.old_source import OldSource
 from syncsvc.engine.parts import Parts
+from syncsvc.engine.share import share_of
 from syncsvc.figures.durations import Operation, timed
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.changes import ChangeReader, StreamPage
@@ -49,7 +51,10 @@ class Tail:
         self._reader = reader
         self._definitions = DefinitionEvents(parts, stop)
         self._old_source = OldSource(parts)
-        self._dispatcher = Dispatcher(lanes, frontier)
+        record = parts.run.record
+        share = share_of(record.instance, record.instances)
+        self._dispatcher = Dispatcher(lanes, frontier, share)
+        self._shared_barrier = Barrier(parts.run, parts.registry, parts.instances, stop)
         self._frontier = frontier
         self._feed = feed
         self._save_position = save_position
@@ -120,10 +125,14 @@ class Tail:
         self._frontier.wait_drained(self._stop)
         self._save_position()
         self._feed.defined(event)
+        self._parts.observe(Point.BARRIER_REACHED, str(event.namespace))
+        self._shared_barrier.take(event.token, lambda: self._apply(event))
+        self._parts.progress.add(definitions_applied=1)
+        self._parts.observe(Point.DEFINITION_APPLIED, str(event.namespace))
+        self._dispatcher.end(position_at(event.token), source_time)
+
+    def _apply(self, event: DefinitionEvent) -> None:
         if self._parts.source_facts.tells_definitions:
             self._definitions.apply(event)
         else:
             self._old_source.refuse(event)
-        self._parts.progress.add(definitions_applied=1)
-        self._parts.observe(Point.DEFINITION_APPLIED, str(event.namespace))
-        self._dispatcher.end(position_at(event.token), source_time)

@@ -74,6 +74,21 @@ def turned(record: RunRecord, way_back: Position) -> dict[str, Any]:
         "steps": (),
         "can_write": False,
         "way_back": None,
+        "barrier": None,
+        "caught_up": False,
+    }
+
+
+def turned_along(record: RunRecord) -> dict[str, Any]:
+    """The same for an instance that does not coordinate: where it goes on from, the one tells that does."""
+    return {
+        "phase": Phase.TURNING,
+        "turns": record.turns + 1,
+        "start": None,
+        "position": None,
+        "copy_end": None,
+        "can_write": False,
+        "barrier": None,
     }
 
 

@@ -28,6 +28,8 @@ class WarningKind(Enum):
     INDEXES_WITHHELD = "indexes withheld"
     ORPHAN_AWAITED = "orphan awaited"
     CHECK_REPEATED = "check repeated"
+    INSTANCE_AWAITED = "instance awaited"
+    INSTANCE_SILENT = "instance silent"
 
 
 @dataclass(frozen=True)

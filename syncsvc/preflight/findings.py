@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from syncsvc.saved.run import RunRecord
 from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.inventory import Size
 from verifier.cluster.namespace import Namespace
@@ -34,7 +35,7 @@ class Findings:
 
     `contents` are what is to be synced, `left_out` what of `sharding` the filter leaves out; `disk_free` is of the
     destination's primary, `oplog` is that of the source, `memory_available` is what this process may still take. Sizes
-    are in bytes.
+    are in bytes. `shards` are those of the source, `runs` what instances have saved on the destination.
     """
 
     source: ClusterFacts
@@ -46,3 +47,5 @@ class Findings:
     disk_free: int | None = None
     oplog: Oplog | None = None
     memory_available: int | None = None
+    shards: tuple[str, ...] = ()
+    runs: tuple[RunRecord, ...] = ()

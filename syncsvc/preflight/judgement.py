@@ -8,6 +8,12 @@ from dataclasses import dataclass
 from syncsvc.options import StartOptions
 from syncsvc.preflight.estimates import Estimates, estimate, resource_violations, warnings
 from syncsvc.preflight.findings import Findings
+from syncsvc.preflight.instances import (
+    begun_by_others,
+    id_violations,
+    instances_of,
+    join_violations,
+)
 from syncsvc.preflight.questions import ask
 from syncsvc.preflight.rules import cluster_violations, name_violations, option_violations
 from syncsvc.settings import LoadLevel
@@ -19,17 +25,25 @@ from verifier.runtime.tasks import StopToken
 
 @dataclass(frozen=True)
 class Judgement:
-    """All that speaks against a sync, what may become a trouble, and what the sync will take, as far as is known."""
+    """All that speaks against a sync, what may become a trouble, and what the sync will take, as far as is known.
+
+    `instances` are all that carry it out together; none where one does all.
+    """
 
     violations: tuple[Violation, ...]
     warnings: tuple[str, ...] = ()
     estimates: Estimates = Estimates()
+    instances: tuple[str, ...] = ()
 
 
 def judge(
-    options: StartOptions, clusters: Mapping[str, Cluster], load: LoadLevel, stop: StopToken
+    options: StartOptions,
+    instance: str,
+    clusters: Mapping[str, Cluster],
+    load: LoadLevel,
+    stop: StopToken,
 ) -> Judgement:
-    """Ask the clusters anew, and judge. Changes nothing. Raises `Cancelled`."""
+    """Ask the clusters anew, and judge a start of this instance. Changes nothing. Raises `Cancelled`."""
     nameless = tuple(name_violations(options, clusters))
     if nameless:
         return Judgement((*nameless, *option_violations(options)))
@@ -39,18 +53,29 @@ def judge(
     except OperationError as error:
         # A cluster that does not answer hides no violation that is known without it.
         return Judgement((*option_violations(options), (error.kind, error.description)))
-    return judgement_of(options, found, load)
+    return judgement_of(options, instance, found, load)
 
 
-def judgement_of(options: StartOptions, found: Findings, load: LoadLevel) -> Judgement:
-    """What these findings mean for a sync with these options."""
+def judgement_of(
+    options: StartOptions, instance: str, found: Findings, load: LoadLevel
+) -> Judgement:
+    """What these findings mean for a sync with these options.
+
+    One that joins others finds a cluster that is not empty any more: what they found before is not judged again.
+    """
+    instances = instances_of(instance, found)
+    others = begun_by_others(instance, found)
+    if others:
+        return Judgement(tuple(join_violations(options, found, others)), instances=instances)
     estimates = estimate(options, found, load)
     return Judgement(
         violations=(
             *option_violations(options),
+            *id_violations(instance, found),
             *cluster_violations(options, found),
             *resource_violations(options, estimates),
         ),
         warnings=tuple(warnings(options, found, estimates)),
         estimates=estimates,
+        instances=instances,
     )

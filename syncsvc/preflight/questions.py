@@ -12,16 +12,17 @@ from syncsvc import sharding
 from syncsvc.options import StartOptions
 from syncsvc.preflight import memory
 from syncsvc.preflight.findings import Findings, Measured, Metadata
-from syncsvc.saved.run import METADATA_DATABASE, saved_instances
+from syncsvc.saved.run import METADATA_DATABASE, RunRecord, load_runs, saved_instances
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, judge_of_filters
 from verifier.cluster.connect import Client
-from verifier.cluster.facts import gather
+from verifier.cluster.facts import Topology, gather
 from verifier.cluster.filters import Selection, bad_patterns
 from verifier.cluster.inventory import list_collections, list_raw, measure
 from verifier.cluster.namespace import RESERVED_PREFIXES, Namespace
 from verifier.cluster.oplog import read_oplog
 from verifier.cluster.specification import Kind
+from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
 T = TypeVar("T")
@@ -53,7 +54,29 @@ def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: Stop
         disk_free=_if_allowed(lambda: free_disk(destination.client)),
         oplog=_if_allowed(lambda: read_oplog(source.client)),
         memory_available=memory.available_memory(),
+        shards=_shards(source),
+        runs=_runs(destination),
     )
+
+
+def _shards(cluster: Cluster) -> tuple[str, ...]:
+    """By name; none of a replica set, or where the user may not read them."""
+    if cluster.facts.topology is not Topology.SHARDED:
+        return ()
+    return _if_allowed(lambda: tuple(_names(cluster.client))) or ()
+
+
+def _names(client: Client) -> Iterator[str]:
+    for shard in client.config.shards.find(sort=[("_id", 1)]):
+        yield str(shard["_id"])
+
+
+def _runs(cluster: Cluster) -> tuple[RunRecord, ...]:
+    """What can be read of them: those of another version are left over, whatever they hold."""
+    try:
+        return _if_allowed(lambda: tuple(load_runs(cluster.client))) or ()
+    except OperationError:
+        return ()
 
 
 def _asked_anew(cluster: Cluster) -> Cluster:

@@ -27,6 +27,7 @@ from syncsvc.reports.verification import (
     hashing,
 )
 from syncsvc.saved.run import RunRecord
+from syncsvc.settings import DEFAULT_ID
 from syncsvc.state import ACTIVE, Phase, State
 from verifier.compare.progress import Changes, CheckProgress
 
@@ -42,7 +43,7 @@ _UNKNOWN = (
 def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> dict[str, Any]:
     """The `progress` document. Without a sync, all but the state, the two permissions and the ids is null or absent."""
     record, snapshot = sync.record, sync.snapshot
-    ids = {"mongosyncID": instance, "coordinatorID": instance}
+    ids = {"mongosyncID": instance, "coordinatorID": _coordinator(record, instance)}
     if record is None:
         permissions = {"canCommit": False, "canWrite": False}
         return {"state": sync.state.value, **permissions, **dict.fromkeys(_UNKNOWN), **ids}
@@ -68,6 +69,13 @@ def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> 
         **ids,
         **_estimates(sync, record),
     }
+
+
+def _coordinator(record: RunRecord | None, instance: str) -> str | None:
+    """Before the start, only an instance without a name of its own is known to be alone."""
+    if record is not None:
+        return record.coordinator
+    return instance if instance == DEFAULT_ID else None
 
 
 def lag_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None] | None:

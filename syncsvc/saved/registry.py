@@ -120,19 +120,26 @@ class Registry:
     """
 
     def __init__(self, client: Client, writer: ClusterWriter, turn: int, stop: StopToken) -> None:
+        self._client = client
         self._writer = writer
         self._turn = turn
         self._name = collections_of(turn)
         self._lock = threading.Lock()  # guards _records and _holders
         # Held by whoever reads a record to save it changed, where that is not the tail alone.
         self.redefining = threading.RLock()
-        collection = client[METADATA_DATABASE][self._name]
-        documents = retry(lambda: list(collection.find()), failures.is_transient, stop)
-        loaded = map(_collection_record, documents)
-        self._records: dict[bytes, CollectionRecord] = {record.uuid: record for record in loaded}
-        self._holders = {
-            record.definition.namespace: record.uuid for record in self._records.values()
-        }
+        self._records: dict[bytes, CollectionRecord] = {}
+        self._holders: dict[Namespace, bytes] = {}
+        self.reload(stop)
+
+    def reload(self, stop: StopToken) -> None:
+        """Know what is saved by now, where others save, too. Raises the driver's errors."""
+        collection = self._client[METADATA_DATABASE][self._name]
+        with self.redefining:
+            documents = retry(lambda: list(collection.find()), failures.is_transient, stop)
+            records = [_collection_record(each) for each in documents]
+            with self._lock:
+                self._records = {record.uuid: record for record in records}
+                self._holders = {record.definition.namespace: record.uuid for record in records}
 
     def get(self, uuid: bytes) -> CollectionRecord | None:
         with self._lock:

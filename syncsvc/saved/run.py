@@ -30,7 +30,7 @@ from verifier.runtime.schemas import load
 
 METADATA_DATABASE = "mongosync_reserved_for_internal_use"
 _RUNS = "runs"
-# There is one run at most: each has the same value there.
+# There is one run at most: those who coordinate have the same value there, those who help one of their own.
 _ONLY_INDEX = {"key": {"only": 1}, "name": "only", "unique": True}
 # Those of the present direction and of the next one, by turns.
 _COLLECTIONS = ("collections", "collectionsReversed")
@@ -40,7 +40,7 @@ _PARTITIONS = ("partitions", "partitionsReversed")
 CONFIRM_INTERVAL = 1.0
 
 # Raised whenever a record changes its meaning: another format is refused, never guessed at.
-FORMAT = 4
+FORMAT = 5
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,11 @@ class RunRecord:
     how often it was reversed, `way_back` from where on the destination's events are applied if it is reversed again.
     `found_blocked` has each cluster whose users we block, and whether they were blocked before. `steps` are the
     finished steps of the cut-over, in order.
+
+    `instances` are all that carry out the run together, each with a record of its own, the one that coordinates first;
+    none where one does all. `barrier` is the resume token of the newest definition event that this instance has come
+    to, or has applied for all where it coordinates. `caught_up` is whether all were near enough to the source for a
+    commit, as the one that coordinates saw it last. `beat` grows with each save.
     """
 
     instance: str
@@ -77,6 +82,19 @@ class RunRecord:
     turns: int = 0
     way_back: Position | None = None
     found_blocked: Mapping[str, bool] = field(default_factory=dict)
+    instances: tuple[str, ...] = ()
+    barrier: str | None = None
+    caught_up: bool = False
+    beat: int = 0
+
+    @property
+    def coordinator(self) -> str:
+        """The instance that does what is done once for all."""
+        return self.instances[0] if self.instances else self.instance
+
+    @property
+    def coordinates(self) -> bool:
+        return self.coordinator == self.instance
 
     @property
     def source(self) -> str:
@@ -103,7 +121,7 @@ def _run_document(record: RunRecord) -> dict[str, Any]:
     return {
         "_id": record.instance,
         "format": FORMAT,
-        "only": True,
+        "only": True if record.coordinates else record.instance,
         "owner": record.owner,
         "state": record.state.value,
         "phase": record.phase.value,
@@ -119,6 +137,10 @@ def _run_document(record: RunRecord) -> dict[str, Any]:
         "turns": record.turns,
         "wayBack": _position_document(record.way_back),
         "foundBlocked": dict(record.found_blocked),
+        "instances": list(record.instances),
+        "barrier": record.barrier,
+        "caughtUp": record.caught_up,
+        "beat": record.beat,
     }
 
 
@@ -154,6 +176,10 @@ def _run_record(document: dict[str, Any]) -> RunRecord:
         turns=document["turns"],
         way_back=_position(document["wayBack"]),
         found_blocked=document["foundBlocked"],
+        instances=tuple(document["instances"]),
+        barrier=document["barrier"],
+        caught_up=document["caughtUp"],
+        beat=document["beat"],
     )
 
 
@@ -166,6 +192,11 @@ def load_run(client: Client, instance: str) -> RunRecord | None:
     """The saved run of that instance. Raises OperationError IncompatibleMetadata, and the driver's errors."""
     document = client[METADATA_DATABASE][_RUNS].find_one({"_id": instance})
     return None if document is None else _run_record(document)
+
+
+def load_runs(client: Client) -> list[RunRecord]:
+    """What all instances have saved there. Raises OperationError IncompatibleMetadata, and the driver's errors."""
+    return [_run_record(each) for each in client[METADATA_DATABASE][_RUNS].find()]
 
 
 def new_owner() -> str:
@@ -218,7 +249,12 @@ class RunStore:
         return True
 
     def _forget_earlier(self) -> None:
-        """What an earlier run left of its collections would count as copied, and its check would be gone on with."""
+        """What an earlier run left of its collections would count as copied, and its check would be gone on with.
+
+        Of several instances, the one that lists the collections forgets.
+        """
+        if not self.record.coordinates:
+            return
         for name in (*_COLLECTIONS, *_PARTITIONS, CHECK):
             command = {"delete": name, "deletes": [{"q": {}, "limit": 0}]}
             self._writer.run(METADATA_DATABASE, command)
@@ -243,7 +279,15 @@ class RunStore:
         with self._lock:
             self.record = replace(self.record, **changes)
 
+    def withdraw(self) -> None:
+        """Forget a run that was begun a moment ago, and has done nothing."""
+        record = self.record
+        query = {"_id": record.instance, "owner": record.owner}
+        command = {"delete": _RUNS, "deletes": [{"q": query, "limit": 1}]}
+        self._writer.run(METADATA_DATABASE, command)
+
     def _save(self, old: RunRecord, new: RunRecord) -> None:
+        new = replace(new, beat=old.beat + 1)
         query = {"_id": old.instance, "owner": {"$in": [old.owner, new.owner]}}
         statement = {"q": query, "u": _run_document(new)}
         reply = self._writer.run(METADATA_DATABASE, {"update": _RUNS, "updates": [statement]})

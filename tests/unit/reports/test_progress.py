@@ -58,7 +58,7 @@ def report(
 def test_without_a_sync_nothing_is_known_but_the_state(state: State) -> None:
     shown = report(None, state=state, can_commit=True)
     told = {"state": state.value, "canCommit": False, "canWrite": False}
-    told |= {"mongosyncID": "me", "coordinatorID": "me"}
+    told |= {"mongosyncID": "me"}
     assert {name: value for name, value in shown.items() if value is not None} == told
 
 
@@ -90,7 +90,7 @@ def test_running_shows_everything() -> None:
         "destination": {},
         "verification": {"source": side, "destination": side},
         "mongosyncID": "me",
-        "coordinatorID": "me",
+        "coordinatorID": "coordinator",
         "error": None,
         "errorDescription": None,
         "estimatedOplogTimeRemaining": "not checked yet",

@@ -56,6 +56,7 @@ RUNS = [
     run_record(steps=("definitions prepared", "destination unblocked"), can_write=True),
     run_record(failure=Failure("SomeError", "Why.")),
     run_record(turns=3, way_back=START, found_blocked={"cluster0": True, "cluster1": False}),
+    run_record(instances=("a", "coordinator"), barrier="82", caught_up=True, beat=7),
     run_record(
         options=StartOptions(
             "a",
@@ -69,6 +70,14 @@ RUNS = [
         )
     ),
 ]
+
+
+def test_the_first_instance_coordinates() -> None:
+    alone = run_record()
+    helper = run_record(instances=("a", "coordinator"))
+    assert (alone.coordinator, alone.coordinates) == ("coordinator", True)
+    assert (helper.coordinator, helper.coordinates) == ("a", False)
+    assert [_run_document(each)["only"] for each in (alone, helper)] == [True, "coordinator"]
 
 
 @pytest.mark.parametrize("turns", range(4))

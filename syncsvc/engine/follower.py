@@ -1,0 +1,96 @@
+"""The part of a run that an instance has which does not coordinate: copies what it claims, and applies its share.
+
+What is done once for all, the instance does that coordinates; its record tells when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from syncsvc.engine.application import Application
+from syncsvc.engine.copy import Copier
+from syncsvc.engine.observe import Point
+from syncsvc.engine.phases import Phases
+from syncsvc.saved.run import RunRecord
+from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
+from verifier.cluster.note import append_note
+from verifier.compare.feed import Feed
+from verifier.runtime.tasks import StopToken, TaskGroup
+
+# How often a wait looks whether what it waits for has come, in seconds.
+_GLANCE = 0.1
+
+_CUT_OVER = (Phase.CUTTING_OVER, Phase.DONE)
+_APPLYING = (Phase.APPLYING, *_CUT_OVER)
+
+
+class Follower(Phases):
+    """Goes on where the one that coordinates has gone on."""
+
+    def _initialize(self, stop: StopToken) -> Phase:
+        leader = self._wait(lambda other: other.phase is not Phase.INITIALIZING, stop)
+        self._parts.run.update(start=leader.start, position=leader.start)
+        self._parts.registry.reload(stop)
+        return Phase.COPYING
+
+    def _copy(self, stop: StopToken) -> Phase:
+        parts = self._parts
+        # Whatever was written before the change stream's start is older than now, and no copy may miss it.
+        Copier(parts, stop).run(append_note(parts.source, stop))
+        while not parts.partitions.all_done():
+            stop.sleep(_GLANCE)
+        return Phase.INDEXING
+
+    def _index(self, stop: StopToken) -> Phase:
+        leader = self._wait(lambda other: other.phase in _APPLYING, stop)
+        self._parts.run.update(copy_end=leader.copy_end)
+        self._parts.registry.reload(stop)
+        return Phase.APPLYING
+
+    def _turn(self, stop: StopToken) -> Phase:
+        parts = self._parts
+        parts.observe(Point.TURNING, "")
+        leader = self._wait(lambda other: other.phase in _APPLYING, stop)
+        parts.registry.reload(stop)
+        parts.observe(Point.TURNED, "")
+        # Both at once: no other phase is one of a sync that is being reversed.
+        parts.run.update(
+            state=next_state(parts.run.record.state, Trigger.TURN),
+            phase=Phase.APPLYING,
+            start=leader.start,
+            position=leader.start,
+            copy_end=leader.copy_end,
+        )
+        return Phase.APPLYING
+
+    def _apply(self, stop: StopToken) -> Phase:
+        with TaskGroup("apply", stop) as group:
+            if not self._is_cut_over(group.stop):
+                Application(self._parts, Feed(), group)
+            while not self._is_cut_over(group.stop):
+                group.stop.sleep(_GLANCE)
+            group.stop.stop("commit")
+        return Phase.CUTTING_OVER
+
+    def _is_cut_over(self, stop: StopToken) -> bool:
+        """Whether nothing is to be applied any more; until then, show what the one that coordinates tells."""
+        leader = self._wait(_any, stop)
+        self._parts.progress.set(caught_up=leader.caught_up and leader.state in ACTIVE)
+        return leader.turns > self._parts.run.record.turns or leader.phase in _CUT_OVER
+
+    def _cut_over(self, stop: StopToken) -> Phase:
+        self._wait(lambda other: other.can_write, stop)
+        self._parts.run.update(can_write=True)
+        self._wait(lambda other: other.state is State.COMMITTED, stop)
+        return Phase.DONE
+
+    def _wait(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> RunRecord:
+        """Wait until that is true of the one that coordinates, or it runs the other way already."""
+        turns = self._parts.run.record.turns
+        return self._parts.instances.wait_for_coordinator(
+            lambda other: other.turns > turns or other.turns == turns and holds(other), stop
+        )
+
+
+def _any(other: RunRecord) -> bool:
+    return True

@@ -1,0 +1,122 @@
+"""The other instances of a run: waits for them, and shows what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from time import monotonic
+
+from syncsvc.errors import ALL
+from syncsvc.figures.progress import Progress, WarningKind
+from syncsvc.saved.instances import Peers, awaited
+from syncsvc.saved.run import Failure, RunRecord, RunStore
+from syncsvc.state import ACTIVE, State
+from verifier.runtime.errors import INTERNAL_ERROR, OperationError
+from verifier.runtime.tasks import StopToken
+
+# How often a wait looks whether what it waits for has come, and how often the others are looked after, in seconds.
+_GLANCE = 0.05
+_INTERVAL = 1.0
+# For how long an instance may say nothing before somebody is warned, in seconds.
+_MOST_SILENCE = 10.0
+
+# What a failure begins with that was another instance's.
+_BEGINNING = "The instance failed that is named "
+_KINDS = {kind.name: kind for kind in ALL}
+
+
+class Instances:
+    """Of one run in one process. Without others, every wait is over at once."""
+
+    def __init__(self, run: RunStore, peers: Peers, progress: Progress) -> None:
+        self._run = run
+        self._peers = peers
+        self._progress = progress
+        # Of each, its newest beat, and when that was seen first, by the monotonic clock.
+        self._beats: dict[str, tuple[int, float]] = {}
+
+    def all_hold(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> bool:
+        """Whether all others were told to start, and `holds` is true of what they have saved."""
+        several = len(self._run.record.instances) or 1
+        others = self._peers.others(stop)
+        return len(others) == several - 1 and all(map(holds, others))
+
+    def wait_for_all(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
+        """Return when `holds` is true of all others."""
+        while not self.all_hold(holds, stop):
+            stop.sleep(_GLANCE)
+
+    def wait_for_coordinator(
+        self, holds: Callable[[RunRecord], bool], stop: StopToken
+    ) -> RunRecord:
+        """What the one that coordinates has saved when `holds` is true of it."""
+        while True:
+            record = self._peers.coordinator(stop)
+            if record is not None and holds(record):
+                return record
+            stop.sleep(_GLANCE)
+
+    def watch(self, stop: StopToken) -> None:
+        """Warn of what others were not told, and of silent ones. Raises the OperationError that one failed with."""
+        if not self._run.record.instances:
+            return
+        try:
+            while True:
+                others = self._peers.others(stop)
+                refuse_failed(others)
+                self._warn_of_commands(others)
+                self._warn_of_silence(others)
+                stop.sleep(_INTERVAL)
+        finally:
+            # Nobody would end them later.
+            for kind in (WarningKind.INSTANCE_AWAITED, WarningKind.INSTANCE_SILENT):
+                self._progress.end_warning(kind)
+
+    def _warn_of_commands(self, others: Iterable[RunRecord]) -> None:
+        own = self._run.record
+        missing = list(awaited(own.instances, [own, *others]))
+        self._warn(
+            WarningKind.INSTANCE_AWAITED,
+            [f"{name} for {command}" for name, command in missing],
+            "Each instance must be sent the same commands, and these still wait: {}.",
+        )
+
+    def _warn_of_silence(self, others: Iterable[RunRecord]) -> None:
+        now = monotonic()
+        silent = []
+        for each in others:
+            beat, since = self._beats.get(each.instance, (-1, now))
+            if beat != each.beat or each.state not in ACTIVE:
+                self._beats[each.instance] = each.beat, now
+            elif now - since > _MOST_SILENCE:
+                silent.append(each.instance)
+        self._warn(
+            WarningKind.INSTANCE_SILENT,
+            silent,
+            "Nothing is heard of these instances: {}. Start them again, or the sync does not go on.",
+        )
+
+    def _warn(self, kind: WarningKind, names: list[str], text: str) -> None:
+        if names:
+            self._progress.warn(kind, text.format(", ".join(names)))
+        else:
+            self._progress.end_warning(kind)
+
+
+def refuse_failed(others: Iterable[RunRecord]) -> None:
+    """Raise the OperationError that one of them failed with, which says of which it is."""
+    for each in others:
+        if each.state is State.FAILED and each.failure is not None:
+            raise FailedElsewhere(each.instance, each.failure)
+
+
+class FailedElsewhere(OperationError):
+    """What another instance failed with, which names it; its description says already what to do."""
+
+    def __init__(self, instance: str, failure: Failure) -> None:
+        told = failure.description
+        # Of one that failed because of another one, that one is named already.
+        text = told if told.startswith(_BEGINNING) else f"{_BEGINNING}{instance}: {told}"
+        super().__init__(_KINDS.get(failure.name, INTERNAL_ERROR), text)
+
+    def __str__(self) -> str:
+        return self.description

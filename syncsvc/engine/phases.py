@@ -1,0 +1,109 @@
+"""What every instance of a run does: goes through the phases from the stored one on, and shows what is copied.
+
+Each phase is safe to enter again: recovery is this, begun at the stored phase.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from syncsvc.engine.observe import Point
+from syncsvc.engine.parts import Parts
+from syncsvc.saved.run import CONFIRM_INTERVAL
+from syncsvc.state import Phase, State
+from verifier.runtime.tasks import StopToken, TaskGroup
+
+_log = logging.getLogger(__name__)
+
+
+class Phases:
+    """Carries one run from its stored phase to its end, in the thread that calls `run`."""
+
+    def __init__(self, parts: Parts, stop: StopToken) -> None:
+        self._parts = parts
+        self._stop = stop
+        self._commit_asked = threading.Event()
+        parts.progress.forget_pace()
+        self._show_copied()
+
+    def commit(self) -> None:
+        """Let the run, which is saved as committing, go on to the cut-over."""
+        self._commit_asked.set()
+
+    def run(self) -> None:
+        """Return when the run is committed. Raises what makes it fail, and `Cancelled` when stopped."""
+        if self._parts.run.record.state is State.COMMITTING:
+            self._commit_asked.set()
+        with TaskGroup("run", self._stop) as group:
+            group.spawn("owner", self._keep_owning, group.stop)
+            group.spawn("instances", self._parts.instances.watch, group.stop)
+            self._read(group.stop)
+            self._carry_out({Phase.CUTTING_OVER: self._cut_over}, group.stop)
+            group.stop.stop("done")
+
+    def _read(self, stop: StopToken) -> None:
+        """Go through the phases in which the source is read."""
+        self._carry_out(
+            {
+                Phase.TURNING: self._turn,
+                Phase.INITIALIZING: self._initialize,
+                Phase.COPYING: self._copy,
+                Phase.INDEXING: self._index,
+                Phase.APPLYING: self._apply,
+            },
+            stop,
+        )
+
+    def _turn(self, stop: StopToken) -> Phase:
+        raise NotImplementedError
+
+    def _initialize(self, stop: StopToken) -> Phase:
+        raise NotImplementedError
+
+    def _copy(self, stop: StopToken) -> Phase:
+        raise NotImplementedError
+
+    def _index(self, stop: StopToken) -> Phase:
+        raise NotImplementedError
+
+    def _apply(self, stop: StopToken) -> Phase:
+        raise NotImplementedError
+
+    def _cut_over(self, stop: StopToken) -> Phase:
+        raise NotImplementedError
+
+    def _carry_out(
+        self, phases: Mapping[Phase, Callable[[StopToken], Phase]], stop: StopToken
+    ) -> None:
+        """Go through these phases, from the stored one on."""
+        run = self._parts.run
+        while (phase := run.record.phase) in phases:
+            _log.info(f"Starting {phase.value} phase")
+            following = phases[phase](stop)
+            run.update(phase=following)
+            _log.debug(f"Updating the in-memory phase from `{phase.value}` to `{following.value}`.")
+            self._show_copied()
+
+    def _keep_owning(self, stop: StopToken) -> None:
+        """Learn of another process that took the run over, and let others know of this one."""
+        while True:
+            stop.sleep(CONFIRM_INTERVAL)
+            self._parts.run.confirm()
+
+    def _done(self, step: str) -> None:
+        self._parts.observe(Point.STEP_DONE, step)
+
+    def _show_copied(self) -> None:
+        """Show what is saved of the copy, at the beginning of each phase."""
+        records = list(self._parts.registry)
+        phase = self._parts.run.record.phase
+        copied = sum(record.copied for record in records)
+        total = copied if phase.copied else sum(record.total for record in records)
+        self._parts.progress.set(
+            total_bytes=None if phase is Phase.INITIALIZING else total,
+            copied_bytes=copied,
+            copied_documents=sum(record.documents for record in records),
+            lag_seconds=0 if phase in (Phase.CUTTING_OVER, Phase.DONE) else None,
+        )

@@ -1,0 +1,55 @@
+"""Whether a sync may be carried out by several instances, and whether this one may join one that has begun. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from syncsvc import errors
+from syncsvc.options import StartOptions
+from syncsvc.preflight.findings import Findings
+from syncsvc.saved.instances import differences, told
+from syncsvc.saved.run import RunRecord
+from syncsvc.settings import DEFAULT_ID
+from syncsvc.state import State
+from verifier.cluster.facts import Topology
+from verifier.runtime.errors import Violation
+
+
+def instances_of(instance: str, found: Findings) -> tuple[str, ...]:
+    """All that carry out the run, of which this is one; none where it is alone."""
+    several = instance in found.shards and len(found.shards) > 1
+    return tuple(sorted(found.shards)) if several else ()
+
+
+def begun_by_others(instance: str, found: Findings) -> tuple[RunRecord, ...]:
+    """What the other instances saved of the run that this one is to join; empty where it is the first."""
+    names = {each.instance for each in found.runs}
+    joins = names < set(instances_of(instance, found)) and instance not in names
+    return found.runs if joins else ()
+
+
+def id_violations(instance: str, found: Findings) -> Iterator[Violation]:
+    """What speaks against the name of this instance."""
+    if found.source.topology is Topology.SHARDED and instance not in (DEFAULT_ID, *found.shards):
+        yield errors.UNKNOWN_INSTANCE, (
+            f"The id is {instance}, the shards of the source are {', '.join(sorted(found.shards))}."
+        )
+
+
+def join_violations(
+    options: StartOptions, found: Findings, others: tuple[RunRecord, ...]
+) -> Iterator[Violation]:
+    """What speaks against going along with the run of these."""
+    identities = tuple(each.identity or each.address for each in (found.source, found.destination))
+    for each in others:
+        if each.identities != identities:
+            yield errors.METADATA_LEFT_OVER, (
+                f"{each.instance} has begun a sync from {' to '.join(each.identities)}."
+            )
+        if each.state not in (State.RUNNING, State.PAUSED):
+            yield errors.METADATA_LEFT_OVER, (
+                f"{each.instance} has a sync that is {each.state.value}, and cannot be joined."
+            )
+    different = differences(options, others)
+    if different:
+        yield errors.DIFFERENT_START, told(different)

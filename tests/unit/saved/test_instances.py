@@ -1,0 +1,52 @@
+"""What the records of several instances say of who waits for what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from syncsvc.saved.instances import awaited, differences
+from syncsvc.saved.run import RunRecord
+from syncsvc.state import State
+from tests.unit.preflight.values import options
+from tests.unit.syncsvc.records import run_record
+
+NAMES = ("a", "b", "c")
+
+
+def of(instance: str, **fields: Any) -> RunRecord:
+    return run_record(instance=instance, instances=NAMES, **fields)
+
+
+@pytest.mark.parametrize(
+    "records, missing",
+    [
+        ([of("a")], [("b", "start"), ("c", "start")]),
+        ([of(each) for each in NAMES], []),
+        ([of("a", state=State.PAUSED), of("b"), of("c")], [("a", "resume")]),
+        (
+            [of("a"), of("b", state=State.COMMITTING), of("c", state=State.PAUSED)],
+            [("a", "commit"), ("c", "resume")],
+        ),
+        (
+            [of("a", state=State.COMMITTED), *(of(each, state=State.COMMITTING) for each in "bc")],
+            [],
+        ),
+        (
+            [of("a", state=State.REVERSING, turns=1)]
+            + [of(each, state=State.COMMITTED) for each in "bc"],
+            [("b", "reverse"), ("c", "reverse")],
+        ),
+        ([of("a", turns=1), of("b", turns=1), of("c", turns=1)], []),
+    ],
+)
+def test_who_was_not_told_yet(records: list[RunRecord], missing: list[tuple[str, str]]) -> None:
+    assert list(awaited(NAMES, records)) == missing
+
+
+def test_what_differs_is_named() -> None:
+    others = [of("a"), of("b", options=options(reversible=True, verification=False))]
+    assert differences(options(), others) == {"b": ["reversible", "verification"]}
+    sharding = {"createSupportingIndexes": False, "shardingEntries": []}
+    assert differences(options(sharding=sharding), others[:1]) == {"a": ["sharding"]}
