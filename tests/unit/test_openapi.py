@@ -36,7 +36,7 @@ NOT_ANSWERED = {
         *("AddressNotAvailable", "InvalidURI", "WrongClusters"),
         *("UnsupportedChange", "RenamedOutOfFilter", "RenamedAcrossDatabases"),
         "EventNotApplicable",
-        *("DocumentNotCopied", "DefinitionNotApplicable"),
+        *("DocumentNotCopied", "DuplicateIds", "DefinitionNotApplicable"),
         *("VerificationFailed", "VerificationIncomplete"),
         "EventTooLarge",
     },
