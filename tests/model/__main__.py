@@ -1,4 +1,4 @@
-"""`python -m tests.model --seeds 1-50`: runs seeds of the model test, between two replica sets of its own."""
+"""`python -m tests.model --seeds 1-50`: runs seeds of the model test, between clusters of its own."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from pathlib import Path
 
 from tests.model.plan import Profile
 from tests.model.trial import attempt
-from tests.support.pair import started_pair
+from tests.support.pair import Clusters
 
 
 def main() -> int:
     options = _parser().parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="model-"))
     failed = []
-    with started_pair() as pair:
+    with Clusters() as clusters:
         for number in range(options.repeat):
             for seed in options.seeds:
                 for profile in options.profiles:
                     name = f"{profile.value}-{seed}-{number}"
+                    pair = clusters.pair(profile.topology)
                     try:
                         print(f"{name}: {attempt(seed, profile, pair, folder / name)}", flush=True)
                         shutil.rmtree(folder / name)

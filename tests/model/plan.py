@@ -7,10 +7,12 @@ from enum import Enum
 from random import Random
 
 from syncsvc.engine.observe import Point
+from tests.model import sharding
 from tests.model.definitions import Definitions
 from tests.model.operation import Document, End, Operation
 from tests.model.selection import FILTER, leaves
 from tests.model.writes import Writes
+from tests.support.pair import Topology
 
 
 class Profile(Enum):
@@ -20,6 +22,19 @@ class Profile(Enum):
     DEFINITIONS = "definitions"
     MOSTLY_DEFINITIONS = "mostly-definitions"
     FILTERED = "filtered"
+    TO_SHARDED = "to-sharded"
+    SHARDED = "sharded"
+
+    @property
+    def topology(self) -> Topology:
+        topologies = {Profile.TO_SHARDED: Topology.TO_SHARDED, Profile.SHARDED: Topology.SHARDED}
+        return topologies.get(self, Topology.REPLICA_SETS)
+
+    def fits(self, operation: Operation) -> bool:
+        """Whether the operation ends no sync of this profile."""
+        if self is Profile.FILTERED:
+            return not leaves(operation)
+        return self.topology is Topology.REPLICA_SETS or not sharding.unfit(operation)
 
 
 @dataclass(frozen=True)
@@ -59,7 +74,8 @@ class Stage:
 class Plan:
     """A run: `before` precedes the start of the sync, the commit comes after the last stage.
 
-    Two transactions are open at the start: one is committed after the copy, the other aborted after the commit.
+    Two transactions are open at the start, where there are any: one is committed after the copy, the other aborted
+    after the commit.
     """
 
     before: Stage
@@ -67,10 +83,11 @@ class Plan:
     copying: Stage
     applying: tuple[Stage, ...]
     commit_kill: Kill | None
-    open_during_copy: Operation
-    open_during_commit: Operation
+    open_during_copy: Operation | None
+    open_during_commit: Operation | None
     start_options: Document
     filtered: bool
+    sharded: bool
     classic_updates: bool
     save_every_page: bool
     load_level: int
@@ -94,6 +111,8 @@ _AMOUNTS = {
     Profile.DEFINITIONS: Amount(20, 30, 40, 0.2),
     Profile.MOSTLY_DEFINITIONS: Amount(12, 16, 20, 0.6),
     Profile.FILTERED: Amount(20, 30, 40, 0.3),
+    Profile.TO_SHARDED: Amount(20, 30, 40, 0.2),
+    Profile.SHARDED: Amount(20, 30, 40, 0.2),
 }
 # Before the sync: the same for all.
 _BEFORE, _SHARE_BEFORE = 25, 0.3
@@ -128,7 +147,7 @@ def plan(seed: int, profile: Profile) -> Plan:
     random = Random(f"{seed} {profile.value}")
     amount = _AMOUNTS[profile]
     filtered = profile is Profile.FILTERED
-    writers = [_Writer(seed, number, filtered) for number in range(_WRITERS)]
+    writers = [_Writer(seed, number, profile) for number in range(_WRITERS)]
 
     def streams(number: int) -> tuple[Stream, ...]:
         return tuple(each.operations(number, amount.share) for each in writers)
@@ -148,14 +167,15 @@ def plan(seed: int, profile: Profile) -> Plan:
             for _ in range(2)
         ),
         commit_kill=_kill(random, 0.3, _KILLS_OF_COMMIT),
-        open_during_copy=_open_transaction(seed, 0, End.COMMIT),
-        open_during_commit=_open_transaction(seed, 1, End.ABORT),
+        open_during_copy=_open_transaction(seed, 0, profile, End.COMMIT),
+        open_during_commit=_open_transaction(seed, 1, profile, End.ABORT),
         start_options={
             "verification": {"enabled": random.random() < 0.75},
             "buildIndexes": random.choice(("beforeDataCopy", "afterDataCopy")),
             **(FILTER if filtered else {}),
         },
         filtered=filtered,
+        sharded=profile.topology is not Topology.REPLICA_SETS,
         classic_updates=random.random() < 0.2,
         save_every_page=random.random() < 0.5,
         load_level=random.randint(1, 4),
@@ -165,11 +185,11 @@ def plan(seed: int, profile: Profile) -> Plan:
 class _Writer:
     """Makes up the operations of one thread, which do not depend on what the server answers."""
 
-    def __init__(self, seed: int, number: int, filtered: bool) -> None:
+    def __init__(self, seed: int, number: int, profile: Profile) -> None:
         self._random = Random(f"{seed} writer {number}")
         self._writes = Writes(self._random, f"w{number}")
         self._definitions = Definitions(self._random)
-        self._filtered = filtered
+        self._profile = profile
 
     def beginning(self, number: int) -> Stream:
         return (
@@ -183,14 +203,23 @@ class _Writer:
 
     def _operation(self, share: float) -> Operation:
         if self._random.random() >= share:
-            return self._writes.write()
+            return self._write()
         change = self._definitions.change()
-        while self._filtered and leaves(change):
+        while not self._profile.fits(change):
             change = self._definitions.change()
         return change
 
+    def _write(self) -> Operation:
+        write = self._writes.write()
+        # The router of the tests has no transactions.
+        while self._profile.topology is Topology.SHARDED and write.end is not None:
+            write = self._writes.write()
+        return write
 
-def _open_transaction(seed: int, number: int, end: End) -> Operation:
+
+def _open_transaction(seed: int, number: int, profile: Profile, end: End) -> Operation | None:
+    if profile.topology is Topology.SHARDED:
+        return None
     random = Random(f"{seed} transaction {number}")
     return Writes(random, f"t{number}").long_transaction(end)
 

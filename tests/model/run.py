@@ -15,7 +15,7 @@ from typing import Any
 import requests
 
 from syncsvc.sandbox.equality import compare_clusters
-from tests.model import values
+from tests.model import sharding, values
 from tests.model.operation import Operation
 from tests.model.plan import Delay, Kill, Passing, Plan, Stage
 from tests.model.selection import selects
@@ -44,6 +44,8 @@ class Run:
     def carry_out(self) -> None:
         """Raises AssertionError when the sync fails, or its end is not equal."""
         self._configure()
+        if self._plan.sharded:
+            sharding.shard(self._pair)
         with self.writers.writing(self._plan.before.streams):
             self.daemon.run()
         try:
@@ -56,13 +58,15 @@ class Run:
     def differences(self) -> list[str]:
         """What the judge finds, but for what the filter leaves out."""
         source, destination = self._pair.source.client, self._pair.destination.client
-        found = compare_clusters(source, destination).differences
-        if not self._plan.filtered:
-            return list(found)
-        return [each for each in found if selects(_namespace(each)) or not _is_missing(each)]
+        found = compare_clusters(source, destination, self._pair.shard_keys).differences
+        if self._plan.filtered:
+            return [each for each in found if selects(_namespace(each)) or not _is_missing(each)]
+        if self._pair.shard_keys:
+            return [each for each in found if not _is_of_sharding(each)]
+        return list(found)
 
     def _assert_equal(self) -> None:
-        if not self._plan.filtered:
+        if not self._plan.filtered and not self._pair.shard_keys:
             self._pair.assert_equal()
         assert self.differences() == []
         if self._plan.filtered:
@@ -74,7 +78,9 @@ class Run:
         if self._plan.save_every_page:
             self.daemon.save_every_page()
 
-    def _open(self, operation: Operation) -> AbstractContextManager[object]:
+    def _open(self, operation: Operation | None) -> AbstractContextManager[object]:
+        if operation is None:
+            return contextlib.nullcontext()
         return transaction(self._pair.source.client, operation)
 
     def _sync(self) -> None:
@@ -183,6 +189,11 @@ def _namespace(difference: str) -> str:
 def _is_missing(difference: str) -> bool:
     """Whether it says that a whole collection or view is not on the destination."""
     return difference.partition(": ")[2].partition(" ")[2] == "missing on destination"
+
+
+def _is_of_sharding(difference: str) -> bool:
+    """Whether it is about what is sharded: of a collection that was renamed, its name says nothing of that."""
+    return difference.partition(": ")[2].startswith(("sharded ", "shard key "))
 
 
 def _is_applying(progress: dict[str, Any]) -> bool:

@@ -12,15 +12,17 @@ import pytest
 
 from tests.model.plan import Profile, plan
 from tests.model.trial import attempt
-from tests.support.pair import Pair
+from tests.support.pair import Clusters
 
 SEEDS = range(1, 1 + int(os.environ.get("SYNCSVC_MODEL_SEEDS", "1")))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("profile", list(Profile), ids=lambda profile: profile.value)
-def test_every_run_ends_equal(profile: Profile, seed: int, pair: Pair, tmp_path: Path) -> None:
-    attempt(seed, profile, pair, tmp_path)
+def test_every_run_ends_equal(
+    profile: Profile, seed: int, clusters: Clusters, tmp_path: Path
+) -> None:
+    attempt(seed, profile, clusters.pair(profile.topology), tmp_path)
 
 
 def test_a_seed_always_means_the_same() -> None:

@@ -25,6 +25,9 @@ VIEWS = ("v", "w", "x")
 # Time-series collections, and plain ones that come about between them.
 SERIES = ("s",)
 
+# The least of all values.
+FIRST = MinKey()
+
 # No TTL index fires: dates lie far ahead.
 _FAR = datetime(2099, 1, 1, tzinfo=UTC)
 

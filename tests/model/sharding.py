@@ -1,0 +1,63 @@
+"""Which collections of the model are sharded, and what nobody may do to them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.model import values
+from tests.model.operation import Document, Operation
+from tests.support.pair import Pair
+
+
+class _Sharded(NamedTuple):
+    """A collection with its shard key, and from where on its documents are on another shard than the first ones."""
+
+    name: str
+    key: Document
+    middle: Document | None = None
+
+
+# By keys that stay, and by keys that updates change, take away, and give back.
+_SHARDED = (
+    _Sharded("m0.a", {"_id": "hashed"}),
+    _Sharded("m0.b", {"n": 1}, {"n": 25}),
+    _Sharded("m0.c", {"sub.y.z": 1, "n": 1}, {"sub.y.z": 4, "n": values.FIRST}),
+    _Sharded("m1.a", {"n": "hashed"}),
+    _Sharded("m1.b", {"_id": 1}, {"_id": 4}),
+)
+
+
+def shard(pair: Pair) -> None:
+    """Have the collections sharded: on the source, over two shards, or by the start of the sync."""
+    for each in _SHARDED:
+        pair.shard(each.name, each.key)
+        if pair.source.shards and each.middle:
+            _move(pair, each.name, each.middle)
+
+
+def _move(pair: Pair, name: str, middle: Document) -> None:
+    client = pair.source.client
+    uuid = client.config.collections.find_one({"_id": name})["uuid"]
+    owner = client.config.chunks.find_one({"uuid": uuid})["shard"]
+    other = next(each.name for each in pair.source.shards if each.name != owner)
+    client.admin.command("moveRange", name, min=middle, toShard=other)
+
+
+def unfit(operation: Operation) -> bool:
+    """Whether it makes of a collection what no sharded one can be, or moves it to another database; pure."""
+    return any(map(_is_unfit, operation.commands))
+
+
+def _is_unfit(command: Document) -> bool:
+    if "renameCollection" in command:
+        names = command["renameCollection"], command["to"]
+        return len({name.partition(".")[0] for name in names}) > 1
+    if "create" in command:
+        return command["create"] in values.PLAIN and "clusteredIndex" in command
+    changed = [*command.get("indexes", ()), command.get("index")]
+    return any(isinstance(each, dict) and _is_unfit_index(each) for each in changed)
+
+
+def _is_unfit_index(index: Document) -> bool:
+    """Unique it must begin with the shard key; and a sharded cluster of 6.0 ends when a wildcard index is to expire."""
+    return any(index.get(each) for each in ("unique", "prepareUnique", "expireAfterSeconds"))
