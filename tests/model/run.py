@@ -33,7 +33,8 @@ class Run:
         self.writers = Writers(pair.source.client)
         load = ("--loadLevel", str(plan.load_level))
         self.daemon = pair.daemon(folder, *load)
-        self.began = pair.source.client.admin.command("hello")["operationTime"]
+        ask = {"listDatabases": 1, "nameOnly": True}
+        self.began = pair.source.client.admin.command(ask)["operationTime"]
         self.kills = 0
         self._plan = plan
         self._pair = pair
