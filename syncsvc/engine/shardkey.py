@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from syncsvc.engine.translate import Outcome
 from verifier.cluster import rawbson
 from verifier.cluster.keys import id_element
-from verifier.cluster.rawbson import DOCUMENT, Element, elements
+from verifier.cluster.rawbson import BOOLEAN, DOCUMENT, Element, elements
 from verifier.cluster.specification import Document
 
 _ID = b"_id"
@@ -98,9 +98,12 @@ def _written(stage: bytes) -> Iterator[bytes]:
 
 
 def _written_by_diff(raw: bytes, at: int, parent: bytes) -> Iterator[bytes]:
-    """Arrays are not looked into: no shard key has a field in one."""
     for section in elements(raw, at):
+        if section.kind == BOOLEAN:
+            # The diff is of an array, which is within one field of a shard key, or in none.
+            yield parent[:-1]
+            return
         if section.name in (b"u", b"i", b"d"):
             yield from (parent + each.name for each in elements(raw, section.start))
-        elif section.name[:1] == b"s" and section.kind == DOCUMENT:
+        else:
             yield from _written_by_diff(raw, section.start, parent + section.name[1:] + b".")
