@@ -14,12 +14,13 @@ from syncsvc.sandbox.replica_set import Client
 from tests.support.documents import IDS
 from tests.support.keys import in_order_of_index
 from tests.support.sharded import ShardedCluster
-from verifier.cluster.equalids import refuse_equal
+from verifier.cluster.equalids import EqualIds, refuse_equal
 from verifier.cluster.inventory import find_named
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
 from verifier.cluster.ranges import Range, split
 from verifier.cluster.rangescan import RangeScan
+from verifier.cluster.renamed import CollectionGone
 from verifier.runtime.tasks import StopToken
 
 NAME = Namespace("d", "c")
@@ -42,12 +43,13 @@ def client(cluster: ShardedCluster) -> Iterator[Client]:
         yield client
 
 
-def sharded(client: Client, **options: Any) -> None:
-    """A collection of which each shard has a half, by `k`."""
+def sharded(client: Client, halved: bool = True, **options: Any) -> None:
+    """A collection by `k`, of which each shard has a half, or one has all."""
     client[NAME.database].create_collection(NAME.collection, **options)
     key = {"k": 1, "_id": 1} if not options else {"k": 1}
     client.admin.command("shardCollection", str(NAME), key=key, collation=SIMPLE)
-    move(client, 0)
+    if halved:
+        move(client, 0)
 
 
 def move(client: Client, bound: int) -> None:
@@ -124,3 +126,105 @@ def test_a_clustered_collection_and_buckets_are_read(client: Client) -> None:
     assert read(scan(client, Range(None, keys[half]))) == stored[:half]
     assert read(scan(client, Range(keys[half]), keys[-2])) == stored[-1:]
     assert bson.decode(stored[-1])["_id"] == MaxKey()
+
+
+def test_orphans_are_not_read(client: Client) -> None:
+    sharded(client, halved=False)
+    fill(client, TEXTS)
+    move(client, 0)
+    # What is left behind is older than what is there.
+    client.d.c.update_many({}, {"$set": {"t": "new"}})
+    found = [bson.decode(each) for each in read(scan(client))]
+    assert [each["_id"] for each in found] == sorted(TEXTS)
+    assert {each["t"] for each in found} == {"new"}
+
+
+def many(client: Client, halved: bool = True) -> None:
+    """More than a page."""
+    sharded(client, halved)
+    fill(client, [*range(3000)])
+
+
+def begun(client: Client) -> tuple[list[bytes], Iterator[list[bytes]]]:
+    """What the first page has, and the others."""
+    pages = ([bytes(each) for each in documents] for documents, _ in scan(client).pages())
+    return next(pages), pages
+
+
+def test_chunks_may_move_while_it_reads(client: Client) -> None:
+    many(client, halved=False)
+    first, rest = begun(client)
+    move(client, 0)
+    client.d.c.insert_many({"_id": f"new {n}", "k": 1} for n in range(5))
+    found = [*first, *(each for page in rest for each in page)]
+    assert [bson.decode(each)["_id"] for each in found][:3000] == [*range(3000)]
+
+
+def test_it_goes_on_after_a_lost_cursor(client: Client, cluster: ShardedCluster) -> None:
+    many(client)
+    stored = in_order(client)
+    first, rest = begun(client)
+    data = {"failCommands": ["getMore"], "errorCode": 43}
+    for shard in cluster.shards:
+        with shard.client() as member:
+            member.admin.command(
+                {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": data}
+            )
+    assert [*first, *(each for page in rest for each in page)] == stored
+
+
+def test_a_rename_is_followed(client: Client) -> None:
+    many(client)
+    stored = in_order(client)
+    first, rest = begun(client)
+    client.admin.command("renameCollection", "d.c", to="d.renamed")
+    client.d.c.insert_one({"_id": 5000})
+    assert [*first, *(each for page in rest for each in page)] == stored
+
+
+def test_a_drop_ends_it(client: Client) -> None:
+    many(client)
+    _, rest = begun(client)
+    client.d.c.drop()
+    client.d.c.insert_one({"_id": 5000})
+    with pytest.raises(CollectionGone):
+        list(rest)
+
+
+def test_documents_larger_than_a_page_and_keys_longer_than_a_bound(client: Client) -> None:
+    sharded(client)
+    documents = [{"_id": n, "k": (-1) ** n, "t": "x" * (7 << 20)} for n in range(4)]
+    keys = [{"_id": "y" * (100_000 + n), "k": (-1) ** n} for n in range(4)]
+    for each in [*documents, *keys]:
+        client.d.c.insert_one(each)
+    assert [len(each) for each in read(scan(client))] == [len(each) for each in in_order(client)]
+    *_, (_, place) = scan(client).pages()
+    assert place == bson.encode({"_id": 3})
+    assert len(read(scan(client, place=place))) == len(keys)
+
+
+@pytest.mark.parametrize(
+    "before, first, second",
+    [(999, 5000, 5000), (10, 5000, 5000.0), (10, "a", "a"), (999, "a", "A")],
+)
+def test_documents_of_one_id_are_found(
+    client: Client, before: int, first: Any, second: Any
+) -> None:
+    """Also where a page ends between them."""
+    collated = first != second and isinstance(first, str)
+    sharded(client, **(KINDS["collated"] if collated else {}))
+    client.d.c.insert_many({"_id": number, "k": 1} for number in range(before))
+    client.d.c.insert_many([{"_id": first, "k": 1}, {"_id": second, "k": -1}])
+    client.d.c.insert_one({"_id": "b", "k": 1})
+    with pytest.raises(EqualIds) as raised:
+        read(scan(client))
+    assert bson.decode(raised.value.key)["_id"] in (first, second)
+
+
+def test_a_document_that_is_seen_twice_is_one(client: Client) -> None:
+    """As one is that moves from one shard to the other meanwhile."""
+    sharded(client)
+    (key,) = fill(client, ["a"])
+    uuid = scan(client)._uuid
+    refuse_equal(client, NAME, uuid, None, [key, key], StopToken())
+    refuse_equal(client, NAME, uuid, FOLDING, [key, bson.encode({"_id": "A"})], StopToken())

@@ -65,8 +65,8 @@ class RangeScan:
     def pages(self) -> Iterator[tuple[list[memoryview], bytes | None]]:
         """The documents of each page with the place after it, which is not passed again after a failure.
 
-        Raises CollectionGone, what `check` raises, and the driver's errors. A place lags behind where an `_id` is
-        longer than any bound; what is read again from there comes again.
+        Raises CollectionGone, what `check` raises, and the driver's errors. A key that is longer than any bound is no
+        place: documents after the place before it may come again.
         """
         return follow_renames(self._namespace, self._pages)
 
@@ -89,13 +89,13 @@ class RangeScan:
             yield documents, self._place
 
     def _move_on(self, namespace: Namespace, documents: list[memoryview]) -> None:
-        last = id_only(bytes(documents[-1]))
         if self._check is not None:
             keys = [id_only(bytes(each)) for each in documents]
             self._check(namespace, keys if self._previous is None else [self._previous, *keys])
-        self._previous = last
-        if len(last) <= LONGEST_BOUND:
-            self._place = last
+        self._previous = id_only(bytes(documents[-1]))
+        backwards = (id_only(bytes(each)) for each in reversed(documents))
+        fit = (key for key in backwards if len(key) <= LONGEST_BOUND)
+        self._place = next(fit, self._place)
 
     def _open(self, namespace: Namespace) -> RawCursor:
         self._reopened = self._place is not None
