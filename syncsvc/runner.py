@@ -15,6 +15,7 @@ from typing import Any
 from pymongo.errors import PyMongoError
 
 from syncsvc import errors
+from syncsvc.engine.balancers import Balancer
 from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.destination import Destination
 from syncsvc.engine.follower import Follower
@@ -204,6 +205,7 @@ class Runner:
             destination=Destination(writer, stop),
             source_block=self._block(source, stop),
             destination_block=self._block(destination, stop),
+            balancers=tuple(self._balancer(each, stop) for each in (source, destination)),
             run=self._store,
             instances=Instances(self._store, Peers(home.client, self._store), means.progress),
             registry=Registry(home.client, saving, record.turns, stop),
@@ -224,6 +226,11 @@ class Runner:
         writer = self._writer(cluster, stop)
         sharded = cluster.facts.topology is Topology.SHARDED
         return WriteBlock(cluster.name, sharded, writer, self._store, self._means.observe)
+
+    def _balancer(self, cluster: Cluster, stop: StopToken) -> Balancer:
+        writer = self._writer(cluster, stop)
+        sharded = cluster.facts.topology is Topology.SHARDED
+        return Balancer(cluster.name, sharded, writer, self._store, self._means.observe)
 
     def _carry_out(self) -> None:
         """The outermost frame of the run's thread: however a run ends, its record says so."""
@@ -268,6 +275,8 @@ class Runner:
             self._means.observe(Point.FAILURE_SAVED, "")
             for name in to_put_back(self.record):
                 self._block(self._means.clusters[name], self._means.stop).put_back()
+            for cluster in self._means.clusters.values():
+                self._balancer(cluster, self._means.stop).put_back()
         except (OperationError, PyMongoError) as error:
             _log.error(
                 "What follows from the failure cannot be done; it is, when the process is started again.",

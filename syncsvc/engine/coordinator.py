@@ -9,6 +9,7 @@ from time import monotonic
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.application import Application
+from syncsvc.engine.balancers import watch_balancers
 from syncsvc.engine.building import build_all
 from syncsvc.engine.catalog import Catalog
 from syncsvc.engine.copy import copy_all
@@ -53,6 +54,7 @@ class Coordinator(Phases):
     def _read(self, stop: StopToken) -> None:
         with TaskGroup("reading", stop) as reading:
             reading.spawn("oplog", self._oplog.run, reading.stop)
+            reading.spawn("balancers", self._watch_balancers, reading.stop)
             super()._read(reading.stop)
             reading.stop.stop("all is read")
 
@@ -61,6 +63,7 @@ class Coordinator(Phases):
         turns = parts.run.record.turns
         parts.instances.wait_for_all(lambda other: other.turns == turns, stop)
         parts.observe(Point.TURNING, "")
+        self._keep_balancers_still(stop)
         # What was proved is of the other direction.
         parts.checks.forget()
         parts.progress.set(check=None)
@@ -76,6 +79,7 @@ class Coordinator(Phases):
         parts = self._parts
         if parts.run.record.options.blocks_destination:
             parts.destination_block.set()
+        self._keep_balancers_still(stop)
         # The start of the change stream is saved before anything is read: what is written from here on comes as an
         # event, whatever the listing and the copy see of it. Taken later, writes in between would be lost.
         if parts.run.record.start is None:
@@ -88,6 +92,13 @@ class Coordinator(Phases):
         parts.observe(Point.PLANNED, "")
         parts.observe(Point.LISTED, "")
         return Phase.COPYING
+
+    def _keep_balancers_still(self, stop: StopToken) -> None:
+        for each in self._parts.balancers:
+            each.keep_still(stop)
+
+    def _watch_balancers(self, stop: StopToken) -> None:
+        watch_balancers(self._parts.balancers, self._parts.run, self._parts.progress, stop)
 
     def _copy(self, stop: StopToken) -> Phase:
         # Whatever was written before the change stream's start is older than now, and no copy may miss it.

@@ -32,6 +32,7 @@ class Cutover:
             *self._for_the_way_back(),
             ("destination unblocked", self._unblock),
             ("destination writable", self._allow_writes),
+            *self._for_the_balancers(),
             ("indexes unique", self._convert),
         ]
         run = self.parts.run
@@ -62,6 +63,15 @@ class Cutover:
 
     def _allow_writes(self) -> None:
         self.parts.run.update(can_write=True)
+
+    def _for_the_balancers(self) -> list[Step]:
+        if not any(each.sharded for each in self.parts.balancers):
+            return []
+        return [("balancers put back", self._put_balancers_back)]
+
+    def _put_balancers_back(self) -> None:
+        for each in self.parts.balancers:
+            each.put_back()
 
     def _convert(self) -> None:
         for record in self.parts.registry:

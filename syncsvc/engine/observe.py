@@ -30,6 +30,7 @@ class Point(Enum):
     DEFINITION_APPLIED = "definition applied"
     POSITION_SAVED = "position saved"
     BLOCK_SAVED = "block saved"
+    BALANCER_SAVED = "balancer saved"
     FAILURE_SAVED = "failure saved"
     WAY_BACK_SAVED = "way back saved"
     STEP_DONE = "step done"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from syncsvc.engine.balancers import Balancer
 from syncsvc.engine.destination import Destination
 from syncsvc.engine.instances import Instances
 from syncsvc.engine.observe import Observer
@@ -34,6 +35,7 @@ class Parts:
     destination: Destination
     source_block: WriteBlock
     destination_block: WriteBlock
+    balancers: tuple[Balancer, ...]
     run: RunStore
     instances: Instances
     registry: Registry

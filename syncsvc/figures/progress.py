@@ -30,6 +30,7 @@ class WarningKind(Enum):
     CHECK_REPEATED = "check repeated"
     INSTANCE_AWAITED = "instance awaited"
     INSTANCE_SILENT = "instance silent"
+    BALANCER_ON = "balancer on"
 
 
 @dataclass(frozen=True)

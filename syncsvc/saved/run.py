@@ -57,8 +57,8 @@ class RunRecord:
 
     `owner` is the process that may save it, `identities` are of the source and destination of the options. `turns` is
     how often it was reversed, `way_back` from where on the destination's events are applied if it is reversed again.
-    `found_blocked` has each cluster whose users we block, and whether they were blocked before. `steps` are the
-    finished steps of the cut-over, in order.
+    `found_blocked` has each cluster whose users we block, and whether they were blocked before; `found_balancing` each
+    whose balancer we keep still, and whether it was on. `steps` are the finished steps of the cut-over, in order.
 
     `instances` are all that carry out the run together, each with a record of its own, the one that coordinates first;
     none where one does all. `barrier` is the resume token of the newest definition event that this instance has come
@@ -82,6 +82,7 @@ class RunRecord:
     turns: int = 0
     way_back: Position | None = None
     found_blocked: Mapping[str, bool] = field(default_factory=dict)
+    found_balancing: Mapping[str, bool] = field(default_factory=dict)
     instances: tuple[str, ...] = ()
     barrier: str | None = None
     caught_up: bool = False
@@ -137,6 +138,7 @@ def _run_document(record: RunRecord) -> dict[str, Any]:
         "turns": record.turns,
         "wayBack": _position_document(record.way_back),
         "foundBlocked": dict(record.found_blocked),
+        "foundBalancing": dict(record.found_balancing),
         "instances": list(record.instances),
         "barrier": record.barrier,
         "caughtUp": record.caught_up,
@@ -176,6 +178,7 @@ def _run_record(document: dict[str, Any]) -> RunRecord:
         turns=document["turns"],
         way_back=_position(document["wayBack"]),
         found_blocked=document["foundBlocked"],
+        found_balancing=document["foundBalancing"],
         instances=tuple(document["instances"]),
         barrier=document["barrier"],
         caught_up=document["caughtUp"],

@@ -33,6 +33,7 @@ COLLECTION_UUID_MISMATCH = 361
 CANNOT_DROP_SHARD_KEY_INDEX = 370
 DUPLICATE_KEY = 11000
 CURSOR_NOT_FOUND = 43
+MAX_TIME_EXPIRED = 50
 NO_MORE_SAMPLES = 28799
 USER_WRITES_BLOCKED = 371
 # A snapshot is too old, or not to be had yet after a change of definitions; the next one will do.

@@ -1,0 +1,104 @@
+"""Keeps the balancer of a sharded cluster from moving documents while a sync reads or fills it, and gives it back.
+
+As with write blocks (`writeblock`): how it was found is saved before it is stopped, and forgotten after it is put back;
+so whoever reads the record knows of every balancer that was stopped, wherever a process was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo.errors import OperationFailure
+
+from syncsvc.engine.observe import Observer, Point
+from syncsvc.figures.progress import Progress, WarningKind
+from syncsvc.saved.run import RunStore
+from syncsvc.state import Phase
+from verifier.cluster import failures
+from verifier.cluster.writer import ClusterWriter
+from verifier.runtime.tasks import StopToken
+
+# As `balancerStatus` tells it.
+_ON = "full"
+# How often a wait looks whether the balancer has come to its end, and how often it is looked whether somebody started
+# it, in seconds.
+_GLANCE = 0.2
+_INTERVAL = 10.0
+
+
+@dataclass(frozen=True)
+class Balancer:
+    """That of one cluster, by the name that the record knows it by; a replica set has none to stop.
+
+    Every method raises the driver's errors, and may be repeated.
+    """
+
+    cluster: str
+    sharded: bool
+    writer: ClusterWriter
+    run: RunStore
+    observe: Observer
+
+    def keep_still(self, stop: StopToken) -> None:
+        """Return when it moves nothing, and will not."""
+        if not self.sharded:
+            return
+        if self.cluster not in self.run.record.found_balancing:
+            found = {**self.run.record.found_balancing, self.cluster: self.is_on()}
+            self.run.update(found_balancing=found)
+            self.observe(Point.BALANCER_SAVED, self.cluster)
+        if self.run.record.found_balancing[self.cluster]:
+            self._stop()
+        while self._status()["inBalancerRound"]:
+            stop.sleep(_GLANCE)
+
+    def put_back(self) -> None:
+        """Let it go on where it was found like that; nothing where we did not stop it."""
+        found = self.run.record.found_balancing
+        if self.cluster in found:
+            if found[self.cluster]:
+                self.writer.administer({"balancerStart": 1})
+            left = {name: found[name] for name in found if name != self.cluster}
+            self.run.update(found_balancing=left)
+
+    def is_on(self) -> bool:
+        """Whether it may move anything; cutting chunks is no matter."""
+        return bool(self._status()["mode"] == _ON)
+
+    def _stop(self) -> None:
+        try:
+            self.writer.administer({"balancerStop": 1})
+        except OperationFailure as error:
+            # It is stopped; but what it was at takes longer than the command may.
+            if error.code != failures.MAX_TIME_EXPIRED:
+                raise
+
+    def _status(self) -> dict[str, Any]:
+        return self.writer.administer({"balancerStatus": 1})
+
+
+def watch_balancers(
+    balancers: Sequence[Balancer], run: RunStore, progress: Progress, stop: StopToken
+) -> None:
+    """Warn of those that somebody starts, until stopped."""
+    stopped = [each for each in balancers if each.sharded]
+    try:
+        while stopped:
+            if run.record.phase not in (Phase.TURNING, Phase.INITIALIZING):
+                _tell(sorted(each.cluster for each in stopped if each.is_on()), progress)
+            stop.sleep(_INTERVAL)
+    finally:
+        progress.end_warning(WarningKind.BALANCER_ON)
+
+
+def _tell(names: Sequence[str], progress: Progress) -> None:
+    if not names:
+        progress.end_warning(WarningKind.BALANCER_ON)
+        return
+    progress.warn(
+        WarningKind.BALANCER_ON,
+        f"Somebody has started the balancer of {' and '.join(names)}, which this sync had stopped. Nothing is lost by "
+        "that, but documents that move make the sync slower. Stop it (sh.stopBalancer()); a commit gives it back.",
+    )
