@@ -74,8 +74,10 @@ INVALID_SHARDING_ENTRY = ErrorKind(
 COLLECTION_NOT_SHARDABLE = ErrorKind(
     "CollectionNotShardable",
     409,
-    "sharding.shardingEntries names a view, or a collection that cannot be sharded.",
-    "Leave its entry out; it is synced unsharded then. After a failure, clean the destination first.",
+    "sharding.shardingEntries names a view, or a collection that cannot be sharded; or the source has sharded a "
+    "time-series collection.",
+    "Leave its entry out; it is synced unsharded then. Keep a time-series collection that is sharded out by a filter. "
+    "After a failure, clean the destination first.",
 )
 SHARD_KEY_INDEX_MISSING = ErrorKind(
     "ShardKeyIndexMissing",
@@ -186,6 +188,12 @@ UNSUPPORTED_CHANGE = ErrorKind(
     409,
     "A change of a definition was made on the source that this version cannot apply.",
     "Clean the destination and start the sync again; avoid such changes until it is committed.",
+)
+SHARD_KEY_CHANGED = ErrorKind(
+    "ShardKeyChanged",
+    409,
+    "A collection was resharded on the source, which makes another collection of it.",
+    "Clean the destination and start the sync again; run no reshardCollection until it is committed.",
 )
 RENAMED_OUT_OF_FILTER = ErrorKind(
     "RenamedOutOfFilter",
@@ -307,6 +315,7 @@ ALL = (
     UNSUPPORTED_VERSION,
     UNSUPPORTED_COLLECTION,
     UNSUPPORTED_CHANGE,
+    SHARD_KEY_CHANGED,
     RENAMED_OUT_OF_FILTER,
     TTL_NOT_VERIFIABLE,
     EVENT_NOT_APPLICABLE,

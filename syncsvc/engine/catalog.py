@@ -53,7 +53,7 @@ class Catalog:
         self.reconcile_indexes(definition)
 
     def create_bare(self, definition: CollectionSpec) -> None:
-        """Make sure that a collection is there, with whatever indexes."""
+        """Make sure that a collection is there, and sharded if it is to be, with whatever indexes and documents."""
         namespace = definition.namespace
         if self._kind_at(namespace) is Kind.VIEW:
             # A view that had the name before or will have it after: whichever it is, its own events bring it back.
@@ -81,6 +81,13 @@ class Catalog:
         if index is not None and index.get("unique"):
             command = standin.weakened(namespace.collection, index)
             self._run(namespace, command, failures.INDEX_NOT_FOUND)
+
+    def refine(self, definition: CollectionSpec) -> None:
+        """Make sure that a sharded collection has the key of its definition, which begins with the one that it has."""
+        assert definition.shard_key
+        namespace = str(definition.namespace)
+        command = {"refineCollectionShardKey": namespace, "key": definition.shard_key["key"]}
+        self._run(Namespace("admin", namespace), command)
 
     def rename(self, namespace: Namespace, to: Namespace) -> None:
         """Give a collection another name, which no other collection has; a view there is dropped."""

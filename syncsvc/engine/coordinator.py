@@ -20,6 +20,7 @@ from syncsvc.engine.old_source import OldSource
 from syncsvc.engine.partitioned import plan_copy
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.phases import Phases
+from syncsvc.engine.shardkeys import ShardKeys, ShardKeyWatch
 from syncsvc.engine.turning import weaken_definitions
 from syncsvc.engine.verification import Verification
 from syncsvc.engine.views import reconcile_views
@@ -54,6 +55,7 @@ class Coordinator(Phases):
     def _read(self, stop: StopToken) -> None:
         with TaskGroup("reading", stop) as reading:
             reading.spawn("oplog", self._oplog.run, reading.stop)
+            reading.spawn("shard-keys", ShardKeyWatch(self._parts).run, reading.stop)
             reading.spawn("balancers", self._watch_balancers, reading.stop)
             super()._read(reading.stop)
             reading.stop.stop("all is read")
@@ -132,6 +134,7 @@ class Coordinator(Phases):
             if not self._parts.source_facts.tells_definitions:
                 OldSource(self._parts).check_definitions(group.stop)
             reconcile_views(self._parts, group.stop)
+            ShardKeys(self._parts, group.stop).reconcile()
             restore_indexes(self._parts, group.stop)
             # Also before: a restart that finds a verdict, or its beginnings, must not apply again what that is about.
             application.save_position()

@@ -15,9 +15,10 @@ from syncsvc.engine.modification import immediate, modified
 from syncsvc.engine.naming import placed
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.renames import Renames
+from syncsvc.engine.shardkeys import ShardKeys
 from syncsvc.engine.source import find_on_source, time_series_on_source
 from syncsvc.engine.withholding import build_indexes
-from syncsvc.errors import UNSUPPORTED_CHANGE
+from syncsvc.errors import SHARD_KEY_CHANGED, UNSUPPORTED_CHANGE
 from syncsvc.indexing import check, check_ttl, destined
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.events import DefinitionEvent
@@ -26,8 +27,15 @@ from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
-# Events of newer servers that change nothing by themselves.
-OF_NO_CONSEQUENCE = frozenset({"startIndexBuild", "abortIndexBuild", "endOfTransaction"})
+# Events that change nothing by themselves: of index builds and transactions, and of documents that move from shard to
+# shard. That a collection is resharded in the end comes as another event, or is seen otherwise.
+OF_NO_CONSEQUENCE = frozenset(
+    {
+        *("startIndexBuild", "abortIndexBuild", "endOfTransaction"),
+        *("migrateChunkToNewShard", "migrateLastChunkFromShard"),
+        *("reshardBegin", "reshardBlockingWrites", "reshardDoneCatchUp"),
+    }
+)
 
 
 class DefinitionEvents:
@@ -38,6 +46,7 @@ class DefinitionEvents:
         self._stop = stop
         self._catalog = Catalog(parts, stop)
         self._renames = Renames(parts, self._catalog, stop)
+        self._shard_keys = ShardKeys(parts, stop)
         self._registry = parts.registry
         self._selection = parts.selection
         self._options = parts.run.record.options
@@ -49,6 +58,9 @@ class DefinitionEvents:
             "createIndexes": self._create_indexes,
             "dropIndexes": self._drop_indexes,
             "dropDatabase": self._drop_database,
+            "shardCollection": self._shard,
+            "refineCollectionShardKey": self._refine,
+            "reshardCollection": self._refuse_resharding,
         }
 
     def apply(self, event: DefinitionEvent) -> None:
@@ -181,6 +193,23 @@ class DefinitionEvents:
                 if name not in names
             }
             self._redefine(record, replace(record.definition, indexes=indexes))
+
+    def _shard(self, event: DefinitionEvent) -> None:
+        record = self._known(event)
+        if record is not None:
+            unique = bool(event.description.get("unique"))
+            self._shard_keys.shard(record, {"key": event.description["shardKey"], "unique": unique})
+
+    def _refine(self, event: DefinitionEvent) -> None:
+        record = self._known(event)
+        if record is not None:
+            self._shard_keys.refine(record, event.description["shardKey"])
+
+    def _refuse_resharding(self, event: DefinitionEvent) -> None:
+        if self._known(event) is not None:
+            raise OperationError(
+                SHARD_KEY_CHANGED, f"reshardCollection was run on {event.namespace}."
+            )
 
     def _redefine(self, record: CollectionRecord, definition: CollectionSpec) -> None:
         """What is to be put back at commit is saved before it is taken away."""

@@ -43,8 +43,9 @@ class SyncSubject:
         record = None if source.uuid is None else parts.registry.get(source.uuid)
         wanted = destined(source, parts.run.record.options)
         if record is not None:
-            # It keeps the shard key that it was created with, whatever its name is by now.
-            wanted = replace(wanted, shard_key=record.definition.shard_key)
+            # Of a source without shards, it keeps the key that it was created with, whatever its name is by now.
+            shard_key = source.shard_key or record.definition.shard_key
+            wanted = replace(wanted, shard_key=shard_key)
             wanted = replace(wanted, indexes={}) if record.withheld else wanted
         return stand_in(wanted)
 

@@ -4,7 +4,7 @@ The observer obeys files in FOLDER (see `obedience`). With a file `classic-updat
 does not offer the oplog's own diffs; with `save-every-page`, the copy saves its resume point after every page; with
 `small-partitions`, a sharded source is copied by ranges of 2 KB; with
 `old-source`, it believes that servers of 6.0 tell as little as those of 5.0; with `watch-closely`, the oplog is looked
-at all the time, and so are balancers; with `report-often`, the lines of every half minute come several
+at all the time, and so are shard keys and balancers; with `report-often`, the lines of every half minute come several
 times a second. While there is a file `no-room`, it believes that there is little memory here, and no disk on the
 destination; else that there is enough of both, whatever the machine has. An idle change stream answers sooner than
 usual, as most tests wait for it.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from syncsvc import reporter
 from syncsvc.cli import main
-from syncsvc.engine import application, balancers, copying, partitioned, watch
+from syncsvc.engine import application, balancers, copying, partitioned, shardkeys, watch
 from syncsvc.preflight import memory, questions
 from tests.support.obedience import observer
 from verifier.cluster import changes
@@ -58,7 +58,7 @@ if __name__ == "__main__":
     if (Path(sys.argv[1]) / "small-partitions").exists():
         partitioned._RANGE_BYTES = 2000
     if (Path(sys.argv[1]) / "watch-closely").exists():
-        watch._INTERVAL = balancers._INTERVAL = 0.1
+        watch._INTERVAL = shardkeys._INTERVAL = balancers._INTERVAL = 0.1
     if (Path(sys.argv[1]) / "report-often").exists():
         reporter._INTERVAL = 0.3
     raise SystemExit(main(sys.argv[2:], observer(Path(sys.argv[1]))))

@@ -88,26 +88,35 @@ def _named(name: Namespace, uuid: bytes) -> tuple[str, Document]:
 
 def _shard_key(client: Client, stored: Namespace, uuid: bytes) -> Document:
     """The shard key of that collection; empty where it is not sharded."""
-    return shard_keys(client, {"_id": str(stored), "uuid": Binary(uuid, 4)}).get(uuid, {})
+    found = sharded_names(client, {"_id": str(stored), "uuid": Binary(uuid, 4)})
+    return found[uuid][1] if found else {}
 
 
-def shard_keys(client: Client, query: Document | None = None) -> dict[bytes, Document]:
-    """The shard keys of all sharded collections of a cluster, or of some, by UUID. Raises the driver's errors."""
+def sharded_names(
+    client: Client, query: Document | None = None
+) -> dict[bytes, tuple[Namespace, Document]]:
+    """The name and shard key of each sharded collection of a cluster, or of some, by UUID.
+
+    Raises the driver's errors.
+    """
     command = {
         "find": "collections",
         "filter": query or {},
-        "projection": {"_id": 0, "uuid": 1, "key": 1, "unique": 1},
+        "projection": {"uuid": 1, "key": 1, "unique": 1},
         "readConcern": {"level": "majority"},
     }
     return {
-        bytes(row["uuid"]): {"key": row["key"], "unique": bool(row.get("unique"))}
+        bytes(row["uuid"]): (
+            Namespace(*row["_id"].split(".", 1)),
+            {"key": row["key"], "unique": bool(row.get("unique"))},
+        )
         for row in _rows(client, "config", command)
     }
 
 
 def is_sharded(client: Client, uuid: bytes) -> bool:
     """Whether that collection of a sharded cluster is sharded. Raises the driver's errors."""
-    return bool(shard_keys(client, {"uuid": Binary(uuid, 4)}))
+    return bool(sharded_names(client, {"uuid": Binary(uuid, 4)}))
 
 
 def _user_rows(client: Client, database: str, query: Document | None) -> dict[Namespace, Document]:
