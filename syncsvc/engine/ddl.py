@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from syncsvc.engine.catalog import Catalog
+from syncsvc.engine.hiddencopies import HiddenCopies
 from syncsvc.engine.modification import immediate, modified
 from syncsvc.engine.naming import placed
 from syncsvc.engine.parts import Parts
@@ -47,6 +48,7 @@ class DefinitionEvents:
         self._catalog = Catalog(parts, stop)
         self._renames = Renames(parts, self._catalog, stop)
         self._shard_keys = ShardKeys(parts, stop)
+        self._copies = HiddenCopies(parts, self._renames, stop)
         self._registry = parts.registry
         self._selection = parts.selection
         self._options = parts.run.record.options
@@ -89,7 +91,7 @@ class DefinitionEvents:
             definition = CollectionSpec(
                 event.namespace, Kind.COLLECTION, event.collection, event.description
             )
-            if not self._selection.selects(definition.namespace):
+            if not self._selection.selects(definition.namespace) or self._copies.is_one(event):
                 return
             check(definition, self._options)
             wanted = destined(self._with_id_index(definition), self._options)
@@ -138,6 +140,7 @@ class DefinitionEvents:
             self._drop_collection(event.collection)
             # Also when it was dropped before a restart, which may have come before this.
             self._renames.release(event.namespace)
+            self._copies.take_over(event.namespace.owner)
         elif self._registry.at(event.namespace) is None:
             self._catalog.drop_view(event.namespace)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from syncsvc.engine.parts import Parts
 from verifier.cluster import failures
-from verifier.cluster.inventory import find_collection, find_time_series
+from verifier.cluster.inventory import find_collection, find_named, find_time_series
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec
 from verifier.runtime.retry import retry
@@ -16,6 +16,13 @@ def find_on_source(
 ) -> CollectionSpec | None:
     """The collection with that UUID, under the name that it has by now; None when it is gone."""
     return retry(lambda: find_collection(parts.source, database, uuid), failures.is_transient, stop)
+
+
+def find_named_on_source(
+    parts: Parts, namespace: Namespace, stop: StopToken
+) -> CollectionSpec | None:
+    """What has that name by now, if anything has."""
+    return retry(lambda: find_named(parts.source, namespace), failures.is_transient, stop)
 
 
 def time_series_on_source(parts: Parts, namespace: Namespace, stop: StopToken) -> bytes | None:
