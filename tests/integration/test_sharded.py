@@ -1,0 +1,254 @@
+"""A sharded source through its router: definitions, balancers, chunks that move, and the merged change stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from bson import MaxKey
+from pymongo import monitoring
+
+from syncsvc.sandbox.replica_set import Client
+from tests.conftest import Pair, Side
+from tests.support.daemon import Daemon
+from tests.support.phases import When, writes_in
+from tests.support.sharded import ShardedCluster
+from tests.support.waiting import wait_for
+from verifier.cluster.inventory import find_collection, list_collections
+
+PHASES = (When.BEFORE, When.REPLAY, When.LISTED, When.COPY, When.APPLY)
+# Resharding waits for five minutes by default.
+PARAMETERS = {"reshardingMinimumOperationDurationMillis": "0"}
+
+
+@pytest.fixture(scope="module")
+def clusters() -> Iterator[tuple[ShardedCluster, ShardedCluster]]:
+    """Shards that were left keep what they had of a chunk: nobody cleans up within a test."""
+    pair = (
+        ShardedCluster(name="source", parameters=PARAMETERS),
+        ShardedCluster(name="destination"),
+    )
+    with ExitStack() as stopping, ThreadPoolExecutor() as pool:
+        for each in pair:
+            stopping.callback(each.stop)
+        list(pool.map(ShardedCluster.start, pair))
+        yield pair
+
+
+@pytest.fixture
+def pair(clusters: tuple[ShardedCluster, ShardedCluster]) -> Iterator[Pair]:
+    with clusters[0].client() as first, clusters[1].client() as second:
+        pair = Pair(Side(clusters[0].uri, first), Side(clusters[1].uri, second))
+        pair.empty()
+        for client in (first, second):
+            client.admin.command("balancerStop")
+        yield pair
+
+
+def shard(client: Client, name: str, **options: Any) -> None:
+    client.admin.command("shardCollection", name, **options)
+
+
+def others(client: Client, database: str) -> list[str]:
+    """The shards that are not the primary one of the database."""
+    primary = client.config.databases.find_one({"_id": database})
+    assert primary is not None
+    return [
+        each["_id"] for each in client.config.shards.find() if each["_id"] != primary["primary"]
+    ]
+
+
+def move(client: Client, name: str, low: Any, high: Any) -> None:
+    """To a shard that is not the primary one of the database."""
+    bounds = {"min": low, "max": high}
+    client.admin.command("moveRange", name, toShard=others(client, name.split(".")[0])[0], **bounds)
+
+
+def shard_keys(client: Client) -> dict[str, tuple[list[Any], bool]]:
+    """The keys of all sharded collections of users, whether each is unique."""
+    rows = client.config.collections.find({"_id": {"$not": {"$regex": "^config"}}})
+    return {row["_id"]: (list(row["key"].items()), row["unique"]) for row in rows}
+
+
+def assert_equal(pair: Pair) -> None:
+    pair.assert_equal()
+    assert shard_keys(pair.source.client) == shard_keys(pair.destination.client)
+
+
+def fill(client: Client) -> None:
+    """Sharded collections on both shards, unsharded ones in two databases."""
+    shard(client, "d.hashed", key={"k": "hashed"})
+    shard(client, "d.ranged", key={"k": 1})
+    client.d.hashed.insert_many({"_id": n, "k": n, "m": n % 7} for n in range(200))
+    client.d.ranged.insert_many({"_id": n, "k": n, "m": n % 7} for n in range(200))
+    move(client, "d.ranged", {"k": 100}, {"k": MaxKey()})
+    client.d.plain.insert_many({"_id": n, "k": n} for n in range(100))
+    client.e.other.insert_many({"_id": n} for n in range(50))
+
+
+def define(client: Client) -> None:
+    """Whatever may be done to definitions but to shard keys."""
+    d = client.d
+    d.hashed.create_index("m")
+    d.hashed.create_index([("k", 1), ("m", 1)], name="both")
+    d.command({"collMod": "hashed", "index": {"name": "m_1", "hidden": True}})
+    d.hashed.create_index("gone")
+    d.hashed.drop_index("gone_1")
+    d.hashed.rename("renamed")
+    d.ranged.rename("hashed")
+    d.renamed.rename("ranged")
+    shard(client, "d.dropped", key={"k": "hashed"})
+    d.dropped.create_index("x", unique=False)
+    d.dropped.drop()
+    d.dropped.create_index("y")
+    d.create_collection("collated", collation={"locale": "de"})
+    shard(client, "d.collated", key={"k": 1}, collation={"locale": "simple"})
+    shard(client, "d.first", key={"k": "hashed"})
+    shard(client, "d.second", key={"k": "hashed"})
+    d.first.rename("second", dropTarget=True)
+    d.plain.rename("collated.plain")
+    d.command({"create": "view", "viewOn": "hashed", "pipeline": [{"$match": {"k": 1}}]})
+    d.create_collection("series", timeseries={"timeField": "at"})
+    shard(client, "f.away", key={"k": "hashed"})
+    client.drop_database("f")
+    client.f.again.create_index("z")
+    client.drop_database("e")
+
+
+@pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
+def test_definitions_are_followed(pair: Pair, daemon: Daemon, when: When) -> None:
+    """A shard tells each change of its own, and those of one that is dropped and made anew are of two."""
+    client = pair.source.client
+    fill(client)
+    with writes_in(when, daemon):
+        define(client)
+    daemon.commit()
+    assert_equal(pair)
+
+
+@pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
+def test_collections_are_sharded_and_keys_refined(pair: Pair, daemon: Daemon, when: When) -> None:
+    client = pair.source.client
+    fill(client)
+    client.d.plain.create_index([("k", 1), ("m", 1)])
+    client.d.ranged.create_index([("k", 1), ("m", 1)])
+    with writes_in(when, daemon):
+        shard(client, "d.plain", key={"k": 1})
+        shard(client, "d.new", key={"_id": "hashed"})
+        client.admin.command("refineCollectionShardKey", "d.ranged", key={"k": 1, "m": 1})
+        client.admin.command("refineCollectionShardKey", "d.plain", key={"k": 1, "m": 1})
+    daemon.commit()
+    assert_equal(pair)
+
+
+@pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
+def test_a_database_moves_to_another_shard(pair: Pair, daemon: Daemon, when: When) -> None:
+    """No event tells of the documents that come with it."""
+    client = pair.source.client
+    fill(client)
+    client.d.plain.create_index("k", unique=True)
+    client.d.command({"create": "view", "viewOn": "plain", "pipeline": [{"$match": {"k": 1}}]})
+    client.d.create_collection("series", timeseries={"timeField": "at"})
+    client.d.series.insert_many({"at": datetime(2030, 1, n, tzinfo=UTC)} for n in range(1, 9))
+    with writes_in(when, daemon):
+        client.admin.command("movePrimary", "d", to=others(client, "d")[0])
+        client.d.plain.update_many({}, {"$inc": {"m": 1}})
+        client.d.plain.delete_many({"_id": {"$lt": 9}})
+        client.d.series.insert_one({"at": datetime(2031, 1, 1, tzinfo=UTC)})
+    daemon.commit()
+    assert_equal(pair)
+    assert client.d.plain.count_documents({}) == 91
+
+
+@pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
+def test_a_collection_becomes_capped(pair: Pair, daemon: Daemon, when: When) -> None:
+    """The same."""
+    client = pair.source.client
+    fill(client)
+    with writes_in(when, daemon):
+        client.d.command({"convertToCapped": "plain", "size": 1 << 20})
+        client.d.plain.insert_one({"_id": "last"})
+    daemon.commit()
+    assert_equal(pair)
+    assert pair.destination.client.d.plain.options()["capped"]
+
+
+def test_a_collection_that_is_resharded_is_named(pair: Pair, daemon: Daemon) -> None:
+    client = pair.source.client
+    fill(client)
+    daemon.watch_closely()
+    daemon.kill()
+    daemon.run()
+    daemon.start()
+    daemon.wait_until_committable()
+    client.admin.command("reshardCollection", "d.ranged", key={"m": 1}, numInitialChunks=1)
+    failed = wait_for(lambda: _failed(daemon), "FAILED")
+    assert failed["error"] == "ShardKeyChanged"
+    assert "d.ranged" in failed["errorDescription"]
+
+
+def _failed(daemon: Daemon) -> dict[str, Any] | None:
+    progress = daemon.progress()
+    return progress if progress["state"] == "FAILED" else None
+
+
+def test_a_sharded_time_series_is_refused(pair: Pair, daemon: Daemon) -> None:
+    """At the start, and when it comes later."""
+    client = pair.source.client
+    fill(client)
+    series = {"key": {"at": 1}, "timeseries": {"timeField": "at"}}
+    shard(client, "s.series", **series)
+    answer = daemon.post("start", {"source": "cluster0", "destination": "cluster1"})
+    assert answer.json()["error"] == "UnsupportedCollection"
+    assert "s.series" in answer.json()["errorDescription"]
+    client.drop_database("s")
+    daemon.start()
+    daemon.wait_until_committable()
+    shard(client, "s.series", **series)
+    failed = wait_for(lambda: _failed(daemon), "FAILED")
+    assert failed["error"] == "UnsupportedCollection"
+    assert "s.series" in failed["errorDescription"]
+
+
+class _AtListIndexes(monitoring.CommandListener):
+    """Calls a function when a client asks for indexes of `d.c`, once."""
+
+    def __init__(self, act: Any) -> None:
+        self._act = act
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        if event.command_name == "listIndexes" and event.command["listIndexes"] == "c":
+            act, self._act = self._act, lambda: None
+            act()
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None: ...
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None: ...
+
+
+def test_a_listing_takes_no_collection_for_another(
+    pair: Pair, clusters: tuple[ShardedCluster, ShardedCluster]
+) -> None:
+    client = pair.source.client
+
+    def exchange() -> None:
+        client.d.c.rename("away")
+        client.d.c.create_index("of another")
+
+    def listening() -> Any:
+        return clusters[0].client(event_listeners=[_AtListIndexes(exchange)])
+
+    client.d.c.create_index("of this")
+    uuid = next(iter(client.d.list_collections(filter={"name": "c"})))["info"]["uuid"]
+    with listening() as asked:
+        assert [str(each.namespace) for each in list_collections(asked)] == []
+    client.d.c.drop()
+    client.d.away.rename("c")
+    with listening() as asked:
+        found = find_collection(asked, "d", bytes(uuid))
+    assert found is not None
+    assert (str(found.namespace), list(found.indexes)) == ("d.away", ["of this_1"])
