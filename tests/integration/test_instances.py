@@ -1,0 +1,246 @@
+"""Several instances carry out one sync between sharded clusters, one for each shard of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from syncsvc.engine.observe import Point
+from tests.support import writes
+from tests.support.fleet import Fleet, kill_at_each, running_fleet
+from tests.support.pair import SHARDED, Pair, across
+
+pytestmark = across(SHARDED)
+
+REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
+DOCUMENTS = 900
+
+
+@pytest.fixture
+def fleet(pair: Pair, tmp_path: Path) -> Iterator[Fleet]:
+    with running_fleet(pair, tmp_path) as fleet:
+        yield fleet
+
+
+def test_the_events_are_shared(pair: Pair, fleet: Fleet) -> None:
+    source = pair.source.client
+    writes.fill(source)
+    fleet.start()
+    fleet.wait_until_committable()
+    source.d.c.insert_many([{"_id": f"new {n}", "n": n} for n in range(DOCUMENTS)])
+    source.d.c.update_many({"n": {"$lt": DOCUMENTS}}, {"$inc": {"n": 1}})
+    source.d.c.delete_many({"n": {"$lt": 100}})
+    fleet.commit()
+    pair.assert_equal()
+    applied = [each.progress()["totalEventsApplied"] for each in fleet.daemons]
+    assert min(applied) > sum(applied) / 3
+
+
+def test_progress_tells_who_coordinates(pair: Pair, fleet: Fleet) -> None:
+    writes.fill(pair.source.client)
+    told = [each.progress() for each in fleet.daemons]
+    assert [(each["mongosyncID"], each["coordinatorID"]) for each in told] == [
+        (name, None) for name in fleet.names
+    ]
+    fleet.start()
+    told = [each.progress() for each in fleet.daemons]
+    assert [(each["mongosyncID"], each["coordinatorID"]) for each in told] == [
+        (name, fleet.names[0]) for name in fleet.names
+    ]
+
+
+def test_changes_of_definitions_are_applied_once_between_the_same_writes(
+    pair: Pair, fleet: Fleet
+) -> None:
+    source = pair.source.client
+    writes.fill(source)
+    writes.new_collections(source)
+    fleet.start()
+    fleet.wait_until_committable()
+    for number in range(5):
+        source.d.c.insert_many([{"_id": f"{number} {n}", "u": n} for n in range(50)])
+        source.d.c.rename("moving")
+        source.d.moving.update_many({"u": {"$gte": 0}}, {"$set": {"moved": number}})
+        source.d.moving.rename("c")
+        source.d.c.delete_many({"u": {"$lt": 20}})
+        source.d.drop_collection("other")
+        source.d.other.insert_many([{"_id": n, "round": number} for n in range(50)])
+        source.d.other.create_index("round")
+    writes.single_document_writes(source)
+    writes.views(source)
+    writes.modifications(source)
+    fleet.commit()
+    pair.assert_equal()
+
+
+def test_the_run_waits_for_an_instance_that_was_not_told(pair: Pair, fleet: Fleet) -> None:
+    writes.fill(pair.source.client)
+    coordinator, follower = fleet.coordinator, fleet.follower
+    follower.start()
+    fleet.wait_for_warning(follower, f"{fleet.names[0]} for start")
+    assert pair.destination.client.list_database_names().count("d") == 0
+    coordinator.start()
+    fleet.wait_until_committable()
+    fleet.wait_without_warnings()
+    coordinator.ask_for_commit()
+    fleet.wait_for_warning(coordinator, f"{fleet.names[1]} for commit")
+    fleet.wait_for_warning(follower, f"{fleet.names[1]} for commit")
+    assert coordinator.progress()["state"] == "COMMITTING"
+    assert follower.progress()["canCommit"] is True
+    pair.source.client.d.c.insert_one({"_id": "between"})
+    follower.ask_for_commit()
+    fleet.wait_for_state("COMMITTED")
+    pair.assert_equal()
+
+
+def test_a_start_must_be_the_same_at_all(pair: Pair, fleet: Fleet) -> None:
+    writes.fill(pair.source.client)
+    fleet.follower.start()
+    body = fleet.coordinator.start_body(reversible=False, buildIndexes="never")
+    answer = fleet.coordinator.post("start", body)
+    assert answer.status_code == 409
+    assert answer.json()["error"] == "DifferentStart"
+    assert "buildIndexes" in answer.json()["errorDescription"]
+    (violation,) = fleet.coordinator.post("preflight", body).json()["violations"]
+    assert violation["error"] == "DifferentStart"
+    assert fleet.coordinator.progress()["state"] == "IDLE"
+    fleet.coordinator.start()
+    fleet.commit()
+    pair.assert_equal()
+
+
+def test_an_id_is_the_name_of_a_shard(pair: Pair, fleet: Fleet, tmp_path: Path) -> None:
+    writes.fill(pair.source.client)
+    (tmp_path / "other").mkdir()
+    daemon = pair.daemon(tmp_path / "other", "--id", "other")
+    try:
+        daemon.run()
+        answer = daemon.post("start", daemon.start_body())
+    finally:
+        daemon.close()
+    assert (answer.status_code, answer.json()["error"]) == (409, "UnknownInstance")
+    assert all(name in answer.json()["errorDescription"] for name in fleet.names)
+
+
+def test_nobody_alone_takes_the_sync_of_several(pair: Pair, fleet: Fleet, tmp_path: Path) -> None:
+    writes.fill(pair.source.client)
+    fleet.follower.start()
+    (tmp_path / "alone").mkdir()
+    daemon = pair.daemon(tmp_path / "alone")
+    try:
+        daemon.run()
+        answer = daemon.post("start", daemon.start_body())
+    finally:
+        daemon.close()
+    assert (answer.status_code, answer.json()["error"]) == (409, "MetadataLeftOver")
+
+
+def test_each_instance_is_paused_by_itself(pair: Pair, fleet: Fleet) -> None:
+    source = pair.source.client
+    writes.fill(source)
+    fleet.start()
+    fleet.wait_until_committable()
+    for paused, other in (fleet.daemons, fleet.daemons[::-1]):
+        paused.pause()
+        fleet.wait_for_warning(other, "for resume")
+        source.d.c.insert_many([{"n": n} for n in range(100)])
+        source.d.c.create_index(f"of {paused.port}")
+        paused.resume()
+        fleet.wait_without_warnings()
+    fleet.commit()
+    pair.assert_equal()
+
+
+def test_what_one_fails_with_is_shown_by_all(pair: Pair, fleet: Fleet) -> None:
+    source = pair.source.client
+    writes.fill(source)
+    fleet.start(includeNamespaces=[{"database": "d", "collections": ["c", "other"]}])
+    fleet.wait_until_committable()
+    source.d.other.rename("elsewhere")
+    shown = [each.wait_for_state("FAILED") for each in fleet.daemons]
+    assert [each["error"] for each in shown] == ["RenamedOutOfFilter"] * 2
+    assert fleet.names[0] in shown[1]["errorDescription"]
+    fleet.follower.kill()
+    fleet.follower.run()
+    assert fleet.follower.progress()["state"] == "FAILED"
+
+
+def test_an_instance_that_is_away_is_named_and_awaited(pair: Pair, fleet: Fleet) -> None:
+    source = pair.source.client
+    writes.fill(source)
+    fleet.start()
+    fleet.wait_until_committable()
+    for away, other in (fleet.daemons, fleet.daemons[::-1]):
+        away.kill()
+        source.d.c.insert_many([{"n": n} for n in range(100)])
+        name = fleet.names[fleet.daemons.index(away)]
+        fleet.wait_for_warning(other, f"Nothing is heard of these instances: {name}")
+        assert other.progress()["state"] == "RUNNING"
+        away.run()
+        fleet.wait_without_warnings()
+    fleet.commit()
+    pair.assert_equal()
+
+
+def test_a_sync_of_several_is_reversed(pair: Pair, fleet: Fleet) -> None:
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    fleet.start(**REVERSIBLE)
+    fleet.commit()
+    destination.d.c.update_many({}, {"$set": {"of": "destination"}})
+    fleet.coordinator.post("reverse")
+    fleet.wait_for_warning(fleet.coordinator, f"{fleet.names[1]} for reverse")
+    assert fleet.coordinator.progress()["state"] == "REVERSING"
+    fleet.follower.post("reverse")
+    fleet.wait_for_state("RUNNING")
+    destination.d.c.insert_many([{"_id": f"new {n}"} for n in range(300)])
+    destination.d.c.rename("renamed")
+    destination.d.renamed.delete_many({"n": {"$gte": 250}})
+    fleet.commit()
+    pair.assert_equal()
+
+
+LIKELY = [Point.EVENTS_APPLIED, Point.BARRIER_REACHED, Point.POSITION_SAVED]
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["coordinator", "follower"])
+def test_a_killed_instance_goes_on(pair: Pair, fleet: Fleet, number: int) -> None:
+    source, destination = pair.source.client, pair.destination.client
+    killed, other = fleet.daemons[number], fleet.daemons[1 - number]
+    writes.fill(source)
+    # Before the other one is told.
+    killed.start(**REVERSIBLE)
+    killed.kill()
+    killed.run()
+    killed.start(**REVERSIBLE)
+    other.start(**REVERSIBLE)
+    fleet.wait_until_committable()
+    rounds = iter(range(100))
+
+    def write(client: writes.AnyClient) -> None:
+        mark = next(rounds)
+        client.d.c.insert_many([{"_id": f"{mark} {n}", "n": n} for n in range(60)])
+        client.d.c.update_many({"n": {"$gte": 30}}, {"$set": {f"at {mark}": 1}, "$inc": {"k": 1}})
+        client.d[f"m{mark}"].insert_one({"_id": 1})
+        client.d[f"m{mark}"].rename(f"renamed{mark}")
+        client.d.c.create_index(f"at {mark}")
+
+    kill_at_each(killed, [*LIKELY, Point.DEFINITION_APPLIED], lambda: write(source))
+    fleet.ask_for_commit()
+    killed.kill()
+    killed.run()
+    fleet.wait_for_state("COMMITTED")
+    pair.assert_equal()
+    write(destination)
+    killed.kill_at(Point.TURNED)
+    for each in fleet.daemons:
+        each.post("reverse")
+    killed.wait_until_killed()
+    write(destination)
+    killed.run()
+    fleet.wait_for_state("RUNNING")
+    kill_at_each(killed, LIKELY, lambda: write(destination))
+    fleet.commit()
+    pair.assert_equal()

@@ -1,0 +1,100 @@
+"""Several instances of the daemon that carry out one sync, one for each shard of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from syncsvc.engine.observe import Point
+from tests.support.daemon import Daemon
+from tests.support.pair import Pair
+from tests.support.waiting import wait_for
+
+
+class Fleet:
+    """All of them, each with the name of its shard; the first one coordinates."""
+
+    def __init__(self, pair: Pair, folder: Path, *options: str) -> None:
+        shards = pair.source.client.config.shards.find(sort=[("_id", 1)])
+        self.names = [str(each["_id"]) for each in shards]
+        self.daemons: list[Daemon] = []
+        for name in self.names:
+            (folder / name).mkdir()
+            self.daemons.append(pair.daemon(folder / name, "--id", name, *options))
+
+    @property
+    def coordinator(self) -> Daemon:
+        return self.daemons[0]
+
+    @property
+    def follower(self) -> Daemon:
+        return self.daemons[-1]
+
+    def run(self) -> None:
+        for each in self.daemons:
+            each.run()
+
+    def close(self) -> None:
+        for each in self.daemons:
+            each.close()
+
+    def start(self, **options: Any) -> None:
+        for each in self.daemons:
+            each.start(**options)
+
+    def wait_until_committable(self) -> None:
+        for each in self.daemons:
+            each.wait_until_committable()
+
+    def commit(self) -> None:
+        self.ask_for_commit()
+        self.wait_for_state("COMMITTED")
+
+    def ask_for_commit(self) -> None:
+        for each in self.daemons:
+            each.ask_for_commit()
+
+    def reverse(self) -> None:
+        for each in self.daemons:
+            answer = each.post("reverse")
+            assert answer.ok, answer.text
+        self.wait_for_state("RUNNING")
+
+    def wait_for_state(self, state: str) -> list[dict[str, Any]]:
+        """The progress of all, each in that state."""
+        return [each.wait_for_state(state) for each in self.daemons]
+
+    def wait_for_warning(self, daemon: Daemon, text: str) -> None:
+        """Until that one warns with these words."""
+
+        def warned() -> bool:
+            return any(text in each for each in daemon.progress().get("warnings", ()))
+
+        wait_for(warned, f"a warning: {text}")
+
+    def wait_without_warnings(self) -> None:
+        for each in self.daemons:
+            wait_for(lambda each=each: "warnings" not in each.progress(), "no warnings")
+
+
+@contextmanager
+def running_fleet(pair: Pair, folder: Path, *options: str) -> Iterator[Fleet]:
+    fleet = Fleet(pair, folder, *options)
+    try:
+        fleet.run()
+        yield fleet
+    finally:
+        fleet.close()
+
+
+def kill_at_each(daemon: Daemon, points: Iterable[Point], then: Callable[[], None]) -> None:
+    """Have the running process killed at each point in turn, to which `then` leads, and run again in the end."""
+    for point in points:
+        daemon.kill()
+        daemon.kill_at(point)
+        daemon.launch()
+        then()
+        daemon.wait_until_killed()
+        daemon.run()
