@@ -152,6 +152,7 @@ class Runner:
             self._refuse_a_way_back_that_is_gone(record, record.way_back)
             changes = turned(record, record.way_back)
         else:
+            self._refuse_to_turn_alone(record)
             changes = turned_along(record)
         self._store.update(state=state, **changes)
         _log.info("The sync is reversed.", extra={"state": state.value, "turns": self.record.turns})
@@ -171,6 +172,17 @@ class Runner:
         # It was blocked as the source, but whoever wanted to may have lifted that since.
         self._block(old, self._means.stop).set()
         refuse_written(old, record.position, self._means.stop)
+
+    def _refuse_to_turn_alone(self, record: RunRecord) -> None:
+        """What the one that coordinates will refuse must not be waited for."""
+        home = self._means.clusters[record.options.destination]
+        leader = Peers(home.client, self._store).coordinator(self._means.stop)
+        if leader is None or leader.turns > record.turns or leader.way_back is None:
+            return
+        old, new = (self._means.clusters[each] for each in (record.source, record.destination))
+        refuse_lost(new, leader.way_back, self._means.stop)
+        assert leader.position is not None
+        refuse_written(old, leader.position, self._means.stop)
 
     def _wait_for_rest(self) -> None:
         while not self._at_rest.wait(_GLANCE):

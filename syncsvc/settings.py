@@ -42,7 +42,12 @@ TABLE = (
         choices=(1, 2, 3, 4),
         value="LEVEL",
     ),
-    Option("id", "name of this instance in the metadata", default=DEFAULT_ID, value="ID"),
+    Option(
+        "id",
+        "name of this instance: of a shard of the source, where there are several",
+        default=DEFAULT_ID,
+        value="ID",
+    ),
 )
 
 

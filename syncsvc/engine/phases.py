@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
+from syncsvc.saved.partitions import Partition
+from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import CONFIRM_INTERVAL
 from syncsvc.state import Phase, State
 from verifier.runtime.tasks import StopToken, TaskGroup
@@ -95,15 +97,24 @@ class Phases:
     def _done(self, step: str) -> None:
         self._parts.observe(Point.STEP_DONE, step)
 
+    def _own_copies(
+        self, records: Sequence[CollectionRecord]
+    ) -> Sequence[CollectionRecord | Partition]:
+        run = self._parts.run.record
+        # Once it was reversed, what was copied is both clusters' alike.
+        if not run.instances or run.turns:
+            return records
+        return [each for each in self._parts.partitions if each.instance == run.instance]
+
     def _show_copied(self) -> None:
-        """Show what is saved of the copy, at the beginning of each phase."""
+        """Show what is saved of the copy, at the beginning of each phase: the total, and what this instance copied."""
         records = list(self._parts.registry)
+        own = self._own_copies(records)
         phase = self._parts.run.record.phase
-        copied = sum(record.copied for record in records)
-        total = copied if phase.copied else sum(record.total for record in records)
+        total = sum(each.copied if phase.copied else each.total for each in records)
         self._parts.progress.set(
             total_bytes=None if phase is Phase.INITIALIZING else total,
-            copied_bytes=copied,
-            copied_documents=sum(record.documents for record in records),
+            copied_bytes=sum(each.copied for each in own),
+            copied_documents=sum(each.documents for each in own),
             lag_seconds=0 if phase in (Phase.CUTTING_OVER, Phase.DONE) else None,
         )

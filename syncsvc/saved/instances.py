@@ -30,7 +30,8 @@ class Peers:
         if not own.instances:
             return []
         saved = retry(lambda: load_runs(self._client), failures.is_transient, stop)
-        return [each for each in saved if each.instance != own.instance]
+        names = {*own.instances} - {own.instance}
+        return [each for each in saved if each.instance in names]
 
     def coordinator(self, stop: StopToken) -> RunRecord | None:
         """What the one that coordinates has saved; None where it was not told to start yet."""

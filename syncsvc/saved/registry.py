@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -21,6 +21,9 @@ from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
+
+# What is saved without the rest, which another instance may have changed: one counts, another one withholds.
+_OF_THE_COPY = {"status", "total", "totalDocuments", "copied", "documents", "resume", "withheld"}
 
 
 class CopyStatus(Enum):
@@ -113,6 +116,18 @@ def _collection_record(document: dict[str, Any]) -> CollectionRecord:
     )
 
 
+def _statement(old: CollectionRecord | None, new: CollectionRecord) -> dict[str, Any]:
+    """The update that saves a record. Repeated after a lost answer, it changes nothing."""
+    document = _collection_document(new)
+    query = {"_id": document["_id"]}
+    if old is not None:
+        before = _collection_document(old)
+        changed = {name: value for name, value in document.items() if before[name] != value}
+        if changed.keys() <= _OF_THE_COPY:
+            return {"q": query, "u": {"$set": changed}}
+    return {"q": query, "u": document, "upsert": True}
+
+
 class Registry:
     """The collections of the source by UUID, which says to which namespace on the destination their events belong.
 
@@ -159,21 +174,25 @@ class Registry:
         """Save the newest record of the collection with these fields changed; several threads may, each its own."""
         with self.redefining:
             changed = replace(self.get(record.uuid) or record, **changes)
-            self.save(changed)
+            self._save_all([(self.get(record.uuid), changed)])
             return changed
 
     def change_all(self, changes: Iterable[tuple[CollectionRecord, dict[str, Any]]]) -> None:
         """The same for many, by few commands."""
         with self.redefining:
-            self._save_all(replace(self.get(each.uuid) or each, **new) for each, new in changes)
+            known = [(self.get(each.uuid) or each, new) for each, new in changes]
+            self._save_all([(old, replace(old, **new)) for old, new in known])
 
     def save(self, record: CollectionRecord) -> None:
         """Add the record, or put it in the place of the one with its UUID."""
-        self._save_all([record])
+        self._save_all([(None, record)])
 
-    def _save_all(self, records: Iterable[CollectionRecord]) -> None:
-        records = list(records)
-        self._put(self._name, records)
+    def _save_all(
+        self, changes: Sequence[tuple[CollectionRecord | None, CollectionRecord]]
+    ) -> None:
+        """Save the new records, each in the place of the old one beside it."""
+        self._put(self._name, [_statement(old, new) for old, new in changes])
+        records = [new for _, new in changes]
         with self._lock:
             for record in records:
                 self._release_name(record.uuid)
@@ -184,7 +203,7 @@ class Registry:
         """Put these collections in the place of all that is saved for the sync as it is after one more reversal."""
         name = collections_of(self._turn + 1)
         self._run({"delete": name, "deletes": [{"q": {}, "limit": 0}]})
-        self._put(name, records)
+        self._put(name, [_statement(None, each) for each in records])
 
     def remove(self, record: CollectionRecord) -> None:
         statement = {"q": {"_id": Binary(record.uuid, 4)}, "limit": 1}
@@ -193,13 +212,9 @@ class Registry:
             self._release_name(record.uuid)
             del self._records[record.uuid]
 
-    def _put(self, name: str, records: Iterable[CollectionRecord]) -> None:
-        for documents in batches(map(_collection_document, records)):
-            # As upserts: a command that is repeated after a lost answer changes nothing.
-            statements = [
-                {"q": {"_id": each["_id"]}, "u": each, "upsert": True} for each in documents
-            ]
-            self._run({"update": name, "updates": statements})
+    def _put(self, name: str, statements: Iterable[dict[str, Any]]) -> None:
+        for batch in batches(statements):
+            self._run({"update": name, "updates": batch})
 
     def _release_name(self, uuid: bytes) -> None:
         old = self._records.get(uuid)

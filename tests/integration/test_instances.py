@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from syncsvc.engine.observe import Point
 from tests.support import writes
 from tests.support.fleet import Fleet, kill_at_each, running_fleet
 from tests.support.pair import SHARDED, Pair, across
+from tests.support.runbook import paste, section
 
 pytestmark = across(SHARDED)
 
@@ -22,6 +24,30 @@ DOCUMENTS = 900
 def fleet(pair: Pair, tmp_path: Path) -> Iterator[Fleet]:
     with running_fleet(pair, tmp_path) as fleet:
         yield fleet
+
+
+def test_the_copy_is_shared(pair: Pair, fleet: Fleet) -> None:
+    source = pair.source.client
+    source.admin.command("shardCollection", "shop.orders", key={"n": "hashed"})
+    source.shop.orders.insert_many([{"n": n, "pad": "p" * 200} for n in range(DOCUMENTS)])
+    for each in fleet.daemons:
+        each.kill()
+        each.small_partitions()
+        each.run()
+    # None begins before all can.
+    with ExitStack() as held:
+        for each in fleet.daemons:
+            held.enter_context(each.held_at(Point.BATCH_WRITTEN))
+        fleet.start()
+        for each in fleet.daemons:
+            each.wait_until_reached(Point.BATCH_WRITTEN)
+    fleet.wait_until_committable()
+    copies = [each.progress()["collectionCopy"] for each in fleet.daemons]
+    total = copies[0]["estimatedTotalBytes"]
+    assert sum(each["estimatedCopiedBytes"] for each in copies) == total
+    assert min(each["estimatedCopiedBytes"] for each in copies) > total / 3
+    fleet.commit()
+    pair.assert_equal()
 
 
 def test_the_events_are_shared(pair: Pair, fleet: Fleet) -> None:
@@ -202,7 +228,10 @@ def test_a_sync_of_several_is_reversed(pair: Pair, fleet: Fleet) -> None:
     pair.assert_equal()
 
 
-LIKELY = [Point.EVENTS_APPLIED, Point.BARRIER_REACHED, Point.POSITION_SAVED]
+WHILE_APPLYING = [
+    *(Point.EVENTS_APPLIED, Point.POSITION_SAVED),
+    *(Point.BARRIER_REACHED, Point.DEFINITION_APPLIED),
+]
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["coordinator", "follower"])
@@ -227,7 +256,7 @@ def test_a_killed_instance_goes_on(pair: Pair, fleet: Fleet, number: int) -> Non
         client.d[f"m{mark}"].rename(f"renamed{mark}")
         client.d.c.create_index(f"at {mark}")
 
-    kill_at_each(killed, [*LIKELY, Point.DEFINITION_APPLIED], lambda: write(source))
+    kill_at_each(killed, WHILE_APPLYING, lambda: write(source))
     fleet.ask_for_commit()
     killed.kill()
     killed.run()
@@ -241,6 +270,15 @@ def test_a_killed_instance_goes_on(pair: Pair, fleet: Fleet, number: int) -> Non
     write(destination)
     killed.run()
     fleet.wait_for_state("RUNNING")
-    kill_at_each(killed, LIKELY, lambda: write(destination))
+    kill_at_each(killed, [Point.BARRIER_REACHED], lambda: write(destination))
     fleet.commit()
+    pair.assert_equal()
+
+
+def test_the_runbook_of_several_instances(pair: Pair, fleet: Fleet) -> None:
+    writes.fill(pair.source.client)
+    ports = {f"2718{2 + n}": str(each.port) for n, each in enumerate(fleet.daemons)}
+    addresses = {"localhost": "127.0.0.1", **ports}
+    shown = "".join(paste(block.text, addresses) for block in section("Several instances"))
+    assert shown.count('"COMMITTED"') == len(fleet.daemons)
     pair.assert_equal()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,31 +12,10 @@ import yaml
 from syncsvc.sandbox.replica_set import Client
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair
+from tests.support.runbook import Block, paste, section
 from tests.support.verifier import Verifier
-from tests.support.waiting import PATIENCE
 
-RUNBOOK = Path(__file__).parents[2] / "docs" / "runbook.rst"
 DATABASE = "shop"
-
-
-@dataclass(frozen=True)
-class Block:
-    """What is to be pasted into a shell, or into mongosh."""
-
-    language: str
-    text: str
-
-
-def section(title: str) -> list[Block]:
-    """The blocks of commands under a title."""
-    text = RUNBOOK.read_text()
-    underlined = rf"^{re.escape(title)}\n[-~]+\n(.*?)(?=^[^\n]+\n[-~]+\n|\Z)"
-    (body,) = re.findall(underlined, text, re.M | re.S)
-    found = re.findall(r"^\.\. code-block:: (\w+)\n\n((?: {4}[^\n]*\n|\n)+)", body, re.M)
-    assert found, title
-    return [
-        Block(language, re.sub("^ {4}", "", lines, flags=re.M).strip()) for language, lines in found
-    ]
 
 
 class Operator:
@@ -73,14 +50,13 @@ class Operator:
         return ""
 
     def _shell(self, text: str) -> str:
-        text = text.replace("localhost:27182", f"127.0.0.1:{self._daemon.port}")
-        text = text.replace("localhost:27020", f"127.0.0.1:{self._verifier.port}")
-        done = subprocess.run(
-            ["bash", "-e", "-c", text], capture_output=True, text=True, timeout=PATIENCE
+        return paste(
+            text,
+            {
+                "localhost:27182": f"127.0.0.1:{self._daemon.port}",
+                "localhost:27020": f"127.0.0.1:{self._verifier.port}",
+            },
         )
-        assert done.returncode == 0, (text, done.stdout, done.stderr)
-        assert '"success":false' not in done.stdout, (text, done.stdout)
-        return done.stdout
 
     def _evaluate(self, text: str) -> None:
         """The few forms of mongosh that the runbook has. A comment says on which cluster."""
