@@ -1,0 +1,220 @@
+"""A sharded source is copied by partitions: each document once, whatever its `_id` is and wherever it moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from bson import MaxKey, Regex
+
+from syncsvc.engine.observe import Point
+from syncsvc.sandbox.replica_set import Client
+from syncsvc.saved.run import METADATA_DATABASE
+from tests.support.daemon import Daemon
+from tests.support.documents import IDS
+from tests.support.pair import SHARDED, Pair, across
+
+pytestmark = across(SHARDED)
+
+TEXTS = [f"{letter}{number}" for letter in "aBcD" for number in range(30)]
+MIXED = [*IDS, *TEXTS, *range(100, 200), {"a": Regex("^x")}, {"x": [1, {"y": MaxKey()}]}]
+FOLDING = {"locale": "en", "strength": 2}
+CLUSTERED = {"key": {"_id": 1}, "unique": True}
+
+
+@pytest.fixture
+def finely(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
+    """A running daemon that copies by small partitions, and saves their places after every page."""
+    process = pair.daemon(tmp_path)
+    process.small_partitions()
+    process.save_every_page()
+    try:
+        process.run()
+        yield process
+    finally:
+        process.close()
+
+
+def halve(client: Client, name: str) -> None:
+    """Move what is from 0 on in the order of the shard key, which is `k`, to the other shard."""
+    (metadata,) = client.config.collections.find({"_id": name})
+    *_, chunk = client.config.chunks.find({"uuid": metadata["uuid"]}).sort("min")
+    (other,) = client.config.shards.find({"_id": {"$ne": chunk["shard"]}})
+    client.admin.command("moveRange", name, toShard=other["_id"], min={"k": 0})
+
+
+def shard(client: Client, name: str) -> None:
+    client.admin.command("shardCollection", name, key={"k": 1}, collation={"locale": "simple"})
+
+
+def mixed(ids: list[Any]) -> list[dict[str, Any]]:
+    """Of each shard key half of the documents, in any order."""
+    shuffled = Random(1).sample(ids, len(ids))
+    return [{"_id": each, "k": (-1) ** n, "t": "x" * 100} for n, each in enumerate(shuffled)]
+
+
+def fill(client: Client) -> None:
+    d = client.d
+    shard(client, "d.mixed")
+    d.mixed.insert_many(mixed(MIXED))
+    # What is left behind on the first shard is older than what is on the second.
+    halve(client, "d.mixed")
+    d.mixed.update_many({}, {"$set": {"moved": True}})
+    d.create_collection("collated", collation=FOLDING)
+    shard(client, "d.collated")
+    halve(client, "d.collated")
+    d.collated.insert_many(mixed(MIXED))
+    d.create_collection("capped", capped=True, size=1 << 20)
+    d.capped.insert_many({"_id": n, "t": "x" * 100} for n in Random(2).sample(range(100), 100))
+    d.create_collection("clustered", clusteredIndex=CLUSTERED)
+    d.clustered.insert_many({"_id": n, "t": "x" * 100} for n in range(100))
+    d.create_collection("empty")
+    d.plain.insert_many({"_id": n, "t": "x" * 100} for n in range(1500))
+    d.large.insert_many({"_id": n, "t": "x" * (7 << 20)} for n in range(3))
+    d.create_collection("series", timeseries={"timeField": "t", "metaField": "m"})
+    moment = IDS[8]
+    d.series.insert_many({"t": moment, "m": n} for n in range(100))
+
+
+def copied(pair: Pair) -> dict[str, int]:
+    """How many documents the metadata says were copied, by collection."""
+    metadata = pair.destination.client[METADATA_DATABASE]
+    return {each["collection"]: each["documents"] for each in metadata.collections.find()}
+
+
+def stored(pair: Pair) -> dict[str, int]:
+    d = pair.source.client.d
+    names = ("mixed", "collated", "capped", "clustered", "empty", "plain", "large")
+    return {name: d[name].count_documents({}) for name in names}
+
+
+def assert_copied_once(pair: Pair) -> None:
+    pair.assert_equal()
+    counts = stored(pair)
+    assert {name: count for name, count in copied(pair).items() if name in counts} == counts
+    orders = [[each["_id"] for each in side.client.d.capped.find()] for side in sides(pair)]
+    assert orders[0] == orders[1]
+
+
+def sides(pair: Pair) -> tuple[Any, Any]:
+    return pair.source, pair.destination
+
+
+def test_every_document_is_copied_once(pair: Pair, finely: Daemon) -> None:
+    fill(pair.source.client)
+    finely.start()
+    finely.wait_until_applying()
+    metadata = pair.destination.client[METADATA_DATABASE]
+    numbers = {
+        each["collection"]: metadata.partitions.count_documents({"_id.collection": each["_id"]})
+        for each in metadata.collections.find()
+    }
+    cut = {name for name, number in numbers.items() if number > 3}
+    assert cut == {"mixed", "collated", "clustered", "plain", "series"}
+    assert (numbers["capped"], numbers["empty"], numbers["large"]) == (1, 1, 3)
+    finely.commit()
+    assert_copied_once(pair)
+
+
+KILLS = [
+    (Point.LISTED, 1),
+    (Point.PLANNED, 1),
+    (Point.BATCH_WRITTEN, 1),
+    (Point.BATCH_WRITTEN, 20),
+    (Point.COPY_SAVED, 5),
+    (Point.PARTITION_COPIED, 1),
+    (Point.PARTITION_COPIED, 30),
+    (Point.COLLECTION_COPIED, 1),
+    (Point.COLLECTION_COPIED, 8),
+]
+
+
+@pytest.mark.parametrize("point, number", KILLS, ids=lambda each: getattr(each, "value", each))
+def test_a_killed_copy_goes_on(pair: Pair, finely: Daemon, point: Point, number: int) -> None:
+    fill(pair.source.client)
+    finely.kill_at(point, number=number)
+    finely.post_unanswered("start", {"source": "cluster0", "destination": "cluster1"})
+    finely.wait_until_killed()
+    finely.run()
+    finely.start()
+    finely.wait_until_applying()
+    found = {each["namespace"]: each for each in finely.namespaces()["namespaces"]}
+    assert found["d.plain"]["copiedDocuments"] == 1500
+    finely.commit()
+    assert_copied_once(pair)
+
+
+def test_chunks_that_move_and_collections_that_go_during_the_copy(
+    pair: Pair, finely: Daemon
+) -> None:
+    client = pair.source.client
+    shard(client, "d.c")
+    for name in ("c", "dropped", "renamed"):
+        client.d[name].insert_many({"_id": n, "k": (-1) ** n, "t": "x" * 200} for n in range(2000))
+    with finely.held_at(Point.BATCH_WRITTEN, number=5):
+        finely.start()
+        finely.wait_until_reached(Point.BATCH_WRITTEN, number=5)
+        halve(client, "d.c")
+        client.d.c.update_many({"_id": {"$mod": [3, 0]}}, {"$set": {"moved": True}})
+        client.d.c.delete_many({"_id": {"$mod": [7, 0]}})
+        client.d.dropped.drop()
+        client.d.renamed.rename("other")
+        client.d.renamed.insert_one({"_id": 1, "new": True})
+    finely.commit()
+    pair.assert_equal()
+
+
+@pytest.mark.parametrize(
+    "first, second, told",
+    [(7, 7, "int 7"), (7, 7.0, "7"), ("a", "A", 'string "'), (MaxKey(), MaxKey(), "maxKey")],
+    ids=["equal", "numbers", "texts", "ends"],
+)
+def test_documents_of_one_id_are_named(
+    pair: Pair, finely: Daemon, first: Any, second: Any, told: str
+) -> None:
+    client = pair.source.client
+    client.d.create_collection("c", collation=FOLDING)
+    shard(client, "d.c")
+    halve(client, "d.c")
+    client.d.c.insert_many({"_id": n, "k": n - 50, "t": "x" * 100} for n in range(100, 200))
+    client.d.c.insert_many([{"_id": first, "k": 1}, {"_id": second, "k": -1}])
+    finely.start()
+    progress = finely.wait_for_state("FAILED")
+    assert progress["error"] == "DuplicateIds"
+    assert "d.c holds several documents with _id" in progress["errorDescription"]
+    assert told in progress["errorDescription"]
+
+
+@pytest.mark.parametrize("point", [None, Point.BATCH_WRITTEN, Point.PARTITION_COPIED])
+def test_a_collection_that_comes_into_the_filter_is_copied(
+    pair: Pair, finely: Daemon, point: Point | None
+) -> None:
+    client = pair.source.client
+    shard(client, "d.outside")
+    halve(client, "d.outside")
+    client.d.outside.insert_many(mixed(MIXED))
+    finely.start(includeNamespaces=[{"database": "d", "collections": ["c"]}])
+    finely.wait_until_committable()
+    if point is not None:
+        finely.kill_at(point)
+    client.d.outside.rename("c")
+    client.d.c.insert_one({"_id": "later", "k": 5})
+    if point is not None:
+        finely.wait_until_killed()
+        finely.run()
+    finely.commit()
+    pair.assert_equal()
+
+
+def test_a_pause_goes_on_within_the_partitions(pair: Pair, finely: Daemon) -> None:
+    fill(pair.source.client)
+    with finely.held_at(Point.BATCH_WRITTEN, number=10):
+        finely.start()
+        finely.wait_until_reached(Point.BATCH_WRITTEN, number=10)
+        finely.pause()
+    finely.resume()
+    finely.commit()
+    assert_copied_once(pair)
