@@ -34,7 +34,7 @@ KINDS: dict[str, tuple[ErrorKind, ...]] = {
 NOT_ANSWERED = {
     "syncsvc": {
         *("AddressNotAvailable", "InvalidURI", "WrongClusters"),
-        *("UnsupportedChange", "RenamedOutOfFilter", "RenamedAcrossDatabases"),
+        *("UnsupportedChange", "ShardKeyChanged", "RenamedOutOfFilter", "RenamedAcrossDatabases"),
         "EventNotApplicable",
         *("DocumentNotCopied", "DuplicateIds", "DefinitionNotApplicable"),
         *("VerificationFailed", "VerificationIncomplete"),
