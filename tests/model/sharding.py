@@ -18,18 +18,26 @@ class _Sharded(NamedTuple):
 
 
 # By keys that stay, and by keys that updates change, take away, and give back.
-_SHARDED = (
+_ON_DESTINATION = (
     _Sharded("m0.a", {"_id": "hashed"}),
-    _Sharded("m0.b", {"n": 1}, {"n": 25}),
-    _Sharded("m0.c", {"sub.y.z": 1, "n": 1}, {"sub.y.z": 4, "n": values.FIRST}),
+    _Sharded("m0.b", {"n": 1}),
+    _Sharded("m0.c", {"sub.y.z": 1, "n": 1}),
     _Sharded("m1.a", {"n": "hashed"}),
-    _Sharded("m1.b", {"_id": 1}, {"_id": 4}),
+    _Sharded("m1.b", {"_id": 1}),
+)
+# Where an `_id` comes back, it does on the same shard: a source with two documents of one `_id` cannot be synced.
+_ON_SOURCE = (
+    _Sharded("m0.a", {"_id": "hashed"}),
+    _Sharded("m0.b", {"_id": 1, "n": 1}, {"_id": 4, "n": values.FIRST}),
+    _Sharded("m0.k", {"n": 1}, {"n": 25}),
+    _Sharded("m1.b", {"_id": 1}, {"_id": "a"}),
+    _Sharded("m1.l", {"n": 1, "s": 1}, {"n": 10, "s": values.FIRST}),
 )
 
 
 def shard(pair: Pair) -> None:
     """Have the collections sharded: on the source, over two shards, or by the start of the sync."""
-    for each in _SHARDED:
+    for each in _ON_SOURCE if pair.source.shards else _ON_DESTINATION:
         pair.shard(each.name, each.key)
         if pair.source.shards and each.middle:
             _move(pair, each.name, each.middle)

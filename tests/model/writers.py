@@ -27,6 +27,7 @@ REFUSALS = {
     2: "BadValue",
     5: "GraphContainsCycle",
     9: "FailedToParse",
+    12: "UnsupportedFormat, of a document whose shard key cannot be",
     14: "TypeMismatch",
     20: "IllegalOperation",
     24: "LockTimeout",
@@ -39,6 +40,8 @@ REFUSALS = {
     50: "MaxTimeMSExpired",
     52: "DollarPrefixedFieldName",
     56: "EmptyFieldName",
+    59: "CommandNotFound, of a router",
+    61: "ShardKeyNotFound",
     66: "ImmutableField",
     67: "CannotCreateIndex",
     68: "IndexAlreadyExists",
@@ -59,6 +62,8 @@ REFUSALS = {
     276: "IndexBuildAborted",
     11000: "DuplicateKey",
     12587: "BackgroundOperationInProgressForNamespace",
+    28769: "$out to a sharded collection",
+    31025: "a change of a shard key that is not in the query",
     16766: "a hashed index met an array",
     16804: "a geo index met something else",
     17152: "$out to a capped collection",
@@ -67,6 +72,7 @@ REFUSALS = {
     50825: "KeyString format error",
     50826: "KeyString format error",
     51132: "$merge met a key that it cannot take",
+    6201808: "options of a time series for another collection",
     51181: "a combination of $merge modes that is not supported",
 }
 
