@@ -20,12 +20,9 @@ from syncsvc.errors import (
 from verifier.cluster import rawbson
 from verifier.cluster.keys import Canonical, canonical
 from verifier.cluster.namespace import Namespace, is_user_namespace
-from verifier.cluster.specification import CollectionSpec, Document, Kind
+from verifier.cluster.specification import FILLER, CollectionSpec, Document, Kind
 from verifier.runtime.errors import Violation
 
-# Follows the fields of a shard key in an index that must not be the same as another one. No document has it, or if one
-# has, no harm is done.
-_FILLER = "syncsvc"
 # The index that serves a shard key while the one that served it is exchanged for another.
 SPARE = "syncsvc.spare"
 
@@ -167,7 +164,7 @@ def support(definition: CollectionSpec) -> Document:
     own = definition.indexes.values()
     # Nothing can be on `_id` alone beside the index on `_id`, nor be like a hidden one.
     if key == {"_id": 1} or any(each["key"] == key for each in own if each.get("hidden")):
-        key[_FILLER] = 1
+        key[FILLER] = 1
     name = "_".join(f"{field}_{direction}" for field, direction in key.items())
     while name in definition.indexes:
         name += "_"

@@ -11,6 +11,10 @@ from verifier.cluster.namespace import Namespace
 
 Document = dict[str, Any]
 
+# Follows the fields of a shard key in an index for that key which must not be the same as another one. No document has
+# it, or if one has, no harm is done.
+FILLER = "syncsvc"
+
 
 class Kind(Enum):
     COLLECTION = "collection"

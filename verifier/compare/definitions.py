@@ -20,7 +20,7 @@ import bson
 from bson.decimal128 import Decimal128
 
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.specification import CollectionSpec, Document
+from verifier.cluster.specification import FILLER, CollectionSpec, Document
 from verifier.compare.documents import Mode, differences
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference
 
@@ -78,11 +78,14 @@ def _judged(wanted: CollectionSpec, found: CollectionSpec) -> dict[str, Document
     """The indexes found, without one that is there for the shard key of the destination alone."""
     if not found.shard_key or wanted.shard_key:
         return found.indexes
-    key = list(found.shard_key["key"].items())
+    key = found.shard_key["key"]
+    serving = [list(each.items()) for each in (key, {**key, FILLER: 1})]
     return {
         name: index
         for name, index in found.indexes.items()
-        if name in wanted.indexes or not index.keys() <= _PLAIN or list(index["key"].items()) != key
+        if name in wanted.indexes
+        or not index.keys() <= _PLAIN
+        or list(index["key"].items()) not in serving
     }
 
 

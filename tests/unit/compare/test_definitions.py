@@ -223,6 +223,7 @@ def test_shard_keys_are_compared_where_both_clusters_are_sharded(
         ({}, None),
         ({"name": "of its own"}, None),
         ({"key": {"a": 1.0}}, None),
+        ({"key": {"a": 1, "syncsvc": 1}}, None),
         ({"key": {"a": 1, "b": 1}}, "extra"),
         ({"key": {"a": -1}}, "extra"),
         ({"unique": True}, "extra"),
