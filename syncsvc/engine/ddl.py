@@ -123,6 +123,7 @@ class DefinitionEvents:
             return
         if self._registry.at(event.namespace) is None:
             view = CollectionSpec(event.namespace, Kind.VIEW, None, event.description)
+            check(view, self._options)
             # One of an older definition may be there: this event is newer, or later ones will tell.
             self._catalog.drop_view(event.namespace)
             self._catalog.create_view(view)
