@@ -1,7 +1,7 @@
 """Every row of the interface's tables holds: `pytest -k <name of a row>` shows one.
 
 A row is a question to what was seen of some whole syncs, and the answer that the interface gives. `DOCUMENTED` has the
-names of all rows in the order of the interface; a row that needs a sharded cluster is in `LATER`.
+names of all rows in the order of the interface.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from syncsvc.schemas import StartSchema
 from tests.contract.walks import GOOD, Document, Moment, Seen, Walk, everything
 from tests.support.blocks import USER_WRITES_BLOCKED
-from tests.support.pair import Pair
+from tests.support.pair import TO_SHARDED, Clusters
 
 # What was seen, and what should have been.
 Row = Callable[[Seen], tuple[object, object]]
@@ -224,6 +224,24 @@ START: dict[str, Row] = {
     "sharding.shardingEntries.collection": refused("shardingEntries[0].collection"),
     "sharding.shardingEntries.shardCollection": refused("shardingEntries[0].shardCollection"),
     "sharding.shardingEntries.shardCollection.key": refused("shardCollection.key"),
+    "sharding_rule.createSupportingIndexes_false": lambda seen: (
+        (
+            [
+                seen.sharded.refused[name].body["error"]
+                for name in ("unserved", "collated", "against")
+            ],
+            seen.sharded.served,
+        ),
+        (
+            ["ShardKeyIndexMissing", "ShardKeyIndexMissing", "UniqueIndexIncompatible"],
+            {"_id_", "n_1"},
+        ),
+    ),
+    "sharding_rule.createSupportingIndexes_true": lambda seen: (
+        seen.sharded.created,
+        {"_id_", "n_1"},
+    ),
+    "sharding_rule.indexes_always_built": lambda seen: (seen.sharded.always, {"_id_", "n_1"}),
     "start_response.success": lambda seen: (
         (seen.usual.started.body["success"], seen.refused["source"].body["success"]),
         (True, False),
@@ -356,7 +374,10 @@ START_BEHAVIOR: dict[str, Row] = {
     # All starts of these tests are sent without the header.
     "start_behavior.3": lambda seen: (seen.usual.started.status, 200),
     "start_behavior.4": not_begun("never and reversible", "reversible"),
-    "start_behavior.5": not_begun("sharding of a replica set", "sharding"),
+    "start_behavior.5": all_of(
+        not_begun("sharding of a replica set", "sharding"),
+        lambda seen: (seen.sharded.refused["no sharding"].body["error"], "ShardingRequired"),
+    ),
     "start_behavior.6": all_of(
         not_begun("little memory", "memory"),
         # A check that a cluster does not support: that of a TTL collection without its index.
@@ -370,10 +391,22 @@ START_BEHAVIOR: dict[str, Row] = {
         not_begun("reversible without blocks", "reversible"),
         not_begun("never and reversible", "buildIndexes"),
         lambda seen: (seen.reversed["state"], "RUNNING"),
+        lambda seen: (
+            seen.sharded.refused["reversible"].body["error"],
+            "ReversibleNeedsEqualShards",
+        ),
     ),
     "start_behavior.9": lambda seen: (
         [each.destination_refuses_index == USER_WRITES_BLOCKED for each in stages(seen.usual)],
         BLOCKED_UNTIL_WRITABLE,
+    ),
+    "start_behavior.10": all_of(
+        # Sharded is what was created so, before its copy began: whatever it is called then.
+        lambda seen: (
+            seen.sharded.keys,
+            dict.fromkeys(("d.c", "d.from before", "d.from after"), {"n": 1}),
+        ),
+        lambda seen: (seen.sharded.renamed["error"], "RenamedAcrossDatabases"),
     ),
 }
 
@@ -405,13 +438,6 @@ ROWS: dict[str, Row] = {
     **PROCESSES,
 }
 
-# Rows that only a sharded cluster can show, which this version does not sync.
-LATER = {
-    "sharding_rule.createSupportingIndexes_false": "shard keys need a sharded destination",
-    "sharding_rule.createSupportingIndexes_true": "shard keys need a sharded destination",
-    "sharding_rule.indexes_always_built": "indexes for shard keys need a sharded destination",
-    "start_behavior.10": "whether a renamed collection is sharded needs a sharded destination",
-}
 # Every row of every table of the interface, table by table.
 DOCUMENTED = (
     *("start.source", "start.destination", "start.buildIndexes", "start.enableUserWriteBlocking"),
@@ -462,8 +488,9 @@ DOCUMENTED = (
 
 
 @pytest.fixture(scope="module")
-def seen(replica_sets: Pair, tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    return everything(replica_sets, tmp_path_factory.mktemp("contract"), REFUSED)
+def seen(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    folder = tmp_path_factory.mktemp("contract")
+    return everything(clusters.pair(), clusters.pair(TO_SHARDED), folder, REFUSED)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -473,4 +500,4 @@ def test_the_row_holds(name: str, seen: Seen) -> None:
 
 
 def test_every_row_is_in_the_table() -> None:
-    assert sorted([*ROWS, *LATER]) == sorted(DOCUMENTED)
+    assert sorted(ROWS) == sorted(DOCUMENTED)

@@ -75,6 +75,23 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Sharded:
+    """Syncs from a replica set to a sharded cluster: starts that were refused, and what the others came to.
+
+    `keys` are those by which collections were sharded at the end of the first, `served` the names of the indexes then
+    of a collection with an index for its shard key, `created` those of one without, `always` those where none was asked
+    for; `renamed` is the progress after a rename to another database.
+    """
+
+    refused: Mapping[str, Answer]
+    keys: Mapping[str, Document]
+    served: set[str]
+    created: set[str]
+    always: set[str]
+    renamed: Document
+
+
+@dataclass(frozen=True)
 class Seen:
     """Everything that the rows are about."""
 
@@ -91,6 +108,7 @@ class Seen:
     ttl: Document
     reversing: Answer
     reversed: Document
+    sharded: Sharded
 
 
 def answer_of(response: requests.Response) -> Answer:
@@ -265,7 +283,74 @@ def blocking_walk(pair: Pair, daemon: Daemon) -> Walk:
     return walk(pair, daemon, BLOCKING, lambda: None)
 
 
-def everything(pair: Pair, folder: Path, refused: Mapping[str, Document]) -> Seen:
+def _by_n(*names: str, supported: bool) -> Document:
+    """The start that shards these collections of the database d by one field."""
+    entries = [
+        {"database": "d", "collection": name, "shardCollection": {"key": [{"n": 1}]}}
+        for name in names
+    ]
+    return {"sharding": {"createSupportingIndexes": supported, "shardingEntries": entries}}
+
+
+def _refused_starts(pair: Pair, daemon: Daemon) -> Iterator[tuple[str, Answer]]:
+    """Of collections that cannot be sharded as they are, and what else does not go with a sharded cluster."""
+    d = pair.source.client.d
+    d.unserved.insert_one({})
+    d.create_collection("collated", collation={"locale": "en"}).create_index("n")
+    d.against.create_index("n")
+    d.against.create_index("m", unique=True)
+    for name in ("unserved", "collated", "against"):
+        asked = {**GOOD, **_by_n(name, supported=False)}
+        yield name, answer_of(daemon.post("start", asked))
+        d.drop_collection(name)
+    yield "no sharding", answer_of(daemon.post("start", GOOD))
+    way_back = {"reversible": True, "enableUserWriteBlocking": True}
+    asked = {**GOOD, **way_back, **_by_n("c", supported=True)}
+    yield "reversible", answer_of(daemon.post("start", asked))
+
+
+def _shard_keys(pair: Pair) -> dict[str, Document]:
+    rows = pair.destination.client.config.collections.find({"_id": {"$regex": "^d\\."}})
+    return {row["_id"]: dict(row["key"]) for row in rows}
+
+
+def _index_names(pair: Pair) -> set[str]:
+    return set(pair.destination.client.d.c.index_information())
+
+
+def sharded_walk(pair: Pair, folder: Path) -> Sharded:
+    """Three syncs. In the first, collections are renamed: before their copy begins, and after it."""
+    source = pair.source.client
+    with running(pair, folder / "served") as daemon:
+        refused = dict(_refused_starts(pair, daemon))
+        for name in ("c", "early", "late", "plain"):
+            source.d[name].insert_many({"_id": n, "n": n} for n in range(100))
+            source.d[name].create_index("n")
+        with daemon.held_at(Point.LISTED):
+            daemon.start(**_by_n("c", "early", "late", "into", supported=False))
+            daemon.wait_until_reached(Point.LISTED)
+            source.d.plain.rename("into")
+            source.d.early.rename("from before")
+        daemon.wait_until_committable()
+        source.d.late.rename("from after")
+        daemon.commit()
+        keys, served = _shard_keys(pair), _index_names(pair)
+    with running(pair, folder / "never") as daemon:
+        fill(pair)
+        daemon.start(buildIndexes="never", **_by_n("c", supported=True))
+        daemon.commit()
+        always = _index_names(pair)
+    with running(pair, folder / "created") as daemon:
+        source.d.c.insert_one({})
+        daemon.start(**_by_n("c", supported=True))
+        daemon.wait_until_committable()
+        created = _index_names(pair)
+        source.admin.command({"renameCollection": "d.c", "to": "e.c"})
+        renamed = daemon.wait_for_state("FAILED")
+    return Sharded(refused, keys, served, created, always, renamed)
+
+
+def everything(pair: Pair, to_sharded: Pair, folder: Path, refused: Mapping[str, Document]) -> Seen:
     """All syncs, one after the other; before the first one, all starts that must be refused."""
     with running(pair, folder / "usual") as daemon:
         idle = daemon.progress()
@@ -286,6 +371,7 @@ def everything(pair: Pair, folder: Path, refused: Mapping[str, Document]) -> See
         ttl = ttl_walk(pair, daemon)
     with running(pair, folder / "reversed") as daemon:
         reversing, reversed_ = reversed_walk(pair, daemon)
+    sharded = sharded_walk(to_sharded, folder)
     return Seen(
         addresses=(pair.source.uri.split("/")[2], pair.destination.uri.split("/")[2]),
         idle=idle,
@@ -300,4 +386,5 @@ def everything(pair: Pair, folder: Path, refused: Mapping[str, Document]) -> See
         ttl=ttl,
         reversing=reversing,
         reversed=reversed_,
+        sharded=sharded,
     )
