@@ -1,0 +1,616 @@
+"""From a replica set to a sharded cluster: what is sharded, where it lands, which indexes serve it, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.observe import Point
+from tests.support.checks import Checker
+from tests.support.daemon import Daemon
+from tests.support.pair import TO_SHARDED, Pair, Side, across
+from tests.support.phases import When, writes_in
+from tests.support.sharded import ShardedCluster
+from verifier.compare.progress import Outcome
+
+Document = dict[str, Any]
+
+pytestmark = across(TO_SHARDED)
+
+DOCUMENTS = 1200
+CASELESS = {"locale": "en", "strength": 2}
+# Keys by the collection that has them.
+KEYS: dict[str, Document] = {
+    "numbers": {"n": 1},
+    "texts": {"text": 1},
+    "ids": {"_id": 1},
+    "few": {"few": 1, "sub.n": 1},
+    "hashed": {"n": "hashed"},
+    "hash first": {"n": "hashed", "few": 1},
+    "hash last": {"few": 1, "n": "hashed"},
+}
+
+
+def entry(name: str, *key: Document) -> Document:
+    database, _, collection = name.partition(".")
+    return {"database": database, "collection": collection, "shardCollection": {"key": list(key)}}
+
+
+def sharding(*entries: Document, supported: bool = True) -> Document:
+    return {"createSupportingIndexes": supported, "shardingEntries": list(entries)}
+
+
+def fill(pair: Pair, name: str = "c", **options: Any) -> None:
+    collection = pair.source.client.d.create_collection(name, **options)
+    numbers = list(range(DOCUMENTS))
+    Random(1).shuffle(numbers)
+    collection.insert_many(
+        {"_id": f"id {n}", "n": n, "text": f"{n:05}", "few": n % 7, "sub": {"n": n}}
+        for n in numbers
+    )
+
+
+def shares(side: Side, collection: str) -> list[int]:
+    """How many documents each shard has."""
+    counts = []
+    for shard in side.shards:
+        with shard.client() as client:
+            counts.append(client.d[collection].count_documents({}))
+    return counts
+
+
+def indexes(pair: Pair, collection: str = "c") -> set[str]:
+    return set(pair.destination.client.d[collection].index_information())
+
+
+def shard_key(pair: Pair, name: str = "d.c") -> Document | None:
+    row = pair.destination.client.config.collections.find_one({"_id": name})
+    return None if row is None else dict(row["key"])
+
+
+def assert_no_zones(pair: Pair) -> None:
+    config = pair.destination.client.config
+    assert list(config.tags.find()) == []
+    assert [each.get("tags", []) for each in config.shards.find()] == [[]] * len(
+        pair.destination.shards
+    )
+
+
+def assert_spread(pair: Pair, daemon: Daemon) -> None:
+    """Each shard of the destination takes its share of every collection, and of the databases."""
+    for name, key in KEYS.items():
+        fill(pair, name)
+        pair.shard(f"d.{name}", key)
+    fill(pair, "collated", collation=CASELESS)
+    pair.shard("d.collated", {"text": 1})
+    for name in ("e", "f", "g"):
+        pair.source.client[name].c.insert_one({})
+    with daemon.held_at(Point.BATCH_WRITTEN, "d.numbers"):
+        daemon.start()
+        daemon.wait_until_reached(Point.BATCH_WRITTEN, "d.numbers")
+        # Of the first page already.
+        assert all(shares(pair.destination, "numbers"))
+    daemon.wait_until_committable()
+    fair = DOCUMENTS / len(pair.destination.shards)
+    for name in (*KEYS, "collated"):
+        found = shares(pair.destination, name)
+        assert sum(found) == DOCUMENTS
+        # Where a hash follows, few values of the first field are few places to cut.
+        least = 0.5 if name == "hash last" else 0.75
+        assert min(found) >= least * fair, (name, found)
+    assert_no_zones(pair)
+    daemon.commit()
+    pair.assert_equal()
+    config = pair.destination.client.config
+    rows = config.databases.find({"_id": {"$in": ["d", "e", "f", "g"]}})
+    primaries = [each["primary"] for each in rows]
+    assert set(map(primaries.count, primaries)) <= {1, 2}
+    assert len(set(primaries)) == len(pair.destination.shards)
+
+
+def test_each_of_two_shards_has_a_fair_share(pair: Pair, daemon: Daemon) -> None:
+    assert_spread(pair, daemon)
+
+
+def test_each_of_three_shards_has_a_fair_share(pair: Pair, tmp_path: Path) -> None:
+    with (
+        ShardedCluster(name="destination", shards=3) as cluster,
+        cluster.client() as client,
+    ):
+        three = Pair(pair.source, Side(cluster.uri, client, cluster.shards))
+        daemon = three.daemon(tmp_path)
+        try:
+            daemon.run()
+            assert_spread(three, daemon)
+        finally:
+            daemon.close()
+
+
+def missing_and_null(pair: Pair) -> None:
+    pair.source.client.d.c.insert_many(
+        [
+            *({"_id": f"missing {n}"} for n in range(20)),
+            *({"_id": f"null {n}", "n": None} for n in range(20)),
+            {"_id": "inside", "n": {"n": 1}},
+            *({"_id": f"half {n}", "n": n} for n in range(20)),
+        ]
+    )
+
+
+@pytest.mark.parametrize("key", [{"n": 1}, {"n": "hashed"}, {"n": 1, "few": 1}, {"x.y": 1, "n": 1}])
+def test_fields_of_the_key_may_be_missing_or_null(
+    pair: Pair, daemon: Daemon, key: Document
+) -> None:
+    missing_and_null(pair)
+    pair.shard("d.c", key)
+    daemon.start()
+    daemon.commit()
+    assert shard_key(pair) == key
+    pair.assert_equal()
+
+
+def test_an_array_in_a_field_of_the_key_is_named(pair: Pair, daemon: Daemon) -> None:
+    pair.source.client.d.c.insert_one({"_id": "the one", "n": [1, 2]})
+    pair.shard("d.c", {"n": 1})
+    daemon.start()
+    progress = daemon.wait_for_state("FAILED")
+    assert progress["error"] == "DocumentNotCopied"
+    assert "the one" in progress["errorDescription"]
+
+
+class TestIndexes:
+    @pytest.mark.parametrize(
+        "build, own, expected",
+        [
+            ("beforeDataCopy", False, {"few_1", "n_1"}),
+            ("beforeDataCopy", True, {"few_1", "own"}),
+            ("afterDataCopy", False, {"few_1", "n_1"}),
+            ("afterDataCopy", True, {"few_1", "own"}),
+            ("excludeHashedAfterCopy", True, {"few_1", "own"}),
+            ("never", False, {"n_1"}),
+            ("never", True, {"n_1"}),
+        ],
+    )
+    def test_there_are_those_asked_for_and_one_for_the_key(
+        self, pair: Pair, daemon: Daemon, build: str, own: bool, expected: set[str]
+    ) -> None:
+        fill(pair)
+        pair.source.client.d.c.create_index("few")
+        if own:
+            pair.source.client.d.c.create_index([("n", 1), ("few", -1)], name="own", unique=True)
+        pair.shard("d.c", {"n": 1})
+        with daemon.held_at(Point.BATCH_WRITTEN):
+            daemon.start(buildIndexes=build)
+            daemon.wait_until_reached(Point.BATCH_WRITTEN)
+            early = expected - {"few_1"} if "fter" in build else expected
+            assert indexes(pair) == {"_id_", *early}
+        daemon.commit()
+        assert indexes(pair) == {"_id_", *expected}
+        if build != "never":
+            pair.assert_equal()
+
+    def test_a_hashed_key_has_its_index_where_others_are_left_out(
+        self, pair: Pair, daemon: Daemon
+    ) -> None:
+        fill(pair)
+        pair.source.client.d.c.create_index([("n", "hashed")], name="own")
+        pair.source.client.d.c.create_index([("few", "hashed")])
+        pair.shard("d.c", {"n": "hashed"})
+        daemon.start(buildIndexes="excludeHashed")
+        daemon.commit()
+        assert indexes(pair) == {"_id_", "n_hashed"}
+
+    def test_the_index_on_id_serves(self, pair: Pair, daemon: Daemon) -> None:
+        fill(pair)
+        pair.shard("d.c", {"_id": 1})
+        daemon.start(sharding=sharding(entry("d.c", {"_id": 1}), supported=False))
+        daemon.commit()
+        assert indexes(pair) == {"_id_"}
+        pair.assert_equal()
+
+    @pytest.mark.parametrize("collation", [None, CASELESS])
+    @pytest.mark.parametrize(
+        "unfit",
+        [
+            {"sparse": True},
+            {"partialFilterExpression": {"n": {"$gt": 1}}},
+            {"hidden": True},
+            {"collation": {"locale": "de"}},
+        ],
+        ids=lambda each: next(iter(each)),
+    )
+    def test_an_index_that_serves_no_key_has_one_beside_it(
+        self, pair: Pair, daemon: Daemon, unfit: Document, collation: Document | None
+    ) -> None:
+        fill(pair, collation=collation)
+        simple = {} if collation is None else {"collation": {"locale": "simple"}}
+        pair.source.client.d.c.create_index("n", name="unfit", **{**simple, **unfit})
+        pair.shard("d.c", {"n": 1})
+        refused = daemon.post(
+            "start",
+            daemon.start_body(sharding=sharding(entry("d.c", {"n": 1}), supported=False)),
+        ).json()
+        assert refused["error"] == "ShardKeyIndexMissing"
+        assert "d.c has no index that begins with {n: 1}" in refused["errorDescription"]
+        daemon.start()
+        daemon.commit()
+        names = indexes(pair)
+        assert len(names) == 3 and {"_id_", "unfit"} < names
+        if "hidden" not in unfit:
+            pair.assert_equal()
+
+
+def drop_it(collection: Any) -> None:
+    collection.drop_index("own")
+
+
+def create_it_again(collection: Any) -> None:
+    collection.drop_index("own")
+    collection.create_index([("n", 1), ("few", 1)], name="own")
+
+
+def create_another_of_its_name(collection: Any) -> None:
+    collection.drop_index("own")
+    collection.create_index("few", name="own")
+
+
+def create_it_with_another_name(collection: Any) -> None:
+    collection.drop_index("own")
+    collection.create_index("n", name="other")
+
+
+def create_one_of_its_key(collection: Any) -> None:
+    collection.create_index("n", name="sparse", sparse=True)
+    collection.drop_index("own")
+
+
+def create_a_wider_one(collection: Any) -> None:
+    collection.create_index([("n", 1), ("few", 1)], name="wider")
+    collection.drop_index("own")
+
+
+def make_it_expire(collection: Any) -> None:
+    collection.drop_index("own")
+    collection.create_index("n", name="own", expireAfterSeconds=10**8)
+    collection.database.command(
+        {"collMod": collection.name, "index": {"name": "own", "expireAfterSeconds": 10**7}}
+    )
+
+
+def make_it_unique(collection: Any) -> None:
+    for change in ({"prepareUnique": True}, {"unique": True}):
+        collection.database.command(
+            {"collMod": collection.name, "index": {"name": "own", **change}}
+        )
+
+
+def create_one_as_ours_is_named(collection: Any) -> None:
+    collection.drop_index("own")
+    collection.create_index("few", name="n_1")
+
+
+def drop_all(collection: Any) -> None:
+    collection.drop_indexes()
+
+
+class TestChangesOfIndexes:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            *(drop_it, create_it_again, create_another_of_its_name, create_it_with_another_name),
+            *(create_one_of_its_key, create_a_wider_one, make_it_expire, make_it_unique),
+            *(create_one_as_ours_is_named, drop_all),
+        ],
+        ids=lambda each: each.__name__,
+    )
+    @pytest.mark.parametrize("when", [When.COPY, When.APPLY], ids=lambda when: when.name)
+    def test_the_key_is_served_at_every_moment(
+        self, pair: Pair, daemon: Daemon, change: Callable[[Any], None], when: When
+    ) -> None:
+        fill(pair)
+        pair.source.client.d.c.create_index("n", name="own")
+        pair.shard("d.c", {"n": 1})
+        with writes_in(when, daemon):
+            change(pair.source.client.d.c)
+        daemon.commit()
+        pair.assert_equal()
+        assert "syncsvc.spare" not in indexes(pair)
+
+    def test_a_hidden_index_serves_no_more(self, pair: Pair, daemon: Daemon) -> None:
+        fill(pair)
+        pair.source.client.d.c.create_index("n", name="own")
+        pair.shard("d.c", {"n": 1})
+        with writes_in(When.APPLY, daemon):
+            hide = {"collMod": "c", "index": {"name": "own", "hidden": True}}
+            pair.source.client.d.command(hide)
+        daemon.commit()
+        found = pair.destination.client.d.c.index_information()
+        assert found["own"]["hidden"]
+        assert found["n_1_syncsvc_1"]["key"] == [("n", 1), ("syncsvc", 1)]
+
+    def test_a_unique_index_against_the_key_is_named(self, pair: Pair, daemon: Daemon) -> None:
+        fill(pair)
+        pair.shard("d.c", {"n": 1})
+        daemon.start()
+        daemon.wait_until_committable()
+        pair.source.client.d.c.create_index("text", name="against", unique=True)
+        progress = daemon.wait_for_state("FAILED")
+        assert progress["error"] == "UniqueIndexIncompatible"
+        assert "The unique index against of d.c" in progress["errorDescription"]
+
+    def test_an_index_that_becomes_unique_against_the_key_is_named(
+        self, pair: Pair, daemon: Daemon
+    ) -> None:
+        fill(pair)
+        pair.source.client.d.c.create_index("text", name="against")
+        pair.shard("d.c", {"n": 1})
+        daemon.start()
+        daemon.wait_until_committable()
+        prepare = {"collMod": "c", "index": {"name": "against", "prepareUnique": True}}
+        pair.source.client.d.command(prepare)
+        progress = daemon.wait_for_state("FAILED")
+        assert progress["error"] == "UniqueIndexIncompatible"
+
+    def test_without_indexes_nothing_is_against_the_key(self, pair: Pair, daemon: Daemon) -> None:
+        fill(pair)
+        pair.source.client.d.c.create_index("text", unique=True)
+        pair.shard("d.c", {"n": 1})
+        daemon.start(buildIndexes="never")
+        daemon.wait_until_committable()
+        pair.source.client.d.c.create_index([("text", 1), ("n", 1)], unique=True)
+        daemon.commit()
+        assert indexes(pair) == {"_id_", "n_1"}
+
+
+class TestLater:
+    def test_a_collection_that_is_created_later(self, pair: Pair, daemon: Daemon) -> None:
+        fill(pair, "other")
+        pair.shard("d.c", {"n": 1})
+        pair.shard("e.c", {"n": "hashed"})
+        daemon.start()
+        daemon.wait_until_committable()
+        pair.source.client.d.create_collection("c", collation=CASELESS)
+        pair.source.client.d.c.create_index("n", unique=True, collation={"locale": "simple"})
+        pair.source.client.e.create_collection("c")
+        daemon.commit()
+        assert (shard_key(pair), shard_key(pair, "e.c")) == ({"n": 1}, {"n": "hashed"})
+        pair.assert_equal()
+        assert_no_zones(pair)
+
+    @pytest.mark.parametrize("when", [When.LISTED, When.COPY, When.APPLY], ids=lambda w: w.name)
+    def test_a_renamed_collection_is_what_it_was_created_as(
+        self, pair: Pair, daemon: Daemon, when: When
+    ) -> None:
+        fill(pair)
+        fill(pair, "plain")
+        with writes_in(when, daemon, sharding=sharding(entry("d.c", {"n": 1}))):
+            pair.source.client.d.c.rename("renamed")
+            pair.source.client.d.plain.rename("c")
+        daemon.commit()
+        assert (shard_key(pair, "d.renamed"), shard_key(pair)) == ({"n": 1}, None)
+        pair.shard("d.renamed", {"n": 1})
+        pair.assert_equal()
+
+    def test_one_that_has_the_name_when_it_is_listed(self, pair: Pair, daemon: Daemon) -> None:
+        fill(pair, "early")
+        pair.shard("d.c", {"n": 1})
+        with writes_in(When.REPLAY, daemon):
+            pair.source.client.d.early.rename("c")
+        daemon.commit()
+        assert shard_key(pair) == {"n": 1}
+        pair.assert_equal()
+
+    def test_one_of_another_database_is_refused(self, pair: Pair, daemon: Daemon) -> None:
+        fill(pair)
+        pair.shard("d.c", {"n": 1})
+        daemon.start()
+        daemon.wait_until_committable()
+        pair.source.client.admin.command("renameCollection", "d.c", to="e.c")
+        progress = daemon.wait_for_state("FAILED")
+        assert progress["error"] == "RenamedAcrossDatabases"
+        assert "e.c was renamed to that" in progress["errorDescription"]
+
+    def test_one_that_is_dropped_and_created_again(self, pair: Pair, daemon: Daemon) -> None:
+        fill(pair)
+        pair.shard("d.c", {"n": 1})
+        daemon.start()
+        daemon.wait_until_committable()
+        before = pair.destination.client.config.collections.find_one({"_id": "d.c"})
+        pair.source.client.d.c.drop()
+        pair.source.client.d.create_collection("c")
+        daemon.commit()
+        after = pair.destination.client.config.collections.find_one({"_id": "d.c"})
+        assert before is not None and after is not None and before["uuid"] != after["uuid"]
+        pair.assert_equal()
+
+    def test_one_that_becomes_capped_is_not_sharded(self, pair: Pair, daemon: Daemon) -> None:
+        fill(pair)
+        daemon.start(sharding=sharding(entry("d.c", {"n": 1})))
+        daemon.wait_until_committable()
+        pair.source.client.d.command({"convertToCapped": "c", "size": 1 << 20})
+        daemon.commit()
+        assert shard_key(pair) is None
+        pair.assert_equal()
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"capped": True, "size": 4096},
+            {"timeseries": {"timeField": "t"}},
+        ],
+        ids=lambda each: next(iter(each)),
+    )
+    def test_one_that_cannot_be_sharded_is_named(
+        self, pair: Pair, daemon: Daemon, options: Document
+    ) -> None:
+        fill(pair, "other")
+        pair.shard("d.c", {"n": 1})
+        daemon.start()
+        daemon.wait_until_committable()
+        pair.source.client.d.create_collection("c", **options)
+        assert daemon.wait_for_state("FAILED")["error"] == "CollectionNotShardable"
+
+
+def define(pair: Pair) -> None:
+    """What the starts that are refused are about."""
+    d = pair.source.client.d
+    fill(pair)
+    d.unique.create_index("text", unique=True)
+    d.create_collection("capped", capped=True, size=4096)
+    d.create_collection("series", timeseries={"timeField": "t"})
+    d.create_collection("view", viewOn="c", pipeline=[])
+
+
+REFUSED: dict[str, tuple[Document, str, str]] = {
+    "missing index": (
+        {"sharding": sharding(entry("d.c", {"few": 1}), supported=False)},
+        "ShardKeyIndexMissing",
+        "d.c has no index",
+    ),
+    "unique index": (
+        {"sharding": sharding(entry("d.unique", {"n": 1}))},
+        "UniqueIndexIncompatible",
+        "The unique index text_1 of d.unique",
+    ),
+    **{
+        kind: (
+            {"sharding": sharding(entry(f"d.{kind}", {"n": 1}))},
+            "CollectionNotShardable",
+            f"d.{kind} is",
+        )
+        for kind in ("capped", "series", "view")
+    },
+    "descending": (
+        {"sharding": sharding(entry("d.c", {"n": -1}))},
+        "InvalidShardingEntry",
+        "d.c: the direction of n is -1",
+    ),
+    "twice": (
+        {"sharding": sharding(entry("d.c", {"n": 1}), entry("d.c", {"few": 1}))},
+        "InvalidShardingEntry",
+        "shardingEntries[1], d.c",
+    ),
+    "left out": (
+        {
+            "sharding": sharding(entry("d.x", {"n": 1})),
+            "excludeNamespaces": [{"database": "d", "collections": ["x"]}],
+        },
+        "InvalidShardingEntry",
+        "d.x: the filter leaves it out",
+    ),
+    "reversible": (
+        {"reversible": True, "enableUserWriteBlocking": True},
+        "ReversibleNeedsEqualShards",
+        "the source has no shards, the destination 2 shards",
+    ),
+    "without": ({"sharding": None}, "ShardingRequired", "there is no sharding"),
+}
+
+
+def test_a_start_that_asks_for_too_much_is_refused(pair: Pair, daemon: Daemon) -> None:
+    define(pair)
+    for options, error, text in REFUSED.values():
+        asked = daemon.start_body(**options)
+        body = {name: value for name, value in asked.items() if value is not None}
+        answer = daemon.post("start", body).json()
+        assert answer["error"] == error, answer
+        assert text in answer["errorDescription"]
+    assert daemon.progress()["state"] == "IDLE"
+    assert "d" not in pair.destination.client.list_database_names()
+
+
+KILLS = [
+    (Point.DATABASE_PLACED, 1),
+    (Point.INDEX_FOR_SHARD_KEY_BUILT, 1),
+    (Point.ZONES_SET, 1),
+    (Point.COLLECTION_SHARDED, 1),
+    (Point.COLLECTION_SHARDED, 2),
+    (Point.COLLECTION_CREATED, 2),
+]
+
+
+@pytest.mark.parametrize("kill", KILLS, ids=lambda kill: f"{kill[0].value} {kill[1]}")
+def test_a_daemon_that_is_killed_while_it_shards_goes_on(
+    pair: Pair, daemon: Daemon, kill: tuple[Point, int]
+) -> None:
+    for name in ("c", "few", "plain"):
+        fill(pair, name)
+    pair.shard("d.c", {"n": 1})
+    pair.shard("d.few", {"few": 1, "n": 1})
+    point, number = kill
+    daemon.kill_at(point, number=number)
+    daemon.post_unanswered("start", daemon.start_body())
+    daemon.wait_until_killed()
+    # Other places to cut than those that zones were set for.
+    pair.source.client.d.c.delete_many({"n": {"$lt": DOCUMENTS // 2}})
+    daemon.run()
+    assert daemon.post("start", daemon.start_body()).json() == {"success": True}
+    daemon.commit()
+    pair.assert_equal()
+    assert_no_zones(pair)
+    for name in ("c", "few"):
+        assert min(shares(pair.destination, name)) > 0
+
+
+@pytest.mark.parametrize(
+    "point", [Point.ZONES_SET, Point.COLLECTION_SHARDED, Point.SPARE_INDEX_BUILT]
+)
+def test_a_daemon_that_is_killed_in_an_event_goes_on(
+    pair: Pair, daemon: Daemon, point: Point
+) -> None:
+    fill(pair)
+    pair.source.client.d.c.create_index("n", name="own")
+    pair.shard("d.c", {"n": 1})
+    pair.shard("d.late", {"n": 1})
+    daemon.start()
+    daemon.wait_until_committable()
+    daemon.kill_at(point, "d.c" if point is Point.SPARE_INDEX_BUILT else "d.late")
+    pair.source.client.d.create_collection("late")
+    create_another_of_its_name(pair.source.client.d.c)
+    daemon.wait_until_killed()
+    daemon.run()
+    daemon.commit()
+    pair.assert_equal()
+    assert_no_zones(pair)
+    assert "syncsvc.spare" not in indexes(pair)
+
+
+class TestVerification:
+    def test_another_key_is_a_mismatch(self, pair: Pair, daemon: Daemon) -> None:
+        fill(pair)
+        pair.source.client.d.c.create_index([("n", 1), ("few", 1)])
+        pair.shard("d.c", {"n": 1})
+        daemon.start(enableUserWriteBlocking="none")
+        daemon.wait_until_committable()
+        refine = {"refineCollectionShardKey": "d.c", "key": {"n": 1, "few": 1}}
+        pair.destination.client.admin.command(refine)
+        progress = daemon.commit_or_fail()
+        assert progress["error"] == "VerificationFailed"
+        assert "d.c: its shard key is different" in progress["errorDescription"]
+
+    def test_an_unsharded_collection_is_a_mismatch(self, pair: Pair, daemon: Daemon) -> None:
+        pair.source.client.d.create_collection("c")
+        pair.source.client.d.other.insert_one({})
+        pair.shard("d.c", {"n": 1})
+        daemon.start(enableUserWriteBlocking="none")
+        daemon.wait_until_committable()
+        pair.destination.client.d.c.drop()
+        pair.destination.client.d.create_collection("c").create_index("n")
+        progress = daemon.commit_or_fail()
+        assert progress["error"] == "VerificationFailed"
+        assert "d.c: its shard key is missing" in progress["errorDescription"]
+
+    def test_the_separate_verifier_takes_the_index_for_the_key(
+        self, pair: Pair, daemon: Daemon, checker: Checker
+    ) -> None:
+        fill(pair)
+        pair.shard("d.c", {"n": 1})
+        daemon.start()
+        daemon.commit()
+        check = checker.verdict()
+        assert check.definitions() == set()
+        assert check.verdict is not None and check.verdict.outcome is Outcome.PASSED
