@@ -49,16 +49,25 @@ class ShardKeys:
     def shard(self, record: CollectionRecord, shard_key: Document) -> None:
         """The source has sharded the collection. Raises OperationError where the destination cannot."""
         # What was listed may be ahead: a key that is refined already.
-        if not is_refined(record.definition.shard_key, shard_key):
-            self._catalog.create_bare(self._redefined(record, shard_key).present)
+        if is_refined(record.definition.shard_key, shard_key):
+            return
+        definition = self._with_key(record, shard_key).definition
+        sharded = self._parts.registry.change(record, definition=definition)
+        self._catalog.create_bare(sharded.present)
+        build_indexes(self._parts, sharded, self._stop)
 
     def refine(self, record: CollectionRecord, key: Document) -> None:
         """The source has added fields to the key, or had."""
         shard_key = record.definition.shard_key
         assert shard_key
         wanted = {**shard_key, "key": key}
-        if is_refined(wanted, shard_key):
-            self._catalog.refine(self._redefined(record, wanted).definition)
+        if not is_refined(wanted, shard_key):
+            return
+        refined = self._with_key(record, wanted)
+        self._catalog.reconcile_indexes(refined.present)
+        self._catalog.refine(refined.definition)
+        # After it is done: nobody would find out that it was not.
+        self._parts.registry.change(record, definition=refined.definition)
 
     def reconcile(self) -> None:
         """Refine what the source has refined. All events up to now are applied."""
@@ -68,13 +77,10 @@ class ShardKeys:
                 _, shard_key = now[record.uuid]
                 self.refine(record, shard_key["key"])
 
-    def _redefined(self, record: CollectionRecord, shard_key: Document) -> CollectionRecord:
-        """The record with that key, saved, and with an index that serves the key on the destination."""
+    def _with_key(self, record: CollectionRecord, shard_key: Document) -> CollectionRecord:
         definition = replace(record.definition, shard_key=shard_key)
         check(definition, self._parts.run.record.options)
-        changed = self._parts.registry.change(record, definition=definition)
-        build_indexes(self._parts, changed, self._stop)
-        return changed
+        return replace(record, definition=definition)
 
 
 class ShardKeyWatch:
