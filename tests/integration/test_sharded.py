@@ -2,51 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from bson import MaxKey
-from pymongo import monitoring
+from pymongo import MongoClient, monitoring
 
+from syncsvc.engine.observe import Point
 from syncsvc.sandbox.replica_set import Client
-from tests.conftest import Pair, Side
 from tests.support.daemon import Daemon
+from tests.support.pair import SHARDED, Pair, Side, across
 from tests.support.phases import When, writes_in
 from tests.support.sharded import ShardedCluster
 from tests.support.waiting import wait_for
 from verifier.cluster.inventory import find_collection, list_collections
 
+pytestmark = across(SHARDED)
+
 PHASES = (When.BEFORE, When.REPLAY, When.LISTED, When.COPY, When.APPLY)
-# Resharding waits for five minutes by default.
-PARAMETERS = {"reshardingMinimumOperationDurationMillis": "0"}
-
-
-@pytest.fixture(scope="module")
-def clusters() -> Iterator[tuple[ShardedCluster, ShardedCluster]]:
-    """Shards that were left keep what they had of a chunk: nobody cleans up within a test."""
-    pair = (
-        ShardedCluster(name="source", parameters=PARAMETERS),
-        ShardedCluster(name="destination"),
-    )
-    with ExitStack() as stopping, ThreadPoolExecutor() as pool:
-        for each in pair:
-            stopping.callback(each.stop)
-        list(pool.map(ShardedCluster.start, pair))
-        yield pair
-
-
-@pytest.fixture
-def pair(clusters: tuple[ShardedCluster, ShardedCluster]) -> Iterator[Pair]:
-    with clusters[0].client() as first, clusters[1].client() as second:
-        pair = Pair(Side(clusters[0].uri, first), Side(clusters[1].uri, second))
-        pair.empty()
-        for client in (first, second):
-            client.admin.command("balancerStop")
-        yield pair
 
 
 def shard(client: Client, name: str, **options: Any) -> None:
@@ -177,16 +152,22 @@ def test_a_collection_becomes_capped(pair: Pair, daemon: Daemon, when: When) -> 
     assert pair.destination.client.d.plain.options()["capped"]
 
 
-def test_a_collection_that_is_resharded_is_named(pair: Pair, daemon: Daemon) -> None:
-    client = pair.source.client
-    fill(client)
-    daemon.watch_closely()
-    daemon.kill()
-    daemon.run()
-    daemon.start()
-    daemon.wait_until_committable()
-    client.admin.command("reshardCollection", "d.ranged", key={"m": 1}, numInitialChunks=1)
-    failed = wait_for(lambda: _failed(daemon), "FAILED")
+def test_a_collection_that_is_resharded_is_named(pair: Pair, tmp_path: Path) -> None:
+    # It would wait for five minutes.
+    quick = {"reshardingMinimumOperationDurationMillis": "0"}
+    with ShardedCluster(name="quick", parameters=quick) as cluster, cluster.client() as client:
+        source = Side(cluster.uri, client, cluster.shards)
+        daemon = Pair(source, pair.destination).daemon(tmp_path)
+        daemon.watch_closely()
+        fill(client)
+        try:
+            daemon.run()
+            daemon.start()
+            daemon.wait_until_committable()
+            client.admin.command("reshardCollection", "d.ranged", key={"m": 1}, numInitialChunks=1)
+            failed = wait_for(lambda: _failed(daemon), "FAILED")
+        finally:
+            daemon.close()
     assert failed["error"] == "ShardKeyChanged"
     assert "d.ranged" in failed["errorDescription"]
 
@@ -203,14 +184,14 @@ def test_a_sharded_time_series_is_refused(pair: Pair, daemon: Daemon) -> None:
     series = {"key": {"at": 1}, "timeseries": {"timeField": "at"}}
     shard(client, "s.series", **series)
     answer = daemon.post("start", {"source": "cluster0", "destination": "cluster1"})
-    assert answer.json()["error"] == "UnsupportedCollection"
+    assert answer.json()["error"] == "CollectionNotShardable"
     assert "s.series" in answer.json()["errorDescription"]
     client.drop_database("s")
     daemon.start()
     daemon.wait_until_committable()
     shard(client, "s.series", **series)
     failed = wait_for(lambda: _failed(daemon), "FAILED")
-    assert failed["error"] == "UnsupportedCollection"
+    assert failed["error"] == "CollectionNotShardable"
     assert "s.series" in failed["errorDescription"]
 
 
@@ -230,9 +211,7 @@ class _AtListIndexes(monitoring.CommandListener):
     def failed(self, event: monitoring.CommandFailedEvent) -> None: ...
 
 
-def test_a_listing_takes_no_collection_for_another(
-    pair: Pair, clusters: tuple[ShardedCluster, ShardedCluster]
-) -> None:
+def test_a_listing_takes_no_collection_for_another(pair: Pair) -> None:
     client = pair.source.client
 
     def exchange() -> None:
@@ -240,7 +219,7 @@ def test_a_listing_takes_no_collection_for_another(
         client.d.c.create_index("of another")
 
     def listening() -> Any:
-        return clusters[0].client(event_listeners=[_AtListIndexes(exchange)])
+        return MongoClient(pair.source.uri, event_listeners=[_AtListIndexes(exchange)])
 
     client.d.c.create_index("of this")
     uuid = next(iter(client.d.list_collections(filter={"name": "c"})))["info"]["uuid"]
@@ -252,3 +231,75 @@ def test_a_listing_takes_no_collection_for_another(
         found = find_collection(asked, "d", bytes(uuid))
     assert found is not None
     assert (str(found.namespace), list(found.indexes)) == ("d.away", ["of this_1"])
+
+
+def modes(pair: Pair) -> tuple[str, str]:
+    """Of the balancers of source and destination."""
+    first, second = (
+        side.client.admin.command("balancerStatus")["mode"]
+        for side in (pair.source, pair.destination)
+    )
+    return first, second
+
+
+@pytest.mark.parametrize("by_hand", [False, True], ids=["", "stopped by hand"])
+def test_balancers_are_still_until_the_commit(pair: Pair, daemon: Daemon, by_hand: bool) -> None:
+    client = pair.source.client
+    fill(client)
+    if by_hand:
+        client.admin.command("balancerStop")
+    before = modes(pair)
+    with daemon.held_at(Point.STARTED):
+        daemon.start()
+        daemon.wait_until_reached(Point.STARTED)
+        assert modes(pair) == ("off", "off")
+    daemon.wait_until_committable()
+    assert modes(pair) == ("off", "off")
+    daemon.commit()
+    assert modes(pair) == before == ("off" if by_hand else "full", "full")
+    assert_equal(pair)
+
+
+def test_balancers_are_put_back_after_a_failure(pair: Pair, daemon: Daemon) -> None:
+    """The daemon is killed when it has saved how it found them, and once more when it has saved its failure."""
+    client = pair.source.client
+    fill(client)
+    daemon.kill_at(Point.BALANCER_SAVED, "cluster0")
+    daemon.start()
+    daemon.wait_until_killed()
+    assert modes(pair) == ("full", "full")
+    daemon.run()
+    daemon.wait_until_committable()
+    assert modes(pair) == ("off", "off")
+    daemon.kill_at(Point.FAILURE_SAVED)
+    shard(client, "s.series", key={"at": 1}, timeseries={"timeField": "at"})
+    daemon.wait_until_killed()
+    assert modes(pair) == ("off", "off")
+    daemon.run()
+    daemon.wait_for_state("FAILED")
+    wait_for(lambda: modes(pair) == ("full", "full"), "both are put back")
+
+
+def test_a_balancer_that_somebody_starts_is_warned_of(pair: Pair, tmp_path: Path) -> None:
+    daemon = pair.daemon(tmp_path)
+    daemon.watch_closely()
+    fill(pair.source.client)
+    try:
+        daemon.run()
+        daemon.start()
+        daemon.wait_until_committable()
+        pair.source.client.admin.command("balancerStart")
+        wait_for(
+            lambda: "balancer of cluster0" in str(daemon.progress().get("warnings")), "a warning"
+        )
+        pair.source.client.admin.command("balancerStop")
+        wait_for(lambda: not daemon.progress().get("warnings"), "no warning")
+        pair.destination.client.admin.command("balancerStart")
+        wait_for(
+            lambda: "balancer of cluster1" in str(daemon.progress().get("warnings")), "a warning"
+        )
+        daemon.commit()
+        assert not daemon.progress().get("warnings")
+    finally:
+        daemon.close()
+    assert modes(pair) == ("full", "full")
