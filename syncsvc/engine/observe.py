@@ -25,6 +25,7 @@ class Point(Enum):
     COLLECTION_COPIED = "collection copied"
     SPARE_INDEX_BUILT = "spare index built"
     INDEXES_BUILT = "indexes built"
+    PLACES_CLEARED = "places cleared"
     EVENTS_APPLIED = "events applied"
     BARRIER_REACHED = "barrier reached"
     DEFINITION_APPLIED = "definition applied"

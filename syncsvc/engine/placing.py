@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from syncsvc.engine.destination import is_there_already
+from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.statements import WriteError, run_deletes
 from syncsvc.engine.translate import (
@@ -59,8 +60,11 @@ def place_new(
 
 def clear(parts: Parts, namespace: Namespace, outcomes: Sequence[Outcome]) -> None:
     """Delete whatever has the `_id` of one of these, on all shards."""
+    if not outcomes:
+        return
     gone = [Outcome(id_only(each.key), deleted=True) for each in outcomes]
     run_deletes(parts.destination, namespace, gone, ordered=False)
+    parts.observe(Point.PLACES_CLEARED, str(namespace))
 
 
 def _insert(

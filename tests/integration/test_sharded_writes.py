@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import bson
 import pytest
 from bson import Binary, Decimal128, Int64, MinKey, ObjectId, Regex, Timestamp
 from pymongo.collection import Collection
@@ -13,7 +14,8 @@ from pymongo.collection import Collection
 from syncsvc.engine.observe import Point
 from tests.support.daemon import Daemon
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, Side, across
-from tests.support.phases import When
+from tests.support.phases import When, writes_in
+from tests.support.waiting import wait_for
 
 Key = dict[str, Any]
 
@@ -85,8 +87,7 @@ def fill(pair: Pair) -> None:
         collection = pair.source.client.d[each.name]
         collection.create_index([*each.key.items()])
         pair.shard(f"d.{each.name}", each.key)
-    if pair.source.shards:
-        spread(pair.source)
+    spread(pair.source)
     for each in WITH_VALUES:
         collection = pair.source.client.d[each.name]
         for number, value in all_values():
@@ -95,17 +96,18 @@ def fill(pair: Pair) -> None:
     pair.source.client.d.by_id.insert_many({"_id": number, "pad": PAD} for number in range(30))
 
 
-def spread(side: Side) -> None:
-    """Let each shard have a part of every collection."""
-    admin, config = side.client.admin, side.client.config
+def spread(source: Side) -> None:
+    """Let each shard of the source, where it has several, have a part of every collection."""
     for each in COLLECTIONS:
         name = f"d.{each.name}"
-        (metadata,) = config.collections.find({"_id": name})
-        owners = {row["shard"] for row in config.chunks.find({"uuid": metadata["uuid"]})}
+        metadata = source.client.config.collections.find_one({"_id": name}) or {}
+        owners = {
+            row["shard"] for row in source.client.config.chunks.find({"uuid": metadata.get("uuid")})
+        }
         if len(owners) == 1:
-            (other,) = {shard.name for shard in side.shards} - owners
+            (other,) = {shard.name for shard in source.shards} - owners
             lowest = {path: MIDDLE if not n else MinKey() for n, path in enumerate(each.key)}
-            admin.command("moveRange", name, min=lowest, toShard=other)
+            source.client.admin.command("moveRange", name, min=lowest, toShard=other)
 
 
 def churn(collection: Collection[Any], each: Keyed) -> None:
@@ -157,29 +159,118 @@ def write(pair: Pair) -> None:
         database.by_id.update_one({"_id": number + 100}, {"$set": {"made": 1}}, upsert=True)
 
 
-def write_in(when: When, pair: Pair, daemon: Daemon) -> None:
-    """Start a sync, let the destination's shards share its collections, and write in that phase."""
-    if when is When.BEFORE:
-        write(pair)
-    with daemon.held_at(Point.BATCH_WRITTEN):
-        with daemon.held_at(Point.LISTED):
-            daemon.start()
-            daemon.wait_until_reached(Point.LISTED)
-            spread(pair.destination)
-            if when is When.LISTED:
-                write(pair)
-        daemon.wait_until_reached(Point.BATCH_WRITTEN)
-        if when is When.COPY:
-            write(pair)
-    daemon.wait_until_committable()
-    if when is When.APPLY:
-        write(pair)
-
-
 @pytest.mark.parametrize("when", [When.BEFORE, When.LISTED, When.COPY, When.APPLY])
 def test_shard_keys_change_in_each_phase(pair: Pair, daemon: Daemon, when: When) -> None:
     fill(pair)
-    write_in(when, pair, daemon)
+    with writes_in(when, daemon):
+        write(pair)
     daemon.commit()
     pair.assert_equal()
-    assert all(each.client().d.hashed.count_documents({}) for each in pair.destination.shards)
+    for shard in pair.destination.shards:
+        with shard.client() as client:
+            assert all(client.d[each.name].find_one() for each in COLLECTIONS)
+
+
+def test_updates_that_are_not_told_exactly(pair: Pair, daemon: Daemon) -> None:
+    daemon.force_classic_updates()
+    fill(pair)
+    with writes_in(When.APPLY, daemon):
+        write(pair)
+    daemon.commit()
+    pair.assert_equal()
+
+
+@pytest.mark.parametrize("when", [When.COPY, When.APPLY])
+def test_large_documents(pair: Pair, daemon: Daemon, when: When) -> None:
+    """As large as a document may be."""
+
+    def large(**fields: Any) -> dict[str, Any]:
+        rest = len(bson.encode({**fields, "pad": b""}))
+        return {**fields, "pad": bytes((16 << 20) - rest)}
+
+    pair.source.client.d.c.create_index("k")
+    pair.shard("d.c", {"k": 1})
+    c = pair.source.client.d.c
+    c.insert_many({"_id": number, "k": number} for number in range(HIGH))
+    c.insert_one(large(_id="first", k=LOW))
+    with writes_in(when, daemon):
+        c.insert_one(large(_id="new", k=HIGH))
+        c.update_one({"_id": "new", "k": HIGH}, {"$set": {"k": LOW}})
+        c.replace_one({"_id": "first", "k": LOW}, large(_id="first", k=HIGH))
+    daemon.commit()
+    pair.assert_equal()
+
+
+@pytest.mark.parametrize("when", [When.BEFORE, When.LISTED, When.COPY, When.APPLY])
+def test_collated_collections(pair: Pair, daemon: Daemon, when: When) -> None:
+    """Strings that are one key to the collection, and several to its shard key."""
+    database, each = pair.source.client.d, Keyed("collated", {"k": 1})
+    collated = database.create_collection("collated", collation={"locale": "en", "strength": 2})
+    collated.create_index("k", collation={"locale": "simple"})
+    pair.shard("d.collated", each.key)
+    collated.insert_many(each.document(letter, letter) for letter in "abcdefghijklm")
+    with writes_in(when, daemon):
+        for letter in "abc":
+            collated.delete_one({"_id": letter})
+            collated.insert_one(each.document(letter.upper(), letter.upper()))
+        for letter in "def":
+            collated.delete_one({"_id": letter})
+            collated.insert_one(each.document(letter, letter.upper()))
+            collated.update_one({"_id": letter.upper()}, {"$set": {"n": letter}})
+        collated.delete_one({"_id": "J"})
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_daemon_killed_between_a_delete_and_its_insert(pair: Pair, daemon: Daemon) -> None:
+    fill(pair)
+    daemon.kill_at(Point.PLACES_CLEARED, "d.ranged")
+    daemon.start()
+    daemon.wait_until_committable()
+    write(pair)
+    daemon.wait_until_killed()
+    daemon.run()
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_document_that_an_index_of_another_time_refuses(pair: Pair, daemon: Daemon) -> None:
+    fill(pair)
+    ranged = pair.source.client.d.ranged
+    ranged.create_index([("p", 1), ("q", 1)], name="both")
+    with writes_in(When.LISTED, daemon):
+        ranged.drop_index("both")
+        ranged.insert_one({"_id": "parallel", "k": LOW, "p": [1, 2], "q": [1, 2]})
+    progress = daemon.wait_until_committable()
+    assert "The indexes of d.ranged are kept off" in progress["warnings"][0]
+    ranged.update_one({"_id": "parallel", "k": LOW}, {"$set": {"k": HIGH}})
+    ranged.update_one({"_id": "parallel", "k": HIGH}, {"$set": {"q": 1}})
+    ranged.create_index([("p", 1), ("q", 1)], name="both")
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_an_orphaned_document_is_awaited(pair: Pair, daemon: Daemon) -> None:
+    """A range has moved away, and a document of it gets a shard key of the shard that it came from."""
+    pair.source.client.d.c.create_index("k")
+    pair.shard("d.c", {"k": 1})
+    pair.source.client.d.c.insert_many({"_id": number, "k": number} for number in range(HIGH))
+    daemon.start()
+    daemon.wait_until_committable()
+    admin = pair.destination.client.admin
+    one, other = pair.destination.shards
+    with one.client() as client:
+        (document,) = client.d.c.find().sort("k", 1).limit(1)
+        (last,) = client.d.c.find().sort("k", -1).limit(1)
+    admin.command("moveChunk", "d.c", find={"k": document["k"]}, to=other.name)
+    query = {"_id": document["_id"]}
+    pair.source.client.d.c.update_one(document, {"$set": {"k": last["k"] + 0.5}})
+    wait_for(lambda: daemon.progress().get("warnings"), "a warning")
+    (warning,) = daemon.progress()["warnings"]
+    assert "an orphaned document of that _id" in warning
+    with one.client() as client:
+        # As the shard does itself, later.
+        assert client.d.c.delete_one(query).deleted_count
+    wait_for(lambda: not daemon.progress().get("warnings"), "the end of the warning")
+    daemon.commit()
+    pair.assert_equal()

@@ -77,7 +77,11 @@ class Pair:
         if not self.destination.shards:
             return
         if self.source.shards:
-            self.source.client.admin.command("shardCollection", namespace, key=key)
+            # The only collation that the server takes; of a collated collection it wants to be told.
+            collation = {"locale": "simple"}
+            self.source.client.admin.command(
+                "shardCollection", namespace, key=key, collation=collation
+            )
         else:
             self.shard_keys[namespace] = {"key": key, "unique": False}
 
