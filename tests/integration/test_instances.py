@@ -53,11 +53,14 @@ def test_the_copy_is_shared(pair: Pair, fleet: Fleet) -> None:
 def test_the_events_are_shared(pair: Pair, fleet: Fleet) -> None:
     source = pair.source.client
     writes.fill(source)
+    source.admin.command("shardCollection", "shop.orders", key={"n": 1})
+    source.shop.orders.insert_many([{"_id": n, "n": n} for n in range(100)])
     fleet.start()
     fleet.wait_until_committable()
-    source.d.c.insert_many([{"_id": f"new {n}", "n": n} for n in range(DOCUMENTS)])
-    source.d.c.update_many({"n": {"$lt": DOCUMENTS}}, {"$inc": {"n": 1}})
-    source.d.c.delete_many({"n": {"$lt": 100}})
+    for orders in (source.d.c, source.shop.orders):
+        orders.insert_many([{"_id": f"new {n}", "n": n} for n in range(DOCUMENTS)])
+        orders.update_many({"n": {"$lt": DOCUMENTS}}, {"$set": {"seen": True}})
+        orders.delete_many({"n": {"$lt": 100}})
     fleet.commit()
     pair.assert_equal()
     applied = [each.progress()["totalEventsApplied"] for each in fleet.daemons]

@@ -1,0 +1,109 @@
+"""A definition event is applied once, after all have come to it, whoever is started again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.barrier import Barrier
+from syncsvc.engine.instances import Instances
+from syncsvc.figures.progress import Progress
+from syncsvc.saved.run import RunRecord
+from tests.unit.syncsvc.records import run_record
+from verifier.runtime.tasks import StopToken
+
+BOTH = ("a", "b")
+
+
+class Run:
+    """A record that is saved nowhere."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self.record = record
+
+    def update(self, **changes: Any) -> None:
+        self.record = replace(self.record, **changes)
+
+
+class Others:
+    """The other instances; each look finds what the next of `barriers` says of the one there is."""
+
+    def __init__(self, name: str, *barriers: str | None) -> None:
+        self._name = name
+        self._barriers = list(barriers)
+        self.looks = 0
+
+    def others(self, stop: StopToken) -> list[RunRecord]:
+        barrier = self._barriers[min(self.looks, len(self._barriers) - 1)]
+        self.looks += 1
+        return [run_record(instance=self._name, instances=BOTH, barrier=barrier)]
+
+    def coordinator(self, stop: StopToken) -> RunRecord:
+        return self.others(stop)[0]
+
+
+class Registry:
+    def __init__(self) -> None:
+        self.reloads = 0
+
+    def reload(self, stop: StopToken) -> None:
+        self.reloads += 1
+
+
+class One:
+    """One instance that comes to a barrier."""
+
+    def __init__(
+        self, name: str, barrier: str | None, others: Others, instances: tuple[str, ...] = BOTH
+    ) -> None:
+        self.run: Any = Run(run_record(instance=name, instances=instances, barrier=barrier))
+        self.registry: Any = Registry()
+        self.applied: list[int] = []
+        peers: Any = others
+        waits = Instances(self.run, peers, Progress())
+        self._barrier = Barrier(self.run, self.registry, waits, StopToken())
+        self._others = others
+
+    def take(self, token: str) -> None:
+        self._barrier.take({"_data": token}, lambda: self.applied.append(self._others.looks))
+
+
+def test_alone_it_is_applied_at_once() -> None:
+    alone = One("a", None, Others("b", None), instances=())
+    alone.take("82")
+    assert (alone.applied, alone.registry.reloads, alone.run.record.barrier) == ([0], 0, None)
+
+
+def test_the_one_that_coordinates_waits_for_all_and_lets_them_go() -> None:
+    coordinator = One("a", "81", Others("b", None, "81", "82"))
+    coordinator.take("82")
+    assert (coordinator.applied, coordinator.run.record.barrier) == ([3], "82")
+    assert coordinator.registry.reloads == 1
+
+
+@pytest.mark.parametrize("newest", ["82", "83"])
+def test_what_was_let_go_is_not_applied_again(newest: str) -> None:
+    coordinator = One("a", newest, Others("b", "82"))
+    coordinator.take("82")
+    assert (coordinator.applied, coordinator.run.record.barrier) == ([], newest)
+
+
+def test_the_others_tell_where_they_are_and_wait() -> None:
+    others = Others("a", None, "81", "82")
+    follower = One("b", None, others)
+    follower.take("82")
+    assert (follower.applied, follower.run.record.barrier, others.looks) == ([], "82", 3)
+    assert follower.registry.reloads == 1
+
+
+def test_events_with_one_token_are_one_barrier() -> None:
+    coordinator = One("a", None, Others("b", "82"))
+    coordinator.take("82")
+    coordinator.take("82")
+    assert len(coordinator.applied) == 1
+    follower = One("b", None, Others("a", "82"))
+    follower.take("82")
+    follower.take("82")
+    assert follower.run.record.barrier == "82"
