@@ -11,8 +11,9 @@ import requests
 from syncsvc.sandbox.workload import Workload
 from tests.integration.test_bad_input import assert_refused
 from tests.support import writes
+from tests.support.blocks import is_blocked
 from tests.support.daemon import Daemon
-from tests.support.pair import Pair
+from tests.support.pair import Pair, across_topologies
 from tests.support.waiting import PATIENCE, wait_for
 from verifier.compare.observe import Point
 
@@ -58,7 +59,9 @@ def listed(daemon: Daemon) -> set[tuple[Any, ...]]:
     }
 
 
+@across_topologies
 def test_what_differs_is_named_and_not_committed(pair: Pair, daemon: Daemon) -> None:
+    pair.shard("d.c")
     writes.fill(pair.source.client)
     pair.source.client.d.c.create_index("n")
     first = ("content", None, 1)
@@ -84,8 +87,7 @@ def test_what_differs_is_named_and_not_committed(pair: Pair, daemon: Daemon) -> 
     daemon.wait_for_state("FAILED")
     assert listed(daemon) == expected
     assert_refused(daemon.post("commit"), 409, "InvalidState")
-    status = pair.destination.client.admin.command("serverStatus")
-    assert status["repl"]["userWriteBlockMode"] == 2
+    assert is_blocked(pair.destination)
 
 
 def assert_paged(daemon: Daemon) -> None:

@@ -7,18 +7,21 @@ import pytest
 from syncsvc.engine.observe import Point
 from tests.support import writes
 from tests.support.daemon import Daemon
-from tests.support.pair import Pair
+from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
 from tests.support.phases import PHASES, When, writes_in
 from tests.support.waiting import wait_for
+
+on_shards = across(TO_SHARDED, SHARDED)
 
 
 def index_names(client: writes.AnyClient, collection: str = "c") -> set[str]:
     return set(client.d[collection].index_information())
 
 
-def create_and_drop(client: writes.AnyClient) -> None:
+def create_and_drop(pair: Pair) -> None:
     """Before a sync and during it: some of every kind, also on a collection that is new."""
-    writes.indexes(client)
+    client = pair.source.client
+    writes.indexes(client, unique=not pair.is_sharded)
     client.d.c.create_index("m", name="dropped")
     client.d.c.drop_index("dropped")
     client.d.new.create_index([("h", "hashed")], name="hashed")
@@ -28,12 +31,18 @@ def create_and_drop(client: writes.AnyClient) -> None:
 
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_after_the_copy(pair: Pair, daemon: Daemon, when: When) -> None:
+    pair.shard("d.c")
     writes.fill(pair.source.client)
     pair.source.client.d.other.create_index("early", unique=True, sparse=True)
     with writes_in(when, daemon, buildIndexes="afterDataCopy"):
-        create_and_drop(pair.source.client)
+        create_and_drop(pair)
     daemon.commit()
     pair.assert_equal()
+
+
+@on_shards
+def test_after_the_copy_on_shards(pair: Pair, daemon: Daemon) -> None:
+    test_after_the_copy(pair, daemon, When.COPY)
 
 
 def test_after_the_copy_means_after_the_copy(pair: Pair, daemon: Daemon) -> None:
@@ -51,14 +60,26 @@ def test_after_the_copy_means_after_the_copy(pair: Pair, daemon: Daemon) -> None
 
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_never(pair: Pair, daemon: Daemon, when: When) -> None:
+    pair.shard("d.c")
     writes.fill(pair.source.client)
     pair.source.client.d.other.create_index("early")
     with writes_in(when, daemon, buildIndexes="never", verification={"enabled": False}):
-        create_and_drop(pair.source.client)
+        create_and_drop(pair)
     daemon.commit()
     for collection in ("c", "other", "new"):
-        assert index_names(pair.destination.client, collection) == {"_id_"}
+        assert index_names(pair.destination.client, collection) == needed(pair, collection)
     assert pair.destination.client.d.c.count_documents({}) == 300
+
+
+def needed(pair: Pair, collection: str) -> set[str]:
+    """The indexes that a collection has in any case."""
+    serving = {"_id_hashed"} if pair.is_sharded and collection == "c" else set()
+    return {"_id_", *serving}
+
+
+@on_shards
+def test_never_on_shards(pair: Pair, daemon: Daemon) -> None:
+    test_never(pair, daemon, When.COPY)
 
 
 def test_never_with_verification(pair: Pair, daemon: Daemon) -> None:
@@ -96,10 +117,11 @@ def test_an_index_that_becomes_ttl_cannot_be_verified(pair: Pair, daemon: Daemon
     [*((when, "excludeHashed") for when in PHASES), (When.COPY, "excludeHashedAfterCopy")],
 )
 def test_all_but_hashed(pair: Pair, daemon: Daemon, when: When, build: str) -> None:
+    pair.shard("d.c")
     writes.fill(pair.source.client)
     pair.source.client.d.other.create_index([("n", "hashed")])
     with writes_in(when, daemon, buildIndexes=build):
-        create_and_drop(pair.source.client)
+        create_and_drop(pair)
     daemon.commit()
     for collection in ("c", "other", "new"):
         expected = {
@@ -107,8 +129,15 @@ def test_all_but_hashed(pair: Pair, daemon: Daemon, when: When, build: str) -> N
             for name, index in pair.source.client.d[collection].index_information().items()
             if "hashed" not in dict(index["key"]).values()
         }
-        assert index_names(pair.destination.client, collection) == expected
+        assert index_names(pair.destination.client, collection) == expected | needed(
+            pair, collection
+        )
     assert index_names(pair.destination.client, "new") == {"_id_", "plain"}
+
+
+@on_shards
+def test_all_but_hashed_on_shards(pair: Pair, daemon: Daemon) -> None:
+    test_all_but_hashed(pair, daemon, When.COPY, "excludeHashed")
 
 
 def test_an_index_that_cannot_be_built_is_named(pair: Pair, daemon: Daemon) -> None:

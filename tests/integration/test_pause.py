@@ -11,7 +11,7 @@ from syncsvc.engine.observe import Point
 from syncsvc.sandbox.workload import Workload
 from tests.support import writes
 from tests.support.daemon import Daemon
-from tests.support.pair import Pair
+from tests.support.pair import SHARDED, TO_SHARDED, Pair, across, across_topologies
 from tests.support.waiting import wait_for
 
 METADATA = "mongosync_reserved_for_internal_use"
@@ -26,7 +26,8 @@ in_each_phase = pytest.mark.parametrize("point", PHASES, ids=lambda point: PHASE
 
 def start_until(pair: Pair, daemon: Daemon, point: Point) -> None:
     """Begin a sync, which is held at that point."""
-    writes.indexes(pair.source.client)
+    pair.shard("d.c")
+    writes.indexes(pair.source.client, unique=not pair.is_sharded)
     writes.fill(pair.source.client)
     daemon.start(buildIndexes="afterDataCopy")
     if point is Point.EVENTS_APPLIED:
@@ -73,7 +74,7 @@ def test_a_resumed_sync_has_lost_nothing(pair: Pair, daemon: Daemon, point: Poin
     write_meanwhile(pair.source.client)
     assert_refused(daemon, "pause")
     assert_refused(daemon, "commit")
-    assert_refused(daemon, "start", {"source": "cluster0", "destination": "cluster1"})
+    assert_refused(daemon, "start", daemon.start_body())
     assert_paused(daemon, point)
     assert saved(pair) == before
     assert "db0" not in pair.destination.client.list_database_names()
@@ -81,6 +82,14 @@ def test_a_resumed_sync_has_lost_nothing(pair: Pair, daemon: Daemon, point: Poin
     assert_refused(daemon, "resume")
     daemon.commit()
     pair.assert_equal()
+
+
+@across(TO_SHARDED, SHARDED)
+@pytest.mark.parametrize("point", [Point.BATCH_WRITTEN, Point.EVENTS_APPLIED])
+def test_a_resumed_sync_to_shards_has_lost_nothing(
+    pair: Pair, daemon: Daemon, point: Point
+) -> None:
+    test_a_resumed_sync_has_lost_nothing(pair, daemon, point)
 
 
 @in_each_phase
@@ -94,8 +103,7 @@ def test_a_sync_killed_in_a_pause_stays_paused(pair: Pair, daemon: Daemon, point
     for _ in range(2):
         daemon.run()
         assert_paused(daemon, point)
-        body = {"source": "cluster0", "destination": "cluster1", "buildIndexes": "afterDataCopy"}
-        assert_refused(daemon, "start", body)
+        assert_refused(daemon, "start", daemon.start_body(buildIndexes="afterDataCopy"))
         daemon.kill()
     daemon.run()
     daemon.resume()
@@ -147,7 +155,9 @@ def test_an_error_in_a_pause_does_not_end_the_sync(pair: Pair, daemon: Daemon) -
     pair.assert_equal()
 
 
+@across_topologies
 def test_pauses_under_load(pair: Pair, daemon: Daemon) -> None:
+    pair.shard("d.c")
     writes.fill(pair.source.client, 3000)
     with Workload([pair.source.client.d.c, pair.source.client.d.other], seed=3) as workload:
         daemon.start()

@@ -19,7 +19,7 @@ from pymongo import IndexModel
 from syncsvc.engine.observe import Point
 from tests.support.daemon import Daemon
 from tests.support.metrics import scrape
-from tests.support.pair import Pair
+from tests.support.pair import Pair, across_topologies
 from tests.support.waiting import wait_for
 
 DOCUMENTS = {"a.x": 300, "a.y": 20, "b.x": 1}
@@ -80,6 +80,7 @@ def wait_until_logged(daemon: Daemon, message: str) -> Line:
     return wait_for(lambda: logged(daemon, re.escape(message)), message)[-1]
 
 
+@across_topologies
 def test_each_phase_is_told(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     idle(daemon)

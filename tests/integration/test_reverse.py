@@ -12,14 +12,16 @@ from syncsvc.engine.observe import Point
 from tests.support import writes
 from tests.support.blocks import block, blocked, is_blocked
 from tests.support.daemon import Daemon
-from tests.support.pair import Pair, Side
+from tests.support.pair import REPLICA_SETS, SHARDED, Pair, Side, across
 
 REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
 _FAR = datetime(2099, 6, 1, tzinfo=UTC)
 
 
-def _fill(client: writes.AnyClient) -> None:
-    writes.indexes(client)
+def _fill(pair: Pair) -> None:
+    client = pair.source.client
+    pair.shard("d.c")
+    writes.indexes(client, unique=not pair.is_sharded)
     writes.fill(client)
     writes.new_collections(client)
     writes.time_series(client)
@@ -115,9 +117,10 @@ def _assert_turned(pair: Pair, daemon: Daemon, expected: tuple[bool, bool]) -> N
     assert blocked(pair) == expected
 
 
+@across(REPLICA_SETS, SHARDED)
 def test_there_and_back_and_there_again(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source, pair.destination
-    _fill(source.client)
+    _fill(pair)
     source.client.d.enforced.create_index("u", unique=True)
     daemon.start(**REVERSIBLE)
     _assert_direction(pair, daemon, "cluster0", "cluster1")
@@ -145,7 +148,7 @@ def test_there_and_back_and_there_again(pair: Pair, daemon: Daemon) -> None:
 
 def test_users_are_faster_than_the_end_of_the_commit(pair: Pair, daemon: Daemon) -> None:
     """They write, and change definitions, while indexes are still to be made unique."""
-    _fill(pair.source.client)
+    _fill(pair)
     d = pair.source.client.d
     for name in (
         "dropped",

@@ -6,7 +6,7 @@ from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
 from tests.support.behaviours import time_series
 from tests.support.daemon import Daemon
-from tests.support.pair import Pair
+from tests.support.pair import Pair, across_topologies
 from tests.support.phases import When, writes_in
 
 
@@ -15,6 +15,7 @@ def fill(client: writes.AnyClient) -> None:
     time_series.weather(client.d)
 
 
+@across_topologies
 def test_a_filter_names_them_as_users_do(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
     selected = [{"database": "d", "collections": ["weather", "new"]}]
@@ -32,6 +33,7 @@ def test_a_filter_names_them_as_users_do(pair: Pair, daemon: Daemon) -> None:
         assert of_source == of_destination
 
 
+@across_topologies
 def test_a_lost_bucket_is_found(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
     daemon.start()

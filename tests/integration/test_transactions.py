@@ -10,7 +10,7 @@ from pymongo.client_session import ClientSession
 from syncsvc.engine.observe import Point
 from tests.support import writes
 from tests.support.daemon import Daemon
-from tests.support.pair import Pair
+from tests.support.pair import REPLICA_SETS, TO_SHARDED, Pair, across
 
 
 @contextmanager
@@ -26,7 +26,9 @@ def _open_transaction(client: writes.AnyClient, first: int) -> Iterator[ClientSe
         yield session
 
 
+@across(REPLICA_SETS, TO_SHARDED)
 def test_transactions_that_were_open_before(pair: Pair, daemon: Daemon) -> None:
+    pair.shard("d.c")
     client = pair.source.client
     client.admin.command({"setParameter": 1, "transactionLifetimeLimitSeconds": 600})
     writes.fill(client)

@@ -17,7 +17,7 @@ from tests.support.blocks import (
     is_blocked,
 )
 from tests.support.daemon import Daemon
-from tests.support.pair import Pair
+from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
 from tests.support.waiting import wait_for
 
 NOBODY, DESTINATION, BOTH = (False, False), (False, True), (True, True)
@@ -45,6 +45,7 @@ MODES: list[tuple[Any, tuple[tuple[bool, bool], ...]]] = [
 def test_who_is_blocked_when(
     pair: Pair, daemon: Daemon, mode: Any, expected: tuple[tuple[bool, bool], ...]
 ) -> None:
+    pair.shard("d.c")
     writes.fill(pair.source.client)
     holds = {step: ExitStack() for step in STEPS}
     for step, hold in holds.items():
@@ -64,6 +65,11 @@ def test_who_is_blocked_when(
     pair.assert_equal()
     refused = [USER_WRITES_BLOCKED if each else None for each in expected[-1]]
     assert [code_of_write(pair.source), code_of_write(pair.destination)] == refused
+
+
+@across(TO_SHARDED, SHARDED)
+def test_who_is_blocked_when_on_shards(pair: Pair, daemon: Daemon) -> None:
+    test_who_is_blocked_when(pair, daemon, *MODES[0])
 
 
 @pytest.mark.parametrize(

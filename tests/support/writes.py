@@ -123,19 +123,20 @@ def modifications(client: AnyClient) -> None:
     client.d.command({"collMod": "c", "index": index})
 
 
-def indexes(client: AnyClient) -> None:
+def indexes(client: AnyClient, unique: bool = True) -> None:
+    """Those that are unique stay away from a collection that is sharded by what they do not begin with."""
     c = client.d.c
     c.create_index([("n", DESCENDING), ("sub.a", ASCENDING)])
     c.create_index([("list", 1)], name="multikey", hidden=True)
-    c.create_index([("u", 1)], unique=True, partialFilterExpression={"u": {"$exists": True}})
+    c.create_index([("u", 1)], unique=unique, partialFilterExpression={"u": {"$exists": True}})
     c.create_index([("when", 1)], expireAfterSeconds=10**8)
     c.create_index([("text", "text")], weights={"text": 5}, default_language="german")
     c.create_index([("$**", 1)], wildcardProjection={"sub": 1})
     c.create_index([("n", "hashed")])
     c.create_index([("place", "2dsphere")], sparse=True)
-    c.create_index([("collated", 1)], collation={"locale": "fr"}, unique=True, sparse=True)
+    c.create_index([("collated", 1)], collation={"locale": "fr"}, unique=unique, sparse=True)
     c.create_index([("twin", 1)], name="twin plain")
-    c.create_index([("twin", 1)], name="twin unique", unique=True, sparse=True)
+    c.create_index([("twin", 1)], name="twin unique", unique=unique, sparse=True)
 
 
 def drop_and_create_again(client: AnyClient) -> None:
