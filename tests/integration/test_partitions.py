@@ -66,7 +66,7 @@ def fill(client: Client) -> None:
     d.create_collection("collated", collation=FOLDING)
     shard(client, "d.collated")
     halve(client, "d.collated")
-    d.collated.insert_many(mixed(MIXED))
+    d.collated.insert_many(mixed(MIXED), ordered=False)
     d.create_collection("capped", capped=True, size=1 << 20)
     d.capped.insert_many({"_id": n, "t": "x" * 100} for n in Random(2).sample(range(100), 100))
     d.create_collection("clustered", clusteredIndex=CLUSTERED)
@@ -152,8 +152,9 @@ def test_chunks_that_move_and_collections_that_go_during_the_copy(
 ) -> None:
     client = pair.source.client
     shard(client, "d.c")
+    documents = [{"_id": n, "k": (-1) ** n, "t": "x" * 200} for n in range(2000)]
     for name in ("c", "dropped", "renamed"):
-        client.d[name].insert_many({"_id": n, "k": (-1) ** n, "t": "x" * 200} for n in range(2000))
+        client.d[name].insert_many(documents)
     with finely.held_at(Point.BATCH_WRITTEN, number=5):
         finely.start()
         finely.wait_until_reached(Point.BATCH_WRITTEN, number=5)
@@ -195,7 +196,7 @@ def test_a_collection_that_comes_into_the_filter_is_copied(
     client = pair.source.client
     shard(client, "d.outside")
     halve(client, "d.outside")
-    client.d.outside.insert_many(mixed(MIXED))
+    client.d.outside.insert_many(mixed(MIXED), ordered=False)
     finely.start(includeNamespaces=[{"database": "d", "collections": ["c"]}])
     finely.wait_until_committable()
     if point is not None:
