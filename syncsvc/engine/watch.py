@@ -14,7 +14,6 @@ from syncsvc.engine.parts import Parts
 from syncsvc.figures.progress import WarningKind
 from syncsvc.state import Phase
 from verifier.cluster import failures
-from verifier.cluster.facts import Topology
 from verifier.cluster.oplog import Oplog, read_oplog
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
@@ -47,12 +46,7 @@ class OplogWatch:
         self._held_after = _nothing
 
     def run(self, stop: StopToken) -> None:
-        """Look until stopped, or until the phases that read are over. Raises OperationError OplogWindowExceeded.
-
-        Of a sharded source, nothing can be seen: its change stream tells when an oplog was too short.
-        """
-        if self._parts.source_facts.topology is Topology.SHARDED:
-            return
+        """Look until stopped, or until the phases that read are over. Raises OperationError OplogWindowExceeded."""
         try:
             self._keep_looking(stop)
         except Cancelled:
@@ -76,7 +70,10 @@ class OplogWatch:
             self._tell(oplog)
 
     def _read(self, stop: StopToken) -> Oplog | None:
-        """The oplog; None, with a warning, where the source does not let it be read."""
+        """The oplog; None, with a warning, where the source does not let it be read.
+
+        Of a sharded source, nothing can be seen: its change stream tells when an oplog was too short.
+        """
         progress = self._parts.progress
         try:
             oplog = retry(lambda: read_oplog(self._parts.source), failures.is_transient, stop)
