@@ -7,6 +7,7 @@ the first one on that starts at the listed name; so at the end of the history bo
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from syncsvc.engine.catalog import Catalog
@@ -18,10 +19,13 @@ from syncsvc.engine.source import find_on_source
 from syncsvc.errors import RENAMED_ACROSS_DATABASES, RENAMED_OUT_OF_FILTER
 from syncsvc.indexing import check, destined
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
+from syncsvc.sharding import key_of
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
+
+_log = logging.getLogger(__name__)
 
 
 class Renames:
@@ -77,6 +81,11 @@ class Renames:
         options = {key: value for key, value in record.definition.options.items() if key != "temp"}
         definition = replace(record.definition, namespace=place, options=options)
         self._registry.save(replace(record, definition=definition, source_name=name))
+        if not definition.shard_key and key_of(name, self._parts.run.record.options.sharding):
+            _log.warning(
+                "A collection that is not sharded has come to a name of shardingEntries.",
+                extra={"namespace": str(name)},
+            )
         self.release(record.definition.namespace)
 
     def adopt(self, uuid: bytes, name: Namespace) -> None:

@@ -1,0 +1,73 @@
+"""Which starts may name shard keys, and shard keys that are carried over from one sharded cluster to another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.daemon import Daemon
+from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, Pair, across
+
+ENTRY = {"database": "d", "collection": "c", "shardCollection": {"key": [{"n": 1}]}}
+
+
+@across(REPLICA_SETS, SHARDED, FROM_SHARDED)
+@pytest.mark.parametrize("entries", [[], [ENTRY]], ids=["no entry", "an entry"])
+def test_only_a_sync_to_a_sharded_cluster_says_what_is_sharded(
+    pair: Pair, daemon: Daemon, entries: list[Any]
+) -> None:
+    pair.source.client.d.c.insert_one({})
+    body = daemon.start_body(sharding={"createSupportingIndexes": True, "shardingEntries": entries})
+    answer = daemon.post("start", body)
+    assert (answer.status_code, answer.json()["error"]) == (409, "ShardingNotApplicable")
+    assert daemon.progress()["state"] == "IDLE"
+
+
+@across(FROM_SHARDED)
+def test_no_sync_leads_from_a_sharded_cluster_to_a_replica_set(pair: Pair, daemon: Daemon) -> None:
+    answer = daemon.post("start", daemon.start_body())
+    assert (answer.status_code, answer.json()["error"]) == (409, "UnsupportedTopology")
+
+
+def make_unique(pair: Pair) -> None:
+    """A collection that is sharded by a unique key, with an index of a name of its own."""
+    source = pair.source.client
+    source.d.create_collection("c", collation={"locale": "en", "strength": 2})
+    simple = {"locale": "simple"}
+    source.d.c.create_index("n", name="own", unique=True, collation=simple)
+    source.admin.command("shardCollection", "d.c", key={"n": 1}, unique=True, collation=simple)
+    source.d.c.insert_many({"_id": str(n), "n": n} for n in range(300))
+
+
+def found(pair: Pair) -> tuple[bool, dict[str, bool]]:
+    """Whether the key of the destination is unique, and which of its indexes are."""
+    client = pair.destination.client
+    row = client.config.collections.find_one({"_id": "d.c"})
+    assert row is not None
+    indexes = client.d.c.index_information()
+    return row["unique"], {name: each.get("unique", False) for name, each in indexes.items()}
+
+
+@across(SHARDED)
+@pytest.mark.parametrize(
+    "options, index",
+    [
+        ({}, "own"),
+        ({"buildIndexes": "afterDataCopy"}, "own"),
+        ({"buildIndexes": "never"}, "n_1"),
+    ],
+    ids=["before the copy", "after the copy", "never"],
+)
+def test_a_unique_key_is_unique_from_the_commit_on(
+    pair: Pair, daemon: Daemon, options: dict[str, Any], index: str
+) -> None:
+    make_unique(pair)
+    daemon.start(**options)
+    daemon.wait_until_committable()
+    # Until then, the documents may be those of several times.
+    assert found(pair) == (True, {"_id_": False, index: False})
+    daemon.commit()
+    assert found(pair) == (True, {"_id_": False, index: True})
+    if not options:
+        pair.assert_equal()
