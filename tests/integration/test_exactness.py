@@ -128,7 +128,7 @@ class Writes:
 class Replay:
     """Applies the events of one collection by a lane."""
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: Pair, shard_key: dict[str, Any] | None = None) -> None:
         self._stop = StopToken()
         source, destination = pair.source.client, pair.destination.client
         facts = gather(source)
@@ -146,7 +146,9 @@ class Replay:
         parts = Parts(**{each.name: given.get(each.name, nothing) for each in fields(Parts)})
         listed = next(source.d.list_collections(filter={"name": "c"}))
         name = Namespace("d", "c")
-        spec = CollectionSpec(name, Kind.COLLECTION, bytes(listed["info"]["uuid"]))
+        spec = CollectionSpec(
+            name, Kind.COLLECTION, bytes(listed["info"]["uuid"]), shard_key=shard_key
+        )
         self._record = CollectionRecord(spec, CopyStatus.DONE, name)
         self._source = source
         self._stream = ChangeStream(source, facts, raw_updates=True)
