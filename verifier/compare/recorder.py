@@ -14,15 +14,13 @@ from time import monotonic
 
 from bson.timestamp import Timestamp
 
-from verifier.cluster import failures
 from verifier.cluster.changes import ChangeReader, ChangeStream, StreamPage
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
-from verifier.cluster.facts import Topology
-from verifier.cluster.inventory import is_sharded
 from verifier.cluster.keys import id_only
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
+from verifier.cluster.shardcopies import ShardCopies
 from verifier.cluster.times import Position, seconds_between
 from verifier.compare.amounts import Rate
 from verifier.compare.errors import DEFINITION_CHANGED
@@ -34,15 +32,12 @@ from verifier.compare.store import CheckStore
 from verifier.compare.subject import Watched
 from verifier.compare.task import Recheck, recheck_of, whole_collection
 from verifier.runtime.errors import OperationError
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 # How often the position is saved at most, in seconds.
 _SAVE_INTERVAL = 2.0
 # What happens to a collection as a whole; indexes and options are compared at the end anyway.
 OF_WHOLE_COLLECTIONS = frozenset({"create", "drop", "rename"})
-# What a shard tells of chunks that come first or go last.
-_OF_CHUNKS = frozenset({"migrateChunkToNewShard", "migrateLastChunkFromShard"})
 
 # How many namespaces are remembered.
 _MOST_NAMES = 10_000
@@ -79,8 +74,7 @@ class Recorder:
         self._lag: int | None = None
         # For where documents are, where they are on the source; None where that is nobody's.
         self._stored: dict[Namespace, Namespace | None] = {}  # emptied when it is large
-        # The collections of which shards have made copies.
-        self._copied: set[bytes] = set()
+        self._shard_copies = ShardCopies(cluster.client, cluster.facts, stop)
         self.drained = False
         # The newest time of the cluster that a page told: what was changed until then is seen by reads after it.
         self.newest: Timestamp | None = None
@@ -148,7 +142,7 @@ class Recorder:
         names = [event.namespace, *([] if event.renamed is None else [event.renamed])]
         defined = (self._watched.defined(each.owner) for each in names)
         concerned = [each for each in defined if each is not None]
-        if not concerned or self._is_of_shard(event):
+        if not concerned or self._shard_copies.is_one(event):
             return
         self._seen[event.operation] += 1
         described = " to ".join(map(str, names))
@@ -163,22 +157,6 @@ class Recorder:
         )
         if event.operation in OF_WHOLE_COLLECTIONS:
             yield from map(whole_collection, concerned)
-
-    def _is_of_shard(self, event: DefinitionEvent) -> bool:
-        """Whether this only comes of documents that move from shard to shard, to one that had none until then.
-
-        That one makes its copy of the collection and its indexes. When users shard a collection, more comes than that;
-        and indexes are compared at the end anyway.
-        """
-        uuid, client = event.collection, self._cluster.client
-        if uuid is None or self._cluster.facts.topology is not Topology.SHARDED:
-            return False
-        if event.operation == "create" and retry(
-            lambda: is_sharded(client, uuid), failures.is_transient, self._stop
-        ):
-            self._copied.add(uuid)
-        copied = uuid in self._copied and event.operation in ("create", "createIndexes")
-        return copied or event.operation in _OF_CHUNKS
 
     def _is_past_end(self) -> bool:
         """Past it, not at it: all events of a transaction share one time, and a page may end among them."""
