@@ -12,6 +12,7 @@ from syncsvc.engine.parts import Parts
 from syncsvc.engine.watch import OplogWatch
 from syncsvc.figures.progress import Progress, WarningKind
 from syncsvc.state import Phase
+from tests.unit.preflight.values import facts
 from tests.unit.syncsvc.records import START, run_record
 from verifier.runtime.tasks import Cancelled, StopToken
 
@@ -24,7 +25,11 @@ class Watched:
     def __init__(self) -> None:
         self.run = SimpleNamespace(record=COPYING)
         self.progress = Progress()
-        given: dict[str, Any] = {"run": self.run, "progress": self.progress}
+        given: dict[str, Any] = {
+            "run": self.run,
+            "progress": self.progress,
+            "source_facts": facts(),
+        }
         parts = Parts(**{each.name: given.get(each.name) for each in fields(Parts)})
         self.watch = OplogWatch(parts)
         for kind in (WarningKind.OPLOG_SHORT, WarningKind.OPLOG_UNKNOWN):
