@@ -303,3 +303,27 @@ def test_a_balancer_that_somebody_starts_is_warned_of(pair: Pair, tmp_path: Path
     finally:
         daemon.close()
     assert modes(pair) == ("full", "full")
+
+
+def test_chunks_move_while_documents_are_copied_and_changes_applied(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """What a shard keeps of chunks that it gave away is never copied, though it is older and deleted since."""
+    client = pair.source.client
+    fill(client)
+    # The first shard keeps what it had of these.
+    client.d.ranged.update_many({"k": {"$gte": 150}}, {"$set": {"moved": 1}})
+    client.d.ranged.delete_many({"k": {"$gte": 190}})
+    with daemon.held_at(Point.BATCH_WRITTEN):
+        daemon.start()
+        daemon.wait_until_reached(Point.BATCH_WRITTEN)
+        move(client, "d.ranged", {"k": 50}, {"k": 100})
+        client.d.ranged.update_many({"k": {"$gte": 40, "$lt": 90}}, {"$set": {"moved": 2}})
+        client.d.ranged.delete_many({"k": {"$gte": 90, "$lt": 95}})
+    daemon.wait_until_committable()
+    move(client, "d.ranged", {"k": 20}, {"k": 50})
+    client.d.ranged.update_many({"k": {"$gte": 30, "$lt": 60}}, {"$set": {"moved": 3}})
+    client.d.ranged.delete_many({"k": {"$gte": 45, "$lt": 50}})
+    daemon.commit()
+    assert_equal(pair)
+    assert pair.destination.client.d.ranged.count_documents({"moved": {"$exists": True}}) == 95
