@@ -327,3 +327,68 @@ def test_chunks_move_while_documents_are_copied_and_changes_applied(
     daemon.commit()
     assert_equal(pair)
     assert pair.destination.client.d.ranged.count_documents({"moved": {"$exists": True}}) == 95
+
+
+def change(client: Client, mark: int) -> None:
+    """Writes that concern both shards."""
+    for name in ("hashed", "ranged", "plain"):
+        each = client.d[name]
+        each.insert_many({"_id": f"{mark}.{n}", "k": 1000 * mark + n} for n in range(100))
+        each.update_many({"k": {"$lt": 60}}, {"$set": {f"mark{mark}": 1}})
+        each.delete_many({"k": {"$mod": [17, mark]}})
+
+
+def test_the_stream_is_read_on_after_a_kill_and_a_pause(pair: Pair, daemon: Daemon) -> None:
+    client = pair.source.client
+    fill(client)
+    with daemon.held_at(Point.BATCH_WRITTEN):
+        daemon.start()
+        daemon.wait_until_reached(Point.BATCH_WRITTEN)
+        change(client, 1)
+    daemon.wait_until_committable()
+    daemon.pause()
+    change(client, 2)
+    daemon.resume()
+    daemon.wait_until_committable()
+    change(client, 3)
+    daemon.kill()
+    change(client, 4)
+    daemon.run()
+    daemon.commit()
+    assert_equal(pair)
+
+
+def test_a_sync_between_sharded_clusters_is_reversed(pair: Pair, daemon: Daemon) -> None:
+    client = pair.source.client
+    fill(client)
+    shard(client, "d.unique", key={"k": 1}, unique=True)
+    client.d.unique.insert_many({"_id": n, "k": n} for n in range(50))
+    client.d.hashed.create_index("when", expireAfterSeconds=10**8)
+    daemon.start(reversible=True, enableUserWriteBlocking="sourceAndDestination")
+    daemon.commit()
+    assert_equal(pair)
+    assert modes(pair) == ("full", "full")
+    # Documents move on the source that was, as its balancer may have it.
+    move(client, "d.hashed", *(_bounds(client, "d.hashed")))
+    change(pair.destination.client, 1)
+    pair.destination.client.d.unique.insert_many({"_id": f"n{n}", "k": 100 + n} for n in range(50))
+    pair.destination.client.d.hashed.create_index("m")
+    shard(pair.destination.client, "d.new", key={"_id": "hashed"})
+    daemon.reverse()
+    assert modes(pair) == ("off", "off")
+    change(pair.destination.client, 2)
+    daemon.commit()
+    assert_equal(pair)
+    assert modes(pair) == ("full", "full")
+    client.d.hashed.insert_one({"_id": "written", "k": 1})
+
+
+def _bounds(client: Client, name: str) -> tuple[Any, Any]:
+    """Of a chunk on the primary shard of the database."""
+    collection = client.config.collections.find_one({"_id": name})
+    away = others(client, name.split(".")[0])
+    assert collection is not None
+    query = {"uuid": collection["uuid"], "shard": {"$nin": away}}
+    chunk = client.config.chunks.find_one(query)
+    assert chunk is not None
+    return chunk["min"], chunk["max"]
