@@ -24,10 +24,15 @@ class Profile(Enum):
     FILTERED = "filtered"
     TO_SHARDED = "to-sharded"
     SHARDED = "sharded"
+    INSTANCES = "instances"
 
     @property
     def topology(self) -> Topology:
-        topologies = {Profile.TO_SHARDED: Topology.TO_SHARDED, Profile.SHARDED: Topology.SHARDED}
+        topologies = {
+            Profile.TO_SHARDED: Topology.TO_SHARDED,
+            Profile.SHARDED: Topology.SHARDED,
+            Profile.INSTANCES: Topology.SHARDED,
+        }
         return topologies.get(self, Topology.REPLICA_SETS)
 
     def fits(self, operation: Operation) -> bool:
@@ -88,6 +93,7 @@ class Plan:
     start_options: Document
     filtered: bool
     sharded: bool
+    several_instances: bool
     classic_updates: bool
     save_every_page: bool
     load_level: int
@@ -113,6 +119,7 @@ _AMOUNTS = {
     Profile.FILTERED: Amount(20, 30, 40, 0.3),
     Profile.TO_SHARDED: Amount(20, 30, 40, 0.2),
     Profile.SHARDED: Amount(20, 30, 40, 0.2),
+    Profile.INSTANCES: Amount(20, 30, 40, 0.2),
 }
 # Before the sync: the same for all.
 _BEFORE, _SHARE_BEFORE = 25, 0.3
@@ -176,6 +183,7 @@ def plan(seed: int, profile: Profile) -> Plan:
         },
         filtered=filtered,
         sharded=profile.topology is not Topology.REPLICA_SETS,
+        several_instances=profile is Profile.INSTANCES,
         classic_updates=random.random() < 0.2,
         save_every_page=random.random() < 0.5,
         load_level=random.randint(1, 4),

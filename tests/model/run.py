@@ -8,22 +8,33 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from itertools import cycle
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import requests
 
+from syncsvc.engine.observe import Point
 from syncsvc.sandbox.equality import compare_clusters
 from tests.model import sharding, values
 from tests.model.operation import Operation
 from tests.model.plan import Delay, Kill, Passing, Plan, Stage
 from tests.model.selection import selects
 from tests.model.writers import Writers, transaction
+from tests.support.daemon import Daemon
+from tests.support.fleet import Fleet
 from tests.support.pair import Pair, Side
 from tests.support.waiting import wait_for
 
 _GLANCE = 0.05
+# Points of what is done once for all instances.
+_DONE_ONCE = {
+    *(Point.STARTED, Point.COLLECTION_CREATED, Point.LISTED, Point.COPY_SAVED),
+    *(Point.COLLECTION_COPIED, Point.STEP_DONE),
+}
+
+Condition = Callable[[Daemon, dict[str, Any]], bool]
 
 
 class Run:
@@ -32,13 +43,18 @@ class Run:
     def __init__(self, plan: Plan, pair: Pair, folder: Path) -> None:
         self.writers = Writers(pair.source.client)
         load = ("--loadLevel", str(plan.load_level))
-        self.daemon = pair.daemon(folder, *load)
+        self.daemons = (
+            Fleet(pair, folder, *load).daemons
+            if plan.several_instances
+            else [pair.daemon(folder, *load)]
+        )
         ask = {"listDatabases": 1, "nameOnly": True}
         self.began = pair.source.client.admin.command(ask)["operationTime"]
         self.kills = 0
         self._plan = plan
         self._pair = pair
-        self._orders: deque[Kill] = deque()
+        self._victims = cycle(self.daemons)
+        self._orders: deque[tuple[Kill, Daemon]] = deque()
         self._due: float | None = None
         self._pause = threading.Event()
 
@@ -48,12 +64,14 @@ class Run:
         if self._plan.sharded:
             sharding.shard(self._pair)
         with self.writers.writing(self._plan.before.streams):
-            self.daemon.run()
+            for each in self.daemons:
+                each.run()
         try:
             with self._open(self._plan.open_during_commit):
                 self._sync()
         finally:
-            self.daemon.close()
+            for each in self.daemons:
+                each.close()
         self._assert_equal()
 
     def differences(self) -> list[str]:
@@ -74,10 +92,15 @@ class Run:
             assert [each for each in _namespaces(self._pair.destination) if not selects(each)] == []
 
     def _configure(self) -> None:
-        if self._plan.classic_updates:
-            self.daemon.classic_updates()
-        if self._plan.save_every_page:
-            self.daemon.save_every_page()
+        for each in self.daemons:
+            if self._plan.classic_updates:
+                each.classic_updates()
+            if self._plan.save_every_page:
+                each.save_every_page()
+
+    @property
+    def _coordinator(self) -> Daemon:
+        return self.daemons[0]
 
     def _open(self, operation: Operation | None) -> AbstractContextManager[object]:
         if operation is None:
@@ -100,10 +123,10 @@ class Run:
         self._order(stage.kill)
         if stage.hold is not None:
             hold = stage.hold
-            self._wait(lambda p: self._has_reached(hold) or _is_applying(p), f"{hold}")
+            self._wait(lambda d, p: self._has_reached(hold) or _is_applying(d, p), f"{hold}")
         with self.writers.writing(stage.streams) as running:
             while not all(each.done() for each in running):
-                self._look_after_daemon()
+                self._look_after_daemons()
                 self._pause.wait(_GLANCE)
 
     @contextlib.contextmanager
@@ -111,66 +134,77 @@ class Run:
         if hold is None:
             yield
             return
-        with self.daemon.held_at(hold.point, hold.subject, hold.number):
+        with self._coordinator.held_at(hold.point, hold.subject, hold.number):
             yield
 
     def _has_reached(self, hold: Passing) -> bool:
-        return self.daemon.has_reached(hold.point, hold.subject, hold.number)
+        return self._coordinator.has_reached(hold.point, hold.subject, hold.number)
 
     def _order(self, kill: Kill | None) -> None:
-        """Have the daemon killed, after the kills that were ordered before."""
+        """Have a daemon killed, after the kills that were ordered before."""
         if kill is not None:
-            self._orders.append(kill)
+            victim = self._coordinator if _is_done_once(kill) else next(self._victims)
+            self._orders.append((kill, victim))
             if len(self._orders) == 1:
                 self._prepare_kill()
 
     def _prepare_kill(self) -> None:
-        kill = self._orders[0]
+        kill, victim = self._orders[0]
         if isinstance(kill, Delay):
             self._due = monotonic() + kill.seconds
         else:
-            self.daemon.kill_at(kill.point, kill.subject, kill.number)
+            victim.kill_at(kill.point, kill.subject, kill.number)
 
-    def _wait(self, holds: Callable[[dict[str, Any]], bool], what: str) -> None:
-        wait_for(lambda: holds(self._look_after_daemon()), what)
+    def _wait(self, holds: Condition, what: str) -> None:
+        """Until it is true of every daemon."""
 
-    def _look_after_daemon(self) -> dict[str, Any]:
-        """Kill it when that is due, start it again when it was killed; its progress, empty when it does not answer."""
+        def all_hold() -> bool:
+            found = self._look_after_daemons()
+            return all([holds(*each) for each in zip(self.daemons, found, strict=True)])
+
+        wait_for(all_hold, what)
+
+    def _look_after_daemons(self) -> list[dict[str, Any]]:
+        """Kill one when that is due, and look after all."""
         if self._due is not None and monotonic() > self._due:
             self._kill()
-        if self.daemon.exit_status is not None:
-            self._start_again()
+        return [self._look_after(each) for each in self.daemons]
+
+    def _look_after(self, daemon: Daemon) -> dict[str, Any]:
+        """Start it again when it was killed; its progress, empty when it does not answer."""
+        if daemon.exit_status is not None:
+            self._start_again(daemon)
         with contextlib.suppress(requests.RequestException):
-            progress = self.daemon.progress()
+            progress = daemon.progress()
             if progress["state"] == "FAILED":
                 raise AssertionError(f"{progress['error']}: {progress['errorDescription']}")
             if progress["state"] == "IDLE":
-                self.daemon.start(**self._plan.start_options)
+                daemon.start(**self._plan.start_options)
             return progress
         return {}
 
     def _kill(self) -> None:
-        kill = self._orders[0]
+        kill, victim = self._orders[0]
         self._due = None
         if isinstance(kill, Delay) and kill.gentle:
             # It ends when it is no longer held.
-            self.daemon.ask_to_end()
+            victim.ask_to_end()
         else:
-            self.daemon.kill()
+            victim.kill()
 
-    def _start_again(self) -> None:
-        assert self.daemon.exit_status in (0, -signal.SIGKILL), self.daemon.exit_status
+    def _start_again(self, daemon: Daemon) -> None:
+        assert daemon.exit_status in (0, -signal.SIGKILL), daemon.exit_status
         self.kills += 1
-        self.daemon.forget_kills()
+        daemon.forget_kills()
         self._orders.popleft()
         if self._orders:
             self._prepare_kill()
-        self.daemon.run()
+        daemon.run()
 
-    def _is_committed(self, progress: dict[str, Any]) -> bool:
+    def _is_committed(self, daemon: Daemon, progress: dict[str, Any]) -> bool:
         if progress.get("state") == "RUNNING" and progress["canCommit"]:
             # Sent again when a kill was faster than its answer.
-            self.daemon.post_unanswered("commit", {})
+            daemon.post_unanswered("commit", {})
         return progress.get("state") == "COMMITTED"
 
 
@@ -197,5 +231,10 @@ def _is_of_sharding(difference: str) -> bool:
     return difference.partition(": ")[2].startswith(("sharded ", "shard key "))
 
 
-def _is_applying(progress: dict[str, Any]) -> bool:
+def _is_done_once(kill: Kill) -> bool:
+    """Whether only the daemon passes the point that coordinates."""
+    return isinstance(kill, Passing) and kill.point in _DONE_ONCE
+
+
+def _is_applying(daemon: Daemon, progress: dict[str, Any]) -> bool:
     return progress.get("info") == "change event application"
