@@ -62,8 +62,6 @@ REFUSALS = {
     276: "IndexBuildAborted",
     11000: "DuplicateKey",
     12587: "BackgroundOperationInProgressForNamespace",
-    28769: "$out to a sharded collection",
-    31025: "a change of a shard key that is not in the query",
     16766: "a hashed index met an array",
     16804: "a geo index met something else",
     17152: "$out to a capped collection",
