@@ -17,7 +17,7 @@ from pymongo.errors import PyMongoError
 from syncsvc import errors
 from syncsvc.engine.balancers import Balancer
 from syncsvc.engine.coordinator import Coordinator
-from syncsvc.engine.destination import Destination
+from syncsvc.engine.documents.destination import Destination
 from syncsvc.engine.follower import Follower
 from syncsvc.engine.instances import Instances
 from syncsvc.engine.observe import Observer, Point

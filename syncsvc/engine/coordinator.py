@@ -8,24 +8,24 @@ from time import monotonic
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.application import Application
 from syncsvc.engine.balancers import watch_balancers
-from syncsvc.engine.building import build_all
-from syncsvc.engine.catalog import Catalog
-from syncsvc.engine.copy import copy_all
+from syncsvc.engine.copying.copy import copy_all
+from syncsvc.engine.copying.partitioned import plan_copy
 from syncsvc.engine.cutover import Cutover
-from syncsvc.engine.listing import Listing
+from syncsvc.engine.definitions.building import build_all
+from syncsvc.engine.definitions.catalog import Catalog
+from syncsvc.engine.definitions.listing import Listing
+from syncsvc.engine.definitions.views import reconcile_views
+from syncsvc.engine.definitions.withholding import restore_indexes
+from syncsvc.engine.events.application import Application
+from syncsvc.engine.events.old_source import OldSource
+from syncsvc.engine.events.shardkeys import ShardKeys, ShardKeyWatch
 from syncsvc.engine.observe import Point
-from syncsvc.engine.old_source import OldSource
-from syncsvc.engine.partitioned import plan_copy
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.phases import Phases
-from syncsvc.engine.shardkeys import ShardKeys, ShardKeyWatch
 from syncsvc.engine.turning import weaken_definitions
 from syncsvc.engine.verification import Verification
-from syncsvc.engine.views import reconcile_views
 from syncsvc.engine.watch import OplogWatch
-from syncsvc.engine.withholding import restore_indexes
 from syncsvc.figures.progress import MOST_LAG
 from syncsvc.reports.lines import partitions
 from syncsvc.saved.run import RunRecord

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from syncsvc.engine.catalog import Catalog
+from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.wayback import prepare_way_back

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from syncsvc.engine.application import Application
-from syncsvc.engine.copy import Copier
+from syncsvc.engine.copying.copy import Copier
+from syncsvc.engine.events.application import Application
 from syncsvc.engine.observe import Point
 from syncsvc.engine.phases import Phases
 from syncsvc.saved.run import RunRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syncsvc.engine.balancers import Balancer
-from syncsvc.engine.destination import Destination
+from syncsvc.engine.documents.destination import Destination
 from syncsvc.engine.instances import Instances
 from syncsvc.engine.observe import Observer
 from syncsvc.engine.writeblock import WriteBlock

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from syncsvc.engine.definitions.standin import stand_in
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.standin import stand_in
 from syncsvc.indexing import destined
 from syncsvc.state import State
 from verifier.cluster.filters import NamespaceFilter

@@ -6,7 +6,7 @@ weakened where they are, so that nothing is copied and no index is built anew.
 
 from __future__ import annotations
 
-from syncsvc.engine.catalog import Catalog
+from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from verifier.cluster import failures

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from syncsvc.engine.ddl import OF_NO_CONSEQUENCE
+from syncsvc.engine.definitions.standin import prepared
+from syncsvc.engine.events.ddl import OF_NO_CONSEQUENCE
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.standin import prepared
 from syncsvc.errors import OLD_SOURCE_WRITTEN
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import RunRecord

@@ -20,10 +20,10 @@ from pymongo import DeleteOne, InsertOne, ReplaceOne, UpdateOne
 from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError
 
-from syncsvc.engine.destination import Destination
-from syncsvc.engine.dispatch import group_of
+from syncsvc.engine.documents.destination import Destination
+from syncsvc.engine.events.dispatch import group_of
+from syncsvc.engine.events.lanes import Lane, Portion, Room
 from syncsvc.engine.frontier import Frontier
-from syncsvc.engine.lanes import Lane, Portion, Room
 from syncsvc.engine.parts import Parts
 from syncsvc.figures.progress import Progress
 from syncsvc.saved.registry import CollectionRecord, CopyStatus

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncsvc.engine import standin
+from syncsvc.engine.definitions import standin
 from tests.support import writes
 from tests.support.pair import Pair
 from verifier.cluster.inventory import find_named

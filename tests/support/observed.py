@@ -17,7 +17,9 @@ from pathlib import Path
 
 from syncsvc import reporter
 from syncsvc.cli import main
-from syncsvc.engine import application, balancers, copying, partitioned, shardkeys, watch
+from syncsvc.engine import balancers, watch
+from syncsvc.engine.copying import partitioned, portion
+from syncsvc.engine.events import application, shardkeys
 from syncsvc.preflight import memory, questions
 from tests.support.obedience import observer
 from verifier.cluster import changes
@@ -53,7 +55,7 @@ if __name__ == "__main__":
     if (Path(sys.argv[1]) / "old-source").exists():
         ClusterFacts.tells_definitions = False  # type: ignore[assignment,method-assign]
     if (Path(sys.argv[1]) / "save-every-page").exists():
-        copying._SAVE_INTERVAL = 0.0
+        portion._SAVE_INTERVAL = 0.0
         partitioned._SETTLE_INTERVAL = 0.05
     if (Path(sys.argv[1]) / "small-partitions").exists():
         partitioned._RANGE_BYTES = 2000

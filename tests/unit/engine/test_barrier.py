@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from syncsvc.engine.barrier import Barrier
+from syncsvc.engine.events.barrier import Barrier
 from syncsvc.engine.instances import Instances
 from syncsvc.figures.progress import Progress
 from syncsvc.saved.run import RunRecord

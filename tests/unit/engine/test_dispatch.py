@@ -11,10 +11,10 @@ from bson import Decimal128, Int64, Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncsvc.engine import dispatch
-from syncsvc.engine.dispatch import Dispatcher, group_of, lane_of
+from syncsvc.engine.events import dispatch
+from syncsvc.engine.events.dispatch import Dispatcher, group_of, lane_of
+from syncsvc.engine.events.lanes import IN_ORDER, Lane, Portion, Room
 from syncsvc.engine.frontier import Frontier
-from syncsvc.engine.lanes import IN_ORDER, Lane, Portion, Room
 from syncsvc.engine.parts import Parts
 from syncsvc.saved.registry import CollectionRecord
 from tests.unit import documents

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncsvc.engine.dispatch import group_of
-from syncsvc.engine.lanes import _Batch
-from syncsvc.engine.translate import Outcome
-from syncsvc.engine.writing import runs
+from syncsvc.engine.documents.translate import Outcome
+from syncsvc.engine.documents.writing import runs
+from syncsvc.engine.events.dispatch import group_of
+from syncsvc.engine.events.lanes import _Batch
 from syncsvc.saved.registry import CollectionRecord
 from tests.unit.syncsvc.records import collection_record
 from verifier.cluster.events import DataEvent, DataKind

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncsvc.engine.modification import immediate, modified
+from syncsvc.engine.events.modification import immediate, modified
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
 

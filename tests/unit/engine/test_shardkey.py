@@ -8,8 +8,8 @@ import bson
 import pytest
 from bson import Int64, Regex
 
-from syncsvc.engine.shardkey import ShardKey
-from syncsvc.engine.translate import Outcome, diff_stage, field_sets, fold
+from syncsvc.engine.documents.shardkey import ShardKey
+from syncsvc.engine.documents.translate import Outcome, diff_stage, field_sets, fold
 from verifier.cluster.events import DataEvent, DataKind
 
 Document = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from bson import SON
 
-from syncsvc.engine.standin import (
+from syncsvc.engine.definitions.standin import (
     CAPPED_ROOM,
     NEVER_SECONDS,
     conversions,

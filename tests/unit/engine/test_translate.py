@@ -12,8 +12,8 @@ from bson import Decimal128, Int64, Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncsvc.engine import translate
-from syncsvc.engine.translate import (
+from syncsvc.engine.documents import translate
+from syncsvc.engine.documents.translate import (
     Outcome,
     delete_statement,
     field_sets,

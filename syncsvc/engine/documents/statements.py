@@ -7,8 +7,8 @@ from typing import Any
 
 from pymongo.errors import PyMongoError
 
-from syncsvc.engine.destination import Destination, Refused, refusal
-from syncsvc.engine.translate import Outcome, delete_statement, update_statement
+from syncsvc.engine.documents.destination import Destination, Refused, refusal
+from syncsvc.engine.documents.translate import Outcome, delete_statement, update_statement
 from syncsvc.errors import EVENT_NOT_APPLICABLE
 from verifier.cluster import failures
 from verifier.cluster.keys import shown

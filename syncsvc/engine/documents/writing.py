@@ -13,11 +13,11 @@ from operator import attrgetter
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.documents.rereading import Rereading
+from syncsvc.engine.documents.sharded import ShardedWriter
+from syncsvc.engine.documents.statements import run_deletes, run_updates
+from syncsvc.engine.documents.translate import Outcome, insertable
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.rereading import Rereading
-from syncsvc.engine.sharded import ShardedWriter
-from syncsvc.engine.statements import run_deletes, run_updates
-from syncsvc.engine.translate import Outcome, insertable
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.keys import canonical, id_element
 from verifier.cluster.lookup import ONLY_IDS, fetch

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from syncsvc.engine.catalog import Catalog
-from syncsvc.engine.copy import copy_all
-from syncsvc.engine.naming import parked_for, place_for, placed
-from syncsvc.engine.partitioned import plan_copy
+from syncsvc.engine.copying.copy import copy_all
+from syncsvc.engine.copying.partitioned import plan_copy
+from syncsvc.engine.definitions.catalog import Catalog
+from syncsvc.engine.definitions.naming import parked_for, place_for, placed
+from syncsvc.engine.definitions.source import find_on_source
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.source import find_on_source
 from syncsvc.errors import RENAMED_ACROSS_DATABASES, RENAMED_OUT_OF_FILTER
 from syncsvc.indexing import check, destined
 from syncsvc.saved.registry import CollectionRecord, CopyStatus

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from syncsvc.engine.catalog import Catalog
-from syncsvc.engine.hiddencopies import HiddenCopies
-from syncsvc.engine.modification import immediate, modified
-from syncsvc.engine.naming import placed
+from syncsvc.engine.definitions.catalog import Catalog
+from syncsvc.engine.definitions.naming import placed
+from syncsvc.engine.definitions.source import find_on_source, time_series_on_source
+from syncsvc.engine.definitions.withholding import build_indexes
+from syncsvc.engine.events.hiddencopies import HiddenCopies
+from syncsvc.engine.events.modification import immediate, modified
+from syncsvc.engine.events.renames import Renames
+from syncsvc.engine.events.shardkeys import ShardKeys
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.renames import Renames
-from syncsvc.engine.shardkeys import ShardKeys
-from syncsvc.engine.source import find_on_source, time_series_on_source
-from syncsvc.engine.withholding import build_indexes
 from syncsvc.errors import SHARD_KEY_CHANGED, UNSUPPORTED_CHANGE
 from syncsvc.indexing import check, check_ttl, destined
 from syncsvc.saved.registry import CollectionRecord, CopyStatus

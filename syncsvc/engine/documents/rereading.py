@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.documents.refetch import Refetch
+from syncsvc.engine.documents.statements import not_applicable, run_deletes
+from syncsvc.engine.documents.whole import write_whole
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.refetch import Refetch
-from syncsvc.engine.statements import not_applicable, run_deletes
-from syncsvc.engine.whole import write_whole
 from syncsvc.saved.registry import CollectionRecord
 from verifier.runtime.tasks import Budget, StopToken
 

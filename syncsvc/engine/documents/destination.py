@@ -8,7 +8,7 @@ from typing import Any
 import bson
 from pymongo.errors import OperationFailure
 
-from syncsvc.engine.translate import fold, update_statement
+from syncsvc.engine.documents.translate import fold, update_statement
 from verifier.cluster.events import DataEvent, DataKind
 from verifier.cluster.failures import DUPLICATE_KEY, is_transient
 from verifier.cluster.namespace import Namespace

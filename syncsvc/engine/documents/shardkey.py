@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from syncsvc.engine.translate import Outcome
+from syncsvc.engine.documents.translate import Outcome
 from verifier.cluster import rawbson
 from verifier.cluster.keys import id_element
 from verifier.cluster.rawbson import BOOLEAN, DOCUMENT, Element, elements

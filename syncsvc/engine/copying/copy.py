@@ -12,14 +12,14 @@ from typing import Any, NamedTuple, Protocol
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.copying import Copying
-from syncsvc.engine.destination import is_there_already
+from syncsvc.engine.copying.partitioned import ClaimedPartitions, settle, settle_often
+from syncsvc.engine.copying.portion import Copying
+from syncsvc.engine.documents.destination import is_there_already
+from syncsvc.engine.documents.translate import Outcome, zero_timestamp_documents
+from syncsvc.engine.documents.whole import write_whole
 from syncsvc.engine.frontier import Entry
 from syncsvc.engine.observe import Point
-from syncsvc.engine.partitioned import ClaimedPartitions, settle, settle_often
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.translate import Outcome, zero_timestamp_documents
-from syncsvc.engine.whole import write_whole
 from syncsvc.errors import DOCUMENT_NOT_COPIED
 from syncsvc.figures.durations import Operation, timed
 from syncsvc.saved.registry import CollectionRecord, CopyStatus

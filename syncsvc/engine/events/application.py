@@ -8,11 +8,11 @@ import threading
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.events.lanes import Lane, Room
+from syncsvc.engine.events.tail import Tail
 from syncsvc.engine.frontier import Frontier
-from syncsvc.engine.lanes import Lane, Room
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.tail import Tail
 from syncsvc.saved.run import METADATA_DATABASE
 from verifier.cluster import failures
 from verifier.cluster.changes import ChangeReader, ChangeStream, offers_raw_updates

@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.barrier import Barrier
-from syncsvc.engine.ddl import DefinitionEvents
-from syncsvc.engine.dispatch import Dispatcher
+from syncsvc.engine.events.barrier import Barrier
+from syncsvc.engine.events.ddl import DefinitionEvents
+from syncsvc.engine.events.dispatch import Dispatcher
+from syncsvc.engine.events.lanes import Lane
+from syncsvc.engine.events.old_source import OldSource
+from syncsvc.engine.events.share import share_of
 from syncsvc.engine.frontier import Frontier
-from syncsvc.engine.lanes import Lane
 from syncsvc.engine.observe import Point
-from syncsvc.engine.old_source import OldSource
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.share import share_of
 from syncsvc.figures.durations import Operation, timed
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.changes import ChangeReader, StreamPage

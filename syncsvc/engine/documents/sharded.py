@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.documents.placing import clear, place_new
+from syncsvc.engine.documents.rereading import Rereading
+from syncsvc.engine.documents.shardkey import ShardKey
+from syncsvc.engine.documents.statements import run_deletes, run_updates
+from syncsvc.engine.documents.translate import Outcome
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.placing import clear, place_new
-from syncsvc.engine.rereading import Rereading
-from syncsvc.engine.shardkey import ShardKey
-from syncsvc.engine.statements import run_deletes, run_updates
-from syncsvc.engine.translate import Outcome
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.facts import Topology
 from verifier.cluster.keys import canonical, id_element, id_only

@@ -7,10 +7,10 @@ from typing import Any
 from pymongo.errors import OperationFailure
 
 from syncsvc import sharding
-from syncsvc.engine import standin
+from syncsvc.engine.definitions import standin
+from syncsvc.engine.definitions.sharding import Sharding
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.sharding import Sharding
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from verifier.cluster import failures
 from verifier.cluster.facts import Topology

@@ -6,7 +6,7 @@ view may be defined over one that is yet to be changed. Views hold no data, so t
 
 from __future__ import annotations
 
-from syncsvc.engine.catalog import Catalog
+from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.parts import Parts
 from verifier.cluster import failures
 from verifier.cluster.connect import Client

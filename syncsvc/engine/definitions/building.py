@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from syncsvc.engine.definitions.withholding import build_indexes
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.withholding import build_indexes
 from syncsvc.saved.registry import CollectionRecord
 from verifier.runtime.tasks import Channel, StopToken, TaskGroup
 

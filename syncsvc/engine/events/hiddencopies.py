@@ -9,9 +9,9 @@ users drop and create anew may be copied by this, too, which is as good.)
 
 from __future__ import annotations
 
+from syncsvc.engine.definitions.source import find_named_on_source
+from syncsvc.engine.events.renames import Renames
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.renames import Renames
-from syncsvc.engine.source import find_named_on_source
 from syncsvc.saved.registry import CopyStatus
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.facts import Topology

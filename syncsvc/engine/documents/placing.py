@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from syncsvc.engine.destination import is_there_already
-from syncsvc.engine.observe import Point
-from syncsvc.engine.parts import Parts
-from syncsvc.engine.statements import WriteError, run_deletes
-from syncsvc.engine.translate import (
+from syncsvc.engine.documents.destination import is_there_already
+from syncsvc.engine.documents.statements import WriteError, run_deletes
+from syncsvc.engine.documents.translate import (
     Outcome,
     holds_zero_timestamp,
     literal_stage,
     update_statement,
 )
+from syncsvc.engine.observe import Point
+from syncsvc.engine.parts import Parts
 from syncsvc.figures.progress import WarningKind
 from verifier.cluster.keys import id_only, shown
 from verifier.cluster.namespace import Namespace

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.catalog import Catalog
+from syncsvc.engine.definitions.catalog import Catalog
+from syncsvc.engine.definitions.withholding import build_indexes
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.withholding import build_indexes
 from syncsvc.errors import SHARD_KEY_CHANGED
 from syncsvc.indexing import check
 from syncsvc.saved.registry import CollectionRecord

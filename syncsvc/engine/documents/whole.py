@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from syncsvc.engine.destination import refusal
+from syncsvc.engine.definitions.withholding import withhold
+from syncsvc.engine.documents.destination import refusal
+from syncsvc.engine.documents.placing import place
+from syncsvc.engine.documents.translate import Outcome, update_statement
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.placing import place
-from syncsvc.engine.translate import Outcome, update_statement
-from syncsvc.engine.withholding import withhold
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.namespace import Namespace
 from verifier.runtime.tasks import StopToken

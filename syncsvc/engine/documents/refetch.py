@@ -12,8 +12,8 @@ from typing import Any
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.documents.translate import Outcome
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.translate import Outcome
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.keys import canonical, id_element, id_only
 from verifier.cluster.lookup import ONLY_IDS, fetch_pages, portions

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 
-from syncsvc.engine.catalog import Catalog
+from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.parts import Parts
 from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.registry import CollectionRecord

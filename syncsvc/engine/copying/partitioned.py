@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.copying import Copying
+from syncsvc.engine.copying.portion import Copying
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.errors import DUPLICATE_IDS

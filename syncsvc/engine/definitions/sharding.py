@@ -14,9 +14,9 @@ from typing import Any
 from pymongo.errors import OperationFailure
 
 from syncsvc import sharding
+from syncsvc.engine.definitions.source import find_on_source
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.source import find_on_source
 from syncsvc.sharding import Range
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client

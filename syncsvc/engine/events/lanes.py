@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.documents.translate import Outcome, fold
+from syncsvc.engine.documents.writing import OutcomeWriter
 from syncsvc.engine.frontier import Entry, Frontier
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
-from syncsvc.engine.translate import Outcome, fold
-from syncsvc.engine.writing import OutcomeWriter
 from syncsvc.figures.durations import Operation
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.events import DataEvent

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from syncsvc.engine.catalog import Catalog
-from syncsvc.engine.naming import placed
+from syncsvc.engine.definitions.catalog import Catalog
+from syncsvc.engine.definitions.naming import placed
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.indexing import destined

@@ -1,0 +1,1 @@
+"""Copies the documents that are there when a sync begins."""

@@ -1,0 +1,1 @@
+"""Writes documents on the destination: the only place that does."""

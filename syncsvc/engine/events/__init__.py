@@ -1,0 +1,1 @@
+"""Applies the change events of the source: writes in lanes, definitions behind barriers."""
