@@ -26,7 +26,8 @@ def fleet(pair: Pair, tmp_path: Path) -> Iterator[Fleet]:
         yield fleet
 
 
-def test_the_copy_is_shared(pair: Pair, fleet: Fleet) -> None:
+def prepare_copy(pair: Pair, fleet: Fleet) -> None:
+    """Something to be copied in many partitions."""
     source = pair.source.client
     source.admin.command("shardCollection", "shop.orders", key={"n": "hashed"})
     source.shop.orders.insert_many([{"n": n, "pad": "p" * 200} for n in range(DOCUMENTS)])
@@ -34,6 +35,10 @@ def test_the_copy_is_shared(pair: Pair, fleet: Fleet) -> None:
         each.kill()
         each.small_partitions()
         each.run()
+
+
+def test_the_copy_is_shared(pair: Pair, fleet: Fleet) -> None:
+    prepare_copy(pair, fleet)
     # None begins before all can.
     with ExitStack() as held:
         for each in fleet.daemons:
@@ -46,6 +51,22 @@ def test_the_copy_is_shared(pair: Pair, fleet: Fleet) -> None:
     total = copies[0]["estimatedTotalBytes"]
     assert sum(each["estimatedCopiedBytes"] for each in copies) == total
     assert min(each["estimatedCopiedBytes"] for each in copies) > total / 3
+    fleet.commit()
+    pair.assert_equal()
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["coordinator", "follower"])
+def test_an_instance_that_is_killed_in_the_copy_goes_on(
+    pair: Pair, fleet: Fleet, number: int
+) -> None:
+    prepare_copy(pair, fleet)
+    killed, other = fleet.daemons[number], fleet.daemons[1 - number]
+    killed.kill_at(Point.BATCH_WRITTEN)
+    # Or it might have copied everything before the first one is killed.
+    with other.held_at(Point.BATCH_WRITTEN):
+        fleet.start()
+        killed.wait_until_killed()
+    killed.run()
     fleet.commit()
     pair.assert_equal()
 
