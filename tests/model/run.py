@@ -63,10 +63,10 @@ class Run:
         self._configure()
         if self._plan.sharded:
             sharding.shard(self._pair)
-        with self.writers.writing(self._plan.before.streams):
-            for each in self.daemons:
-                each.run()
         try:
+            with self.writers.writing(self._plan.before.streams):
+                for each in self.daemons:
+                    each.run()
             with self._open(self._plan.open_during_commit):
                 self._sync()
         finally:
