@@ -12,7 +12,7 @@ from syncsvc.engine.observe import Point
 from syncsvc.sandbox.workload import Workload
 from tests.support import writes
 from tests.support.daemon import Daemon
-from tests.support.pair import Pair
+from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
 from tests.support.waiting import wait_for
 
 METADATA = "mongosync_reserved_for_internal_use"
@@ -36,10 +36,13 @@ def _name(kill: tuple[Point, str, int]) -> str:
     return f"{subject or point.value} {number}"
 
 
-def _fill(client: writes.AnyClient) -> None:
+def _fill(pair: Pair) -> None:
     """More than a page in one collection, so that its copy can be cut in the middle."""
+    client = pair.source.client
+    pair.shard("d.c")
+    pair.shard("d.big")
     # Before the documents: a build on an empty collection takes no time.
-    writes.indexes(client)
+    writes.indexes(client, unique=not pair.is_sharded)
     writes.fill(client)
     pad = "p" * 5000
     client.d.big.insert_many({"_id": n, "pad": pad} for n in range(3000))
@@ -55,13 +58,13 @@ def _meanwhile(client: writes.AnyClient) -> None:
 @pytest.mark.parametrize("kill", KILLS, ids=_name)
 def test_a_killed_daemon_goes_on(pair: Pair, daemon: Daemon, kill: tuple[Point, str, int]) -> None:
     point, subject, number = kill
-    _fill(pair.source.client)
+    _fill(pair)
     daemon.kill_at(point, subject, number)
     if point is Point.COPY_SAVED:
         daemon.kill()
         daemon.save_every_page()
         daemon.run()
-    body = {"source": "cluster0", "destination": "cluster1"}
+    body = daemon.start_body()
     with daemon.held_at(Point.POSITION_SAVED) if point is Point.POSITION_SAVED else nullcontext():
         daemon.post_unanswered("start", body)
         if point in (Point.EVENTS_APPLIED, Point.DEFINITION_APPLIED, Point.POSITION_SAVED):
@@ -77,6 +80,23 @@ def test_a_killed_daemon_goes_on(pair: Pair, daemon: Daemon, kill: tuple[Point, 
     daemon.commit()
     pair.assert_equal()
     _assert_not_copied_again(pair.destination.client, copied)
+
+
+# One in each phase.
+KILLS_ON_SHARDS = [
+    (Point.COLLECTION_CREATED, "", 1),
+    (Point.BATCH_WRITTEN, "", 3),
+    (Point.EVENTS_APPLIED, "", 1),
+    (Point.DEFINITION_APPLIED, "", 1),
+]
+
+
+@across(TO_SHARDED, SHARDED)
+@pytest.mark.parametrize("kill", KILLS_ON_SHARDS, ids=_name)
+def test_a_killed_daemon_goes_on_to_shards(
+    pair: Pair, daemon: Daemon, kill: tuple[Point, str, int]
+) -> None:
+    test_a_killed_daemon_goes_on(pair, daemon, kill)
 
 
 def _copied_collections(client: writes.AnyClient) -> dict[Any, int]:
@@ -179,7 +199,7 @@ def test_sigterm_saves_the_position(pair: Pair, daemon: Daemon) -> None:
 def test_sigterm_ends_within_seconds(
     pair: Pair, daemon: Daemon, point: Point, subject: str
 ) -> None:
-    _fill(pair.source.client)
+    _fill(pair)
     with daemon.held_at(point, subject):
         daemon.start()
         if point in (Point.EVENTS_APPLIED, Point.STEP_DONE):

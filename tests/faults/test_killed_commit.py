@@ -13,7 +13,7 @@ from syncsvc.engine.observe import Point
 from tests.support import writes
 from tests.support.blocks import USER_WRITES_BLOCKED, blocked
 from tests.support.daemon import Daemon
-from tests.support.pair import Pair
+from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
 from tests.support.waiting import wait_for
 
 BEGUN = (Point.BLOCK_SAVED, "cluster1")
@@ -41,10 +41,12 @@ MODES = {
 @pytest.mark.parametrize("mode", MODES)
 def test_a_commit_goes_on_from_every_step(pair: Pair, daemon: Daemon, mode: str) -> None:
     before, blocking, at_the_end = MODES[mode]
-    writes.indexes(pair.source.client)
+    pair.shard("d.c")
+    pair.shard("d.written")
+    writes.indexes(pair.source.client, unique=not pair.is_sharded)
     writes.fill(pair.source.client)
     with writing(pair, until_blocked=bool(blocking)) as acknowledged:
-        body = {"source": "cluster0", "destination": "cluster1", "enableUserWriteBlocking": mode}
+        body = daemon.start_body(enableUserWriteBlocking=mode)
         for step in before:
             daemon.kill_at(*step)
         daemon.post_unanswered("start", body)
@@ -68,6 +70,11 @@ def test_a_commit_goes_on_from_every_step(pair: Pair, daemon: Daemon, mode: str)
     pair.assert_equal()
     found = {each["_id"] for each in pair.destination.client.d.written.find()}
     assert found == set(acknowledged.ids)
+
+
+@across(TO_SHARDED, SHARDED)
+def test_a_commit_to_shards_goes_on_from_every_step(pair: Pair, daemon: Daemon) -> None:
+    test_a_commit_goes_on_from_every_step(pair, daemon, "sourceAndDestination")
 
 
 class Writer:

@@ -10,7 +10,7 @@ import pytest
 from syncsvc.engine.observe import Point
 from tests.integration.test_bad_input import assert_refused
 from tests.support.daemon import Daemon
-from tests.support.pair import Pair, Side
+from tests.support.pair import SHARDED, TO_SHARDED, Pair, Side, across
 from tests.support.phases import When, writes_in
 from tests.support.writes import AnyClient
 
@@ -47,7 +47,8 @@ def fill(client: AnyClient) -> None:
     client.shop.command({"create": "view", "viewOn": "orders", "pipeline": []})
 
 
-def change(client: AnyClient) -> None:
+def change(pair: Pair) -> None:
+    client = pair.source.client
     for database in ("shop", "hr", "logs_1", "logs_22", "logs_x"):
         for collection in ("orders", "items", "app", "db", "secret", "new"):
             c = client[database][collection]
@@ -63,15 +64,20 @@ def change(client: AnyClient) -> None:
     client.shop["orders app"].insert_one({"_id": "after"})
     client.shop.db.rename("orders db")
     client.shop["orders db"].rename("orders db 2")
-    client.admin.command({"renameCollection": "shop.items", "to": "hr.items from shop"})
     client.logs_x.app.rename("never seen")
     client.hr.late.drop()
     # By way of collections of the server's own, which have names that fit.
     client.hr.app.aggregate([{"$out": "secret"}])
-    client.admin.command({"renameCollection": "logs_x.db", "to": "hr.secret", "dropTarget": True})
+    if not pair.changes_to_shards:
+        rename_across_databases(client)
     client.drop_database("other")
     client.other.c.insert_one({"_id": 1})
     client.shop.command({"create": "orders view 2", "viewOn": "orders 2", "pipeline": []})
+
+
+def rename_across_databases(client: AnyClient) -> None:
+    client.admin.command({"renameCollection": "shop.items", "to": "hr.items from shop"})
+    client.admin.command({"renameCollection": "logs_x.db", "to": "hr.secret", "dropTarget": True})
 
 
 def names(side: Side) -> set[tuple[str, str]]:
@@ -111,9 +117,16 @@ def assert_selected(pair: Pair) -> None:
 def test_only_what_is_selected_is_synced(pair: Pair, daemon: Daemon, when: When) -> None:
     fill(pair.source.client)
     with writes_in(when, daemon, includeNamespaces=INCLUDE, excludeNamespaces=EXCLUDE):
-        change(pair.source.client)
+        change(pair)
     daemon.commit()
     assert_selected(pair)
+
+
+@across(TO_SHARDED, SHARDED)
+def test_only_what_is_selected_is_synced_to_shards(pair: Pair, daemon: Daemon) -> None:
+    pair.shard("hr.app")
+    pair.shard("shop.orders")
+    test_only_what_is_selected_is_synced(pair, daemon, When.APPLY)
 
 
 def test_excludes_alone_leave_the_rest(pair: Pair, daemon: Daemon) -> None:

@@ -74,6 +74,11 @@ class Pair:
         """Whether `shard` does anything."""
         return bool(self.destination.shards)
 
+    @property
+    def changes_to_shards(self) -> bool:
+        """Whether the destination alone is a sharded cluster: no collection may go to another database then."""
+        return self.is_sharded and not self.source.shards
+
     def shard(self, namespace: str, key: dict[str, Any] | None = None) -> None:
         """Shard a collection, by its hashed `_id` if not by a key: on the source, or by the start of the sync.
 
@@ -93,7 +98,7 @@ class Pair:
 
     def start_options(self) -> dict[str, Any]:
         """What the start of a sync has to say between such clusters."""
-        if self.source.shards or not self.destination.shards:
+        if not self.changes_to_shards:
             return {}
         entries = [_entry(*each) for each in self.shard_keys.items()]
         return {"sharding": {"createSupportingIndexes": True, "shardingEntries": entries}}
