@@ -94,10 +94,15 @@ class Daemon(ServiceProcess):
     def commit_or_fail(self) -> dict[str, Any]:
         """Commit as soon as it is possible; the progress at the end, which may be FAILED."""
 
+        def caught_up(progress: dict[str, Any]) -> bool:
+            return progress["state"] == "FAILED" or progress["ceaStage"] == "steady state"
+
         def asked(progress: dict[str, Any]) -> bool:
             ended = progress["state"] == "FAILED"
             return ended or (progress["canCommit"] and self._accepts_commit())
 
+        # A wait of its own: many definitions take long on a sharded cluster.
+        wait_for(lambda: caught_up(self.progress()), "steady state or FAILED")
         wait_for(lambda: asked(self.progress()), "canCommit or FAILED")
         ends = ("COMMITTED", "FAILED")
         return wait_for(lambda: _in_state(self.progress(), ends), " or ".join(ends))

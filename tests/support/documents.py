@@ -112,4 +112,4 @@ def insert_odd_documents(collection: Collection[Any]) -> None:
     """Insert them all; a plain insert puts the server's time in the place of a zero timestamp."""
     collection.insert_many(odd_documents())
     for name in ("zero timestamp", "zero timestamp at top"):
-        collection.update_one({"name": name}, [{"$set": {"v": Timestamp(0, 0)}}])
+        collection.update_many({"name": name}, [{"$set": {"v": Timestamp(0, 0)}}])
