@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.behaviours import ALL, UPDATES, Behaviour, transactions
 from tests.support.daemon import Daemon
-from tests.support.pair import SHARDED, Pair, Topology, started_pair
+from tests.support.pair import SHARDED, TO_SHARDED, Pair, Topology, started_pair
 from tests.support.phases import When, writes_in
 
 
@@ -78,6 +78,14 @@ _NOT_ON_ROUTERS = {
 }
 
 
+# To a sharded cluster, no collection goes to another database.
+_ACROSS_DATABASES = {
+    *("rename_across_databases", "rename_across_databases_over_another"),
+    *("rename_odd_collections_across_databases", "rename_across_databases_and_back"),
+    "rename_out_of_a_dropped_database",
+}
+
+
 def _shard(pair: Pair, behaviour: Behaviour) -> None:
     if pair.source.shards:
         # Collections are renamed between databases of one shard only.
@@ -133,6 +141,16 @@ def test_it_arrives(outcome: Outcome, behaviour: Behaviour) -> None:
 )
 @pytest.mark.parametrize("behaviour", UPDATES, ids=lambda each: each.name)
 def test_it_arrives_without_raw_diffs(outcome: Outcome, behaviour: Behaviour) -> None:
+    outcome.assert_equal(behaviour)
+
+
+@pytest.mark.parametrize("outcome", [Round(When.COPY, topology=TO_SHARDED)], indirect=True, ids=str)
+@pytest.mark.parametrize(
+    "behaviour",
+    [each for each in ALL if each.name not in _ACROSS_DATABASES],
+    ids=lambda each: each.name,
+)
+def test_it_arrives_on_shards(outcome: Outcome, behaviour: Behaviour) -> None:
     outcome.assert_equal(behaviour)
 
 
