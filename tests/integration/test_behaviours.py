@@ -69,12 +69,11 @@ _SHARDED += ["drop_and_create_again", "out_again_and_again"]
 _COLLECTIONS = {
     "keys_of_every_type": ("updated", "replaced", "deleted", "made again"),
 }
-# What no router does, or not ours: transactions, map and reduce, cloneCollectionAsCapped. A name of the server's own
-# is one of a collection that is filled without a word there.
+# What no router does, or not ours: transactions, map and reduce, cloneCollectionAsCapped.
 _NOT_ON_ROUTERS = {
     *(each.name for each in vars(transactions).values() if isinstance(each, Behaviour)),
     *("create_in_a_transaction", "create_and_drop_between_transactions"),
-    *("map_and_reduce", "clone_as_capped", "create_with_odd_names"),
+    *("map_and_reduce", "clone_as_capped"),
 }
 
 

@@ -34,8 +34,9 @@ class HiddenCopies:
         name = created.namespace
         if not self._possible:
             return False
-        temporary = name.collection.startswith("tmp") and ".convertToCapped." in name.collection
-        return temporary or any(
+        # A user may choose such a name, but cannot have the server take it for temporary.
+        temporary = created.description.get("temp") and ".convertToCapped." in name.collection
+        return bool(temporary) or any(
             each.source_name == name and each.uuid != created.collection
             for each in self._parts.registry
         )
