@@ -392,3 +392,52 @@ def _bounds(client: Client, name: str) -> tuple[Any, Any]:
     chunk = client.config.chunks.find_one(query)
     assert chunk is not None
     return chunk["min"], chunk["max"]
+
+
+@pytest.mark.parametrize("more_on_source", [True, False], ids=["3 to 2", "2 to 3"])
+def test_clusters_may_have_different_numbers_of_shards(
+    pair: Pair, tmp_path: Path, more_on_source: bool
+) -> None:
+    with ShardedCluster(name="three", shards=3) as cluster, cluster.client() as client:
+        three = Side(cluster.uri, client, cluster.shards)
+        sides = (three, pair.destination) if more_on_source else (pair.source, three)
+        unequal = Pair(*sides)
+        _fill_kinds_of_keys(unequal.source.client)
+        daemon = unequal.daemon(tmp_path)
+        try:
+            daemon.run()
+            answer = daemon.post("start", _REVERSIBLE)
+            assert answer.json()["error"] == "ReversibleNeedsEqualShards"
+            daemon.start()
+            daemon.wait_until_committable()
+            change(unequal.source.client, 1)
+            daemon.commit()
+        finally:
+            daemon.close()
+        assert_equal(unequal)
+        _assert_kinds_of_keys(unequal.destination)
+
+
+_REVERSIBLE = {
+    "source": "cluster0",
+    "destination": "cluster1",
+    "reversible": True,
+    "enableUserWriteBlocking": "sourceAndDestination",
+}
+
+
+def _fill_kinds_of_keys(client: Client) -> None:
+    """A unique shard key, and one of a collection with a collation, beside the others."""
+    fill(client)
+    shard(client, "d.unique", key={"k": 1}, unique=True)
+    client.d.unique.insert_many({"_id": n, "k": n} for n in range(50))
+    client.d.create_collection("collated", collation={"locale": "de", "strength": 2})
+    shard(client, "d.collated", key={"k": 1}, collation={"locale": "simple"})
+    client.d.collated.insert_many({"_id": name, "k": name} for name in ("a", "b", "C"))
+
+
+def _assert_kinds_of_keys(side: Side) -> None:
+    keys = shard_keys(side.client)
+    assert (keys["d.unique"], keys["d.collated"]) == (([("k", 1)], True), ([("k", 1)], False))
+    assert side.client.d.collated.options()["collation"]["locale"] == "de"
+    assert all(shard.client().d.hashed.find_one() for shard in side.shards)
