@@ -35,7 +35,7 @@ class Findings:
 
     `contents` are what is to be synced, `left_out` what of `sharding` the filter leaves out; `disk_free` is of the
     destination's primary, `oplog` is that of the source, `memory_available` is what this process may still take. Sizes
-    are in bytes. `shards` are those of the source, `runs` what instances have saved on the destination.
+    are in bytes. `runs` are what instances have saved on the destination.
     """
 
     source: ClusterFacts
@@ -47,5 +47,4 @@ class Findings:
     disk_free: int | None = None
     oplog: Oplog | None = None
     memory_available: int | None = None
-    shards: tuple[str, ...] = ()
     runs: tuple[RunRecord, ...] = ()

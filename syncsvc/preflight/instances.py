@@ -17,8 +17,8 @@ from verifier.runtime.errors import Violation
 
 def instances_of(instance: str, found: Findings) -> tuple[str, ...]:
     """All that carry out the run, of which this is one; none where it is alone."""
-    several = instance in found.shards and len(found.shards) > 1
-    return tuple(sorted(found.shards)) if several else ()
+    shards = found.source.shards
+    return shards if instance in shards and len(shards) > 1 else ()
 
 
 def begun_by_others(instance: str, found: Findings) -> tuple[RunRecord, ...]:
@@ -30,9 +30,10 @@ def begun_by_others(instance: str, found: Findings) -> tuple[RunRecord, ...]:
 
 def id_violations(instance: str, found: Findings) -> Iterator[Violation]:
     """What speaks against the name of this instance."""
-    if found.source.topology is Topology.SHARDED and instance not in (DEFAULT_ID, *found.shards):
+    source = found.source
+    if source.topology is Topology.SHARDED and instance not in (DEFAULT_ID, *source.shards):
         yield errors.UNKNOWN_INSTANCE, (
-            f"The id is {instance}, the shards of the source are {', '.join(sorted(found.shards))}."
+            f"The id is {instance}, the shards of the source are {', '.join(source.shards)}."
         )
 
 

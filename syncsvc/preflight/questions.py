@@ -16,7 +16,7 @@ from syncsvc.saved.run import METADATA_DATABASE, RunRecord, load_runs, saved_ins
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, judge_of_filters
 from verifier.cluster.connect import Client
-from verifier.cluster.facts import Topology, gather
+from verifier.cluster.facts import gather
 from verifier.cluster.filters import Selection, bad_patterns
 from verifier.cluster.inventory import list_collections, list_raw, measure
 from verifier.cluster.namespace import RESERVED_PREFIXES, Namespace
@@ -54,21 +54,8 @@ def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: Stop
         disk_free=_if_allowed(lambda: free_disk(destination.client)),
         oplog=_if_allowed(lambda: read_oplog(source.client)),
         memory_available=memory.available_memory(),
-        shards=_shards(source),
         runs=_runs(destination),
     )
-
-
-def _shards(cluster: Cluster) -> tuple[str, ...]:
-    """By name; none of a replica set, or where the user may not read them."""
-    if cluster.facts.topology is not Topology.SHARDED:
-        return ()
-    return _if_allowed(lambda: tuple(_names(cluster.client))) or ()
-
-
-def _names(client: Client) -> Iterator[str]:
-    for shard in client.config.shards.find(sort=[("_id", 1)]):
-        yield str(shard["_id"])
 
 
 def _runs(cluster: Cluster) -> tuple[RunRecord, ...]:

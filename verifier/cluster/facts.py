@@ -24,9 +24,10 @@ class ClusterFacts:
     """One cluster as it was when asked.
 
     `identity` is the own id of the replica set or sharded cluster, the same from whichever member, router or address;
-    None where the user may not read it. `shards` are the names of its shards, where it has any. `privileges` are the
-    actions that the user holds on the cluster resource, `database_privileges` those on the collections of every
-    database, `bucket_privileges` those on the buckets of every time-series collection; all None without access control.
+    None where the user may not read it. `shards` are the names of its shards in their order, where it has any.
+    `privileges` are the actions that the user holds on the cluster resource, `database_privileges` those on the
+    collections of every database, `bucket_privileges` those on the buckets of every time-series collection; all None
+    without access control.
     """
 
     topology: Topology

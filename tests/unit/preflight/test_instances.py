@@ -21,7 +21,7 @@ from tests.unit.preflight.values import findings, names, options
 from tests.unit.syncsvc.records import run_record
 from verifier.cluster.facts import Topology
 
-SHARDS = ("b", "a")
+SHARDS = ("a", "b")
 
 
 def of(instance: str, **fields: Any) -> RunRecord:
@@ -30,7 +30,7 @@ def of(instance: str, **fields: Any) -> RunRecord:
 
 
 def sharded(*runs: RunRecord, shards: tuple[str, ...] = SHARDS) -> Findings:
-    return findings({"topology": Topology.SHARDED}, shards=shards, runs=runs)
+    return findings({"topology": Topology.SHARDED, "shards": shards}, runs=runs)
 
 
 @pytest.mark.parametrize(
