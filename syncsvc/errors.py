@@ -175,7 +175,8 @@ UNSUPPORTED_VERSION = ErrorKind(
     "UnsupportedServerVersion",
     409,
     "A server is of a version that this version does not sync.",
-    "The source must run MongoDB 5.0 or newer, the destination 6.0 or newer and no older version than the source.",
+    "The source must run MongoDB 5.0 or newer, a sharded one 6.0 or newer, the destination 6.0 or newer and no older "
+    "version than the source.",
 )
 UNSUPPORTED_COLLECTION = ErrorKind(
     "UnsupportedCollection",

@@ -47,7 +47,7 @@ UNSUPPORTED_VERSION = ErrorKind(
     "UnsupportedServerVersion",
     409,
     "A server is of a version that this version does not verify.",
-    "The source must run MongoDB 5.0 or newer, the destination 6.0 or newer.",
+    "The source must run MongoDB 5.0 or newer, a sharded one 6.0 or newer, the destination 6.0 or newer.",
 )
 
 ALL = (

@@ -25,6 +25,9 @@ UNSUPPORTED_TOPOLOGY = ErrorKind(
     "Sync between replica sets, from a replica set to a sharded cluster, or between sharded clusters.",
 )
 
+# An older one does not tell what is done to shard keys, and cannot be asked which values of `_id` are equal.
+_OLDEST_SHARDED = (6, 0)
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -72,6 +75,8 @@ def unfit(
         yield UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
     if facts.version[:2] < oldest:
         yield too_old, f"The {role} runs {facts.dotted_version}."
+    elif facts.topology is Topology.SHARDED and facts.version[:2] < _OLDEST_SHARDED:
+        yield too_old, f"The {role} is a sharded cluster, and runs {facts.dotted_version}."
 
 
 def judge_of_filters(source: Cluster, destination: Cluster) -> Cluster:

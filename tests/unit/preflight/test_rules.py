@@ -111,14 +111,13 @@ def sharded(shards: int) -> dict[str, Any]:
 
 CLUSTER_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({}, {}, []),
-    (sharded(2), {}, ["UnsupportedTopology"]),
-    ({}, sharded(2), ["ShardingRequired"]),
-    (sharded(2), sharded(3), []),
-    ({}, {"topology": Topology.STANDALONE}, ["UnsupportedTopology"]),
     ({"version": (6, 0, 0)}, {"version": (6, 0, 99)}, []),
     ({"version": (6, 0, 9)}, {"version": (6, 0, 1)}, []),
     ({"version": (6, 0, 9)}, {"version": (7, 0, 1)}, []),
     ({"version": (5, 0, 31)}, {}, []),
+    ({**sharded(2), "version": (5, 0, 31)}, sharded(2), ["UnsupportedServerVersion"]),
+    ({**sharded(2), "version": (6, 0, 0)}, sharded(2), []),
+    ({**sharded(2), "version": (4, 4, 0)}, sharded(2), ["UnsupportedServerVersion"]),
     ({"version": (4, 4, 29)}, {}, ["UnsupportedServerVersion"]),
     ({"version": (5, 3, 0)}, {"version": (5, 3, 0)}, ["UnsupportedServerVersion"]),
     ({"version": (4, 4, 0)}, {"version": (5, 0, 0)}, ["UnsupportedServerVersion"] * 2),
@@ -141,6 +140,41 @@ def test_clusters_fit_each_other(
     assert names(cluster_violations(options(), found)) == expected
 
 
+ALONE = {"topology": Topology.STANDALONE}
+# Start rule 5: what speaks against a start without sharding, and with it.
+TOPOLOGY_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[str], list[str]]] = [
+    ({}, {}, [], ["ShardingNotApplicable"]),
+    ({}, sharded(2), ["ShardingRequired"], []),
+    ({}, ALONE, ["UnsupportedTopology"], ["ShardingNotApplicable", "UnsupportedTopology"]),
+    (
+        sharded(2),
+        {},
+        ["UnsupportedTopology"],
+        ["ShardingNotApplicable", "UnsupportedTopology"],
+    ),
+    (sharded(2), sharded(2), [], ["ShardingNotApplicable"]),
+    (sharded(2), sharded(3), [], ["ShardingNotApplicable"]),
+    (sharded(2), ALONE, ["UnsupportedTopology"], ["ShardingNotApplicable", "UnsupportedTopology"]),
+    (ALONE, {}, ["UnsupportedTopology"], ["ShardingNotApplicable", "UnsupportedTopology"]),
+    (ALONE, sharded(2), ["UnsupportedTopology"], ["ShardingNotApplicable", "UnsupportedTopology"]),
+    (
+        ALONE,
+        ALONE,
+        ["UnsupportedTopology"] * 2,
+        ["ShardingNotApplicable", *("UnsupportedTopology",) * 2],
+    ),
+]
+
+
+@pytest.mark.parametrize("of_source, of_destination, without, given", TOPOLOGY_TABLE)
+def test_topologies_go_together(
+    of_source: dict[str, Any], of_destination: dict[str, Any], without: list[str], given: list[str]
+) -> None:
+    found = findings(of_source, of_destination)
+    assert names(cluster_violations(options(), found)) == without
+    assert names(cluster_violations(options(**SHARDING), found)) == given
+
+
 BOTH_TABLE: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str]]] = [
     (REVERSIBLE, {}, {}, []),
     (REVERSIBLE, {"version": (6, 0, 1)}, {"version": (6, 0, 9)}, []),
@@ -157,10 +191,6 @@ BOTH_TABLE: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str]
     ({"write_blocking": BOTH}, {"version": (5, 0, 31)}, {}, ["WriteBlockingNeedsNewerSource"]),
     ({"write_blocking": WriteBlocking.DESTINATION_ONLY}, {"version": (5, 0, 31)}, {}, []),
     ({"write_blocking": WriteBlocking.NONE}, {"version": (5, 0, 31)}, {}, []),
-    (SHARDING, {}, {}, ["ShardingNotApplicable"]),
-    (SHARDING, {}, sharded(2), []),
-    (SHARDING, sharded(2), sharded(2), ["ShardingNotApplicable"]),
-    (SHARDING, sharded(2), {}, ["ShardingNotApplicable", "UnsupportedTopology"]),
     (REVERSIBLE, sharded(2), sharded(2), []),
     (REVERSIBLE, sharded(3), sharded(2), ["ReversibleNeedsEqualShards"]),
     ({**REVERSIBLE, **SHARDING}, {}, sharded(1), ["ReversibleNeedsEqualShards"]),

@@ -40,6 +40,12 @@ def facts(**fields: Any) -> ClusterFacts:
         ({}, {"topology": Topology.SHARDED}, []),
         ({"topology": Topology.STANDALONE}, {}, ["UnsupportedTopology"]),
         ({"identity": "a"}, {"identity": "a"}, ["SameCluster"]),
+        ({"version": (5, 0, 31)}, {}, []),
+        (
+            {"topology": Topology.SHARDED, "version": (5, 0, 31)},
+            {"topology": Topology.SHARDED},
+            ["UnsupportedServerVersion"],
+        ),
         ({"version": (4, 4, 0)}, {"version": (5, 0, 0)}, ["UnsupportedServerVersion"] * 2),
         ({}, {**EVERYTHING}, []),
         ({}, {**EVERYTHING, "privileges": frozenset()}, ["NotAuthorized"]),
