@@ -185,7 +185,7 @@ class Service:
         home = record.options.destination
         store = RunStore.begin(self._means.writer(home), record)
         others = Peers(self._means.clusters[home].client, store).others(self._stop)
-        different = differences(record.options, others)
+        different = differences(record.options, record.instances, others)
         if different:
             store.withdraw()
             raise OperationError(errors.DIFFERENT_START, told(different))

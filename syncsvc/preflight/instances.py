@@ -38,7 +38,10 @@ def id_violations(instance: str, found: Findings) -> Iterator[Violation]:
 
 
 def join_violations(
-    options: StartOptions, found: Findings, others: tuple[RunRecord, ...]
+    options: StartOptions,
+    instances: tuple[str, ...],
+    found: Findings,
+    others: tuple[RunRecord, ...],
 ) -> Iterator[Violation]:
     """What speaks against going along with the run of these."""
     identities = tuple(each.identity or each.address for each in (found.source, found.destination))
@@ -51,6 +54,6 @@ def join_violations(
             yield errors.METADATA_LEFT_OVER, (
                 f"{each.instance} has a sync that is {each.state.value}, and cannot be joined."
             )
-    different = differences(options, others)
+    different = differences(options, instances, others)
     if different:
         yield errors.DIFFERENT_START, told(different)

@@ -66,7 +66,8 @@ def judgement_of(
     instances = instances_of(instance, found)
     others = begun_by_others(instance, found)
     if others:
-        return Judgement(tuple(join_violations(options, found, others)), instances=instances)
+        joining = join_violations(options, instances, found, others)
+        return Judgement(tuple(joining), instances=instances)
     estimates = estimate(options, found, load)
     return Judgement(
         violations=(

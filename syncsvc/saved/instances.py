@@ -66,13 +66,20 @@ def told(different: Mapping[str, Sequence[str]]) -> str:
     )
 
 
-def differences(options: StartOptions, others: Iterable[RunRecord]) -> dict[str, list[str]]:
-    """Which fields of these options are not those that the other instances were started with, by instance."""
+def differences(
+    options: StartOptions, instances: Sequence[str], others: Iterable[RunRecord]
+) -> dict[str, list[str]]:
+    """What of these options is not what the other instances were started with, by instance.
+
+    Nor may a shard have come or gone in between: by other `instances`, the events would be divided otherwise.
+    """
     own = options.as_document()
     found = {}
     for each in others:
         told = each.options.as_document()
         names = [name for name in {**own, **told} if own.get(name) != told.get(name)]
+        if tuple(instances) != each.instances:
+            names.append("shards of the source")
         if names:
             found[each.instance] = names
     return found

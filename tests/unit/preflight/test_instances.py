@@ -83,9 +83,17 @@ def test_a_run_of_the_others_is_joined(instance: str, begun: list[str], joins: b
 )
 def test_what_is_joined_is_the_same_sync(fields: dict[str, Any], expected: list[str]) -> None:
     found = sharded(of("a", **fields))
-    assert names(join_violations(options(), found, found.runs)) == expected
+    assert names(join_violations(options(), ("a", "b"), found, found.runs)) == expected
+
+
+def test_a_shard_that_came_between_two_starts_is_named() -> None:
+    found = sharded(of("a"), shards=("a", "b", "c"))
+    instances = instances_of("b", found)
+    ((kind, description),) = join_violations(options(), instances, found, found.runs)
+    assert kind.name == "DifferentStart"
+    assert "shards of the source" in description
 
 
 def test_a_run_between_other_clusters_is_not_joined() -> None:
     found = sharded(replace(of("a"), identities=("source", "elsewhere")))
-    assert names(join_violations(options(), found, found.runs)) == ["MetadataLeftOver"]
+    assert names(join_violations(options(), ("a", "b"), found, found.runs)) == ["MetadataLeftOver"]

@@ -47,6 +47,7 @@ def test_who_was_not_told_yet(records: list[RunRecord], missing: list[tuple[str,
 
 def test_what_differs_is_named() -> None:
     others = [of("a"), of("b", options=options(reversible=True, verification=False))]
-    assert differences(options(), others) == {"b": ["reversible", "verification"]}
+    assert differences(options(), NAMES, others) == {"b": ["reversible", "verification"]}
     sharding = {"createSupportingIndexes": False, "shardingEntries": []}
-    assert differences(options(sharding=sharding), others[:1]) == {"a": ["sharding"]}
+    assert differences(options(sharding=sharding), NAMES, others[:1]) == {"a": ["sharding"]}
+    assert differences(options(), ("a", "b"), others[:1]) == {"a": ["shards of the source"]}
