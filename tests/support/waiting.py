@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 # More than any machine needs, however busy it is: a test that passes never waits for it. In seconds.
-PATIENCE = 180.0
+PATIENCE = 300.0
 # Between two looks at a condition, in seconds.
 _LEAST_PAUSE, _LONGEST_PAUSE = 0.01, 0.1
 
