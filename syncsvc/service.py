@@ -74,12 +74,8 @@ class Service:
         Raises OperationError Superseded, and the driver's errors.
         """
         self._means = replace(self._means, clusters=clusters)
-        if saved is None:
+        if saved is None or not self._recover(saved):
             self._state = next_state(self._state, Trigger.READY)
-        else:
-            store = RunStore.take_over(self._means.writer(saved.options.destination), saved)
-            self._recovered = True
-            self._carry_out(store)
         _log.info("The process is ready.", extra={"state": self.state.value})
         self._means.spawn("reporter", Reporter(clusters, self._progress, self.sync, self._stop).run)
 
@@ -182,14 +178,29 @@ class Service:
 
     def _begin(self, record: RunRecord) -> None:
         """Save the run, and carry it out. Raises OperationError where others have begun one at the same moment."""
-        home = record.options.destination
-        store = RunStore.begin(self._means.writer(home), record)
-        others = Peers(self._means.clusters[home].client, store).others(self._stop)
-        different = differences(record.options, record.instances, others)
+        store = RunStore.begin(self._means.writer(record.options.destination), record)
+        different = self._differences(store)
         if different:
             store.withdraw()
             raise OperationError(errors.DIFFERENT_START, told(different))
         self._carry_out(store)
+
+    def _recover(self, saved: RunRecord) -> bool:
+        """Go on with a saved run, unless it is one that would have been refused if its process had not been killed."""
+        store = RunStore.take_over(self._means.writer(saved.options.destination), saved)
+        if saved.start is None and self._differences(store):
+            _log.warning("A start that differs from that of other instances is withdrawn.")
+            store.withdraw()
+            return False
+        self._recovered = True
+        self._carry_out(store)
+        return True
+
+    def _differences(self, store: RunStore) -> dict[str, list[str]]:
+        """What others were started with otherwise."""
+        record = store.record
+        others = Peers(self._means.clusters[record.options.destination].client, store)
+        return differences(record.options, record.instances, others.others(self._stop))
 
     def _carry_out(self, store: RunStore) -> None:
         runner = Runner(store, self._means)

@@ -161,6 +161,24 @@ def test_a_start_must_be_the_same_at_all(pair: Pair, fleet: Fleet) -> None:
     pair.assert_equal()
 
 
+def test_a_start_that_differs_is_withdrawn_when_it_was_killed_before_it_could_be(
+    pair: Pair, fleet: Fleet
+) -> None:
+    writes.fill(pair.source.client)
+    fleet.follower.start()
+    fleet.follower.kill()
+    fleet.coordinator.start()
+    # As if both had begun at one moment, each before it could see the other.
+    runs = pair.destination.client["mongosync_reserved_for_internal_use"].runs
+    other = {"$set": {"options.buildIndexes": "never"}}
+    assert runs.update_one({"_id": fleet.names[1]}, other).modified_count == 1
+    fleet.follower.run()
+    assert fleet.follower.progress()["state"] == "IDLE"
+    fleet.follower.start()
+    fleet.commit()
+    pair.assert_equal()
+
+
 def test_an_id_is_the_name_of_a_shard(pair: Pair, fleet: Fleet, tmp_path: Path) -> None:
     writes.fill(pair.source.client)
     (tmp_path / "other").mkdir()
