@@ -20,6 +20,7 @@ from syncsvc.errors import (
 from verifier.cluster import rawbson
 from verifier.cluster.keys import Canonical, canonical
 from verifier.cluster.namespace import Namespace, is_user_namespace
+from verifier.cluster.rawbson import Element
 from verifier.cluster.specification import FILLER, CollectionSpec, Document, Kind
 from verifier.runtime.errors import Violation
 
@@ -28,7 +29,7 @@ SPARE = "syncsvc.spare"
 
 # In bytes.
 _LONGEST_BOUND = 1024
-_NO_BOUNDS = frozenset({rawbson.ARRAY, rawbson.MIN_KEY, rawbson.MAX_KEY})
+_NO_BOUNDS = frozenset({rawbson.ARRAY, rawbson.REGEX, rawbson.MIN_KEY, rawbson.MAX_KEY})
 
 # A range of a shard key: its least key, and the least one behind it.
 Range = tuple[Document, Document]
@@ -209,5 +210,15 @@ def ranges(shard_key: Document, sample: Sequence[bytes], count: int) -> list[Ran
 
 def _can_bound(row: bytes) -> bool:
     """Ranges are kept by the config server: short ones. The ends of the order are the ends anyway."""
-    kinds = [each.kind for each in rawbson.elements(row)]
-    return len(row) <= _LONGEST_BOUND and not _NO_BOUNDS.intersection(kinds)
+    values = list(rawbson.elements(row))
+    if len(row) > _LONGEST_BOUND or _NO_BOUNDS.intersection(each.kind for each in values):
+        return False
+    return not any(_names_operators(row, each) for each in values)
+
+
+def _names_operators(raw: bytes, value: Element) -> bool:
+    """Whether a field in the value has a name like an operator's: that is no bound, though documents may hold it."""
+    if value.kind not in (rawbson.DOCUMENT, rawbson.ARRAY):
+        return False
+    fields = rawbson.elements(raw, value.start)
+    return any(each.name.startswith(b"$") or _names_operators(raw, each) for each in fields)

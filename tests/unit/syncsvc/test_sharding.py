@@ -8,6 +8,7 @@ import bson
 import pytest
 from bson.max_key import MaxKey
 from bson.min_key import MinKey
+from bson.regex import Regex
 
 from syncsvc.sharding import (
     SPARE,
@@ -253,6 +254,9 @@ class TestRanges:
         found = ranges(by(a=1, h="hashed"), sample, 2)
         assert found[0][1] == {"a": 1, "h": MinKey()}
 
-    @pytest.mark.parametrize("value", [MinKey(), MaxKey(), [1], "x" * 2000])
+    @pytest.mark.parametrize(
+        "value",
+        [MinKey(), MaxKey(), [1], "x" * 2000, Regex("a"), {"b": {"$c": 1}}, {"b": [{"$c": 1}]}],
+    )
     def test_no_bound_is_such_a_value(self, value: object) -> None:
         assert len(ranges(by(a=1), [bson.encode({"0": value})] * 3, 3)) == 1
