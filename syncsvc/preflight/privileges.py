@@ -1,4 +1,7 @@
-"""Which privileges a sync needs on each cluster, and which built-in roles have them. Pure; the tables are all of it."""
+"""Which privileges a sync needs on each cluster, and which built-in roles have them. Pure; the tables are all of it.
+
+What is asked of sharded clusters alone is what MongoDB documents; it was not tried on routers with access control.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,10 @@ from verifier.runtime.errors import Violation
 
 @dataclass(frozen=True)
 class Need:
-    """Actions on the cluster, and on the collections and time-series buckets of every database.
+    """Actions on the cluster, on the collections and time-series buckets of every database, and on some of config.
 
-    `purpose` is what they are for, `role` a built-in role that has them.
+    `purpose` is what they are for, `role` a built-in role that has them, `instead` an action on the cluster that does
+    as well.
     """
 
     purpose: str
@@ -23,12 +27,21 @@ class Need:
     on_cluster: tuple[str, ...] = ()
     on_collections: tuple[str, ...] = ()
     on_buckets: tuple[str, ...] = ()
+    on_config: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    instead: str = ""
 
     def lacking(self, facts: ClusterFacts) -> list[str]:
+        if self.instead and not facts.lacks(self.instead):
+            return []
         return [
             *facts.lacks(*self.on_cluster),
             *facts.lacks_everywhere(*self.on_collections),
             *facts.lacks_on_buckets(*self.on_buckets),
+            *(
+                lacked
+                for collection, actions in self.on_config
+                for lacked in facts.lacks_on_config(collection, *actions)
+            ),
         ]
 
 
@@ -90,18 +103,54 @@ BLOCKING_AND_PASSING = (
 # A sync gets along without it, but waits at its end.
 NOTING = Need("append a note to the oplog", "backup", ("appendOplogNote",))
 
+# Of sharded clusters alone. A balancer is stopped and started by who may write its settings.
+READING_SHARDS = Need(
+    "read how collections are sharded",
+    "clusterMonitor",
+    on_config=(("collections", ("find",)), ("shards", ("find",)), ("version", ("find",))),
+)
+READING_BLOCKS = Need(
+    _BLOCKING, "clusterMonitor", on_config=(("user_writes_critical_sections", ("find",)),)
+)
+_SETTINGS = (("settings", ("find", "update")),)
+BALANCER = Need("stop the balancer", "backup", on_config=_SETTINGS)
+SHARDING = (
+    Need("stop the balancer", "clusterManager", on_config=_SETTINGS),
+    Need(
+        "shard collections",
+        "clusterManager",
+        on_collections=("enableSharding",),
+        on_config=(("databases", ("find",)), ("tags", ("find",))),
+    ),
+    Need(
+        "place ranges of shard keys by zones",
+        "clusterManager",
+        on_config=(("shards", ("find", "update")), ("tags", ("find", "update", "remove"))),
+        instead="enableSharding",
+    ),
+)
+REFINING = Need("refine shard keys", "clusterManager", (), ("refineCollectionShardKey",))
 
-def needs_of_source(options: StartOptions, time_series: bool) -> tuple[Need, ...]:
+
+def needs_of_source(
+    options: StartOptions, time_series: bool, sharded: bool = False
+) -> tuple[Need, ...]:
     """What the source's user needs; of a sync that may be reversed, all that the destination's user needs, too.
 
-    `time_series` is whether there may be time-series collections.
+    `time_series` is whether there may be time-series collections, `sharded` whether it is a sharded cluster.
     """
+    reading = (*_to_read(time_series), *STREAMING)
     if options.reversible:
-        return (*_to_read(time_series), *STREAMING, *_to_write(time_series), *BLOCKING_AND_PASSING)
-    return (*_to_read(time_series), *STREAMING, *(BLOCKING if options.blocks_source else ()))
+        writing = (*_to_write(time_series), *BLOCKING_AND_PASSING)
+        return (*reading, *writing, *(_to_shard(options, True) if sharded else ()))
+    blocking = BLOCKING if options.blocks_source else ()
+    balancing = (*_of_shards(options.blocks_source), BALANCER) if sharded else ()
+    return (*reading, *blocking, *balancing)
 
 
-def needs_of_destination(options: StartOptions, time_series: bool) -> tuple[Need, ...]:
+def needs_of_destination(
+    options: StartOptions, time_series: bool, sharded: bool = False
+) -> tuple[Need, ...]:
     """What the destination's user needs; its changes are read by the verification, and when the sync is reversed."""
     streamed = options.verification or options.reversible
     return (
@@ -109,11 +158,22 @@ def needs_of_destination(options: StartOptions, time_series: bool) -> tuple[Need
         *(STREAMING if streamed else ()),
         *_to_write(time_series),
         *(BLOCKING_AND_PASSING if options.blocks_destination else ()),
+        *(_to_shard(options, options.blocks_destination) if sharded else ()),
     )
 
 
 def _to_read(time_series: bool) -> tuple[Need, ...]:
     return (*READING, *READING_BUCKETS) if time_series else READING
+
+
+def _of_shards(blocks: bool) -> tuple[Need, ...]:
+    return (READING_SHARDS, READING_BLOCKS) if blocks else (READING_SHARDS,)
+
+
+def _to_shard(options: StartOptions, blocks: bool) -> tuple[Need, ...]:
+    # Only a sharded source has shard keys to refine, and then nothing says by which keys to shard.
+    refining = (REFINING,) if options.sharding is None else ()
+    return (*_of_shards(blocks), *SHARDING, *refining)
 
 
 def _to_write(time_series: bool) -> tuple[Need, ...]:
@@ -125,10 +185,10 @@ def privilege_violations(
 ) -> Iterator[Violation]:
     """What the users lack, where the clusters have access control."""
     for side, facts, needs in (
-        ("source", source, needs_of_source(options, time_series)),
-        ("destination", destination, needs_of_destination(options, time_series)),
+        ("source", source, needs_of_source),
+        ("destination", destination, needs_of_destination),
     ):
-        for need in needs:
+        for need in needs(options, time_series, facts.topology is Topology.SHARDED):
             if missing := need.lacking(facts):
                 yield _missing(", ".join(missing), need.purpose, side, need.role)
         if facts.topology is Topology.REPLICA_SET and facts.identity is None:

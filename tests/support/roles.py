@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 READER = ("readAnyDatabase", "clusterMonitor")
 WRITER = ("readWriteAnyDatabase", "dbAdminAnyDatabase", "clusterMonitor")
+# What a sharded cluster needs in addition.
+SHARDED_READER, SHARDED_WRITER = "backup", "clusterManager"
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,13 @@ class Use:
     source: tuple[str, ...]
     destination: tuple[str, ...]
     options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def on_sharded(self) -> Use:
+        """The same between sharded clusters."""
+        more = SHARDED_WRITER if "reversible" in self.options else SHARDED_READER
+        source = tuple(dict.fromkeys((*self.source, more)))
+        return replace(self, source=source, destination=(*self.destination, SHARDED_WRITER))
 
     @property
     def sides(self) -> dict[str, tuple[str, ...]]:
@@ -48,6 +57,9 @@ def as_rst() -> str:
         f"    on the source {_listed(use.source)};\n"
         f"    on the destination {_listed(use.destination)}.\n"
         for use in USES
+    ) + (
+        f"\nA sharded cluster needs one role more: ``{SHARDED_READER}`` as the source, ``{SHARDED_WRITER}`` as the "
+        "destination, and as\nthe source of a sync with ``reversible``.\n"
     )
 
 

@@ -26,8 +26,9 @@ class ClusterFacts:
     `identity` is the own id of the replica set or sharded cluster, the same from whichever member, router or address;
     None where the user may not read it. `shards` are the names of its shards in their order, where it has any.
     `privileges` are the actions that the user holds on the cluster resource, `database_privileges` those on the
-    collections of every database, `bucket_privileges` those on the buckets of every time-series collection; all None
-    without access control.
+    collections of every database, `bucket_privileges` those on the buckets of every time-series collection,
+    `config_privileges` those on collections of the database config, each with the name of one, or an empty one for
+    all of them; all None without access control.
     """
 
     topology: Topology
@@ -39,6 +40,7 @@ class ClusterFacts:
     user_databases: tuple[str, ...]
     database_privileges: frozenset[str] | None = None
     bucket_privileges: frozenset[str] | None = None
+    config_privileges: frozenset[tuple[str, str]] | None = None
     shards: tuple[str, ...] = ()
 
     @property
@@ -71,6 +73,14 @@ class ClusterFacts:
     def lacks_on_buckets(self, *actions: str) -> list[str]:
         """Which of the actions the user does not hold on the buckets of every time-series collection."""
         return _not_in(self.bucket_privileges, actions)
+
+    def lacks_on_config(self, collection: str, *actions: str) -> list[str]:
+        """Which of the actions the user does not hold on that collection of the database config, with its name."""
+        held = self.config_privileges
+        if held is None:
+            return []
+        lacked = [each for each in actions if not held & {(each, collection), (each, "")}]
+        return [f"{each} on config.{collection}" for each in lacked]
 
 
 def _not_in(held: frozenset[str] | None, actions: tuple[str, ...]) -> list[str]:
@@ -125,6 +135,26 @@ def _privileges(
     )
 
 
+def _config_privileges(status: Mapping[str, Any]) -> frozenset[tuple[str, str]] | None:
+    info = status["authInfo"]
+    if not info["authenticatedUsers"]:
+        return None
+    return frozenset(
+        (action, privilege["resource"].get("collection", ""))
+        for privilege in info.get("authenticatedUserPrivileges", ())
+        if _is_of_config(privilege["resource"])
+        for action in privilege["actions"]
+    )
+
+
+def _is_of_config(resource: Mapping[str, Any]) -> bool:
+    """What is granted on all collections of every database is not on those of config."""
+    if resource.get("anyResource"):
+        return True
+    database, collection = resource.get("db"), resource.get("collection")
+    return collection is not None and (database == "config" or database == "" != collection)
+
+
 def _is_cluster(resource: Mapping[str, Any]) -> bool:
     return bool(resource.get("cluster"))
 
@@ -153,6 +183,7 @@ def gather(client: Client) -> ClusterFacts:
         privileges=privileges,
         database_privileges=_privileges(status, _is_every_collection),
         bucket_privileges=_privileges(status, _is_every_bucket),
+        config_privileges=_config_privileges(status),
         shards=_shards(client) if topology is Topology.SHARDED else (),
         user_databases=tuple(filter(is_user_database, client.list_database_names())),
     )

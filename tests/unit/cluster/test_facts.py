@@ -11,6 +11,7 @@ from verifier.cluster.facts import (
     ClusterFacts,
     Topology,
     _address,
+    _config_privileges,
     _is_cluster,
     _is_every_collection,
     _privileges,
@@ -53,6 +54,41 @@ def test_privileges_are_the_actions_on_the_cluster_or_on_every_collection() -> N
     ]
     assert _privileges(status(["u"], granted), _is_cluster) == frozenset("abc")
     assert _privileges(status(["u"], granted), _is_every_collection) == frozenset("cd")
+
+
+@pytest.mark.parametrize(
+    "resource, held",
+    [
+        ({"anyResource": True}, ""),
+        ({"db": "config", "collection": ""}, ""),
+        ({"db": "config", "collection": "shards"}, "shards"),
+        ({"db": "", "collection": "shards"}, "shards"),
+        ({"db": "", "collection": ""}, None),
+        ({"db": "d", "collection": "shards"}, None),
+        ({"db": "config", "system_buckets": ""}, None),
+        ({"cluster": True}, None),
+    ],
+)
+def test_what_is_granted_on_config(resource: dict[str, Any], held: str | None) -> None:
+    found = _config_privileges(status(["u"], [{"resource": resource, "actions": ["find"]}]))
+    assert found == (frozenset() if held is None else frozenset({("find", held)}))
+    facts = ClusterFacts(
+        *(Topology.SHARDED, "h:1", (6, 0, 5), "id", True, frozenset(), ()), config_privileges=found
+    )
+    assert facts.lacks_on_config("shards", "find") == (
+        ["find on config.shards"] if held is None else []
+    )
+    assert facts.lacks_on_config("tags", "find", "update") == (
+        ["update on config.tags"]
+        if held == ""
+        else ["find on config.tags", "update on config.tags"]
+    )
+
+
+def test_nothing_is_lacked_on_config_without_access_control() -> None:
+    assert _config_privileges(status([], [])) is None
+    facts = ClusterFacts(Topology.SHARDED, "h:1", (6, 0, 5), "id", False, None, ())
+    assert facts.lacks_on_config("tags", "find") == []
 
 
 def test_a_user_may_have_no_privileges() -> None:

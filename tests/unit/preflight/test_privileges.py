@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,9 +16,9 @@ from syncsvc.preflight.privileges import (
     privilege_violations,
 )
 from syncsvc.schemas import StartSchema
-from tests.support.roles import READER, USES, WRITER, Use
+from tests.support.roles import READER, SHARDED_WRITER, USES, WRITER, Use
 from tests.unit.preflight.values import facts, options, texts
-from verifier.cluster.facts import ClusterFacts
+from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.runtime.schemas import load
 
 BOTH = WriteBlocking.SOURCE_AND_DESTINATION
@@ -50,17 +51,27 @@ ROLES = {
         *("bypassDocumentValidation", "createCollection", "createIndex", "dropCollection"),
         *("insert", "listCollections"),
     },
+    "clusterManager": {"appendOplogNote", "enableSharding", "refineCollectionShardKey"},
+}
+# The same of collections of the database config.
+ON_CONFIG = {
+    "clusterMonitor": {("find", "")},
+    "clusterManager": {("find", ""), ("insert", ""), ("remove", ""), ("update", "")},
+    "backup": {("find", ""), ("insert", "settings"), ("update", "settings")},
 }
 
 
-def user(*roles: str) -> ClusterFacts:
+def user(*roles: str, topology: Topology = Topology.REPLICA_SET) -> ClusterFacts:
     held = frozenset(action for role in roles for action in ROLES[role])
+    on_config = frozenset(each for role in roles for each in ON_CONFIG.get(role, ()))
     return facts(
         identity="x" if "replSetGetConfig" in held else None,
+        topology=topology,
         access_control=True,
-        privileges=held,
+        privileges=held - {"enableSharding"},
         database_privileges=held,
         bucket_privileges=held,
+        config_privileges=on_config,
     )
 
 
@@ -134,6 +145,92 @@ def test_what_is_missing_is_named_with_the_role_that_has_it(
     assert lacking(fields, source, destination) == expected
 
 
+def sharded(*roles: str) -> ClusterFacts:
+    return user(*roles, topology=Topology.SHARDED)
+
+
+@pytest.mark.parametrize("use", USES, ids=lambda use: str(use.name))
+def test_sharded_clusters_need_a_role_more(use: Use) -> None:
+    asked = load(StartSchema(), {"source": "cluster0", "destination": "cluster1", **use.options})
+    wide = use.on_sharded
+    source, destination = sharded(*wide.source), sharded(*wide.destination)
+    assert texts(privilege_violations(asked, source, destination, True)) == []
+    poor = sharded(*use.destination)
+    found = texts(privilege_violations(asked, source, poor, True))
+    assert all(f"the built-in role {SHARDED_WRITER} has" in each for each in found) and found
+    (more,) = {*wide.source} - {*use.source} or {"backup"}
+    poor = sharded(*(each for each in wide.source if each != more))
+    found = texts(privilege_violations(asked, poor, destination, True))
+    assert any("to stop the balancer on the source" in each and more in each for each in found)
+
+
+TO_STOP = "missing privileges ([{}]) to stop the balancer on the {}; the built-in role {} has them."
+SHARDS = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []}}
+
+
+@pytest.mark.parametrize(
+    "fields, source, destination, expected",
+    [
+        (
+            PLAIN,
+            sharded(*READER),
+            sharded(*WRITER, SHARDED_WRITER),
+            [TO_STOP.format("update on config.settings", "source", "backup")],
+        ),
+        (
+            {**PLAIN, **SHARDS},
+            user(*READER),
+            sharded(*WRITER),
+            [
+                TO_STOP.format("update on config.settings", "destination", "clusterManager"),
+                "missing privileges ([enableSharding]) to shard collections on the destination; "
+                "the built-in role clusterManager has them.",
+                "missing privileges ([update on config.shards, update on config.tags, remove on config.tags]) "
+                "to place ranges of shard keys by zones on the destination; "
+                "the built-in role clusterManager has them.",
+            ],
+        ),
+        (
+            {"verification": False},
+            facts(),
+            replace(sharded(*WRITER, "restore", SHARDED_WRITER), config_privileges=frozenset()),
+            [
+                "missing privileges ([find on config.collections, find on config.shards, find on config.version]) "
+                "to read how collections are sharded on the destination; "
+                "the built-in role clusterMonitor has them.",
+                "missing privileges ([find on config.user_writes_critical_sections]) "
+                "to enable user write blocking on the destination; "
+                "the built-in role clusterMonitor has them.",
+                TO_STOP.format(
+                    "find on config.settings, update on config.settings",
+                    "destination",
+                    "clusterManager",
+                ),
+                "missing privileges ([find on config.databases, find on config.tags]) "
+                "to shard collections on the destination; the built-in role clusterManager has them.",
+                "missing privileges ([find on config.shards, update on config.shards, find on config.tags, "
+                "update on config.tags, remove on config.tags]) to place ranges of shard keys by zones "
+                "on the destination; the built-in role clusterManager has them.",
+            ],
+        ),
+    ],
+)
+def test_what_is_missing_on_sharded_clusters_is_named(
+    fields: dict[str, Any], source: ClusterFacts, destination: ClusterFacts, expected: list[str]
+) -> None:
+    assert lacking(fields, source, destination) == expected
+
+
+def test_zones_may_be_set_by_who_may_shard_the_cluster() -> None:
+    poor = sharded(*WRITER, SHARDED_WRITER)
+    held = frozenset({("find", ""), ("update", "settings")})
+    of_cluster = (poor.privileges or frozenset()) | {"enableSharding"}
+    enough = replace(poor, config_privileges=held, privileges=of_cluster)
+    assert lacking(PLAIN, facts(), enough) == []
+    (text,) = lacking(PLAIN, facts(), replace(enough, privileges=poor.privileges))
+    assert "by zones" in text
+
+
 @pytest.mark.parametrize("time_series", [True, False])
 def test_buckets_matter_where_there_are_some(time_series: bool) -> None:
     every = frozenset().union(*ROLES.values())
@@ -152,8 +249,8 @@ def test_the_named_roles_have_what_they_are_named_for() -> None:
     widest = options(write_blocking=BOTH, reversible=True)
     narrow = options(write_blocking=BOTH)
     for need in {
-        *(*needs_of_source(widest, True), *needs_of_destination(widest, True)),
-        *(*needs_of_source(narrow, True), NOTING),
+        *(*needs_of_source(widest, True, True), *needs_of_destination(widest, True, True)),
+        *(*needs_of_source(narrow, True, True), NOTING),
     }:
         assert isinstance(need, Need)
         assert need.lacking(user(need.role)) == [], need
