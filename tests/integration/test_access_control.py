@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,8 +17,10 @@ import pytest
 import requests
 from pymongo.errors import OperationFailure
 
+from syncsvc.preflight.privileges import privilege_violations
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.replica_set import Client
+from syncsvc.schemas import StartSchema
 from tests.support.behaviours import ALL
 from tests.support.blocks import USER_WRITES_BLOCKED
 from tests.support.certificates import make_certificates
@@ -27,6 +29,8 @@ from tests.support.pair import Pair, Side
 from tests.support.roles import USES, Use
 from tests.support.service_process import ROOT
 from tests.support.waiting import PATIENCE
+from verifier.cluster.facts import ClusterFacts, Topology, gather
+from verifier.runtime.schemas import load
 
 NAMES = {"source": "cluster0", "destination": "cluster1"}
 IDS = ["none", "destinationOnly", "sourceAndDestination", "reversible"]
@@ -149,6 +153,25 @@ def test_each_documented_role_is_asked_for_by_name(clusters: Clusters, tmp_path:
         answer = daemon.post("start", {**NAMES, **use.options})
         assert (answer.status_code, answer.json()["error"]) == (409, "NotAuthorized")
         assert role in answer.json()["errorDescription"]
+
+
+@pytest.mark.parametrize("use", USES, ids=IDS)
+def test_the_roles_for_sharded_clusters_have_what_is_asked_for(
+    clusters: Clusters, use: Use
+) -> None:
+    """A replica set knows the same roles, and there is no router here that has access control."""
+    asked = load(StartSchema(), {**NAMES, **use.options})
+    for wide, enough in ((use.on_sharded, True), (use, False)):
+        clusters.grant(wide)
+        facts = [as_sharded(each) for each in (clusters.source, clusters.destination)]
+        violations = list(privilege_violations(asked, *facts, time_series=True))
+        assert (violations == []) is enough
+
+
+def as_sharded(cluster: Guarded) -> ClusterFacts:
+    """What its user may do, as if it were a router."""
+    with Client(cluster.uri) as client:
+        return replace(gather(client), topology=Topology.SHARDED)
 
 
 @pytest.mark.parametrize("use", USES, ids=IDS)
