@@ -18,8 +18,8 @@ from verifier.runtime.schemas import INVALID_REQUEST
 # A source before 6.0 does not tell every change of a definition; one that it tells fails the sync by name.
 OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
 
-# What only mongosync has in its metadata; its database had the name of ours.
-_OF_MONGOSYNC = {"globalState", "indexCorrection", "partitions", "resumeData", "uuidMap"}
+# What only mongosync has in its metadata; its database had the name of ours, and both have `partitions`.
+_OF_MONGOSYNC = {"globalState", "indexCorrection", "resumeData", "uuidMap"}
 _DATABASES_OF_MONGOSYNC = (
     "__mdb_internal_mongosync",
     "mongosync_internal_",

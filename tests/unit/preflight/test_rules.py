@@ -214,6 +214,7 @@ def test_options_fit_the_clusters(
     [
         (Metadata("mongosync_reserved_for_internal_use", frozenset()), None),
         (Metadata("mongosync_reserved_for_internal_use", frozenset({"collections"})), None),
+        (Metadata("mongosync_reserved_for_internal_use", frozenset({"partitions"})), None),
         (Metadata("__mdb_internal_syncsvc_verifier", frozenset({"partitions_of_a"})), None),
         (Metadata("__mdb_internal_migration_verifier", frozenset({"tasks"})), None),
         (
