@@ -103,9 +103,7 @@ class Coordinator(Phases):
         watch_balancers(self._parts.balancers, self._parts.run, self._parts.progress, stop)
 
     def _copy(self, stop: StopToken) -> Phase:
-        # Whatever was written before the change stream's start is older than now, and no copy may miss it.
-        now = append_note(self._parts.source, stop)
-        copy_all(self._parts, now, stop)
+        copy_all(self._parts, stop)
         self._parts.instances.wait_for_all(lambda other: other.phase.copied, stop)
         # Any of them may have withheld indexes.
         self._parts.registry.reload(stop)

@@ -7,13 +7,13 @@ applied only when all copies are done, so the copy never meets a newer document.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.copying.partitioned import ClaimedPartitions, settle, settle_often
-from syncsvc.engine.copying.portion import Copying
+from syncsvc.engine.copying.portion import PortionCopy
 from syncsvc.engine.documents.destination import is_there_already
 from syncsvc.engine.documents.translate import Outcome, zero_timestamp_documents
 from syncsvc.engine.documents.whole import write_whole
@@ -24,6 +24,7 @@ from syncsvc.errors import DOCUMENT_NOT_COPIED
 from syncsvc.figures.durations import Operation, timed
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.keys import id_only, shown
+from verifier.cluster.note import append_note
 from verifier.cluster.renamed import CollectionGone
 from verifier.cluster.scan import ResumePoint, Scan
 from verifier.runtime.errors import OperationError
@@ -35,7 +36,7 @@ _WAITING_BYTES = 16 << 20
 _GLANCE = 0.2
 
 
-class CollectionCopy(Copying[ResumePoint | None]):
+class CollectionCopy(PortionCopy[ResumePoint | None]):
     """The copy of a whole collection of a replica set, in natural order."""
 
     def __init__(
@@ -74,16 +75,10 @@ class CollectionCopy(Copying[ResumePoint | None]):
         self._parts.observe(point, str(self.record.namespace))
 
 
-class Left(Protocol):
-    """What is left to be copied; several threads iterate, and each portion is given to one of them."""
-
-    def __iter__(self) -> Iterator[Copying[Any]]: ...
-
-
 class Batch(NamedTuple):
     """Some documents of one collection on their way."""
 
-    copy: Copying[Any]
+    copy: PortionCopy[Any]
     entry: Entry[Any]
     documents: Sequence[memoryview]
     size: int
@@ -108,11 +103,11 @@ class Copier:
                     readers.spawn(f"read-{number}", self._read_all, left, batches)
             batches.close()
 
-    def _left(self, not_before: Timestamp, stop: StopToken) -> Left:
-        """What is to be copied."""
+    def _left(self, not_before: Timestamp, stop: StopToken) -> Iterable[PortionCopy[Any]]:
+        """What is to be copied; several threads iterate, and each portion is given to one of them."""
         if self._parts.source.is_mongos:
             return ClaimedPartitions(self._parts, not_before, stop)
-        waiting: Channel[Copying[Any]] = Channel(1 << 40, stop)
+        waiting: Channel[PortionCopy[Any]] = Channel(1 << 40, stop)
         for record in self._unfinished():
             waiting.put(CollectionCopy(self._parts, record, not_before, stop), 1)
         waiting.close()
@@ -125,7 +120,7 @@ class Copier:
         ]
         return sorted(records, key=lambda record: record.total, reverse=True)
 
-    def _read_all(self, left: Left, batches: Channel[Batch]) -> None:
+    def _read_all(self, left: Iterable[PortionCopy[Any]], batches: Channel[Batch]) -> None:
         for copy in left:
             try:
                 self._read(copy, batches)
@@ -134,7 +129,7 @@ class Copier:
                 pass
             copy.all_read()
 
-    def _read(self, copy: Copying[Any], batches: Channel[Batch]) -> None:
+    def _read(self, copy: PortionCopy[Any], batches: Channel[Batch]) -> None:
         progress = self._parts.progress
         for (documents, place), seconds in timed(copy.pages()):
             progress.stopwatch.note(Operation.COPY_READ, seconds)
@@ -193,8 +188,10 @@ class Copier:
             )
 
 
-def copy_all(parts: Parts, not_before: Timestamp, stop: StopToken) -> None:
+def copy_all(parts: Parts, stop: StopToken) -> None:
     """Return when every collection is copied, of a sharded source by whichever instance."""
+    # Whatever was written before the change stream's start is older than now, and no copy may miss it.
+    not_before = append_note(parts.source, stop)
     if not parts.source.is_mongos:
         Copier(parts, stop).run(not_before)
         return

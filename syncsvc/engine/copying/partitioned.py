@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.copying.portion import Copying
+from syncsvc.engine.copying.portion import PortionCopy
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.errors import DUPLICATE_IDS
@@ -116,7 +116,7 @@ class ClaimedPartitions:
             yield PartitionCopy(self._parts, record, partition, self._not_before, self._stop)
 
 
-class PartitionCopy(Copying[bytes | None]):
+class PartitionCopy(PortionCopy[bytes | None]):
     """The copy of one partition; its place is the `_id` of a document."""
 
     def __init__(

@@ -17,7 +17,7 @@ P = TypeVar("P")
 _SAVE_INTERVAL = 1.0
 
 
-class Copying(ABC, Generic[P]):
+class PortionCopy(ABC, Generic[P]):
     """One portion, of the collection of `record`: `place` is up to where it is copied already.
 
     `copied` and `documents` are what that is, in bytes and in number. Pages are read by one thread and written by many.

@@ -21,7 +21,6 @@ from syncsvc.indexing import check, destined
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from syncsvc.sharding import key_of
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.note import append_note
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
@@ -111,7 +110,7 @@ class Renames:
             self._registry.save(record)
         self._catalog.create(record.present)
         plan_copy(self._parts, self._stop)
-        copy_all(self._parts, append_note(self._parts.source, self._stop), self._stop)
+        copy_all(self._parts, self._stop)
 
 
 def _is_temporary(record: CollectionRecord) -> bool:
