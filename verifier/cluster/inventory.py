@@ -67,10 +67,11 @@ def _specification(client: Client, name: Namespace, row: Document) -> Collection
     if row["type"] == Kind.VIEW.value:
         return CollectionSpec(name, Kind.VIEW, None, dict(row["options"]))
     uuid = bytes(row["info"]["uuid"])
-    # Routers do not take UUIDs here.
+    # Routers do not take UUIDs here. They let this wait while the collection is renamed, when its shard key may be
+    # that of no name for a moment; so this comes first.
     sharded = client.is_mongos
     indexes = list_indexes(client, name.database, name.collection if sharded else Binary(uuid, 4))
-    shard_key = _shard_key(client, name, uuid) if sharded else None
+    shard_key = _shard_key(client, uuid) if sharded else None
     if sharded and not list_raw(client, *_named(name, uuid)):
         return None
     found = collection_spec(
@@ -86,9 +87,9 @@ def _named(name: Namespace, uuid: bytes) -> tuple[str, Document]:
     return name.database, {"name": name.collection, "info.uuid": Binary(uuid, 4)}
 
 
-def _shard_key(client: Client, stored: Namespace, uuid: bytes) -> Document:
-    """The shard key of that collection; empty where it is not sharded."""
-    found = sharded_names(client, {"_id": str(stored), "uuid": Binary(uuid, 4)})
+def _shard_key(client: Client, uuid: bytes) -> Document:
+    """The shard key of that collection, under whichever name the metadata have it; empty where it is not sharded."""
+    found = sharded_names(client, {"uuid": Binary(uuid, 4)})
     return found[uuid][1] if found else {}
 
 

@@ -105,8 +105,13 @@ def _list_collections(servers: Servers, call: Call) -> Document:
 def _list_indexes(servers: Servers, call: Call) -> Document:
     if not isinstance(call.target, str):
         raise refusal(_INVALID_NAMESPACE, "collection name has invalid type")
-    owner, *_ = servers.owners(call)
-    return servers.opening(owner.shard.address, call)
+
+    def run() -> Document:
+        owner, *_ = servers.owners(call)
+        # With its versions: the shard lets the call wait while the collection is renamed, as it does a mongos.
+        return servers.opening(owner.shard.address, call.having(**owner.versions))
+
+    return until_fresh(run)
 
 
 def _list_databases(servers: Servers, call: Call) -> Document:
