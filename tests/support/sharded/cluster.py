@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -124,8 +125,12 @@ class ShardedCluster:
         assert self._router is not None and self._folder is not None
         if self._router.poll() is not None:
             raise AssertionError(f"the router: {(self._folder / 'router.log').read_text()}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", self._port)):
+                return False
         try:
-            with self.client(serverSelectionTimeoutMS=100) as client:
+            # Patient: where the machine is busy, a shorter wait might fail each time.
+            with self.client() as client:
                 return bool(client.admin.command("ping")["ok"])
         except ConnectionFailure:
             return False
