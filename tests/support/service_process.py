@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
-import os
-import random
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from enum import Enum
+from functools import cache
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from random import SystemRandom
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 import requests
@@ -26,22 +28,36 @@ from tests.support.waiting import PATIENCE, wait_for
 ROOT = Path(__file__).parents[2]
 
 
+# Below the ports that the kernel gives to clients, so that no client's connection can sit on the port of a process that
+# is down for a moment, and below those of the sandbox's servers.
+_FIRST_PORT, _PORTS_EACH, _RANGES = 20_000, 200, 35
+
+
+@cache
 def _ports() -> Iterator[int]:
-    """For ever, from a random place on. Each process of a test run has a range of its own.
+    """For ever, from a random place on, those of a range that no other process of this machine has while this one runs.
 
-    Below the ports that the kernel gives to clients, so that no client's connection can sit on the port of a process
-    that is down for a moment, and below those of the sandbox's servers.
+    So the port of a process that is down for a moment is not taken by another test's, which would answer for it.
     """
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 8
-    first = 20_000 + 800 * worker
-    return cycle(random.SystemRandom().sample(range(first, first + 800), k=800))
+    for number in SystemRandom().sample(range(_RANGES), k=_RANGES):
+        claim = (Path(tempfile.gettempdir()) / f"syncsvc-test-ports-{number}").open("w")
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            claim.close()
+            continue
+        _CLAIMS.append(claim)
+        first = _FIRST_PORT + _PORTS_EACH * number
+        return cycle(SystemRandom().sample(range(first, first + _PORTS_EACH), k=_PORTS_EACH))
+    raise AssertionError("all ranges of ports are taken by other runs of the tests")
 
 
-_PORTS = _ports()
+# Open until this process ends: a closed file is locked no more.
+_CLAIMS: list[IO[str]] = []
 
 
 def free_port() -> int:
-    for port in _PORTS:
+    for port in _ports():
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
