@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from syncsvc.engine.documents.translate import Outcome
 from verifier.cluster import rawbson
 from verifier.cluster.keys import id_element
-from verifier.cluster.rawbson import BOOLEAN, DOCUMENT, Element, elements
+from verifier.cluster.rawbson import BOOLEAN, DOCUMENT, UNDEFINED, Element, elements
 from verifier.cluster.specification import Document
 
 _ID = b"_id"
@@ -35,17 +35,19 @@ class ShardKey:
     def query_of(self, document: bytes) -> bytes:
         """The query that finds the document by shard key and `_id`, on its shard alone.
 
-        A field that is missing is found as null, which is the same to a shard key.
+        A field that is missing is found as null, which is the same to a shard key. One that is undefined is left out,
+        as no query takes it: all shards are asked then.
         """
         return _query(document, ((path, _at_path(document, path)) for path in self.paths))
 
     def query_of_key(self, key: bytes) -> bytes | None:
         """The query that finds the document of a document key, as change events have it, and none of another key.
 
-        None where a field of the shard key is not there: it was missing, or the key is of another time.
+        None where a field of the shard key is not there: it was missing, or the key is of another time. And where one
+        is undefined, which no query finds.
         """
         fields = {each.name: each for each in elements(key)}
-        if any(path not in fields for path in self.paths):
+        if any(path not in fields or fields[path].kind == UNDEFINED for path in self.paths):
             return None
         return _query(key, fields.items())
 
@@ -66,7 +68,7 @@ def _query(raw: bytes, fields: Iterable[tuple[bytes, Element | None]]) -> bytes:
     """The query for these fields of `raw`, and for its `_id`."""
     parts = []
     for path, found in fields:
-        if path == _ID:
+        if path == _ID or found is not None and found.kind == UNDEFINED:
             continue
         kind, value = (found.kind, raw[found.start : found.end]) if found else (rawbson.NULL, b"")
         # Values may be regular expressions, or documents that look like operators.

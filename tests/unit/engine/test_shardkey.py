@@ -10,6 +10,7 @@ from bson import Int64, Regex
 
 from syncsvc.engine.documents.shardkey import ShardKey
 from syncsvc.engine.documents.translate import Outcome, diff_stage, field_sets, fold
+from verifier.cluster import rawbson
 from verifier.cluster.events import DataEvent, DataKind
 
 Document = dict[str, Any]
@@ -66,6 +67,12 @@ def test_a_document_key_finds_its_document_and_no_other(
 ) -> None:
     found = key(*names).query_of_key(bson.encode(document_key))
     assert (None if found is None else bson.decode(found)) == query
+
+
+def test_what_is_undefined_is_in_no_query_for_no_server_takes_it() -> None:
+    undefined = rawbson.document(b"\x06k\0", b"\x10_id\0\x01\0\0\0")
+    assert bson.decode(key("k").query_of(undefined)) == {"_id": 1}
+    assert key("k").query_of_key(undefined) is None
 
 
 def updated(diff: Document) -> Outcome:
