@@ -8,6 +8,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from bson.max_key import MaxKey
+from bson.min_key import MinKey
 
 from syncsvc.engine.observe import Point
 from tests.support.checks import Checker
@@ -521,6 +523,27 @@ def test_a_start_that_asks_for_too_much_is_refused(pair: Pair, daemon: Daemon) -
         assert text in answer["errorDescription"]
     assert daemon.progress()["state"] == "IDLE"
     assert "d" not in pair.destination.client.list_database_names()
+
+
+def test_zones_that_users_have_set_before_are_obeyed_and_stay(pair: Pair, daemon: Daemon) -> None:
+    fill(pair)
+    pair.shard("d.c", {"n": 1})
+    admin, config = pair.destination.client.admin, pair.destination.client.config
+    shard = config.shards.find_one(sort=[("_id", -1)])["_id"]
+    span: Document = {"min": {"n": MinKey()}, "max": {"n": MaxKey()}}
+    admin.command("addShardToZone", shard, zone="own")
+    admin.command("updateZoneKeyRange", "d.c", **span, zone="own")
+    try:
+        daemon.start()
+        daemon.commit()
+        pair.assert_equal()
+        assert [each["tag"] for each in config.tags.find({"ns": "d.c"})] == ["own"]
+        assert sorted(shares(pair.destination, "c"))[:-1] == [0] * (
+            len(pair.destination.shards) - 1
+        )
+    finally:
+        admin.command("updateZoneKeyRange", "d.c", **span, zone=None)
+        admin.command("removeShardFromZone", shard, zone="own")
 
 
 KILLS = [

@@ -77,6 +77,8 @@ class Catalog:
                 self._sharding.shard(definition)
             self._sharding.remove_zones()
         except OperationFailure as error:
+            # A sync that fails leaves no zones behind.
+            self._sharding.remove_zones()
             raise _refused("shardCollection", namespace, error) from error
         if index is not None and index.get("unique"):
             command = standin.weakened(namespace.collection, index)

@@ -111,13 +111,17 @@ class Sharding:
         return self._rows(self._parts.source, namespace.database, command)
 
     def _set_zones(self, namespace: Namespace, ranges: list[Range]) -> None:
-        if len(ranges) == 1:
+        if len(ranges) == 1 or self._has_zones(namespace):
             return
         shards = self._shards()
         for shard in shards:
             self._writer.administer({"addShardToZone": shard, "zone": _ZONE + shard})
         for (least, beyond), shard in zip(ranges, cycle(shards)):
             self._place_range(str(namespace), least, beyond, _ZONE + shard)
+
+    def _has_zones(self, namespace: Namespace) -> bool:
+        """Whether users have said already where ranges of it go: then the server puts them there."""
+        return bool(self._config("tags", {"ns": str(namespace)}))
 
     def remove_zones(self) -> None:
         """Take all zones of ours away."""
