@@ -9,6 +9,7 @@ from typing import Any
 import bson
 import pytest
 from bson import Binary, Decimal128, Int64, MinKey, ObjectId, Regex, Timestamp
+from pymongo import UpdateOne
 from pymongo.collection import Collection
 
 from syncsvc.engine.observe import Point
@@ -90,9 +91,11 @@ def fill(pair: Pair) -> None:
     spread(pair.source)
     for each in WITH_VALUES:
         collection = pair.source.client.d[each.name]
-        for number, value in all_values():
-            for kind in ("kept", "moved", "replaced", "deleted", "again", "written"):
-                collection.insert_one(each.document(f"{kind} {number}", value))
+        collection.insert_many(
+            each.document(f"{kind} {number}", value)
+            for number, value in all_values()
+            for kind in ("kept", "moved", "replaced", "deleted", "again", "written")
+        )
     pair.source.client.d.by_id.insert_many({"_id": number, "pad": PAD} for number in range(30))
 
 
@@ -143,8 +146,9 @@ def more_churn(collection: Collection[Any]) -> None:
     collection.insert_one({"_id": "odd", "k": 1, "a": {"b": 1}, "$x": 1, "c.d": 1, "pad": PAD})
     collection.update_one({"_id": "odd"}, [{"$replaceWith": {"$setField": odd}}])
     collection.insert_one({"_id": "many", "k": HIGH, "a": {"b": HIGH}, "pad": PAD})
-    for number in range(150):
-        collection.update_one({"_id": "many"}, {"$set": {f"f{number % 7}": number}})
+    collection.bulk_write(
+        [UpdateOne({"_id": "many"}, {"$set": {f"f{n % 7}": n}}) for n in range(150)]
+    )
 
 
 def write(pair: Pair) -> None:
