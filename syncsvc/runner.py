@@ -26,8 +26,8 @@ from syncsvc.engine.phases import Phases
 from syncsvc.engine.wayback import refuse_lost, refuse_written, turned, turned_along
 from syncsvc.engine.writeblock import WriteBlock, to_put_back
 from syncsvc.figures.progress import Progress, ProgressSnapshot
-from syncsvc.saved.instances import Peers
 from syncsvc.saved.partitions import Partitions
+from syncsvc.saved.peers import Peers
 from syncsvc.saved.registry import CollectionRecord, Registry
 from syncsvc.saved.run import METADATA_DATABASE, Failure, RunRecord, RunStore
 from syncsvc.settings import LoadLevel

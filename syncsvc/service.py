@@ -23,7 +23,7 @@ from syncsvc.reports.namespaces import namespaces_report
 from syncsvc.reports.progress import progress_report
 from syncsvc.reports.sync import Sync
 from syncsvc.runner import Means, Runner, can_commit
-from syncsvc.saved.instances import Peers, differences, told
+from syncsvc.saved.peers import Peers, described, differences
 from syncsvc.saved.run import RunRecord, RunStore, new_owner
 from syncsvc.settings import LoadLevel
 from syncsvc.state import Phase, State, Trigger, next_state
@@ -182,7 +182,7 @@ class Service:
         different = self._differences(store)
         if different:
             store.withdraw()
-            raise OperationError(errors.DIFFERENT_START, told(different))
+            raise OperationError(errors.DIFFERENT_START, described(different))
         self._carry_out(store)
 
     def _recover(self, saved: RunRecord) -> bool:

@@ -19,7 +19,7 @@ from syncsvc.engine.definitions.views import reconcile_views
 from syncsvc.engine.definitions.withholding import restore_indexes
 from syncsvc.engine.events.application import Application
 from syncsvc.engine.events.old_source import OldSource
-from syncsvc.engine.events.shardkeys import ShardKeys, ShardKeyWatch
+from syncsvc.engine.events.rekeying import ShardKeys, ShardKeyWatch
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.engine.phases import Phases

@@ -7,7 +7,7 @@ from time import monotonic
 
 from syncsvc.errors import ALL
 from syncsvc.figures.progress import Progress, WarningKind
-from syncsvc.saved.instances import Peers, awaited
+from syncsvc.saved.peers import Peers, awaited
 from syncsvc.saved.run import Failure, RunRecord, RunStore
 from syncsvc.state import ACTIVE, State
 from verifier.runtime.errors import INTERNAL_ERROR, OperationError
@@ -20,7 +20,7 @@ _INTERVAL = 1.0
 _MOST_SILENCE = 10.0
 
 # What a failure begins with that was another instance's.
-_BEGINNING = "The instance failed that is named "
+_BEGINNING = "The instance "
 _KINDS = {kind.name: kind for kind in ALL}
 
 
@@ -115,7 +115,7 @@ class FailedElsewhere(OperationError):
     def __init__(self, instance: str, failure: Failure) -> None:
         told = failure.description
         # Of one that failed because of another one, that one is named already.
-        text = told if told.startswith(_BEGINNING) else f"{_BEGINNING}{instance}: {told}"
+        text = told if told.startswith(_BEGINNING) else f"{_BEGINNING}{instance} failed: {told}"
         super().__init__(_KINDS.get(failure.name, INTERNAL_ERROR), text)
 
     def __str__(self) -> str:

@@ -24,9 +24,9 @@ from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
 from verifier.cluster.inventory import list_uuids
+from verifier.cluster.migrations import Migrations
 from verifier.cluster.namespace import Namespace, is_user_namespace
 from verifier.cluster.note import append_note
-from verifier.cluster.shardcopies import ShardCopies
 from verifier.cluster.times import Position
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
@@ -105,10 +105,10 @@ def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> Non
     """
     now = append_note(old_source.client, stop)
     stream = ChangeStream(old_source.client, old_source.facts, keys_only=True)
-    copies = ShardCopies(old_source.client, old_source.facts, stop)
+    migrations = Migrations(old_source.client, old_source.facts, stop)
     for page in ChangeReader(stream, since, stop).pages():
         events = map(parse_key_event, map(bytes, page.events))
-        changed = {each.namespace.owner for each in events if not _is_of_servers(each, copies)}
+        changed = {each.namespace.owner for each in events if not _is_of_servers(each, migrations)}
         written = sorted(filter(is_user_namespace, changed))
         if written:
             more = ", ..." if len(written) > _SHOWN else ""
@@ -120,8 +120,8 @@ def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> Non
             return
 
 
-def _is_of_servers(event: KeyEvent | DefinitionEvent, copies: ShardCopies) -> bool:
+def _is_of_servers(event: KeyEvent | DefinitionEvent, migrations: Migrations) -> bool:
     """Whether no user did that; the balancer of shards goes on after a commit."""
     if isinstance(event, KeyEvent):
         return False
-    return event.operation in OF_NO_CONSEQUENCE or copies.is_one(event)
+    return event.operation in OF_NO_CONSEQUENCE or migrations.caused(event)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from syncsvc import errors
 from syncsvc.options import StartOptions
 from syncsvc.preflight.findings import Findings
-from syncsvc.saved.instances import differences, told
+from syncsvc.saved.peers import described, differences
 from syncsvc.saved.run import RunRecord
 from syncsvc.settings import DEFAULT_ID
 from syncsvc.state import State
@@ -56,4 +56,4 @@ def join_violations(
             )
     different = differences(options, instances, others)
     if different:
-        yield errors.DIFFERENT_START, told(different)
+        yield errors.DIFFERENT_START, described(different)

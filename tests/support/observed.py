@@ -19,7 +19,7 @@ from syncsvc import reporter
 from syncsvc.cli import main
 from syncsvc.engine import balancers, watch
 from syncsvc.engine.copying import partitioned, portion
-from syncsvc.engine.events import application, shardkeys
+from syncsvc.engine.events import application, rekeying
 from syncsvc.preflight import memory, questions
 from tests.support.obedience import observer
 from verifier.cluster import changes
@@ -60,7 +60,7 @@ if __name__ == "__main__":
     if (Path(sys.argv[1]) / "small-partitions").exists():
         partitioned._RANGE_BYTES = 2000
     if (Path(sys.argv[1]) / "watch-closely").exists():
-        watch._INTERVAL = shardkeys._INTERVAL = balancers._INTERVAL = 0.1
+        watch._INTERVAL = rekeying._INTERVAL = balancers._INTERVAL = 0.1
     if (Path(sys.argv[1]) / "report-often").exists():
         reporter._INTERVAL = 0.3
     raise SystemExit(main(sys.argv[2:], observer(Path(sys.argv[1]))))

@@ -18,9 +18,9 @@ from verifier.cluster.changes import ChangeReader, ChangeStream, StreamPage
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
 from verifier.cluster.keys import id_only
+from verifier.cluster.migrations import Migrations
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
-from verifier.cluster.shardcopies import ShardCopies
 from verifier.cluster.times import Position, seconds_between
 from verifier.compare.amounts import Rate
 from verifier.compare.errors import DEFINITION_CHANGED
@@ -74,7 +74,7 @@ class Recorder:
         self._lag: int | None = None
         # For where documents are, where they are on the source; None where that is nobody's.
         self._stored: dict[Namespace, Namespace | None] = {}  # emptied when it is large
-        self._shard_copies = ShardCopies(cluster.client, cluster.facts, stop)
+        self._migrations = Migrations(cluster.client, cluster.facts, stop)
         self.drained = False
         # The newest time of the cluster that a page told: what was changed until then is seen by reads after it.
         self.newest: Timestamp | None = None
@@ -142,7 +142,7 @@ class Recorder:
         names = [event.namespace, *([] if event.renamed is None else [event.renamed])]
         defined = (self._watched.defined(each.owner) for each in names)
         concerned = [each for each in defined if each is not None]
-        if not concerned or self._shard_copies.is_one(event):
+        if not concerned or self._migrations.caused(event):
             return
         self._seen[event.operation] += 1
         described = " to ".join(map(str, names))

@@ -14,10 +14,10 @@ from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.naming import placed
 from syncsvc.engine.definitions.source import find_on_source, time_series_on_source
 from syncsvc.engine.definitions.withholding import build_indexes
-from syncsvc.engine.events.hiddencopies import HiddenCopies
 from syncsvc.engine.events.modification import immediate, modified
+from syncsvc.engine.events.rekeying import ShardKeys
+from syncsvc.engine.events.remade import Remade
 from syncsvc.engine.events.renames import Renames
-from syncsvc.engine.events.shardkeys import ShardKeys
 from syncsvc.engine.parts import Parts
 from syncsvc.errors import SHARD_KEY_CHANGED, UNSUPPORTED_CHANGE
 from syncsvc.indexing import check, check_ttl, destined
@@ -48,7 +48,7 @@ class DefinitionEvents:
         self._catalog = Catalog(parts, stop)
         self._renames = Renames(parts, self._catalog, stop)
         self._shard_keys = ShardKeys(parts, stop)
-        self._copies = HiddenCopies(parts, self._renames, stop)
+        self._remade = Remade(parts, self._renames, stop)
         self._registry = parts.registry
         self._selection = parts.selection
         self._options = parts.run.record.options
@@ -91,7 +91,7 @@ class DefinitionEvents:
             definition = CollectionSpec(
                 event.namespace, Kind.COLLECTION, event.collection, event.description
             )
-            if not self._selection.selects(definition.namespace) or self._copies.is_one(event):
+            if not self._selection.selects(definition.namespace) or self._remade.is_one(event):
                 return
             check(definition, self._options)
             wanted = destined(self._with_id_index(definition), self._options)
@@ -141,7 +141,7 @@ class DefinitionEvents:
             self._drop_collection(event.collection)
             # Also when it was dropped before a restart, which may have come before this.
             self._renames.release(event.namespace)
-            self._copies.take_over(event.namespace.owner)
+            self._remade.take_over(event.namespace.owner)
         elif self._registry.at(event.namespace) is None:
             self._catalog.drop_view(event.namespace)
 

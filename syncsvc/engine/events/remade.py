@@ -1,4 +1,4 @@
-"""Collections of a sharded source that its servers fill without a word of that in the change stream.
+"""Collections that the servers of a sharded source make anew, and fill without a word in the change stream.
 
 `movePrimary` makes the unsharded collections of a database anew on another shard, each with another UUID, and drops the
 old ones when all is there; `convertToCapped` fills a collection of a temporary name, which then takes the name. The
@@ -20,7 +20,7 @@ from verifier.cluster.specification import Kind
 from verifier.runtime.tasks import StopToken
 
 
-class HiddenCopies:
+class Remade:
     """Of a source that is no sharded cluster, there are none."""
 
     def __init__(self, parts: Parts, renames: Renames, stop: StopToken) -> None:

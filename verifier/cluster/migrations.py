@@ -14,8 +14,8 @@ from verifier.runtime.tasks import StopToken
 _OF_CHUNKS = frozenset({"migrateChunkToNewShard", "migrateLastChunkFromShard"})
 
 
-class ShardCopies:
-    """A shard to which the first documents of a collection move makes its copy of the collection and its indexes.
+class Migrations:
+    """Migrations of chunks: a shard that had no documents of a collection makes it there, and its indexes, first.
 
     When users shard a collection, more comes than that.
     """
@@ -24,17 +24,17 @@ class ShardCopies:
         self._client = client
         self._possible = facts.topology is Topology.SHARDED
         self._stop = stop
-        # The collections of which shards have made copies.
-        self._copied: set[bytes] = set()
+        # The collections that were made on a further shard.
+        self._made: set[bytes] = set()
 
-    def is_one(self, event: DefinitionEvent) -> bool:
-        """Whether the event tells of such a copy; all events are asked about, in their order."""
+    def caused(self, event: DefinitionEvent) -> bool:
+        """Whether the event comes of a migration alone; all events are asked about, in their order."""
         uuid = event.collection
         if uuid is None or not self._possible:
             return False
         if event.operation == "create" and retry(
             lambda: is_sharded(self._client, uuid), failures.is_transient, self._stop
         ):
-            self._copied.add(uuid)
-        copied = uuid in self._copied and event.operation in ("create", "createIndexes")
-        return copied or event.operation in _OF_CHUNKS
+            self._made.add(uuid)
+        made = uuid in self._made and event.operation in ("create", "createIndexes")
+        return made or event.operation in _OF_CHUNKS

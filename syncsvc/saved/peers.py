@@ -59,7 +59,7 @@ def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterato
             yield name, "commit"
 
 
-def told(different: Mapping[str, Sequence[str]]) -> str:
+def described(different: Mapping[str, Sequence[str]]) -> str:
     """Such differences, in words."""
     return " ".join(
         f"{name} was started with other {', '.join(fields)}." for name, fields in different.items()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncsvc.saved.instances import awaited, differences
+from syncsvc.saved.peers import awaited, differences
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import State
 from tests.unit.preflight.values import options
