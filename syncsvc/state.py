@@ -77,3 +77,8 @@ class Phase(Enum):
     def copied(self) -> bool:
         """Whether the copy of all collections is done."""
         return self not in (Phase.INITIALIZING, Phase.COPYING)
+
+    @property
+    def applied(self) -> bool:
+        """Whether change events are applied no more."""
+        return self in (Phase.CUTTING_OVER, Phase.DONE)

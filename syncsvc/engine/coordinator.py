@@ -91,7 +91,6 @@ class Coordinator(Phases):
         parts.observe(Point.STARTED, "")
         Listing(parts, stop).run()
         plan_copy(parts, stop)
-        parts.observe(Point.PLANNED, "")
         parts.observe(Point.LISTED, "")
         return Phase.COPYING
 
@@ -146,7 +145,7 @@ class Coordinator(Phases):
 
     def _cut_over(self, stop: StopToken) -> Phase:
         # Users may write to the destination then, and no instance any more.
-        self._parts.instances.wait_for_all(applies_no_more, stop)
+        self._parts.instances.wait_for_all(lambda other: other.phase.applied, stop)
         Cutover(self._parts, Catalog(self._parts, stop), stop).run()
         return Phase.DONE
 
@@ -220,8 +219,3 @@ def is_near(passed: Position, copy_end: Timestamp) -> Callable[[RunRecord], bool
         return other.state in ACTIVE and other.position.time > copy_end and lag <= MOST_LAG
 
     return near
-
-
-def applies_no_more(other: RunRecord) -> bool:
-    """Whether an instance has left off applying change events, for good."""
-    return other.phase in (Phase.CUTTING_OVER, Phase.DONE)

@@ -20,9 +20,6 @@ from verifier.runtime.tasks import StopToken, TaskGroup
 # How often a wait looks whether what it waits for has come, in seconds.
 _GLANCE = 0.1
 
-_CUT_OVER = (Phase.CUTTING_OVER, Phase.DONE)
-_APPLYING = (Phase.APPLYING, *_CUT_OVER)
-
 
 class Follower(Phases):
     """Goes on where the one that coordinates has gone on."""
@@ -42,7 +39,7 @@ class Follower(Phases):
         return Phase.INDEXING
 
     def _index(self, stop: StopToken) -> Phase:
-        leader = self._wait(lambda other: other.phase in _APPLYING, stop)
+        leader = self._wait(_is_applying, stop)
         self._parts.run.update(copy_end=leader.copy_end)
         self._parts.registry.reload(stop)
         return Phase.APPLYING
@@ -50,7 +47,7 @@ class Follower(Phases):
     def _turn(self, stop: StopToken) -> Phase:
         parts = self._parts
         parts.observe(Point.TURNING, "")
-        leader = self._wait(lambda other: other.phase in _APPLYING, stop)
+        leader = self._wait(_is_applying, stop)
         parts.registry.reload(stop)
         parts.observe(Point.TURNED, "")
         # Both at once: no other phase is one of a sync that is being reversed.
@@ -76,7 +73,7 @@ class Follower(Phases):
         """Whether nothing is to be applied any more; until then, show what the one that coordinates tells."""
         leader = self._wait(_any, stop)
         self._parts.progress.set(caught_up=leader.caught_up and leader.state in ACTIVE)
-        return leader.turns > self._parts.run.record.turns or leader.phase in _CUT_OVER
+        return leader.turns > self._parts.run.record.turns or leader.phase.applied
 
     def _cut_over(self, stop: StopToken) -> Phase:
         self._wait(lambda other: other.can_write, stop)
@@ -94,3 +91,8 @@ class Follower(Phases):
 
 def _any(other: RunRecord) -> bool:
     return True
+
+
+def _is_applying(other: RunRecord) -> bool:
+    """Whether the change events are being applied, or were."""
+    return other.phase is Phase.APPLYING or other.phase.applied

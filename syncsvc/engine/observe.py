@@ -17,7 +17,6 @@ class Point(Enum):
     ZONES_SET = "zones set"
     COLLECTION_SHARDED = "collection sharded"
     COLLECTION_CREATED = "collection created"
-    PLANNED = "planned"
     LISTED = "listed"
     BATCH_WRITTEN = "batch written"
     COPY_SAVED = "copy saved"

@@ -116,5 +116,5 @@ class Phases:
             total_bytes=None if phase is Phase.INITIALIZING else total,
             copied_bytes=sum(each.copied for each in own),
             copied_documents=sum(each.documents for each in own),
-            lag_seconds=0 if phase in (Phase.CUTTING_OVER, Phase.DONE) else None,
+            lag_seconds=0 if phase.applied else None,
         )

@@ -121,7 +121,6 @@ def test_every_document_is_copied_once(pair: Pair, finely: Daemon) -> None:
 
 KILLS = [
     (Point.LISTED, 1),
-    (Point.PLANNED, 1),
     (Point.BATCH_WRITTEN, 1),
     (Point.BATCH_WRITTEN, 20),
     (Point.COPY_SAVED, 5),

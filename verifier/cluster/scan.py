@@ -32,7 +32,12 @@ class ResumePoint:
 
 
 def scan_origin(client: Client) -> str:
-    """Names the primary's copy of the data: the id of its initial sync, else of its server process."""
+    """Names the primary's copy of the data: the id of its initial sync, else of its server process.
+
+    Empty for a router, which knows no record ids: what is read through it begins anew after a failure.
+    """
+    if client.is_mongos:
+        return ""
     try:
         initial_sync = client.local["replset.initialSyncId"].find_one()
     except OperationFailure:
@@ -85,13 +90,13 @@ class Scan:
     def _confirm_origin(self) -> None:
         """Look at the origin again after the first page: an election in between would mislabel the record ids."""
         self._opened = False
-        if not self._client.is_mongos and scan_origin(self._client) != self._origin:
+        if scan_origin(self._client) != self._origin:
             # No page of that cursor is good; a point of an origin that nobody has starts the collection again.
             self._origin = "unknown"
 
     def _open(self) -> RawCursor:
         self._opened = True
-        self._origin = "" if self._client.is_mongos else scan_origin(self._client)
+        self._origin = scan_origin(self._client)
         if self._place is not None and self._place.origin != self._origin:
             self._place = None
         command: dict[str, Any] = {
@@ -100,7 +105,7 @@ class Scan:
             "noCursorTimeout": True,
             "readConcern": {"level": "majority", "afterClusterTime": self._not_before},
         }
-        if not self._client.is_mongos:
+        if self._origin:
             command["$_requestResumeToken"] = True
         if self._uuid is not None:
             command["collectionUUID"] = Binary(self._uuid, 4)
