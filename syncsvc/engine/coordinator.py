@@ -153,6 +153,8 @@ class Coordinator(Phases):
         self, application: Application, verification: Verification, stop: StopToken
     ) -> None:
         """Tell whether a commit is possible, until all instances were asked for one."""
+        # What an earlier process saw, others would take for the present.
+        self._tell_caught_up(False)
         while not self._all_committing(stop):
             progress = self._parts.progress
             if monotonic() - progress.snapshot.lag_at > _LAG_HOLDS:

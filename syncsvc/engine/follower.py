@@ -11,6 +11,7 @@ from syncsvc.engine.copying.copy import Copier
 from syncsvc.engine.events.application import Application
 from syncsvc.engine.observe import Point
 from syncsvc.engine.phases import Phases
+from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from verifier.cluster.note import append_note
@@ -78,6 +79,8 @@ class Follower(Phases):
     def _cut_over(self, stop: StopToken) -> Phase:
         self._wait(lambda other: other.can_write, stop)
         self._parts.run.update(can_write=True)
+        # Whoever withheld them, the one that coordinates has built them.
+        self._parts.progress.end_warning(WarningKind.INDEXES_WITHHELD)
         self._wait(lambda other: other.state is State.COMMITTED, stop)
         return Phase.DONE
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from syncsvc import errors
 from syncsvc.options import StartOptions
 from syncsvc.preflight.findings import Findings
+from syncsvc.preflight.rules import emptiness_violations
 from syncsvc.saved.peers import described, differences
 from syncsvc.saved.run import RunRecord
 from syncsvc.settings import DEFAULT_ID
@@ -54,6 +55,9 @@ def join_violations(
             yield errors.METADATA_LEFT_OVER, (
                 f"{each.instance} has a sync that is {each.state.value}, and cannot be joined."
             )
+    if instances[0] not in {each.instance for each in others}:
+        # The one that coordinates was not told, so nothing there is of this sync yet.
+        yield from emptiness_violations(found.destination, ())
     different = differences(options, instances, others)
     if different:
         yield errors.DIFFERENT_START, described(different)

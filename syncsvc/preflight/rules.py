@@ -73,7 +73,7 @@ def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Viola
     if source.identity is not None and source.identity == destination.identity:
         yield SAME_CLUSTER, "Both connection strings lead to the same replica set."
     else:
-        yield from _emptiness_violations(destination, found.metadata)
+        yield from emptiness_violations(destination, found.metadata)
     definitions = [each.definition for each in found.contents or ()]
     # Where nobody knows, there may be some: that they are there is what could not be read.
     time_series = found.contents is None or any(
@@ -136,9 +136,10 @@ def _version_violations(
         yield errors.REVERSIBLE_NEEDS_EQUAL_VERSIONS, f"{versions}, and reversible is true."
 
 
-def _emptiness_violations(
+def emptiness_violations(
     destination: ClusterFacts, metadata: Iterable[Metadata]
 ) -> Iterator[Violation]:
+    """What a destination holds already, in databases of users and in those of sync services."""
     if destination.user_databases:
         names = ", ".join(destination.user_databases)
         yield errors.DESTINATION_NOT_EMPTY, f"The destination holds {names}."

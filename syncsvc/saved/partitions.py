@@ -171,7 +171,9 @@ class Partitions:
 
     def save(self, partition: Partition) -> None:
         document = _document(partition)
-        statement = {"q": {"_id": document["_id"]}, "u": document}
+        # What is done stays done, whatever a process saves that was superseded meanwhile.
+        unfinished = {"_id": document["_id"], "status": {"$ne": CopyStatus.DONE.value}}
+        statement = {"q": unfinished, "u": document}
         self._run({"update": self._name, "updates": [statement]})
 
     def all_done(self) -> bool:

@@ -94,6 +94,13 @@ def test_a_shard_that_came_between_two_starts_is_named() -> None:
     assert "shards of the source" in description
 
 
+def test_whoever_joins_first_as_coordinator_finds_an_empty_destination() -> None:
+    written = replace(sharded().destination, user_databases=("shop",))
+    for begun, expected in (("b", ["DestinationNotEmpty"]), ("a", [])):
+        found = replace(sharded(of(begun)), destination=written)
+        assert names(join_violations(options(), SHARDS, found, found.runs)) == expected
+
+
 def test_a_run_between_other_clusters_is_not_joined() -> None:
     found = sharded(replace(of("a"), identities=("source", "elsewhere")))
     assert names(join_violations(options(), ("a", "b"), found, found.runs)) == ["MetadataLeftOver"]
