@@ -12,7 +12,7 @@ from syncsvc.engine.observe import Point
 from syncsvc.sandbox.workload import Workload
 from tests.support import writes
 from tests.support.daemon import Daemon
-from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
+from tests.support.pair import SHARDED, Pair, across
 from tests.support.waiting import wait_for
 
 METADATA = "mongosync_reserved_for_internal_use"
@@ -91,7 +91,7 @@ KILLS_ON_SHARDS = [
 ]
 
 
-@across(TO_SHARDED, SHARDED)
+@across(SHARDED)
 @pytest.mark.parametrize("kill", KILLS_ON_SHARDS, ids=_name)
 def test_a_killed_daemon_goes_on_to_shards(
     pair: Pair, daemon: Daemon, kill: tuple[Point, str, int]

@@ -13,7 +13,7 @@ from syncsvc.engine.observe import Point
 from tests.support import writes
 from tests.support.blocks import USER_WRITES_BLOCKED, blocked
 from tests.support.daemon import Daemon
-from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
+from tests.support.pair import SHARDED, Pair, across
 from tests.support.waiting import wait_for
 
 BEGUN = (Point.BLOCK_SAVED, "cluster1")
@@ -72,7 +72,7 @@ def test_a_commit_goes_on_from_every_step(pair: Pair, daemon: Daemon, mode: str)
     assert found == set(acknowledged.ids)
 
 
-@across(TO_SHARDED, SHARDED)
+@across(SHARDED)
 def test_a_commit_to_shards_goes_on_from_every_step(pair: Pair, daemon: Daemon) -> None:
     test_a_commit_goes_on_from_every_step(pair, daemon, "sourceAndDestination")
 

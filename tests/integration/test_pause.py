@@ -11,7 +11,7 @@ from syncsvc.engine.observe import Point
 from syncsvc.sandbox.workload import Workload
 from tests.support import writes
 from tests.support.daemon import Daemon
-from tests.support.pair import SHARDED, TO_SHARDED, Pair, across, across_topologies
+from tests.support.pair import SHARDED, Pair, across, across_topologies
 from tests.support.waiting import wait_for
 
 METADATA = "mongosync_reserved_for_internal_use"
@@ -84,7 +84,7 @@ def test_a_resumed_sync_has_lost_nothing(pair: Pair, daemon: Daemon, point: Poin
     pair.assert_equal()
 
 
-@across(TO_SHARDED, SHARDED)
+@across(SHARDED)
 @pytest.mark.parametrize("point", [Point.BATCH_WRITTEN, Point.EVENTS_APPLIED])
 def test_a_resumed_sync_to_shards_has_lost_nothing(
     pair: Pair, daemon: Daemon, point: Point
