@@ -30,7 +30,7 @@ def _find(servers: Servers, call: Call) -> Document:
     if call.body.get("tailable"):
         # Capped collections are never sharded; a shard that passes such a cursor on breaks down.
         return servers.opening(servers.catalog.primary(call.database).shard.address, call)
-    return servers.any_shard(call.called("clusterFind"))
+    return until_fresh(lambda: servers.any_shard(call.called("clusterFind")))
 
 
 def _aggregate(servers: Servers, call: Call) -> Document:
@@ -41,7 +41,7 @@ def _aggregate(servers: Servers, call: Call) -> Document:
         return stream.first(servers.cursors.add(stream))
     if call.database in ON_CONFIG_SERVER and call.target != 1:
         return servers.opening(servers.config, call)
-    return servers.any_shard(call.called("clusterAggregate"))
+    return until_fresh(lambda: servers.any_shard(call.called("clusterAggregate")))
 
 
 def _explain(servers: Servers, call: Call) -> Document:

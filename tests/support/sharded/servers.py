@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from tests.support.sharded.call import Call
@@ -12,7 +13,9 @@ from tests.support.sharded.wire import Clock, Document, Refused, ServerConnectio
 MAJORITY = {"w": "majority"}
 ON_CONFIG_SERVER = frozenset({"admin", "config"})
 _STALE = frozenset({249, 13388})
-_MOST_TRIES = 20
+# How often that is tried again, and the pause in between, in seconds: a shard reads the metadata meanwhile.
+_MOST_TRIES = 40
+_PAUSE = 0.05
 
 
 class Servers:
@@ -72,6 +75,7 @@ class Servers:
         return self.primary(call.having(writeConcern=MAJORITY), database)
 
 
+_pause = threading.Event()
 Handler = Callable[[Servers, Call], Document]
 
 
@@ -83,4 +87,5 @@ def until_fresh(run: Callable[[], Document]) -> Document:
         except Refused as error:
             if error.code not in _STALE or not left:
                 raise
+        _pause.wait(_PAUSE)
     raise AssertionError("not reached")
