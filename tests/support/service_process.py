@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from enum import Enum
 from functools import cache
@@ -40,7 +39,8 @@ def _ports() -> Iterator[int]:
     So the port of a process that is down for a moment is not taken by another test's, which would answer for it.
     """
     for number in SystemRandom().sample(range(_RANGES), k=_RANGES):
-        claim = (Path(tempfile.gettempdir()) / f"syncsvc-test-ports-{number}").open("w")
+        # Not in the folder for temporary files: a test may have one of its own, and see that nothing is left in it.
+        claim = Path(f"/var/tmp/syncsvc-test-ports-{number}").open("w")
         try:
             fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
