@@ -37,7 +37,7 @@ def violations(
 def _missing_privileges(role: str, facts: ClusterFacts) -> Iterator[Violation]:
     if facts.database_privileges is None:
         return
-    if facts.topology is Topology.SHARDED and facts.identity is None:
+    if facts.is_sharded and facts.identity is None:
         yield NOT_AUTHORIZED, (
             f"The user of the {role} cannot read the database config, where the shard keys are; "
             "the built-in role clusterMonitor can."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
 from syncsvc.engine.observe import Point
@@ -20,7 +21,7 @@ from verifier.runtime.tasks import StopToken, TaskGroup
 _log = logging.getLogger(__name__)
 
 
-class Phases:
+class Phases(ABC):
     """Carries one run from its stored phase to its end, in the thread that calls `run`."""
 
     def __init__(self, parts: Parts, stop: StopToken) -> None:
@@ -58,23 +59,23 @@ class Phases:
             stop,
         )
 
-    def _turn(self, stop: StopToken) -> Phase:
-        raise NotImplementedError
+    @abstractmethod
+    def _turn(self, stop: StopToken) -> Phase: ...
 
-    def _initialize(self, stop: StopToken) -> Phase:
-        raise NotImplementedError
+    @abstractmethod
+    def _initialize(self, stop: StopToken) -> Phase: ...
 
-    def _copy(self, stop: StopToken) -> Phase:
-        raise NotImplementedError
+    @abstractmethod
+    def _copy(self, stop: StopToken) -> Phase: ...
 
-    def _index(self, stop: StopToken) -> Phase:
-        raise NotImplementedError
+    @abstractmethod
+    def _index(self, stop: StopToken) -> Phase: ...
 
-    def _apply(self, stop: StopToken) -> Phase:
-        raise NotImplementedError
+    @abstractmethod
+    def _apply(self, stop: StopToken) -> Phase: ...
 
-    def _cut_over(self, stop: StopToken) -> Phase:
-        raise NotImplementedError
+    @abstractmethod
+    def _cut_over(self, stop: StopToken) -> Phase: ...
 
     def _carry_out(
         self, phases: Mapping[Phase, Callable[[StopToken], Phase]], stop: StopToken

@@ -12,7 +12,6 @@ from syncsvc.saved.peers import described, differences
 from syncsvc.saved.run import RunRecord
 from syncsvc.settings import DEFAULT_ID
 from syncsvc.state import State
-from verifier.cluster.facts import Topology
 from verifier.runtime.errors import Violation
 
 
@@ -32,7 +31,7 @@ def begun_by_others(instance: str, found: Findings) -> tuple[RunRecord, ...]:
 def id_violations(instance: str, found: Findings) -> Iterator[Violation]:
     """What speaks against the name of this instance."""
     source = found.source
-    if source.topology is Topology.SHARDED and instance not in (DEFAULT_ID, *source.shards):
+    if source.is_sharded and instance not in (DEFAULT_ID, *source.shards):
         yield errors.UNKNOWN_INSTANCE, (
             f"The id is {instance}, the shards of the source are {', '.join(source.shards)}."
         )

@@ -188,7 +188,7 @@ def privilege_violations(
         ("source", source, needs_of_source),
         ("destination", destination, needs_of_destination),
     ):
-        for need in needs(options, time_series, facts.topology is Topology.SHARDED):
+        for need in needs(options, time_series, facts.is_sharded):
             if missing := need.lacking(facts):
                 yield _missing(", ".join(missing), need.purpose, side, need.role)
         if facts.topology is Topology.REPLICA_SET and facts.identity is None:

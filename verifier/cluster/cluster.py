@@ -75,7 +75,7 @@ def unfit(
         yield UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
     if facts.version[:2] < oldest:
         yield too_old, f"The {role} runs {facts.dotted_version}."
-    elif facts.topology is Topology.SHARDED and facts.version[:2] < _OLDEST_SHARDED:
+    elif facts.is_sharded and facts.version[:2] < _OLDEST_SHARDED:
         yield too_old, f"The {role} is a sharded cluster, and runs {facts.dotted_version}."
 
 

@@ -44,6 +44,10 @@ class ClusterFacts:
     shards: tuple[str, ...] = ()
 
     @property
+    def is_sharded(self) -> bool:
+        return self.topology is Topology.SHARDED
+
+    @property
     def dotted_version(self) -> str:
         return ".".join(map(str, self.version))
 

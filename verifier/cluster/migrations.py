@@ -5,7 +5,7 @@ from __future__ import annotations
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.events import DefinitionEvent
-from verifier.cluster.facts import ClusterFacts, Topology
+from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.inventory import is_sharded
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
@@ -22,7 +22,7 @@ class Migrations:
 
     def __init__(self, client: Client, facts: ClusterFacts, stop: StopToken) -> None:
         self._client = client
-        self._possible = facts.topology is Topology.SHARDED
+        self._possible = facts.is_sharded
         self._stop = stop
         # The collections that were made on a further shard.
         self._made: set[bytes] = set()

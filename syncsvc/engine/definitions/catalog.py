@@ -13,7 +13,6 @@ from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from verifier.cluster import failures
-from verifier.cluster.facts import Topology
 from verifier.cluster.inventory import find_named, is_id_index, list_indexes, list_raw
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Document, Kind, same_index
@@ -44,7 +43,7 @@ class Catalog:
         self._writer = parts.writer
         self._stop = stop
         self._observe = parts.observe
-        sharded = parts.destination_facts.topology is Topology.SHARDED
+        sharded = parts.destination_facts.is_sharded
         self._sharding = Sharding(parts, stop) if sharded else None
 
     def create(self, definition: CollectionSpec) -> None:

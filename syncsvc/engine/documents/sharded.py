@@ -22,7 +22,6 @@ from syncsvc.engine.documents.statements import run_deletes, run_updates
 from syncsvc.engine.documents.translate import Outcome
 from syncsvc.engine.parts import Parts
 from syncsvc.saved.registry import CollectionRecord
-from verifier.cluster.facts import Topology
 from verifier.cluster.keys import canonical, id_element, id_only
 from verifier.cluster.lookup import fetch
 from verifier.runtime.tasks import StopToken
@@ -76,7 +75,7 @@ class ShardedWriter:
         """
         assert record.definition.shard_key
         key = ShardKey.of(record.definition.shard_key)
-        whole_keys = self._parts.source_facts.topology is Topology.SHARDED
+        whole_keys = self._parts.source_facts.is_sharded
         work = sort(outcomes, key, record.definition.collated, whole_keys)
         there = self._locate(record, key, work)
         run_deletes(self._parts.destination, record.namespace, work.deletes, ordered=False)

@@ -20,7 +20,6 @@ from syncsvc.errors import SHARD_KEY_CHANGED
 from syncsvc.indexing import check
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster import failures
-from verifier.cluster.facts import Topology
 from verifier.cluster.inventory import sharded_names
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
@@ -91,7 +90,7 @@ class ShardKeyWatch:
 
     def run(self, stop: StopToken) -> None:
         """Look until stopped. Raises OperationError ShardKeyChanged."""
-        if self._parts.source_facts.topology is not Topology.SHARDED:
+        if not self._parts.source_facts.is_sharded:
             return
         while True:
             suspects = dict(replaced(self._parts.registry, sharded_now(self._parts, stop)))
@@ -112,7 +111,7 @@ class ShardKeyWatch:
 
 def sharded_now(parts: Parts, stop: StopToken) -> dict[bytes, Sharded]:
     """The sharded collections of the source by UUID."""
-    if parts.source_facts.topology is not Topology.SHARDED:
+    if not parts.source_facts.is_sharded:
         return {}
     return retry(lambda: sharded_names(parts.source), failures.is_transient, stop)
 

@@ -14,7 +14,6 @@ from syncsvc.engine.events.renames import Renames
 from syncsvc.engine.parts import Parts
 from syncsvc.saved.registry import CopyStatus
 from verifier.cluster.events import DefinitionEvent
-from verifier.cluster.facts import Topology
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import Kind
 from verifier.runtime.tasks import StopToken
@@ -27,7 +26,7 @@ class Remade:
         self._parts = parts
         self._renames = renames
         self._stop = stop
-        self._possible = parts.source_facts.topology is Topology.SHARDED
+        self._possible = parts.source_facts.is_sharded
 
     def is_one(self, created: DefinitionEvent) -> bool:
         """Whether what is created there is filled without events, or gone since."""
