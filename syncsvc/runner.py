@@ -34,9 +34,7 @@ from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, judge_of_filters
-from verifier.cluster.facts import Topology
 from verifier.cluster.filters import Selection
-from verifier.cluster.times import Position
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.store import CheckStore
 from verifier.runtime.errors import OperationError, describe
@@ -149,7 +147,10 @@ class Runner:
         self._wait_for_rest()
         if record.coordinates:
             assert record.way_back is not None
-            self._refuse_a_way_back_that_is_gone(record, record.way_back)
+            self._refuse_unless_as_committed(record)
+            # It was blocked as the source, but whoever wanted to may have lifted that since.
+            self._block(self._means.clusters[record.source], self._means.stop).set()
+            self._refuse_unless_as_committed(record)
             changes = turned(record, record.way_back)
         else:
             self._refuse_to_turn_alone(record)
@@ -163,26 +164,19 @@ class Runner:
         else:
             self._go_on()
 
-    def _refuse_a_way_back_that_is_gone(self, record: RunRecord, way_back: Position) -> None:
-        """The new destination must hold what it held at the commit, and the new source tell all since then."""
-        old, new = (self._means.clusters[each] for each in (record.source, record.destination))
-        refuse_lost(new, way_back, self._means.stop)
-        assert record.position is not None
-        refuse_written(old, record.position, self._means.stop)
-        # It was blocked as the source, but whoever wanted to may have lifted that since.
-        self._block(old, self._means.stop).set()
-        refuse_written(old, record.position, self._means.stop)
-
     def _refuse_to_turn_alone(self, record: RunRecord) -> None:
         """What the one that coordinates will refuse must not be waited for."""
         home = self._means.clusters[record.options.destination]
         leader = Peers(home.client, self._store).coordinator(self._means.stop)
-        if leader is None or leader.turns > record.turns or leader.way_back is None:
-            return
-        old, new = (self._means.clusters[each] for each in (record.source, record.destination))
-        refuse_lost(new, leader.way_back, self._means.stop)
-        assert leader.position is not None
-        refuse_written(old, leader.position, self._means.stop)
+        if leader is not None and leader.turns == record.turns and leader.way_back is not None:
+            self._refuse_unless_as_committed(leader)
+
+    def _refuse_unless_as_committed(self, committed: RunRecord) -> None:
+        """The new destination must hold what it held at the commit, and the new source tell all since then."""
+        assert committed.way_back is not None and committed.position is not None
+        clusters = self._means.clusters
+        refuse_lost(clusters[committed.destination], committed.way_back, self._means.stop)
+        refuse_written(clusters[committed.source], committed.position, self._means.stop)
 
     def _wait_for_rest(self) -> None:
         while not self._at_rest.wait(_GLANCE):
@@ -236,12 +230,12 @@ class Runner:
 
     def _block(self, cluster: Cluster, stop: StopToken) -> WriteBlock:
         writer = self._writer(cluster, stop)
-        sharded = cluster.facts.topology is Topology.SHARDED
+        sharded = cluster.facts.is_sharded
         return WriteBlock(cluster.name, sharded, writer, self._store, self._means.observe)
 
     def _balancer(self, cluster: Cluster, stop: StopToken) -> Balancer:
         writer = self._writer(cluster, stop)
-        sharded = cluster.facts.topology is Topology.SHARDED
+        sharded = cluster.facts.is_sharded
         return Balancer(cluster.name, sharded, writer, self._store, self._means.observe)
 
     def _carry_out(self) -> None:

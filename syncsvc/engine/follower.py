@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from syncsvc.engine.copying.copy import Copier
+from syncsvc.engine.copying.copy import copy_claimed
 from syncsvc.engine.events.application import Application
 from syncsvc.engine.observe import Point
 from syncsvc.engine.phases import Phases
 from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
-from verifier.cluster.note import append_note
 from verifier.compare.feed import Feed
 from verifier.runtime.tasks import StopToken, TaskGroup
 
@@ -32,11 +31,7 @@ class Follower(Phases):
         return Phase.COPYING
 
     def _copy(self, stop: StopToken) -> Phase:
-        parts = self._parts
-        # Whatever was written before the change stream's start is older than now, and no copy may miss it.
-        Copier(parts, stop).run(append_note(parts.source, stop))
-        while not parts.partitions.all_done():
-            stop.sleep(_GLANCE)
+        copy_claimed(self._parts, stop)
         return Phase.INDEXING
 
     def _index(self, stop: StopToken) -> Phase:

@@ -105,7 +105,7 @@ class Copier:
 
     def _left(self, not_before: Timestamp, stop: StopToken) -> Iterable[PortionCopy[Any]]:
         """What is to be copied; several threads iterate, and each portion is given to one of them."""
-        if self._parts.source.is_mongos:
+        if self._parts.source_facts.is_sharded:
             return ClaimedPartitions(self._parts, not_before, stop)
         waiting: Channel[PortionCopy[Any]] = Channel(1 << 40, stop)
         for record in self._unfinished():
@@ -190,18 +190,26 @@ class Copier:
 
 def copy_all(parts: Parts, stop: StopToken) -> None:
     """Return when every collection is copied, of a sharded source by whichever instance."""
-    # Whatever was written before the change stream's start is older than now, and no copy may miss it.
-    not_before = append_note(parts.source, stop)
-    if not parts.source.is_mongos:
-        Copier(parts, stop).run(not_before)
+    if not parts.source_facts.is_sharded:
+        _copy(parts, stop)
         return
     with TaskGroup("copy", stop) as group:
         group.spawn("settle", settle_often, parts, group.stop)
-        Copier(parts, group.stop).run(not_before)
-        while not parts.partitions.all_done():
-            group.stop.sleep(_GLANCE)
+        copy_claimed(parts, group.stop)
         group.stop.stop("all is copied")
     settle(parts)
+
+
+def copy_claimed(parts: Parts, stop: StopToken) -> None:
+    """Copy what this instance can claim of a sharded source, and return when all instances have copied theirs."""
+    _copy(parts, stop)
+    while not parts.partitions.all_done():
+        stop.sleep(_GLANCE)
+
+
+def _copy(parts: Parts, stop: StopToken) -> None:
+    # Whatever was written before the change stream's start is older than now, and no copy may miss it.
+    Copier(parts, stop).run(append_note(parts.source, stop))
 
 
 def _is_copied(record: CollectionRecord, error: dict[str, Any]) -> bool:

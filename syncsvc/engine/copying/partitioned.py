@@ -36,7 +36,7 @@ _SETTLE_INTERVAL = 1.0
 
 def plan_copy(parts: Parts, stop: StopToken) -> None:
     """Cut what is not copied yet into partitions, where the source is sharded; what is planned stays as it is."""
-    if not parts.source.is_mongos:
+    if not parts.source_facts.is_sharded:
         return
     planned = parts.partitions.planned()
     left = [
