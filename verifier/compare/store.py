@@ -284,7 +284,9 @@ class CheckStore:
 
     def forget_plan(self) -> None:
         """Drop what a killed process had planned, and found, of the current generation."""
-        self._drop([self._name(each) for each in (_TASKS, _DOCUMENTS, _DEFINITIONS)])
+        names = {self._name(each) for each in (_TASKS, _DOCUMENTS, _DEFINITIONS)}
+        # Mostly none is there, which a sharded cluster takes its time to find out when it is to drop one.
+        self._drop(names.intersection(self._generations()))
 
     def drop_older(self) -> None:
         """Drop the generations of which nothing is needed."""
