@@ -10,25 +10,30 @@ from verifier.cluster.connect import Client
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
+_NOTE = {"appendOplogNote": 1, "data": {"syncsvc": "tick"}}
+
 
 def append_note(client: Client, stop: StopToken) -> Timestamp:
     """The cluster's newest time, after which nothing but newer writes can come.
 
-    Writes a no-op to the oplog, so that change streams move past that time at once; a user without that privilege
+    Writes a no-op to the oplog, so that change streams come to that time at once; a user without that privilege
     gets the newest time as it is, and they move when the cluster writes its own periodic no-op. So does the user of an
-    old router.
+    old router. The stream of a router may wait for the config server's, too, of which this moves nothing.
     """
 
     def note() -> Timestamp:
         try:
-            reply = client.admin.command({"appendOplogNote": 1, "data": {"syncsvc": "tick"}})
+            time: Timestamp = client.admin.command(_NOTE)["operationTime"]
+            if client.is_mongos:
+                # Each shard has written it at a time of its own, and the newest of these was told. An idle one stays
+                # before that, and holds the stream of all back, until it writes at a later time.
+                client.admin.command(_NOTE)
         except OperationFailure as error:
             unknown = error.code == failures.COMMAND_NOT_FOUND
             if not unknown and failures.named_kind(error) is not failures.NOT_AUTHORIZED:
                 raise
             # Not a ping, which a router answers alone: this one asks all shards.
-            reply = client.admin.command({"listDatabases": 1, "nameOnly": True})
-        time: Timestamp = reply["operationTime"]
+            time = client.admin.command({"listDatabases": 1, "nameOnly": True})["operationTime"]
         return time
 
     return retry(note, failures.is_transient, stop)

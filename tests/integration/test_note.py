@@ -1,0 +1,25 @@
+"""Change streams come past the time that a note to the oplog tells, however idle a cluster is."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from tests.support.sharded.cluster import ShardedCluster
+from tests.support.waiting import wait_for
+from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
+from verifier.cluster.cluster import open_cluster
+from verifier.cluster.note import append_note
+from verifier.runtime.tasks import StopToken
+
+
+def test_the_stream_of_idle_shards_comes_past_a_note() -> None:
+    """None of them writes a no-op of its own accord here."""
+    still = {"writePeriodicNoops": "false"}
+    with ShardedCluster(name="still", parameters=still) as shards, ExitStack() as opened:
+        cluster = open_cluster("still", shards.uri, "test")
+        opened.callback(cluster.client.close)
+        stream, stop = ChangeStream(cluster.client, cluster.facts), StopToken()
+        position = start_position(stream)
+        time = append_note(cluster.client, stop)
+        pages = ChangeReader(stream, position, stop).pages()
+        wait_for(lambda: next(pages).position.time > time, "the stream is past the note")
