@@ -10,11 +10,16 @@ import pytest
 
 from tests.support.checks import Checker
 from tests.support.daemon import Daemon
-from tests.support.pair import Clusters, Pair, Topology
+from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Clusters, Pair, Topology
 from tests.support.spreading import Spreading
 from verifier.cluster.cluster import open_cluster
 
 _WITHOUT_SERVERS = Path(__file__).parent / "unit"
+_ORDER = {SHARDED: 0, FROM_SHARDED: 1, TO_SHARDED: 2}
+# For a test on real servers that fails; the summary names it, for that is worth a look. A machine with more to do than
+# it can leaves servers without a primary, or a process without its turn, for longer than any deadline of a test allows.
+# Tests that need no server have no such excuse.
+_ONCE_MORE = pytest.mark.flaky(reruns=1)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -23,19 +28,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spreading:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run a test on real servers once more when it fails; the summary names it, for that is worth a look.
-
-    A machine with more to do than it can leaves servers without a primary, or a process without its turn, for longer
-    than any deadline of a test allows. Tests that need no server have no such excuse.
-    """
+    items.sort(key=_by_topology)
     for item in items:
         if _WITHOUT_SERVERS not in item.path.parents:
-            item.add_marker(pytest.mark.flaky(reruns=1))
+            item.add_marker(_ONCE_MORE)
+
+
+def _by_topology(item: pytest.Item) -> int:
+    """Tests of one topology follow one another, so that few servers run at once."""
+    callspec = getattr(item, "callspec", None)
+    topology = None if callspec is None else callspec.params.get("pair")
+    return _ORDER.get(topology, len(_ORDER))
 
 
 @pytest.fixture(scope="session")
 def clusters() -> Iterator[Clusters]:
-    """The clusters of this process, for the whole session."""
+    """The clusters of this process."""
     with Clusters() as clusters:
         yield clusters
 

@@ -19,8 +19,9 @@ def main() -> int:
     failed = []
     with Clusters() as clusters:
         for number in range(options.repeat):
-            for seed in options.seeds:
-                for profile in options.profiles:
+            # In this order, as clusters are shared by the runs of one profile.
+            for profile in options.profiles:
+                for seed in options.seeds:
                     name = f"{profile.value}-{seed}-{number}"
                     pair = clusters.pair(profile.topology)
                     try:

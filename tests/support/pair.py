@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.equality import compare_clusters, differences_by_database
 from syncsvc.sandbox.replica_set import Client
 from tests.support.daemon import Daemon
-from tests.support.sharded import ShardedCluster
+from tests.support.sharded.cluster import ShardedCluster
 
 _KEPT = {"admin", "config", "local"}
 
@@ -132,36 +132,49 @@ def _entry(namespace: str, shard_key: dict[str, Any]) -> dict[str, Any]:
 
 
 class Clusters:
-    """Clusters for many tests, each started when it is first needed. A context manager."""
+    """Clusters for many tests, each started when it is first needed. A context manager.
+
+    Sharded ones are ended as soon as a pair of replica sets is asked for: idle servers cost the others time, and there
+    are many of them.
+    """
 
     def __init__(self) -> None:
-        self._stack = ExitStack()
-        self._sides: dict[tuple[str, bool], Side] = {}
+        self._started: dict[tuple[str, bool], tuple[Side, ExitStack]] = {}
 
     def __enter__(self) -> Clusters:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._stack.close()
+        self._end([*self._started])
 
     def pair(self, topology: Topology = REPLICA_SETS) -> Pair:
         of_source, of_destination = topology.value
         wanted = ("source", of_source), ("destination", of_destination)
-        missing = [each for each in wanted if each not in self._sides]
+        if topology is REPLICA_SETS:
+            self._end([each for each in self._started if each not in wanted])
+        missing = [each for each in wanted if each not in self._started]
         with ThreadPoolExecutor() as executor:
-            self._sides.update(zip(missing, executor.map(self._start, missing)))
-        return Pair(*(self._sides[each] for each in wanted))
+            list(executor.map(self._start, missing))
+        return Pair(*(self._started[each][0] for each in wanted))
 
-    def _start(self, wanted: tuple[str, bool]) -> Side:
+    def _start(self, wanted: tuple[str, bool]) -> None:
         name, is_sharded = wanted
         # A large transaction must fit into the cache beside all that was written just before.
         cluster: ReplicaSet | ShardedCluster
         cluster = (
             ShardedCluster(name=name) if is_sharded else ReplicaSet(name=name, cache_size_gb=1)
         )
-        self._stack.enter_context(cluster)
-        client = self._stack.enter_context(cluster.client())
-        return Side(cluster.uri, client, getattr(cluster, "shards", ()))
+        with ExitStack() as stack:
+            stack.enter_context(cluster)
+            client = stack.enter_context(cluster.client())
+            side = Side(cluster.uri, client, getattr(cluster, "shards", ()))
+            self._started[wanted] = side, stack.pop_all()
+
+    def _end(self, unwanted: Iterable[tuple[str, bool]]) -> None:
+        with ExitStack() as ended:
+            for each in unwanted:
+                _, stack = self._started.pop(each)
+                ended.push(stack)
 
 
 @contextmanager
