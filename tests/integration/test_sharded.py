@@ -15,7 +15,7 @@ from syncsvc.sandbox.replica_set import Client
 from tests.support.daemon import Daemon
 from tests.support.pair import SHARDED, Pair, Side, across
 from tests.support.phases import When, writes_in
-from tests.support.sharded import ShardedCluster
+from tests.support.sharded.cluster import ShardedCluster
 from tests.support.waiting import wait_for
 from verifier.cluster.inventory import find_collection, list_collections
 
@@ -152,22 +152,16 @@ def test_a_collection_becomes_capped(pair: Pair, daemon: Daemon, when: When) -> 
     assert pair.destination.client.d.plain.options()["capped"]
 
 
-def test_a_collection_that_is_resharded_is_named(pair: Pair, tmp_path: Path) -> None:
-    # It would wait for five minutes.
-    quick = {"reshardingMinimumOperationDurationMillis": "0"}
-    with ShardedCluster(name="quick", parameters=quick) as cluster, cluster.client() as client:
-        source = Side(cluster.uri, client, cluster.shards)
-        daemon = Pair(source, pair.destination).daemon(tmp_path)
-        daemon.watch_closely()
-        fill(client)
-        try:
-            daemon.run()
-            daemon.start()
-            daemon.wait_until_committable()
-            client.admin.command("reshardCollection", "d.ranged", key={"m": 1}, numInitialChunks=1)
-            failed = wait_for(lambda: _failed(daemon), "FAILED")
-        finally:
-            daemon.close()
+def test_a_collection_that_is_resharded_is_named(pair: Pair, daemon: Daemon) -> None:
+    client = pair.source.client
+    daemon.kill()
+    daemon.watch_closely()
+    fill(client)
+    daemon.run()
+    daemon.start()
+    daemon.wait_until_committable()
+    client.admin.command("reshardCollection", "d.ranged", key={"m": 1}, numInitialChunks=1)
+    failed = wait_for(lambda: _failed(daemon), "FAILED")
     assert failed["error"] == "ShardKeyChanged"
     assert "d.ranged" in failed["errorDescription"]
 
