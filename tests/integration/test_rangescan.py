@@ -13,7 +13,7 @@ from bson import MaxKey, MinKey, Regex
 from syncsvc.sandbox.replica_set import Client
 from tests.support.documents import IDS
 from tests.support.keys import in_order_of_index
-from tests.support.sharded import ShardedCluster
+from tests.support.sharded.cluster import ShardedCluster
 from verifier.cluster.equalids import EqualIds, refuse_equal
 from verifier.cluster.inventory import find_named
 from verifier.cluster.namespace import Namespace

@@ -16,7 +16,7 @@ from tests.support.checks import Checker
 from tests.support.daemon import Daemon
 from tests.support.pair import TO_SHARDED, Pair, Side, across
 from tests.support.phases import When, writes_in
-from tests.support.sharded import ShardedCluster
+from tests.support.sharded.cluster import ShardedCluster
 from verifier.compare.progress import Outcome
 
 Document = dict[str, Any]

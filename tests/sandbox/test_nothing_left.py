@@ -21,9 +21,7 @@ from tests.sandbox.processes import (
 )
 
 START = "from syncsvc.sandbox import ReplicaSet; r = ReplicaSet(); r.start();"
-START_SHARDED = (
-    "from tests.support.sharded import ShardedCluster; r = ShardedCluster(shards=1); r.start();"
-)
+START_SHARDED = "from tests.support.sharded.cluster import ShardedCluster; r = ShardedCluster(shards=1); r.start();"
 WAIT = "print('started', flush=True); input()"
 
 

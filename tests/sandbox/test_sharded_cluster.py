@@ -14,8 +14,7 @@ from pymongo.change_stream import ChangeStream
 from pymongo.errors import OperationFailure, PyMongoError
 
 from syncsvc.sandbox.replica_set import Client
-from tests.support.sharded import ShardedCluster
-from tests.support.sharded.cluster import find_mongos
+from tests.support.sharded.cluster import ShardedCluster, find_mongos
 from tests.support.waiting import wait_for
 
 NUMBERS = [{"_id": number, "k": number} for number in range(100)]

@@ -1,5 +1,1 @@
 """Sharded clusters for tests: real config servers and shards, behind `mongos` or a stand-in for it."""
-
-from tests.support.sharded.cluster import ShardedCluster
-
-__all__ = ["ShardedCluster"]

@@ -34,6 +34,9 @@ class Servers:
         self._connections.clear()
 
     def connection(self, address: str) -> ServerConnection:
+        if address in self._connections and self._connections[address].is_gone:
+            # The server was started again, perhaps: whoever asks it next must not be told that it is gone.
+            self._connections.pop(address).close()
         if address not in self._connections:
             self._connections[address] = ServerConnection(address, self.clock)
         return self._connections[address]

@@ -20,7 +20,7 @@ from tests.support.sharded.catalog import Shard
 from tests.support.sharded.wire import Clock, Document, Refused, ServerConnection, refusal
 
 # How long one getMore on a shard waits, in milliseconds.
-_SHARD_WAIT_MS = 100
+_SHARD_WAIT_MS = 50
 _DEFAULT_WAIT_MS = 1000
 _MOST_EVENTS = 10_000
 _MOST_BYTES = 12 << 20

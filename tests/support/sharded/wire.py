@@ -7,6 +7,7 @@ deprecated types.
 from __future__ import annotations
 
 import itertools
+import select
 import socket
 import threading
 from collections.abc import Mapping
@@ -129,6 +130,13 @@ class ServerConnection:
 
     def close(self) -> None:
         self._socket.close()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the server has closed it; while no reply is waited for, nothing else can be there to read."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
 
     def run(self, body: Mapping[str, Any], sequences: bytes = b"") -> Document:
         """The reply of the server. Raises Refused."""
