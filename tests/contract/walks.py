@@ -16,7 +16,6 @@ from syncsvc.sandbox.replica_set import Client
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair
 from tests.support.verifier import Verifier
-from tests.support.waiting import PATIENCE
 
 GOOD = {"source": "cluster0", "destination": "cluster1"}
 _METADATA = "mongosync_reserved_for_internal_use"
@@ -208,7 +207,7 @@ def checked_walk(pair: Pair, daemon: Daemon, folder: Path) -> tuple[Walk, Check]
         running = verifier.progress()
         writes_off = answer_of(verifier.post("writesOff", {}, **json))
         ended = verifier.wait_for_verdict()
-        summary = requests.get(verifier.url("summary"), timeout=PATIENCE).json()
+        summary = verifier.get("summary").json()
         databases = pair.source.client.list_database_names()
         kept = "__mdb_internal_syncsvc_verifier" in databases
     finally:

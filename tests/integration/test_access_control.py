@@ -14,7 +14,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import requests
 from pymongo.errors import OperationFailure
 
 from syncsvc.preflight.privileges import privilege_violations
@@ -121,11 +120,7 @@ def running(clusters: Clusters, folder: Path) -> Iterator[Daemon]:
 
 
 def assert_no_password(clusters: Clusters, daemon: Daemon) -> None:
-    paths = ("api/v1/progress", "metrics")
-    answers = [
-        requests.get(f"http://127.0.0.1:{daemon.port}/{path}", timeout=PATIENCE).text
-        for path in paths
-    ]
+    answers = [daemon.get(path).text for path in ("progress", "/metrics")]
     told = "".join([*answers, daemon.log, (daemon.folder / "output").read_text()])
     for each in (clusters.source, clusters.destination):
         assert str(urlsplit(each.uri).password) not in told

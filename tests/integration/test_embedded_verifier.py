@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import bson
-import requests
 
 from syncsvc.sandbox.workload import Workload
 from tests.integration.test_bad_input import assert_refused
@@ -14,7 +13,7 @@ from tests.support import writes
 from tests.support.blocks import is_blocked
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair, across_topologies
-from tests.support.waiting import PATIENCE, wait_for
+from tests.support.waiting import wait_for
 from verifier.compare.observe import Point
 
 METADATA = "mongosync_reserved_for_internal_use"
@@ -46,7 +45,7 @@ def set_number(key: int, number: int) -> dict[str, Any]:
 
 
 def mismatches(daemon: Daemon, **parameters: Any) -> list[dict[str, Any]]:
-    answer = requests.get(daemon.url("mismatches"), params=parameters, timeout=PATIENCE)
+    answer = daemon.get("mismatches", **parameters)
     assert answer.status_code == 200, answer.text
     return [json.loads(line) for line in answer.text.splitlines()]
 
@@ -98,7 +97,7 @@ def assert_paged(daemon: Daemon) -> None:
         page = mismatches(daemon, limit=2, after=page[-1]["place"])
     assert paged == every
     for unknown in ("x", "00", bson.encode({"_id": 1}).hex()):
-        answer = requests.get(daemon.url("mismatches"), params={"after": unknown}, timeout=PATIENCE)
+        answer = daemon.get("mismatches", after=unknown)
         assert_refused(answer, 400, "InvalidRequest", ("after",))
 
 
@@ -269,7 +268,7 @@ def test_a_destination_that_does_not_answer_is_named(pair: Pair, daemon: Daemon)
     fail_point = {"configureFailPoint": "failCommand", "mode": "alwaysOn", "data": hangs}
     pair.destination.client.admin.command(fail_point)
     try:
-        answer = requests.get(daemon.url("mismatches"), timeout=PATIENCE)
+        answer = daemon.get("mismatches")
         assert_refused(answer, 409, "ClusterUnreachable")
         daemon.progress()
     finally:

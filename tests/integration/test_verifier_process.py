@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 
 from syncsvc.sandbox import ReplicaSet
 from tests.support.metrics import scrape
@@ -231,9 +230,7 @@ def test_mismatches_are_paged(verifier: Verifier, pair: Pair) -> None:
         paged.extend(page)
     assert paged == every
     assert verifier.lines("docMismatches", minDurationSecs=3600) == []
-    bad = requests.get(
-        verifier.url("docMismatches"), params={"after": "nonsense"}, timeout=PATIENCE
-    )
+    bad = verifier.get("docMismatches", after="nonsense")
     assert (bad.status_code, bad.json()["error"]) == (400, "InvalidRequest")
 
 
@@ -274,7 +271,7 @@ def test_what_was_found_is_told_at_once_after_a_restart(verifier: Verifier, pair
     verifier.kill()
     with verifier.held_at(Point.LISTED):
         verifier.run()
-        summary = requests.get(verifier.url("summary"), timeout=PATIENCE).json()
+        summary = verifier.get("summary").json()
     assert summary["verdict"] is None
     assert summary["docMismatches"]["byType"]["missingOnDst"] == 3
 

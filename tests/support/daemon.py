@@ -7,17 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import requests
-
+from tests.support import observed
 from tests.support.service_process import ServiceProcess
-from tests.support.waiting import PATIENCE, wait_for
+from tests.support.waiting import wait_for
 
 
 class Daemon(ServiceProcess):
     """The sync service between two clusters."""
 
     service = "syncsvc"
-    module = "tests.support.observed"
+    program = staticmethod(observed.run)
     log_file = "syncsvc.log"
     port_option = "--port"
 
@@ -151,7 +150,7 @@ class Daemon(ServiceProcess):
 
     def namespaces(self, **parameters: str | int) -> dict[str, Any]:
         """How far each collection is, by name, with `next` beside them."""
-        answer = requests.get(self.url("namespaces"), params=parameters, timeout=PATIENCE)
+        answer = self.get("namespaces", **parameters)
         self._assert_described(answer)
         body: dict[str, Any] = answer.json()
         return body

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,20 +40,22 @@ def assert_described(
     content = operation["responses"][str(status)]["content"]
     kind = content_type.partition(";")[0]
     assert kind in content, f"{method} {path} answered with {content_type}"
-    violations = [*_violations(service, method.lower(), path, str(status), kind, text)]
-    assert violations == [], f"{method} {path} answered {status}: {text}"
+    violations = _violations(service, method.lower(), path, str(status), kind, text)
+    assert not violations, f"{method} {path} answered {status}: {text}: {violations}"
 
 
+# Most answers are those of a wait, which are the same many times.
+@lru_cache(maxsize=256)
 def _violations(
     service: str, method: str, path: str, status: str, kind: str, text: str
-) -> Iterator[str]:
+) -> tuple[str, ...]:
     body: Any = text
     if kind == "application/json":
         body = json.loads(text)
     elif kind == "application/x-ndjson":
         body = [json.loads(line) for line in text.splitlines()]
-    for each in _validator(service, method, path, status, kind).iter_errors(body):
-        yield f"{each.json_path}: {each.message}"
+    errors = _validator(service, method, path, status, kind).iter_errors(body)
+    return tuple(f"{each.json_path}: {each.message}" for each in errors)
 
 
 @cache

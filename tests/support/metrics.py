@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from urllib.parse import urljoin
 
-import requests
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.service_process import ServiceProcess
-from tests.support.waiting import PATIENCE
 
 Shown = dict[str, dict[tuple[str, ...], float]]
 
 
 def scrape(process: ServiceProcess) -> Shown:
-    answer = requests.get(urljoin(process.url(""), "/metrics"), timeout=PATIENCE)
+    answer = process.get("/metrics")
     assert answer.status_code == 200, answer.text
     return parsed(answer.text)
 

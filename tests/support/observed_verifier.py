@@ -6,6 +6,7 @@ It waits less than usual for an idle change stream and between generations, as m
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.obedience import observer
@@ -13,7 +14,13 @@ from verifier.cli import main
 from verifier.cluster import changes
 from verifier.compare import check
 
-if __name__ == "__main__":
+
+def run(folder: Path, options: Sequence[str]) -> int:
+    """Run it in this process, of which nothing is of use after that; its exit status."""
     changes._AWAIT_MS = 50
     check._LEAST_PAUSE = 0.2
-    raise SystemExit(main(sys.argv[2:], observer(Path(sys.argv[1]))))
+    return main(options, observer(folder))
+
+
+if __name__ == "__main__":
+    raise SystemExit(run(Path(sys.argv[1]), sys.argv[2:]))

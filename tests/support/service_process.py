@@ -7,8 +7,6 @@ import fcntl
 import json
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from enum import Enum
 from functools import cache
@@ -16,11 +14,12 @@ from itertools import cycle
 from pathlib import Path
 from random import SystemRandom
 from typing import IO, Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import requests
 
 from tests.support.descriptions import assert_described
+from tests.support.forked import Forked, Program
 from tests.support.obedience import slug
 from tests.support.waiting import PATIENCE, wait_for
 
@@ -66,13 +65,13 @@ def free_port() -> int:
 
 
 class ServiceProcess:
-    """One process and its successors after a restart, with one set of options. `module` runs it with an observer.
+    """One process and its successors after a restart, with one set of options. `program` runs it with an observer.
 
     Every answer is held against the description of the API of `service`.
     """
 
     service: str
-    module: str
+    program: Program
     log_file: str
     port_option: str
 
@@ -80,7 +79,10 @@ class ServiceProcess:
         self.folder = folder
         self.port = free_port()
         self._options = options
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Forked | None = None
+        self._http = requests.Session()
+        # It would look for settings of proxies and passwords at every request.
+        self._http.trust_env = False
         self._said_before = 0
 
     @property
@@ -119,11 +121,10 @@ class ServiceProcess:
 
     def launch(self) -> None:
         """Start the process."""
-        command = [sys.executable, "-m", self.module, str(self.folder), *self._options]
-        command += [self.port_option, str(self.port)]
-        with self._output.open("a") as output:
-            self._said_before = output.tell()
-            self._process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
+        options = (*self._options, self.port_option, str(self.port))
+        self._output.touch()
+        self._said_before = self._output.stat().st_size
+        self._process = Forked(type(self).program, self.folder, options, self._output)
 
     @property
     def _output(self) -> Path:
@@ -146,7 +147,7 @@ class ServiceProcess:
 
     def post(self, command: str, body: Any = None, **options: Any) -> requests.Response:
         data = body if isinstance(body, bytes) else json.dumps({} if body is None else body)
-        answer = requests.post(self.url(command), data=data, timeout=PATIENCE, **options)
+        answer = self._http.post(self.url(command), data=data, timeout=PATIENCE, **options)
         self._assert_described(answer)
         return answer
 
@@ -155,8 +156,13 @@ class ServiceProcess:
         with contextlib.suppress(requests.RequestException):
             self.post(command, body)
 
+    def get(self, path: str, **parameters: str | int) -> requests.Response:
+        """The answer to a path below that of the API, or an absolute one."""
+        url = urljoin(self.url(""), path)
+        return self._http.get(url, params=parameters, timeout=PATIENCE)
+
     def progress(self) -> dict[str, Any]:
-        answer = requests.get(self.url("progress"), timeout=PATIENCE)
+        answer = self.get("progress")
         self._assert_described(answer)
         progress: dict[str, Any] = answer.json()["progress"]
         return progress
@@ -188,8 +194,7 @@ class ServiceProcess:
 
     def wait_until_killed(self) -> None:
         """Wait for the end of the process by the SIGKILL of `kill_at`, and forget such orders."""
-        assert self._process is not None
-        assert self._process.wait(PATIENCE) == -signal.SIGKILL
+        assert self.wait_until_ended() == -signal.SIGKILL
         self.forget_kills()
 
     def forget_kills(self) -> None:
@@ -197,9 +202,8 @@ class ServiceProcess:
             order.unlink()
 
     def kill(self) -> None:
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait(PATIENCE)
+        self._signal(signal.SIGKILL)
+        self.wait_until_ended()
 
     def terminate(self) -> int:
         """Ask the process to end, and return its exit status."""
@@ -207,13 +211,18 @@ class ServiceProcess:
         return self.wait_until_ended()
 
     def ask_to_end(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
+        self._signal(signal.SIGTERM)
 
     def wait_until_ended(self, seconds: float = PATIENCE) -> int:
-        assert self._process is not None
-        return self._process.wait(seconds)
+        wait_for(lambda: self.exit_status is not None, "the process has ended", seconds)
+        assert self.exit_status is not None
+        return self.exit_status
 
     def close(self) -> None:
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None:
             self.kill()
+        self._http.close()
+
+    def _signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.signal(number)

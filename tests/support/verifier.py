@@ -6,17 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-import requests
-
+from tests.support import observed_verifier
 from tests.support.service_process import ServiceProcess
-from tests.support.waiting import PATIENCE, wait_for
+from tests.support.waiting import wait_for
 
 
 class Verifier(ServiceProcess):
     """The verifier of two clusters. Without other options it checks everything."""
 
     service = "verifier"
-    module = "tests.support.observed_verifier"
+    program = staticmethod(observed_verifier.run)
     log_file = "verifier.log"
     port_option = "--serverPort"
 
@@ -54,7 +53,7 @@ class Verifier(ServiceProcess):
 
     def lines(self, what: str, **parameters: Any) -> list[dict[str, Any]]:
         """All lines of docMismatches or nsMismatches."""
-        answer = requests.get(self.url(what), params=parameters, timeout=PATIENCE)
+        answer = self.get(what, **parameters)
         assert answer.status_code == 200, answer.text
         assert answer.headers["Content-Type"].startswith("application/x-ndjson")
         return [json.loads(line) for line in answer.text.splitlines()]
