@@ -34,6 +34,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(_ONCE_MORE)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why a test was run once more."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"first run of {report.nodeid}", sep="-")
+        terminalreporter.line(report.longreprtext)
+
+
 def _by_topology(item: pytest.Item) -> int:
     """Tests of one topology follow one another, so that few servers run at once."""
     callspec = getattr(item, "callspec", None)
