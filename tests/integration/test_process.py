@@ -38,6 +38,10 @@ def standalone(tmp_path: Path) -> Iterator[Mongod]:
         server.kill()
 
 
+# Whichever is free: another process of the tests may have the usual one.
+ANY_PORT = ("--port", "0")
+
+
 def run(*options: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "syncsvc", *options]
     return subprocess.run(
@@ -79,7 +83,7 @@ def test_bad_options_are_named(options: list[str], said: str) -> None:
     ],
 )
 def test_bad_clusters_end_the_process(replica_sets: Pair, uri: str, said: str) -> None:
-    done = run("--cluster0", uri, "--cluster1", replica_sets.destination.uri)
+    done = run("--cluster0", uri, "--cluster1", replica_sets.destination.uri, *ANY_PORT)
     assert done.returncode == 1
     assert said in done.stderr and "cluster0" in done.stderr
     assert "secret" not in done.stderr + done.stdout
@@ -87,7 +91,7 @@ def test_bad_clusters_end_the_process(replica_sets: Pair, uri: str, said: str) -
 
 def test_a_standalone_server_is_refused(replica_sets: Pair, standalone: Mongod) -> None:
     uri = f"mongodb://{standalone.address}/"
-    done = run("--cluster0", uri, "--cluster1", replica_sets.destination.uri)
+    done = run("--cluster0", uri, "--cluster1", replica_sets.destination.uri, *ANY_PORT)
     assert done.returncode == 1
     assert "standalone" in done.stderr
 

@@ -69,7 +69,16 @@ def test_version() -> None:
 def test_bad_clusters_end_the_process(
     replica_sets: Pair, uri: str, said: str, once: list[str], status: int
 ) -> None:
-    done = run("--srcURI", replica_sets.source.uri, "--destURI", uri, "--verifyAll", *once)
+    done = run(
+        "--srcURI",
+        replica_sets.source.uri,
+        "--destURI",
+        uri,
+        "--verifyAll",
+        "--serverPort",
+        "0",
+        *once,
+    )
     assert done.returncode == status
     *_, last = done.stderr.splitlines()
     assert said in last and "destination" in last

@@ -13,6 +13,8 @@ from syncsvc.cli import LOG_FILE, main
 
 SECRET = "S3cr3t"
 GOOD = f"mongodb://user:{SECRET}@host"
+# Whichever is free: another process of the tests may have the usual one.
+ANY_PORT = ("--port", "0")
 
 
 @pytest.fixture(autouse=True)
@@ -36,14 +38,14 @@ def own_handlers() -> Iterator[None]:
 def test_a_connection_string_that_cannot_be_used_ends_the_process(
     capsys: pytest.CaptureFixture[str], uris: tuple[str, str], named: str
 ) -> None:
-    assert main(["--cluster0", uris[0], "--cluster1", uris[1]]) == 1
+    assert main(["--cluster0", uris[0], "--cluster1", uris[1], *ANY_PORT]) == 1
     captured = capsys.readouterr()
     assert named in captured.err and captured.err.startswith("syncsvc: ")
     assert SECRET not in captured.err + captured.out
 
 
 def test_the_log_tells_the_same(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    arguments = ["--cluster0", "x", "--cluster1", GOOD, "--logPath", str(tmp_path)]
+    arguments = ["--cluster0", "x", "--cluster1", GOOD, "--logPath", str(tmp_path), *ANY_PORT]
     assert main(arguments) == 1
     lines = [json.loads(line) for line in (tmp_path / LOG_FILE).read_text().splitlines()]
     assert lines[0]["message"] == "Version info"
@@ -63,7 +65,7 @@ def test_a_log_that_cannot_be_written_ends_the_process(
 def test_a_file_of_a_connection_string_that_is_not_there_ends_the_process(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["--cluster0", f"{GOOD}/?tlsCAFile=/no/such", "--cluster1", GOOD]) == 1
+    assert main(["--cluster0", f"{GOOD}/?tlsCAFile=/no/such", "--cluster1", GOOD, *ANY_PORT]) == 1
     assert "cluster0" in capsys.readouterr().err
 
 

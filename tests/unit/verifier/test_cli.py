@@ -30,7 +30,9 @@ def own_handlers() -> Iterator[None]:
 
 
 def given(source: str, destination: str, *more: str) -> list[str]:
-    return ["--srcURI", source, "--destURI", destination, "--verifyAll", *more]
+    # Whichever port is free: another process of the tests may have the usual one.
+    port = ("--serverPort", "0")
+    return ["--srcURI", source, "--destURI", destination, "--verifyAll", *port, *more]
 
 
 @pytest.mark.parametrize(
