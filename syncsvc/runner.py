@@ -146,11 +146,12 @@ class Runner:
             raise OperationError(errors.NOT_REVERSIBLE, "It was started without reversible true.")
         self._wait_for_rest()
         if record.coordinates:
-            assert record.way_back is not None
+            assert record.way_back is not None and record.position is not None
             self._refuse_unless_as_committed(record)
-            # It was blocked as the source, but whoever wanted to may have lifted that since.
-            self._block(self._means.clusters[record.source], self._means.stop).set()
-            self._refuse_unless_as_committed(record)
+            # It was blocked as the source, but whoever wanted to may have lifted that since, and written until now.
+            old = self._means.clusters[record.source]
+            self._block(old, self._means.stop).set()
+            refuse_written(old, record.position, self._means.stop)
             changes = turned(record, record.way_back)
         else:
             self._refuse_to_turn_alone(record)

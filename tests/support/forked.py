@@ -19,7 +19,6 @@ Program = Callable[[Path, Sequence[str]], int]
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tests.support.observed", "tests.support.observed_verifier"])
 
-
 # Held while a process is started or asked whether it runs: of two threads that learn of its end, one would be told a
 # wrong status.
 _asking = threading.Lock()
