@@ -16,7 +16,7 @@ from syncsvc.service import Service
 from syncsvc.settings import Settings, read_settings
 from verifier.cluster import failures
 from verifier.cluster.cluster import open_cluster
-from verifier.runtime import logs, process
+from verifier.runtime import logs, process, waits
 from verifier.runtime.httpd import HttpServer
 from verifier.runtime.malloc import keep_large_buffers
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
@@ -62,10 +62,12 @@ def _serve(settings: Settings, observe: Observer) -> int:
     # Nothing is hidden.
     _log.info("Mongosync HiddenFlags")
     stop = StopToken()
-    with ExitStack() as opened, suppress(Cancelled), TaskGroup("main", stop) as tasks:
+    alarm = process.exit_alarm()
+    with ExitStack() as opened, alarm, suppress(Cancelled), TaskGroup("main", stop) as tasks:
         service = Service(settings.instance, settings.load_level, tasks.spawn, observe, stop)
         # First of all, so that an address in use is known before anything is touched.
         server = HttpServer(create_app(service), settings.address, settings.port)
+        tasks.spawn("waits", waits.watch, service.show_waits, stop)
         tasks.spawn("initialize", _initialize, service, settings, observe, opened)
         try:
             _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
@@ -73,6 +75,7 @@ def _serve(settings: Settings, observe: Observer) -> int:
             server.serve(tasks.stop)
             _log.info("Stopping.")
         finally:
+            alarm.set()
             # However the block is left, the run must learn of it, or its thread would never be joined.
             stop.stop("shutdown")
     _log.info("Stopped.")

@@ -9,6 +9,7 @@ from verifier.cluster.failures import (
     EVENT_TOO_LARGE,
     NOT_AUTHORIZED,
     OPLOG_WINDOW_EXCEEDED,
+    UNEXPECTED_SERVER_ERROR,
 )
 from verifier.compare import errors as of_checks
 from verifier.compare.errors import MISMATCHES_REPLACED
@@ -34,6 +35,12 @@ INVALID_STATE = ErrorKind(
     409,
     "The command cannot be given in the present state.",
     "See state in GET /api/v1/progress.",
+)
+FAILURE_IS_FINAL = ErrorKind(
+    "FailureIsFinal",
+    409,
+    "The sync failed for a reason that does not go away, so it cannot be resumed.",
+    "See errorDescription in GET /api/v1/progress for the reason and what to do.",
 )
 CANNOT_COMMIT = ErrorKind(
     "CannotCommit",
@@ -332,6 +339,8 @@ ALL = (
     EVENT_TOO_LARGE,
     CLUSTER_UNREACHABLE,
     NOT_AUTHORIZED,
+    UNEXPECTED_SERVER_ERROR,
+    FAILURE_IS_FINAL,
     SUPERSEDED,
     WRONG_CLUSTERS,
     INCOMPATIBLE_METADATA,

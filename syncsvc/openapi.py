@@ -12,7 +12,12 @@ from syncsvc.reports.verification import Hashing
 from syncsvc.schemas import NamespacesSchema, StartSchema
 from syncsvc.state import Phase, State
 from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
-from verifier.cluster.failures import CLUSTER_UNREACHABLE, NOT_AUTHORIZED, OPLOG_WINDOW_EXCEEDED
+from verifier.cluster.failures import (
+    CLUSTER_UNREACHABLE,
+    NOT_AUTHORIZED,
+    OPLOG_WINDOW_EXCEEDED,
+    UNEXPECTED_SERVER_ERROR,
+)
 from verifier.compare.errors import MISMATCHES_REPLACED
 from verifier.compare.schemas import (
     DefinitionMismatchLine,
@@ -32,12 +37,12 @@ from verifier.runtime.openapi import (
 )
 from verifier.runtime.schemas import Boolean, EmptySchema, Strict
 
-# What any command can be refused for.
+# Errors of every call that asks a cluster, and of every command.
+_OF_CLUSTERS = (CLUSTER_UNREACHABLE, NOT_AUTHORIZED, UNEXPECTED_SERVER_ERROR)
 _ANY = (
     errors.INVALID_STATE,
     COMMAND_IN_PROGRESS,
-    CLUSTER_UNREACHABLE,
-    NOT_AUTHORIZED,
+    *_OF_CLUSTERS,
     errors.SUPERSEDED,
 )
 _AT_START = (
@@ -245,10 +250,10 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/resume",
-        "Goes on with a sync that is paused.",
+        "Continues a sync that was paused, or that failed for a reason that can go away.",
         SuccessAnswer(),
         body=EmptySchema(),
-        errors=_ANY,
+        errors=(*_ANY, errors.FAILURE_IS_FINAL),
     ),
     Operation(
         "post",
@@ -289,8 +294,7 @@ OPERATIONS = (
         content=LINES,
         errors=(
             errors.INVALID_STATE,
-            CLUSTER_UNREACHABLE,
-            NOT_AUTHORIZED,
+            *_OF_CLUSTERS,
             errors.INCOMPATIBLE_METADATA,
             MISMATCHES_REPLACED,
         ),

@@ -1,4 +1,4 @@
-"""Every half minute: asks both clusters how long they take to answer, and logs how the sync goes.
+"""Asks both clusters every few seconds how long they take to answer, and logs every half minute how the sync goes.
 
 One thread of the process, from when its clusters are known until it ends. Nobody waits for it.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from time import perf_counter
+from time import monotonic, perf_counter
 
 import pymongo
 from pymongo.errors import PyMongoError
@@ -21,8 +21,9 @@ from verifier.runtime.tasks import StopToken
 
 _log = logging.getLogger(__name__)
 
-# How often, and how long a cluster may take to answer; a stop of the process waits for that. In seconds.
+# How often the log tells how the sync goes, how often the clusters are asked, and how long they may take, in seconds.
 _INTERVAL = 30.0
+_PING_INTERVAL = 5.0
 _PATIENCE = 5.0
 
 
@@ -44,13 +45,18 @@ class Reporter:
     def run(self) -> None:
         """Report until stopped."""
         before = self._take()
+        due = monotonic() + _INTERVAL
         while True:
             self._ping()
-            self._stop.sleep(_INTERVAL)
-            now = self._take()
-            for line in lines(before, now, self._progress.stopwatch.take()):
-                _log.log(line.level, line.message, extra=dict(line.fields))
-            before = now
+            self._stop.sleep(min(_PING_INTERVAL, _INTERVAL))
+            if monotonic() >= due:
+                now = self._take()
+                self._tell(before, now)
+                before, due = now, monotonic() + _INTERVAL
+
+    def _tell(self, before: Sync, now: Sync) -> None:
+        for line in lines(before, now, self._progress.stopwatch.take()):
+            _log.log(line.level, line.message, extra=dict(line.fields))
 
     def _ping(self) -> None:
         for name, cluster in self._clusters.items():

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from pymongo.errors import PyMongoError
@@ -37,22 +38,25 @@ from verifier.cluster.cluster import Cluster, judge_of_filters
 from verifier.cluster.filters import Selection
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.store import CheckStore
-from verifier.runtime.errors import OperationError, describe
+from verifier.runtime.errors import INTERNAL_ERROR, OperationError, describe
 from verifier.runtime.tasks import Cancelled, StopToken
 
 _log = logging.getLogger(__name__)
 
-# How often a wait looks whether the process is to end, in seconds.
+# Poll interval, and how long a command waits for the run to stop, in seconds.
 _GLANCE = 0.2
+_REST_SECONDS = 10.0
 
-# Failures that a restart may find gone: they are shown, not saved, and a restarted process goes on with the run.
+# Failures whose reason may go away: they are shown, not saved, so that a resume or a restart continues the run.
 # (A superseded process must not save anything, nor one of another version than the one that saved what is there.)
-_PASSING = frozenset(
+_RESUMABLE = frozenset(
     {
         errors.SUPERSEDED,
         errors.INCOMPATIBLE_METADATA,
         failures.CLUSTER_UNREACHABLE,
         failures.NOT_AUTHORIZED,
+        failures.UNEXPECTED_SERVER_ERROR,
+        INTERNAL_ERROR,
     }
 )
 
@@ -90,6 +94,8 @@ class Runner:
         self._at_rest = threading.Event()  # set while no thread carries the run out
         self._at_rest.set()
         self._stop = StopToken(means.stop)
+        # The state in which the run failed, if it can be resumed.
+        self._failed_in: State | None = None
         self._prepare()
 
     def begin(self) -> None:
@@ -118,13 +124,22 @@ class Runner:
         self._stop.stop("pause")
 
     def resume(self) -> None:
-        """Go on where the run was paused."""
+        """Continue where the run was paused, or where it failed. Raises OperationError FailureIsFinal."""
         state = next_state(self.record.state, Trigger.RESUME)
+        if self.record.state is State.FAILED:
+            state = self._state_before_failure()
         self._wait_for_rest()
         self._prepare()
-        self._store.update(state=state)
+        self._store.update(state=state, failure=None)
         _log.info("The sync is resumed.", extra={"state": state.value})
         self._go_on()
+
+    def _state_before_failure(self) -> State:
+        if self._failed_in is None:
+            failure = self.record.failure
+            name = "an unknown error" if failure is None else failure.name
+            raise OperationError(errors.FAILURE_IS_FINAL, f"The sync failed with {name}.")
+        return self._failed_in
 
     def commit(self) -> None:
         """Let the run go on to the cut-over. Raises OperationError CannotCommit."""
@@ -180,8 +195,16 @@ class Runner:
         refuse_written(clusters[committed.source], committed.position, self._means.stop)
 
     def _wait_for_rest(self) -> None:
+        """Wait until the run's thread has ended. Raises OperationError ClusterUnreachable if that takes long."""
+        deadline = monotonic() + _REST_SECONDS
         while not self._at_rest.wait(_GLANCE):
             self._means.stop.check()
+            if monotonic() > deadline:
+                raise OperationError(
+                    failures.CLUSTER_UNREACHABLE,
+                    "The sync has not stopped yet, because calls to a cluster have not returned. "
+                    "They end after a minute at most; then send the command again.",
+                )
 
     def _prepare(self) -> None:
         """Make what carries the run out from what is saved, with a stop token of its own."""
@@ -264,6 +287,7 @@ class Runner:
                 "state": next_state(self.record.state, Trigger.FAIL),
                 "failure": Failure(kind.name, description),
             }
+            self._failed_in = self.record.state if kind in _RESUMABLE else None
             # Seen first, for once: saving may take long, or be impossible, for the same reason that the run failed.
             self._store.show(**failed)
         _log.error(
@@ -271,7 +295,7 @@ class Runner:
             exc_info=error,
             extra={"error": kind.name, "errorDescription": description},
         )
-        if kind not in _PASSING:
+        if self._failed_in is None:
             self._conclude(**failed)
 
     def _conclude(self, **failed: Any) -> None:
@@ -286,6 +310,6 @@ class Runner:
                 self._balancer(cluster, self._means.stop).put_back()
         except (OperationError, PyMongoError) as error:
             _log.error(
-                "What follows from the failure cannot be done; it is, when the process is started again.",
+                "Could not save the failure or unblock the clusters; this is retried at the next start.",
                 extra={"error": str(error)},
             )

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from time import monotonic
 from typing import Any
+
+import pymongo
 
 from syncsvc import errors
 from syncsvc.engine.observe import Observer
@@ -32,9 +35,26 @@ from verifier.cluster.cluster import Cluster
 from verifier.compare.mismatch import StoredMismatch
 from verifier.runtime.commands import Commands
 from verifier.runtime.errors import OperationError, Violation, raise_all
+from verifier.runtime.retry import impatient
 from verifier.runtime.tasks import StopToken
+from verifier.runtime.waits import LongWait
 
 _log = logging.getLogger(__name__)
+
+# For how long a command repeats a call that fails, and how long all calls of a command that asks for little may take
+# together, in seconds: scripts and operators wait for the answer, whatever the clusters do.
+_PATIENCE = 8.0
+_LONGEST = 12.0
+
+
+@contextmanager
+def answered_soon() -> Iterator[None]:
+    """Bound the calls of a command. Raises the driver's errors as OperationError, such as ClusterUnreachable.
+
+    A save that was given up may still take effect; the next save of this process overwrites it.
+    """
+    with failures.named_errors(), impatient(_PATIENCE), pymongo.timeout(_LONGEST):
+        yield
 
 
 class Service:
@@ -81,7 +101,7 @@ class Service:
 
     def start(self, options: StartOptions) -> None:
         """Begin a sync. Raises OperationError."""
-        with self._commands.one(), failures.named_errors():
+        with self._commands.one(), failures.named_errors(), impatient(_PATIENCE):
             if self._is_answered_again(options):
                 return
             state = next_state(self.state, Trigger.START)
@@ -106,7 +126,7 @@ class Service:
 
         Raises OperationError InvalidState while the clusters are not known yet, CommandInProgress during another one.
         """
-        with self._preflights.one():
+        with self._preflights.one(), impatient(_PATIENCE):
             if self.state is State.INITIALIZING:
                 next_state(self.state, Trigger.START)
             judgement = self._judge(options)
@@ -117,23 +137,28 @@ class Service:
 
         Calls that are on their way end after the answer: `resume` waits for them.
         """
-        with self._commands.one(), failures.named_errors():
+        with self._commands.one(), answered_soon():
             self._runner_for(Trigger.PAUSE).pause()
 
     def resume(self) -> None:
         """Go on with a sync that is paused. Raises OperationError."""
-        with self._commands.one(), failures.named_errors():
+        with self._commands.one(), answered_soon():
             self._runner_for(Trigger.RESUME).resume()
 
     def commit(self) -> None:
         """Ask for the cut-over of a sync. Raises OperationError."""
-        with self._commands.one(), failures.named_errors():
+        with self._commands.one(), answered_soon():
             self._runner_for(Trigger.COMMIT).commit()
 
     def reverse(self) -> None:
         """Let a committed sync run the other way. Raises OperationError."""
-        with self._commands.one(), failures.named_errors():
+        # Without a bound on the whole: it reads the change streams of both clusters.
+        with self._commands.one(), failures.named_errors(), impatient(_PATIENCE):
             self._runner_for(Trigger.REVERSE).reverse()
+
+    def show_waits(self, waits: tuple[LongWait, ...]) -> None:
+        """Show the long waits of this process from now on."""
+        self._progress.set(waits=waits)
 
     def progress(self) -> dict[str, Any]:
         """The body of `progress`, in the shape of the interface."""

@@ -39,6 +39,8 @@ _NEXT: dict[tuple[State, Trigger], State] = {
     (State.IDLE, Trigger.START): State.RUNNING,
     (State.RUNNING, Trigger.PAUSE): State.PAUSED,
     (State.PAUSED, Trigger.RESUME): State.RUNNING,
+    # Or COMMITTING or REVERSING, if that is the state in which it failed; refused if the failure is final.
+    (State.FAILED, Trigger.RESUME): State.RUNNING,
     (State.RUNNING, Trigger.COMMIT): State.COMMITTING,
     (State.RUNNING, Trigger.FAIL): State.FAILED,
     (State.COMMITTING, Trigger.FINISH): State.COMMITTED,

@@ -53,7 +53,10 @@ def main(arguments: Sequence[str] | None = None, observe: Observer = ignore) -> 
 def _run(settings: Settings, observe: Observer) -> int:
     stop = StopToken()
     status = 0
-    with _opened(settings) as clusters, suppress(Cancelled), TaskGroup("main", stop) as tasks:
+    alarm = process.exit_alarm()
+    with _opened(settings) as clusters, alarm, suppress(Cancelled), TaskGroup(
+        "main", stop
+    ) as tasks:
 
         def carry_out(work: Callable[[], None]) -> None:
             work()
@@ -71,6 +74,7 @@ def _run(settings: Settings, observe: Observer) -> int:
             else:
                 _serve(service, settings, tasks.stop)
         finally:
+            alarm.set()
             # However the block is left, the check must learn of it, or its thread would never be joined.
             stop.stop("shutdown")
     _log.info("Stopped.")

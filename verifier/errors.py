@@ -9,6 +9,7 @@ from verifier.cluster.failures import (
     EVENT_TOO_LARGE,
     NOT_AUTHORIZED,
     OPLOG_WINDOW_EXCEEDED,
+    UNEXPECTED_SERVER_ERROR,
 )
 from verifier.compare.errors import (
     DEFINITION_CHANGED,
@@ -69,6 +70,7 @@ ALL = (
     EVENT_TOO_LARGE,
     CLUSTER_UNREACHABLE,
     NOT_AUTHORIZED,
+    UNEXPECTED_SERVER_ERROR,
     INCOMPATIBLE_METADATA,
     OTHER_CHECK_SAVED,
     SUPERSEDED,

@@ -8,7 +8,12 @@ from marshmallow import fields
 
 from verifier import __version__, errors
 from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
-from verifier.cluster.failures import CLUSTER_UNREACHABLE, NOT_AUTHORIZED, OPLOG_WINDOW_EXCEEDED
+from verifier.cluster.failures import (
+    CLUSTER_UNREACHABLE,
+    NOT_AUTHORIZED,
+    OPLOG_WINDOW_EXCEEDED,
+    UNEXPECTED_SERVER_ERROR,
+)
 from verifier.compare.errors import (
     INCOMPATIBLE_METADATA,
     INVALID_FILTER,
@@ -37,8 +42,8 @@ from verifier.runtime.openapi import (
 from verifier.runtime.schemas import Boolean, EmptySchema, Strict
 from verifier.schemas import CheckSchema
 
-# What any call that asks a cluster can be refused for.
-_OF_CLUSTERS = (CLUSTER_UNREACHABLE, NOT_AUTHORIZED)
+# Errors of every call that asks a cluster.
+_OF_CLUSTERS = (CLUSTER_UNREACHABLE, NOT_AUTHORIZED, UNEXPECTED_SERVER_ERROR)
 _OF_METADATA = (*_OF_CLUSTERS, METADATA_BLOCKED, SUPERSEDED)
 _OF_MISMATCHES = (*_OF_METADATA, MISMATCHES_REPLACED, INCOMPATIBLE_METADATA)
 _AT_CHECK = (

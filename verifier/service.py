@@ -33,7 +33,13 @@ from verifier.compare.store import CheckStore
 from verifier.compare.verdict import incomplete
 from verifier.compare.worker import Sides
 from verifier.runtime.commands import Commands
-from verifier.runtime.errors import ErrorKind, OperationError, describe, raise_all
+from verifier.runtime.errors import (
+    INTERNAL_ERROR,
+    ErrorKind,
+    OperationError,
+    describe,
+    raise_all,
+)
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.tasks import Cancelled, StopToken
 from verifier.settings import Settings
@@ -42,7 +48,14 @@ _log = logging.getLogger(__name__)
 
 # What a restart may find gone: told, not saved, so that a restarted process goes on with the check.
 _PASSING = frozenset(
-    {SUPERSEDED, METADATA_BLOCKED, failures.CLUSTER_UNREACHABLE, failures.NOT_AUTHORIZED}
+    {
+        SUPERSEDED,
+        METADATA_BLOCKED,
+        failures.CLUSTER_UNREACHABLE,
+        failures.NOT_AUTHORIZED,
+        failures.UNEXPECTED_SERVER_ERROR,
+        INTERNAL_ERROR,
+    }
 )
 
 

@@ -10,13 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pymongo.errors import OperationFailure
-
 from syncsvc.engine.observe import Observer, Point
 from syncsvc.figures.progress import Progress, WarningKind
 from syncsvc.saved.run import RunStore
 from syncsvc.state import Phase
-from verifier.cluster import failures
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
 
@@ -50,7 +47,8 @@ class Balancer:
             self.run.update(found_balancing=found)
             self.observe(Point.BALANCER_SAVED, self.cluster)
         if self.run.record.found_balancing[self.cluster]:
-            self._stop()
+            # Repeated for as long as the balancer takes to end what it was at.
+            self.writer.administer({"balancerStop": 1})
         while self._status()["inBalancerRound"]:
             stop.sleep(_GLANCE)
 
@@ -66,14 +64,6 @@ class Balancer:
     def is_on(self) -> bool:
         """Whether it may move anything; cutting chunks is no matter."""
         return bool(self._status()["mode"] == _ON)
-
-    def _stop(self) -> None:
-        try:
-            self.writer.administer({"balancerStop": 1})
-        except OperationFailure as error:
-            # It is stopped; but what it was at takes longer than the command may.
-            if error.code != failures.MAX_TIME_EXPIRED:
-                raise
 
     def _status(self) -> dict[str, Any]:
         return self.writer.administer({"balancerStatus": 1})

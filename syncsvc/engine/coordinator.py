@@ -86,7 +86,7 @@ class Coordinator(Phases):
         # event, whatever the listing and the copy see of it. Taken later, writes in between would be lost.
         if parts.run.record.start is None:
             stream = ChangeStream(parts.source, parts.source_facts)
-            start = retry(lambda: start_position(stream), failures.is_transient, stop)
+            start = retry(lambda: start_position(stream), failures.temporary, stop)
             parts.run.update(start=start, position=start)
         parts.observe(Point.STARTED, "")
         Listing(parts, stop).run()

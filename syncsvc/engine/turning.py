@@ -19,7 +19,7 @@ from verifier.runtime.tasks import StopToken
 def weaken_definitions(parts: Parts, stop: StopToken) -> None:
     """Make all collections of the destination stand-ins. May be repeated, before any event is applied."""
     catalog = Catalog(parts, stop)
-    found = retry(lambda: list(list_collections(parts.client)), failures.is_transient, stop)
+    found = retry(lambda: list(list_collections(parts.client)), failures.temporary, stop)
     for definition in found:
         stop.check()
         record = parts.registry.at(definition.namespace)

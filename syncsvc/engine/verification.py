@@ -28,7 +28,7 @@ from verifier.compare.feed import Feed
 from verifier.compare.progress import CheckProgress, Outcome, Verdict
 from verifier.compare.record import Request
 from verifier.compare.worker import Sides
-from verifier.runtime.errors import OperationError
+from verifier.runtime.errors import INTERNAL_ERROR, OperationError
 from verifier.runtime.tasks import TaskGroup
 
 # How much of a collection is compared at once, in bytes.
@@ -38,10 +38,12 @@ _GRACE = 3.0
 # How often the wait for the verdict looks whether it has come, in seconds.
 _GLANCE = 0.05
 
-# What is not the check's alone: the sync has failed, whatever the check has seen.
+# Failures that say nothing about the data: the sync fails with them as they are, and can be resumed.
 _OF_SYNC = (
     failures.CLUSTER_UNREACHABLE,
     failures.NOT_AUTHORIZED,
+    failures.UNEXPECTED_SERVER_ERROR,
+    INTERNAL_ERROR,
     SUPERSEDED,
     INCOMPATIBLE_METADATA,
 )

@@ -16,7 +16,7 @@ from syncsvc.state import Phase
 from verifier.cluster import failures
 from verifier.cluster.oplog import Oplog, read_oplog
 from verifier.runtime.errors import OperationError
-from verifier.runtime.retry import retry
+from verifier.runtime.retry import Temporary, retry
 from verifier.runtime.tasks import Cancelled, StopToken
 
 # How often the oplog is looked at, and for how long a look counts, in seconds.
@@ -76,9 +76,9 @@ class OplogWatch:
         """
         progress = self._parts.progress
         try:
-            oplog = retry(lambda: read_oplog(self._parts.source), failures.is_transient, stop)
+            oplog = retry(lambda: read_oplog(self._parts.source), _judge, stop)
         except OperationFailure as error:
-            if failures.is_transient(error):
+            if not _is_refused(error):
                 raise
             progress.set(oplog_seconds_left=None)
             progress.warn(
@@ -147,6 +147,15 @@ class OplogWatch:
     def _end_warnings(self) -> None:
         for kind in (WarningKind.OPLOG_UNKNOWN, WarningKind.OPLOG_SHORT):
             self._parts.progress.end_warning(kind)
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Return whether the user may not read the oplog, which the sync can do without."""
+    return failures.named_kind(error) is failures.NOT_AUTHORIZED or failures.is_refusal(error)
+
+
+def _judge(error: BaseException) -> Temporary | None:
+    return None if _is_refused(error) else failures.temporary(error)
 
 
 def _nothing() -> None:

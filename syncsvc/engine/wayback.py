@@ -42,8 +42,8 @@ def prepare_way_back(parts: Parts, stop: StopToken) -> Position:
     May be repeated for as long as users do not write: what an earlier call saved is replaced.
     """
     stream = ChangeStream(parts.client, parts.destination_facts)
-    start = retry(lambda: start_position(stream), failures.is_transient, stop)
-    uuids = retry(lambda: list_uuids(parts.client), failures.is_transient, stop)
+    start = retry(lambda: start_position(stream), failures.temporary, stop)
+    uuids = retry(lambda: list_uuids(parts.client), failures.temporary, stop)
     parts.registry.save_next(mirrored(parts.registry, uuids))
     parts.observe(Point.WAY_BACK_SAVED, "")
     return start

@@ -13,6 +13,7 @@ from syncsvc.figures.collections import Collections
 from syncsvc.figures.durations import Stopwatch
 from syncsvc.figures.trends import Lag, with_newest
 from verifier.compare.progress import CheckProgress
+from verifier.runtime.waits import LongWait
 
 _log = logging.getLogger(__name__)
 
@@ -45,8 +46,8 @@ class ProgressSnapshot:
     """The engine's figures at one moment; None is unknown. Bytes, documents, seconds.
 
     `events_read` and `events_applied` count writes, `definitions_applied` the other change events. `lag_at` is when the
-    lag was last known, by the monotonic clock; `lags` are those of the last minutes. `pings` has the clusters by name,
-    where they were asked. `check` is the verification, once it has begun.
+    lag was last known, by the monotonic clock; `lags` are those of the last minutes. `waits` are the long ones of this
+    process. `pings` has the clusters by name, where they were asked. `check` is the verification, once it has begun.
     """
 
     total_bytes: int | None = None
@@ -63,6 +64,7 @@ class ProgressSnapshot:
     caught_up: bool = False
     oplog_seconds_left: float | None = None
     warnings: Mapping[WarningKind, str] = field(default_factory=dict)
+    waits: tuple[LongWait, ...] = ()
     pings: Mapping[str, Ping] = field(default_factory=dict)
     check: CheckProgress | None = None
 

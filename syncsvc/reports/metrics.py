@@ -60,6 +60,10 @@ def _warnings(sync: Sync) -> Values:
     return {(kind.value,): float(kind in sync.snapshot.warnings) for kind in WarningKind}
 
 
+def _longest_wait(sync: Sync) -> float:
+    return max((each.seconds for each in sync.snapshot.waits), default=0.0)
+
+
 def _copied(snapshot: ProgressSnapshot, amount: int) -> int | None:
     """What was copied is known together with how much there is to copy."""
     return None if snapshot.total_bytes is None else amount
@@ -164,6 +168,20 @@ TABLE: tuple[Metric[Sync], ...] = (
         "1 for the error that the sync failed with.",
         ("error",),
         _failure,
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_long_waits",
+        "How many different things this process has been waiting for for 15 seconds or more.",
+        (),
+        single(lambda sync: len(sync.snapshot.waits)),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_longest_wait_seconds",
+        "How long the longest of these waits has lasted; 0 without any.",
+        (),
+        single(_longest_wait),
     ),
     Metric(
         Kind.GAUGE,

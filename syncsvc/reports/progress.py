@@ -138,8 +138,9 @@ def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
             "collectionsFinished": indexes.collections_finished,
             "collectionsTotal": indexes.collections,
         }
-    if snapshot.warnings:
-        shown["warnings"] = list(snapshot.warnings.values())
+    warnings = [*snapshot.warnings.values(), *(each.text for each in snapshot.waits)]
+    if warnings:
+        shown["warnings"] = warnings
     return shown
 
 

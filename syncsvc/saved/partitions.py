@@ -191,7 +191,7 @@ class Partitions:
         }
         rows = retry(
             lambda: list(self._collection.aggregate([{"$group": group}])),
-            failures.is_transient,
+            failures.temporary,
             self._stop,
         )
         return {
@@ -217,7 +217,7 @@ class Partitions:
         order = [("total", -1), ("_id", 1)]
         return retry(
             lambda: list(self._collection.find(query).sort(order).limit(limit)),
-            failures.is_transient,
+            failures.temporary,
             self._stop,
         )
 

@@ -29,7 +29,7 @@ class Peers:
         own = self._run.record
         if not own.instances:
             return []
-        saved = retry(lambda: load_runs(self._client), failures.is_transient, stop)
+        saved = retry(lambda: load_runs(self._client), failures.temporary, stop)
         names = {*own.instances} - {own.instance}
         return [each for each in saved if each.instance in names]
 

@@ -150,7 +150,7 @@ class Registry:
         """Know what is saved by now, where others save, too. Raises the driver's errors."""
         collection = self._client[METADATA_DATABASE][self._name]
         with self.redefining:
-            documents = retry(lambda: list(collection.find()), failures.is_transient, stop)
+            documents = retry(lambda: list(collection.find()), failures.temporary, stop)
             records = [_collection_record(each) for each in documents]
             with self._lock:
                 self._records = {record.uuid: record for record in records}

@@ -9,7 +9,8 @@ take-over that is repeated after a lost answer must find itself.)
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from time import monotonic
 from typing import Any
@@ -21,12 +22,15 @@ from syncsvc import errors
 from syncsvc.options import StartOptions
 from syncsvc.schemas import StartSchema
 from syncsvc.state import Phase, State
+from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.times import Position
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.store import CHECK
 from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import FOREVER, patience_left
 from verifier.runtime.schemas import load
+from verifier.runtime.waits import waiting
 
 METADATA_DATABASE = "mongosync_reserved_for_internal_use"
 _RUNS = "runs"
@@ -38,6 +42,8 @@ _PARTITIONS = ("partitions", "partitionsReversed")
 
 # How old the proof may be that this process owns its run, in seconds.
 CONFIRM_INTERVAL = 1.0
+
+_LOOK_AT_DESTINATION = "See the other warnings for what the destination does not answer."
 
 # Raised whenever a record changes its meaning: another format is refused, never guessed at.
 FORMAT = 5
@@ -263,10 +269,30 @@ class RunStore:
             self._writer.run(METADATA_DATABASE, command)
 
     def update(self, **changes: Any) -> RunRecord:
-        """Save the record with these fields changed. Raises OperationError Superseded."""
-        with self._lock:
+        """Save the record with these fields changed. Raises OperationError Superseded.
+
+        An impatient caller gets OperationError ClusterUnreachable while the save of another thread hangs.
+        """
+        with self._one_save():
             self._save(self.record, replace(self.record, **changes))
             return self.record
+
+    @contextmanager
+    def _one_save(self) -> Iterator[None]:
+        seconds = patience_left()
+        with waiting(
+            "The record of the run is being saved by another thread", _LOOK_AT_DESTINATION
+        ):
+            acquired = self._lock.acquire(timeout=-1 if seconds == FOREVER else seconds)
+        if not acquired:
+            raise OperationError(
+                failures.CLUSTER_UNREACHABLE,
+                "The destination has not acknowledged an earlier save of the run yet.",
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def confirm(self) -> None:
         """Return when this process still owns the run, or did a moment ago. Raises OperationError Superseded.

@@ -19,6 +19,7 @@ from verifier.cluster.namespace import BUCKETS_PREFIX
 from verifier.cluster.rawcursor import Page, RawCursor, resilient_pages
 from verifier.cluster.times import Position, position_at
 from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import Temporary
 from verifier.runtime.tasks import StopToken
 
 # How long the server holds a getMore open on an idle stream; bounds how late a stop is seen. In milliseconds.
@@ -109,7 +110,7 @@ def offers_raw_updates(client: Client, facts: ClusterFacts) -> bool:
     try:
         start_position(ChangeStream(client, facts, raw_updates=True))
     except OperationFailure as error:
-        if failures.is_transient(error):
+        if not failures.is_refusal(error):
             raise
         return False
     return True
@@ -141,7 +142,7 @@ class ChangeReader:
 
     def _pages(self) -> Iterator[StreamPage]:
         """Pages until the stream must be opened in another way."""
-        for page in resilient_pages(self._reopen, self._may_go_on, self._stop):
+        for page in resilient_pages(self._reopen, self._judge, self._stop):
             read = self._stream_page(page)
             yield read
             if self._bare and read.events:
@@ -160,16 +161,17 @@ class ChangeReader:
     def _reopen(self) -> RawCursor:
         return self._stream.open(self._position, self._bare, self._filtered)
 
-    def _may_go_on(self, error: BaseException) -> bool:
+    def _judge(self, error: BaseException) -> Temporary | None:
         if failures.is_history_lost(error):
             # A cursor that fell behind says so with another code than a token that is gone: opening again decides.
-            return failures.code_of(error) == failures.CAPPED_POSITION_LOST
+            lags = failures.code_of(error) == failures.CAPPED_POSITION_LOST
+            return failures.again(error) if lags else None
         if failures.code_of(error) == failures.BSON_OBJECT_TOO_LARGE and not self._bare:
             self._bare = True
-            return True
+            return failures.again(error)
         if failures.code_of(error) == failures.CHANGE_STREAM_FATAL and self._filtered:
             # A page may end at an event of a transaction that the filter leaves out. Servers of 6.0 do not find that
             # place again through the filter; without it they do, and what is not selected is nobody's then.
             self._filtered = False
-            return True
-        return failures.is_transient(error) or failures.is_cursor_lost(error)
+            return failures.again(error)
+        return failures.lost_cursor(error)

@@ -49,7 +49,7 @@ def open_cluster(name: str, uri: str, application: str) -> Cluster:
     Raises OperationError InvalidURI, ClusterUnreachable, NotAuthorized, and UnsupportedTopology for a single server.
     """
     try:
-        client = connect(uri, application)
+        client = connect(uri, application, name)
         facts = gather(client)
     except PyMongoError as error:
         kind = failures.named_kind(error) or failures.CLUSTER_UNREACHABLE

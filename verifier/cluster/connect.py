@@ -9,6 +9,7 @@ from pymongo.errors import InvalidURI, PyMongoError
 from pymongo.read_preferences import ReadPreference
 from pymongo.uri_parser import parse_uri
 
+from verifier.cluster.calls import CallListener
 from verifier.runtime.errors import ErrorKind, OperationError
 
 Client = MongoClient[dict[str, Any]]
@@ -22,6 +23,12 @@ INVALID_URI = ErrorKind(
 
 # How long a call waits for a primary before it fails and the retry function takes over, in milliseconds.
 _SELECTION_MS = 10_000
+# How long a connection attempt may take, and how long a call waits for bytes from a server, in milliseconds. A call
+# that takes longer is given up and repeated, so that a connection on which nothing arrives any more (half-open) holds
+# nothing up for ever. Every command of ours may be repeated: one that still runs on the server, such as an index build,
+# is joined, or is a no-op the second time.
+_CONNECT_MS = 10_000
+_SOCKET_MS = 60_000
 # What the driver raises for options that it refuses, or trips over.
 _DRIVER_ERRORS = (PyMongoError, ValueError, TypeError, KeyError, OSError)
 _SELECTION = "serverSelectionTimeoutMS"
@@ -61,13 +68,15 @@ def check_uri(uri: str) -> dict[str, Any]:
     return options
 
 
-def connect(uri: str, application: str) -> Client:
-    """A client of the cluster: reads from the primary, read and write concern majority.
+def connect(uri: str, application: str, name: str = "cluster") -> Client:
+    """Return a client that reads from the primary, with read and write concern majority and bounded calls.
 
-    Does not wait for a connection. Raises OperationError InvalidURI.
+    `name` is what the operator knows the cluster by. Does not wait for a connection. Raises OperationError InvalidURI.
     """
-    # What the connection string says of the wait for a primary holds; the driver's own 30 seconds are too long.
-    given: dict[str, Any] = {} if _SELECTION in check_uri(uri) else {_SELECTION: _SELECTION_MS}
+    options = check_uri(uri)
+    # The connection string wins; the driver's own defaults are too long, and reads have no bound at all.
+    ours = {_SELECTION: _SELECTION_MS, "connectTimeoutMS": _CONNECT_MS}
+    given: dict[str, Any] = {each: ms for each, ms in ours.items() if each not in options}
     try:
         return MongoClient(
             uri,
@@ -77,6 +86,8 @@ def connect(uri: str, application: str) -> Client:
             read_preference=ReadPreference.PRIMARY,
             uuidRepresentation="unspecified",
             datetime_conversion="DATETIME_AUTO",
+            socketTimeoutMS=_SOCKET_MS,
+            event_listeners=[CallListener(name)],
             **given,
         )
     except _DRIVER_ERRORS as error:

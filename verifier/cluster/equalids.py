@@ -12,7 +12,6 @@ from typing import Any
 
 from bson.binary import Binary
 from bson.raw_bson import RawBSONDocument
-from pymongo.errors import OperationFailure
 
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
@@ -122,7 +121,7 @@ def _equal_by_collation(
         "collation": collation,
         "cursor": {"batchSize": _MOST_PAIRS},
     }
-    reply = retry(lambda: client.admin.command(command), failures.is_transient, stop)
+    reply = retry(lambda: client.admin.command(command), failures.temporary, stop)
     return (pairs[each["number"]][0] for each in reply["cursor"]["firstBatch"])
 
 
@@ -141,11 +140,7 @@ def _count(
         command["collectionUUID"] = Binary(uuid, 4)
     database = client[namespace.database]
     options = rawbson.RAW_OPTIONS
-    reply = retry(lambda: database.command(command, codec_options=options), _passes, stop)
+    reply = retry(
+        lambda: database.command(command, codec_options=options), failures.temporary, stop
+    )
     return len(reply["cursor"]["firstBatch"])
-
-
-def _passes(error: BaseException) -> bool:
-    if isinstance(error, OperationFailure) and error.code in failures.SNAPSHOT_LOST:
-        return True
-    return failures.is_transient(error)

@@ -12,7 +12,9 @@ from pymongo.errors import (
     WriteConcernError,
 )
 
+from verifier.cluster.calls import take_failed
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
+from verifier.runtime.retry import Temporary
 
 NAMESPACE_NOT_FOUND = 26
 INDEX_NOT_FOUND = 27
@@ -32,20 +34,25 @@ CAPPED_POSITION_LOST = 136
 COLLECTION_UUID_MISMATCH = 361
 DUPLICATE_KEY = 11000
 CURSOR_NOT_FOUND = 43
-MAX_TIME_EXPIRED = 50
+_CURSOR_KILLED = 237
 NO_MORE_SAMPLES = 28799
 USER_WRITES_BLOCKED = 371
-# A snapshot is too old, or not to be had yet after a change of definitions; the next one will do.
-SNAPSHOT_LOST = frozenset({239, 246})
 UNKNOWN_STAGE = 40324
 
+UNEXPECTED_SERVER_ERROR = ErrorKind(
+    "UnexpectedServerError",
+    409,
+    "A server keeps failing a command with an error that this program does not know.",
+    "See the description, and the log of that server, for the reason. "
+    "Nothing is lost: a sync continues with POST /api/v1/resume, and any run when the process is restarted.",
+)
 CLUSTER_UNREACHABLE = ErrorKind(
     "ClusterUnreachable",
     409,
     "A cluster does not answer.",
     "Check that its servers run and have a primary, and that the connection string is right: the addresses, "
     "and tls and tlsCAFile where the servers demand TLS. "
-    "A run that stopped for this goes on when the process is started again.",
+    "Nothing is lost: a sync continues with POST /api/v1/resume, and any run when the process is restarted.",
 )
 NOT_AUTHORIZED = ErrorKind(
     "NotAuthorized",
@@ -53,7 +60,7 @@ NOT_AUTHORIZED = ErrorKind(
     "The user of a connection string lacks a privilege, or its credentials are refused.",
     "Check user, password and authSource in the connection string, and grant its user the roles that the documentation "
     "lists. "
-    "A run that stopped for this goes on when the process is started again.",
+    "Nothing is lost: a sync continues with POST /api/v1/resume, and any run when the process is restarted.",
 )
 OPLOG_WINDOW_EXCEEDED = ErrorKind(
     "OplogWindowExceeded",
@@ -70,40 +77,136 @@ EVENT_TOO_LARGE = ErrorKind(
     "then begin anew: a sync with a clean destination, a check with --clean.",
 )
 
-# Codes with which a server says "not now": elections, shutdowns, interrupted operations, network trouble between
-# members. From the driver specifications (retryable writes, retryable reads, change streams).
+# Codes with which a server says "not now": elections, shutdowns, interrupted operations, overload, a full disk, trouble
+# between members. From the driver specifications (retryable writes, retryable reads, change streams), the server's own
+# retry loops, and fault experiments.
 _TRANSIENT_CODES = frozenset(
     {
         6,  # HostUnreachable
         7,  # HostNotFound
+        24,  # LockTimeout
+        46,  # LockBusy
+        50,  # MaxTimeMSExpired
         63,  # StaleShardVersion
         64,  # WriteConcernFailed
         79,  # UnknownReplWriteConcern, while a set reconfigures
         89,  # NetworkTimeout
         91,  # ShutdownInProgress
+        100,  # UnsatisfiableWriteConcern, while members are missing
         107,  # LockFailed: a note to an oplog while a user write block waits for the transactions that are open
         112,  # WriteConflict
+        117,  # ConflictingOperationInProgress
         133,  # FailedToSatisfyReadPreference
         134,  # ReadConcernMajorityNotAvailableYet
+        146,  # ExceededMemoryLimit
         150,  # StaleEpoch
         189,  # PrimarySteppedDown
+        202,  # NetworkInterfaceExceededTimeLimit
+        216,  # ElectionInProgress
         234,  # RetryChangeStream
+        239,  # SnapshotTooOld
+        246,  # SnapshotUnavailable
+        249,  # StaleDbVersion
         262,  # ExceededTimeLimit
+        276,  # IndexBuildAborted, by a member that stepped down
+        279,  # ClientDisconnect
+        290,  # TransactionExceededLifetimeLimitSeconds
+        292,  # QueryExceededMemoryLimitNoDiskUseAllowed
+        314,  # ObjectIsBusy
+        317,  # a storage engine that is busy, like 314
+        355,  # a read that was interrupted by a change of the storage
+        365,  # TemporarilyUnavailable, under cache pressure
         9001,  # SocketException
         10107,  # NotWritablePrimary
         11600,  # InterruptedAtShutdown
         11601,  # Interrupted, by an operator's killOp
         11602,  # InterruptedDueToReplStateChange
+        12587,  # BackgroundOperationInProgressForNamespace
         13388,  # StaleConfig
         13435,  # NotPrimaryNoSecondaryOk
         13436,  # NotPrimaryOrSecondary
+        14031,  # OutOfDiskSpace
     }
 )
+# Codes that depend on the request or the data: the same call fails again. Some are answers that a caller expects.
+_REFUSAL_CODES = frozenset(
+    {
+        *(
+            2,
+            4,
+            5,
+            9,
+            10,
+            14,
+            15,
+            16,
+            17,
+            20,
+            21,
+            22,
+            26,
+            27,
+            28,
+            34,
+            40,
+            47,
+            48,
+            52,
+            53,
+            54,
+            55,
+            56,
+        ),
+        *(
+            57,
+            59,
+            61,
+            66,
+            67,
+            68,
+            72,
+            73,
+            76,
+            85,
+            86,
+            93,
+            115,
+            118,
+            121,
+            123,
+            125,
+            136,
+            165,
+            166,
+            167,
+        ),
+        *(168, 169, 171, 197, 211, 225, 238, 241, 251, 256, 260, 263, 280, 286, 323, 359, 361, 371),
+    }
+)
+# From here on, a code is the number of one check in the server's source: as good as always one of the request's or the
+# document's contents.
+_FIRST_LOCATION = 10_000
+# For how long other errors are repeated, in seconds: an error that nobody foresaw is more often an accident of the
+# moment than a verdict on the data. A location that is not known as transient gets a second chance only.
+_UNFORESEEN_PATIENCE = 60.0
+_LOCATION_PATIENCE = 0.5
+
+_AUTHENTICATION_CODES = (UNAUTHORIZED, 18)
 _TRANSIENT_LABELS = (
     "RetryableWriteError",
     "TransientTransactionError",
     "ResumableChangeStreamError",
 )
+
+_CHECK_SERVERS = (
+    "The call is repeated until it succeeds, and nothing is lost meanwhile. "
+    "Check that the servers run, have a primary and a majority, and that this host reaches them."
+)
+_CHECK_USER = (
+    "The call is repeated until it succeeds. If the password was changed, or a role was taken away, give it back, "
+    "or restart this process with the right connection string: it continues where it was."
+)
+_CHECK_LOG = "The call is repeated for a minute. See the log of the server for the reason."
 
 
 def code_of(error: BaseException) -> int | None:
@@ -125,14 +228,65 @@ def actual_collection(error: OperationFailure) -> str | None:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same call may succeed later with nothing changed."""
+    """Return whether the same call may succeed later with nothing changed."""
     if isinstance(error, ConnectionFailure | WriteConcernError):
         return True
     if not isinstance(error, PyMongoError):
         return False
     if any(error.has_error_label(label) for label in _TRANSIENT_LABELS):
         return True
-    return code_of(error) in _TRANSIENT_CODES
+    return is_transient_code(code_of(error))
+
+
+def is_transient_code(code: int | None) -> bool:
+    """Return whether a server's code, of a command or of one write in it, says "not now"."""
+    return code in _TRANSIENT_CODES
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether a server refuses a command for what is in it, or in the data: the same command fails again."""
+    code = code_of(error)
+    return code is not None and not is_transient(error) and is_refusal_code(code)
+
+
+def is_refusal_code(code: int) -> bool:
+    """Return whether a server's code depends on the request or the data."""
+    return code not in _TRANSIENT_CODES and (code in _REFUSAL_CODES or code >= _FIRST_LOCATION)
+
+
+def temporary(error: BaseException) -> Temporary | None:
+    """Judge an error for `retry`: why, and for how long, the same call is repeated; None if it is final.
+
+    Transient errors and refused credentials are repeated for as long as it takes: an operator can mend both without a
+    restart. Errors that are not foreseen are repeated for a minute.
+    """
+    if is_transient(error):
+        return Temporary(_told(error), _CHECK_SERVERS)
+    code = code_of(error)
+    if code is None or code in _REFUSAL_CODES:
+        return None
+    if code in _AUTHENTICATION_CODES:
+        return Temporary(_told(error), _CHECK_USER)
+    patience = _LOCATION_PATIENCE if code >= _FIRST_LOCATION else _UNFORESEEN_PATIENCE
+    return Temporary(_told(error), _CHECK_LOG, patience)
+
+
+def lost_cursor(error: BaseException) -> Temporary | None:
+    """Judge an error of a read that is repeated from its beginning, or from where it was: a lost cursor is no loss."""
+    if is_cursor_lost(error):
+        return Temporary(_told(error), _CHECK_SERVERS)
+    return temporary(error)
+
+
+def again(error: BaseException) -> Temporary:
+    """Judge an error as one that the next attempt avoids, because the caller has changed how it asks."""
+    return Temporary(_told(error), _CHECK_SERVERS)
+
+
+def _told(error: BaseException) -> str:
+    """The text of an error, with the command that failed where it is known."""
+    call = take_failed()
+    return text_of(error) if call is None else f"{call}: {text_of(error)}"
 
 
 def is_history_lost(error: BaseException) -> bool:
@@ -141,19 +295,25 @@ def is_history_lost(error: BaseException) -> bool:
 
 
 def is_cursor_lost(error: BaseException) -> bool:
-    """Whether the cursor is gone and must be opened again: forgotten by the server, or its collection was dropped."""
-    return code_of(error) in (CURSOR_NOT_FOUND, QUERY_PLAN_KILLED)
+    """Return whether the cursor is gone and must be opened again.
+
+    The server forgot or killed it, or its collection was dropped or renamed.
+    """
+    return code_of(error) in (CURSOR_NOT_FOUND, QUERY_PLAN_KILLED, _CURSOR_KILLED)
 
 
 def named_kind(error: BaseException) -> ErrorKind | None:
-    """The kind under which a driver's error is reported; None where it has no name of its own."""
+    """Return the kind under which a driver's error is reported; None where it has no name of its own."""
     if is_history_lost(error):
         return OPLOG_WINDOW_EXCEEDED
-    if code_of(error) == BSON_OBJECT_TOO_LARGE:
+    code = code_of(error)
+    if code == BSON_OBJECT_TOO_LARGE:
         return EVENT_TOO_LARGE
-    if code_of(error) in (UNAUTHORIZED, 18):
+    if code in _AUTHENTICATION_CODES:
         return NOT_AUTHORIZED
-    return CLUSTER_UNREACHABLE if is_transient(error) else None
+    if is_transient(error):
+        return CLUSTER_UNREACHABLE
+    return None if code is None or is_refusal_code(code) else UNEXPECTED_SERVER_ERROR
 
 
 @contextmanager

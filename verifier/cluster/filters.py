@@ -100,7 +100,7 @@ def _matching(
     client: Client, documents: list[Document], expression: Document, stop: StopToken
 ) -> list[dict[str, Any]]:
     pipeline: list[Document] = [{"$documents": documents}, {"$match": expression}]
-    return retry(lambda: list(client.admin.aggregate(pipeline)), failures.is_transient, stop)
+    return retry(lambda: list(client.admin.aggregate(pipeline)), failures.temporary, stop)
 
 
 def bad_patterns(client: Client, namespaces: NamespaceFilter, stop: StopToken) -> list[str]:

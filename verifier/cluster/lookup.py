@@ -101,10 +101,7 @@ def fetch_pages(
     def open_cursor() -> RawCursor:
         return RawCursor(client, namespace.database, command)
 
-    def recoverable(error: BaseException) -> bool:
-        return failures.is_transient(error) or failures.is_cursor_lost(error)
-
-    for page in resilient_pages(open_cursor, recoverable, stop):
+    for page in resilient_pages(open_cursor, failures.lost_cursor, stop):
         documents = map(bytes, page.documents())
         yield {canonical(each, id_element(each)): each for each in documents}
 

@@ -33,7 +33,7 @@ class Migrations:
         if uuid is None or not self._possible:
             return False
         if event.operation == "create" and retry(
-            lambda: is_sharded(self._client, uuid), failures.is_transient, self._stop
+            lambda: is_sharded(self._client, uuid), failures.temporary, self._stop
         ):
             self._made.add(uuid)
         made = uuid in self._made and event.operation in ("create", "createIndexes")

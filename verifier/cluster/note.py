@@ -36,4 +36,4 @@ def append_note(client: Client, stop: StopToken) -> Timestamp:
             time = client.admin.command({"listDatabases": 1, "nameOnly": True})["operationTime"]
         return time
 
-    return retry(note, failures.is_transient, stop)
+    return retry(note, failures.temporary, stop)

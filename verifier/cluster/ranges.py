@@ -70,7 +70,7 @@ def split(
         return [Range()]
     sampled = retry(
         lambda: _sample(client, namespace, count, number * _SAMPLES_A_RANGE, uuid),
-        failures.is_transient,
+        failures.temporary,
         stop,
     )
     bounds = _evenly(sampled, number)

@@ -78,7 +78,9 @@ class RangeScan:
             yield from self._read(namespace)
 
     def _read(self, namespace: Namespace) -> Iterator[tuple[list[memoryview], bytes | None]]:
-        for page in resilient_pages(lambda: self._open(namespace), _passes, self._stop):
+        for page in resilient_pages(
+            lambda: self._open(namespace), failures.lost_cursor, self._stop
+        ):
             documents = page.documents()
             if documents and self._reopened:
                 self._reopened = False
@@ -121,8 +123,3 @@ class RangeScan:
         upper = LAST if self._leaves_out_last else self._range.upper
         ends = {"min": lower, "max": upper}
         return {end: RawBSONDocument(key) for end, key in ends.items() if key is not None}
-
-
-def _passes(error: BaseException) -> bool:
-    # A collection that was dropped or renamed under its cursor: opening it again by UUID tells which.
-    return failures.is_transient(error) or failures.is_cursor_lost(error)

@@ -18,7 +18,7 @@ from pymongo.errors import PyMongoError
 
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
-from verifier.runtime.retry import retry
+from verifier.runtime.retry import Judge, retry
 from verifier.runtime.tasks import StopToken
 
 # A page of about this size is as fast as one of 16 MB and keeps memory small. In bytes.
@@ -193,13 +193,13 @@ def next_page_size(size: int, asked: int) -> int:
 
 def resilient_pages(
     open_cursor: Callable[[], RawCursor],
-    recoverable: Callable[[BaseException], bool],
+    judge: Judge,
     stop: StopToken,
 ) -> Iterator[Page]:
-    """The pages of a cursor that is opened again, by `open_cursor`, after every failure that is `recoverable`.
+    """Yield the pages of a cursor that `open_cursor` opens again after every failure that `judge` finds temporary.
 
-    Whoever calls moves the place at which `open_cursor` opens forward with each page. Raises the driver's last error,
-    and `Cancelled` when the token is stopped.
+    The caller moves the point at which `open_cursor` opens forward with each page. Raises the driver's last error, and
+    `Cancelled` when the token is stopped.
     """
     with contextlib.ExitStack() as opened:
         pages: Iterator[Page] | None = None
@@ -215,6 +215,6 @@ def resilient_pages(
                 opened.close()
                 raise
 
-        while (page := retry(next_page, recoverable, stop)) is not None:
+        while (page := retry(next_page, judge, stop)) is not None:
             stop.check()
             yield page

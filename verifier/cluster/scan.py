@@ -20,6 +20,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import Page, RawCursor, resilient_pages
 from verifier.cluster.renamed import follow_renames
+from verifier.runtime.retry import Temporary
 from verifier.runtime.tasks import StopToken
 
 
@@ -81,7 +82,7 @@ class Scan:
 
     def _pages(self, namespace: Namespace) -> Iterator[tuple[Page, ResumePoint | None]]:
         self._namespace = namespace
-        for page in resilient_pages(self._open, self._may_go_on, self._stop):
+        for page in resilient_pages(self._open, self._judge, self._stop):
             if self._opened:
                 self._confirm_origin()
             self._place = None if page.resume is None else ResumePoint(page.resume, self._origin)
@@ -113,13 +114,13 @@ class Scan:
             command["$_resumeAfter"] = self._place.token
         return RawCursor(self._client, self._namespace.database, command)
 
-    def _may_go_on(self, error: BaseException) -> bool:
+    def _judge(self, error: BaseException) -> Temporary | None:
         if failures.code_of(error) == failures.KEY_NOT_FOUND and self._place is not None:
             self._place = None
-            return True
+            return failures.again(error)
         if failures.code_of(error) == failures.CAPPED_POSITION_LOST:
             # A capped collection wrote over the place where the cursor was.
             self._place = None
-            return True
+            return failures.again(error)
         # A collection that was dropped or renamed under its cursor: opening it again by UUID tells which.
-        return failures.is_transient(error) or failures.is_cursor_lost(error)
+        return failures.lost_cursor(error)

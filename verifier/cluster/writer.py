@@ -1,4 +1,4 @@
-"""One write command to a cluster: past a user write block, acknowledged by the majority, repeated while that helps."""
+"""Runs one write command on a cluster: past a user write block, acknowledged by the majority, repeated on failure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from bson.codec_options import CodecOptions
-from pymongo.errors import WriteConcernError
+from pymongo.errors import OperationFailure, WriteConcernError
 
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
-_MAJORITY = {"w": "majority"}
+# After this time without an acknowledgement by the majority the server answers, so that the wait is known for what it
+# is, and the command is repeated. In milliseconds.
+_ACKNOWLEDGEMENT_MS = 10_000
+_MAJORITY = {"w": "majority", "wtimeout": _ACKNOWLEDGEMENT_MS}
 # Servers quote keys in their messages, and those of a collated key are no text.
 _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(unicode_decode_error_handler="replace")
 
@@ -39,13 +42,17 @@ class ClusterWriter:
         self._stop = stop
 
     def run(self, database: str, command: dict[str, Any], repeat: bool = True) -> dict[str, Any]:
-        """The server's reply, in which write errors of single documents are left to the caller.
+        """Return the server's reply, in which the refusals of single documents are left to the caller.
 
-        Raises the driver's errors, the last one after transient ones have lasted too long; without `repeat`, the first.
+        Temporary failures, also of single documents, are repeated. Raises the driver's errors; without `repeat`, the
+        first one.
         """
 
         # Our fields go last: the first names the command.
         full = {**command, "writeConcern": _MAJORITY, **self._extra}
+        if "createIndexes" in command:
+            # The default waits for all voting members, so that one that is down would block every index build.
+            full["commitQuorum"] = "majority"
         return self._repeat(database, full) if repeat else self._once(database, full)
 
     def administer(self, command: dict[str, Any], database: str = "admin") -> dict[str, Any]:
@@ -54,13 +61,25 @@ class ClusterWriter:
 
     def _repeat(self, database: str, command: dict[str, Any]) -> dict[str, Any]:
         # Tried once even when stopped: what a process saves on its way out is worth one call.
-        return retry(lambda: self._once(database, command), failures.is_transient, self._stop)
+        return retry(lambda: self._once(database, command), failures.temporary, self._stop)
 
     def _once(self, database: str, command: dict[str, Any]) -> dict[str, Any]:
         if self._confirm is not None:
             self._confirm()
         reply = self._client.get_database(database).command(command, codec_options=_LENIENT)
-        error = reply.get("writeConcernError")
-        if error is not None:
-            raise WriteConcernError(error.get("errmsg", ""), error.get("code"), error)
+        _raise_temporary(reply)
         return reply
+
+
+def _raise_temporary(reply: dict[str, Any]) -> None:
+    """Raise what makes a reply worth another attempt.
+
+    A router reports the failure of a shard as the error of each write that was meant for it, and reports a write
+    concern error only if a write succeeded.
+    """
+    for each in reply.get("writeErrors", ()):
+        if not failures.is_refusal_code(each["code"]):
+            raise OperationFailure(each.get("errmsg", "a write failed"), each["code"], each)
+    error = reply.get("writeConcernError")
+    if error is not None:
+        raise WriteConcernError(error.get("errmsg", ""), error.get("code"), error)

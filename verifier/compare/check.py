@@ -67,7 +67,7 @@ def begin(
 
     def now(cluster: Cluster) -> SideRecord:
         stream = ChangeStream(cluster.client, cluster.facts, keys_only=True)
-        return SideRecord(retry(lambda: start_position(stream), failures.is_transient, stop))
+        return SideRecord(retry(lambda: start_position(stream), failures.temporary, stop))
 
     store.begin(
         CheckRecord(

@@ -93,7 +93,7 @@ class Comparison:
             # Without a query, the stored count would be told.
             command |= {"query": self._filter or _ANY, "hint": _NATURAL, "readConcern": _MAJORITY}
         database = client[name.database]
-        reply = retry(lambda: database.command(command), failures.is_transient, self._stop)
+        reply = retry(lambda: database.command(command), failures.temporary, self._stop)
         return int(reply["n"])
 
     def _unequal(self, reading: _Reading, on_pages: OnPages) -> Iterator[Unequal]:
@@ -113,7 +113,7 @@ class Comparison:
                     pairing = None
                     raise
 
-            while (found := retry(step, _passes, self._stop)) is not None:
+            while (found := retry(step, failures.lost_cursor, self._stop)) is not None:
                 self._stop.check()
                 yield from found
         if reading.leaves_out_last:
@@ -225,7 +225,3 @@ class _Reading(NamedTuple):
             "readConcern": concern,
             "comment": _COMMENT,
         }
-
-
-def _passes(error: BaseException) -> bool:
-    return failures.is_transient(error) or failures.is_cursor_lost(error)

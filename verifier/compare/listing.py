@@ -71,7 +71,7 @@ class Listing:
 
 def names_on(client: Client, stop: StopToken) -> Iterable[Namespace]:
     """The collections and views of the users. Raises the driver's errors."""
-    return retry(partial(list_names, client), failures.is_transient, stop)
+    return retry(partial(list_names, client), failures.temporary, stop)
 
 
 def without_reserved(namespaces: NamespaceFilter) -> NamespaceFilter:

@@ -211,7 +211,7 @@ class CheckStore:
 
     def has_rechecks(self, generation: int) -> bool:
         name = self._name(_RECHECKS, generation)
-        found = retry(self._database[name].find_one, failures.is_transient, self._stop)
+        found = retry(self._database[name].find_one, failures.temporary, self._stop)
         return found is not None
 
     def add_document_mismatches(
@@ -227,7 +227,7 @@ class CheckStore:
         before = self._database[self._name(_DEFINITIONS, self.record.generation - 1)]
         ids = [row["_id"] for row in rows]
         known = retry(
-            lambda: list(before.find({"_id": {"$in": ids}})), failures.is_transient, self._stop
+            lambda: list(before.find({"_id": {"$in": ids}})), failures.temporary, self._stop
         )
         first = {str(row["_id"]): row["first"] for row in known}
         for row in rows:
@@ -260,9 +260,7 @@ class CheckStore:
 
         def count(kind: Difference) -> int:
             query = {"_id.n": str(namespace), "type": kind.value}
-            return retry(
-                lambda: collection.count_documents(query), failures.is_transient, self._stop
-            )
+            return retry(lambda: collection.count_documents(query), failures.temporary, self._stop)
 
         return count(Difference.MISSING), count(Difference.EXTRA)
 
@@ -273,13 +271,13 @@ class CheckStore:
         group = {"$group": {"_id": {"n": "$_id.n", "type": "$type"}, "count": {"$sum": 1}}}
         kinds: dict[Difference, int] = {}
         namespaces: dict[Namespace, int] = {}
-        rows = retry(lambda: list(documents.aggregate([group])), failures.is_transient, self._stop)
+        rows = retry(lambda: list(documents.aggregate([group])), failures.temporary, self._stop)
         for row in rows:
             kind, name = Difference(row["_id"]["type"]), read_namespace(row["_id"]["n"])
             kinds[kind] = kinds.get(kind, 0) + row["count"]
             namespaces[name] = namespaces.get(name, 0) + row["count"]
         definitions = self._database[self._name(_DEFINITIONS, generation)]
-        count = retry(definitions.estimated_document_count, failures.is_transient, self._stop)
+        count = retry(definitions.estimated_document_count, failures.temporary, self._stop)
         return MismatchCounts(kinds, namespaces, count)
 
     def forget_plan(self) -> None:
@@ -307,7 +305,7 @@ class CheckStore:
         return f"{what}_{self.record.generation if generation is None else generation}"
 
     def _generations(self) -> list[str]:
-        names = retry(self._database.list_collection_names, failures.is_transient, self._stop)
+        names = retry(self._database.list_collection_names, failures.temporary, self._stop)
         return [each for each in names if each.partition("_")[0] in _OF_A_GENERATION]
 
     def _drop(self, names: Iterable[str]) -> None:
@@ -367,7 +365,7 @@ class CheckStore:
 
     def _ask(self, call: Callable[[], T]) -> T:
         if self._patience is None:
-            return retry(call, failures.is_transient, self._stop)
+            return retry(call, failures.temporary, self._stop)
         try:
             with pymongo.timeout(self._patience):
                 return call()

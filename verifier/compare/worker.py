@@ -161,7 +161,7 @@ class Worker:
         """The time in UTC by the servers' clocks, which is what documents expire by; of two, the one ahead."""
 
         def clock(client: Client) -> datetime:
-            reply = retry(lambda: client.admin.command("hello"), failures.is_transient, self._stop)
+            reply = retry(lambda: client.admin.command("hello"), failures.temporary, self._stop)
             return cast(datetime, reply["localTime"])
 
         return max(map(clock, self._clients))
@@ -212,7 +212,7 @@ class Worker:
 
     def _definitions(self, names: NamespacePair) -> Definitions:
         def find(client: Client, name: Namespace) -> CollectionSpec | None:
-            return retry(lambda: find_named(client, name.owner), failures.is_transient, self._stop)
+            return retry(lambda: find_named(client, name.owner), failures.temporary, self._stop)
 
         source = find(self._clients[0], names.source)
         expected = None if source is None else self._subject.expected(source)
@@ -275,8 +275,8 @@ class Worker:
         """Have the documents of a collection compared, range by range."""
         client, name = self._clients[0], stored.source
         collection = client[name.database][name.collection]
-        size = retry(lambda: size_of(client, name), failures.is_transient, self._stop)
-        count = retry(collection.estimated_document_count, failures.is_transient, self._stop)
+        size = retry(lambda: size_of(client, name), failures.temporary, self._stop)
+        count = retry(collection.estimated_document_count, failures.temporary, self._stop)
         ranges = split(client, name, count, size, self._range_bytes, self._stop)
         self._add_ranges(stored, ranges, count, size)
 

@@ -27,7 +27,7 @@ INTERNAL_ERROR = ErrorKind(
     "InternalError",
     500,
     "The program broke one of its own rules.",
-    "This is a bug: report it with the log lines around it.",
+    "This is a bug: report it with the log lines around it. Nothing is lost: a run continues after a restart.",
 )
 
 

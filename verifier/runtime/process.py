@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import platform
 import signal
 import sys
@@ -10,8 +11,12 @@ from collections.abc import Callable
 
 from verifier.runtime import logs
 from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import Alarm
 
 _log = logging.getLogger(__name__)
+
+# How long the threads of a process that was asked to stop may take to end, in seconds.
+_GRACE = 6.0
 
 
 def run(
@@ -34,6 +39,21 @@ def run(
         _log.critical("The process cannot run.", extra={"error": text})
         print(f"{program}: {text}", file=sys.stderr)
         return failed
+
+
+def exit_alarm() -> Alarm:
+    """Return what ends this process seconds after it is set, even if calls to a cluster do not return.
+
+    To be set when the process is asked to stop. That loses nothing: whatever was acknowledged is saved, and a restart
+    continues from there.
+    """
+    return Alarm(_GRACE, _leave)
+
+
+def _leave() -> None:
+    _log.warning("Stopped without waiting for calls to a cluster that have not returned.")
+    logging.shutdown()
+    os._exit(0)
 
 
 def _platform() -> dict[str, str]:

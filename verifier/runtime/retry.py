@@ -1,63 +1,107 @@
-"""The one retry function. Adapters use it for calls that may be repeated without harm; nobody else retries."""
+"""The one retry function. Adapters use it for calls that may be repeated without harm; nothing else retries."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from time import monotonic
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import tenacity
 
+from verifier.runtime import waits
 from verifier.runtime.tasks import StopToken
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-# The total time a call is repeated before its last error is raised, in seconds: longer than any election.
-DEFAULT_LIMIT = 600.0
+FOREVER = math.inf
+# How long the calls of the current thread are repeated at most, in seconds; see `impatient`.
+_most: ContextVar[float] = ContextVar("most seconds of repeating", default=FOREVER)
 
 
-def retry(
-    call: Callable[[], T],
-    transient: Callable[[BaseException], bool],
-    stop: StopToken,
-    limit: float = DEFAULT_LIMIT,
-) -> T:
-    """Repeat `call` while it fails in a transient way, with growing pauses; raise its last error at the limit.
+class Temporary(NamedTuple):
+    """Why a call that failed may succeed later: what the operator reads, and for how many seconds it is repeated.
 
-    The limit counts from the first failure: a call that worked for an hour before it failed is repeated as well.
-    Raises `Cancelled` when the token is stopped in a pause.
+    The seconds count from the first failure: a call that worked for an hour before it failed is repeated as well.
     """
-    return tenacity.Retrying(
-        retry=tenacity.retry_if_exception(transient),
-        stop=_Limit(limit),
-        wait=tenacity.wait_exponential_jitter(multiplier=0.1, max=10.0),
-        sleep=stop.sleep,
-        before_sleep=_report,
-        reraise=True,
-    )(call)
+
+    what: str
+    remedy: str
+    patience: float = FOREVER
 
 
-class _Limit:
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._failed_at: float | None = None
+# Judges an error: None means that the same call would fail again.
+Judge = Callable[[BaseException], Temporary | None]
 
-    def __call__(self, state: tenacity.RetryCallState) -> bool:
+
+@contextmanager
+def impatient(seconds: float) -> Iterator[None]:
+    """Within the block, this thread repeats no call for longer than that: someone waits for an answer."""
+    token = _most.set(seconds)
+    try:
+        yield
+    finally:
+        _most.reset(token)
+
+
+def patience_left() -> float:
+    """Return for how many seconds this thread may wait for something at most; FOREVER outside `impatient`."""
+    return _most.get()
+
+
+def retry(call: Callable[[], T], judge: Judge, stop: StopToken) -> T:
+    """Repeat `call` while `judge` finds its errors temporary, with growing pauses.
+
+    The wait is registered in `verifier.runtime.waits`. Raises the last error when it is not temporary or the patience
+    is used up, and `Cancelled` when the token is stopped during a pause.
+    """
+    effort = _Effort(judge)
+    try:
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception(effort.is_worth_repeating),
+            wait=tenacity.wait_exponential_jitter(multiplier=0.1, max=10.0),
+            sleep=stop.sleep,
+            before_sleep=effort.report,
+            reraise=True,
+        )(call)
+    finally:
+        effort.end()
+
+
+class _Effort:
+    """The failures of one call so far."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._failed_at = 0.0
+        self._reason: Temporary | None = None
+        self._wait: waits.Wait | None = None
+
+    def is_worth_repeating(self, error: BaseException) -> bool:
         self._failed_at = self._failed_at or monotonic()
-        return monotonic() - self._failed_at > self._seconds
+        self._reason = self._judge(error)
+        if self._reason is None:
+            return False
+        return monotonic() - self._failed_at <= min(self._reason.patience, _most.get())
 
+    def report(self, state: tenacity.RetryCallState) -> None:
+        assert self._reason is not None
+        what = f"A call fails and is repeated: {self._reason.what}"
+        if self._wait is None:
+            self._wait = waits.begin(what, self._reason.remedy)
+        self._wait.what, self._wait.remedy = what, self._reason.remedy
+        # The first attempt, the second, the fourth and so on: an outage of an hour must not flood the log.
+        if state.attempt_number & (state.attempt_number - 1) == 0:
+            _log.warning(
+                "A call failed and will be repeated.",
+                extra={"error": self._reason.what, "attempt": state.attempt_number},
+            )
 
-def _report(state: tenacity.RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome else None
-    pause = state.next_action.sleep if state.next_action else 0.0
-    _log.warning(
-        "A call failed and will be repeated.",
-        extra={
-            "error": str(error),
-            "attempt": state.attempt_number,
-            "pauseSeconds": round(pause, 2),
-        },
-    )
+    def end(self) -> None:
+        if self._wait is not None:
+            waits.end(self._wait)

@@ -20,6 +20,26 @@ T = TypeVar("T")
 _GLANCE = 0.2
 
 
+class Alarm:
+    """Runs `act` in a thread of its own some time after it is set, unless the `with` block has been left by then.
+
+    The one thread that no task group joins: it is for when joining the others takes too long.
+    """
+
+    def __init__(self, seconds: float, act: Callable[[], None]) -> None:
+        self._timer = threading.Timer(seconds, act)
+        self._timer.daemon = True
+
+    def set(self) -> None:
+        self._timer.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._timer.cancel()
+
+
 class Cancelled(BaseException):
     """The owner asked for a stop. Not an error, and outside `Exception` so that nobody swallows it by accident."""
 

@@ -174,7 +174,7 @@ class Catalog:
 
     def _indexes(self, namespace: Namespace) -> dict[str, Document]:
         indexes = retry(
-            lambda: list_indexes(self._client, *namespace), failures.is_transient, self._stop
+            lambda: list_indexes(self._client, *namespace), failures.temporary, self._stop
         )
         return {each["name"]: each for each in indexes if not is_id_index(each)}
 
@@ -212,7 +212,7 @@ class Catalog:
         """Whether the collection is what it was: without its indexes it is another, or none, which would be created."""
         found = retry(
             lambda: find_named(self._client, definition.namespace),
-            failures.is_transient,
+            failures.temporary,
             self._stop,
         )
         built = standin.stand_in(definition).indexes.keys()
@@ -224,7 +224,7 @@ class Catalog:
 
     def _list(self, database: str, query: Document) -> list[Document]:
         return retry(
-            lambda: list_raw(self._client, database, query), failures.is_transient, self._stop
+            lambda: list_raw(self._client, database, query), failures.temporary, self._stop
         )
 
     def _run(

@@ -35,7 +35,7 @@ class Listing:
         """Raises OperationError UnsupportedCollection and TTLNotVerifiable."""
         listed = retry(
             lambda: list(list_collections(self._source, self._selection)),
-            failures.is_transient,
+            failures.temporary,
             self._stop,
         )
         # Once more: what was true when the sync was asked for need not be true now.
@@ -68,7 +68,7 @@ class Listing:
         if record is None:
             amount = retry(
                 lambda: measure(self._source, definition.storage),
-                failures.is_transient,
+                failures.temporary,
                 self._stop,
             )
             # Saved with its true definition before it is created without it.

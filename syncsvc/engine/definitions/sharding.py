@@ -156,7 +156,7 @@ class Sharding:
             with RawCursor(client, database, command) as cursor:
                 return [bytes(each) for page in cursor.pages() for each in page.documents()]
 
-        return retry(read, failures.is_transient, self._stop)
+        return retry(read, failures.temporary, self._stop)
 
 
 def _only(fields: list[str]) -> list[Document]:

@@ -15,16 +15,16 @@ def find_on_source(
     parts: Parts, database: str, uuid: bytes, stop: StopToken
 ) -> CollectionSpec | None:
     """The collection with that UUID, under the name that it has by now; None when it is gone."""
-    return retry(lambda: find_collection(parts.source, database, uuid), failures.is_transient, stop)
+    return retry(lambda: find_collection(parts.source, database, uuid), failures.temporary, stop)
 
 
 def find_named_on_source(
     parts: Parts, namespace: Namespace, stop: StopToken
 ) -> CollectionSpec | None:
     """What has that name by now, if anything has."""
-    return retry(lambda: find_named(parts.source, namespace), failures.is_transient, stop)
+    return retry(lambda: find_named(parts.source, namespace), failures.temporary, stop)
 
 
 def time_series_on_source(parts: Parts, namespace: Namespace, stop: StopToken) -> bytes | None:
     """The UUID of the time-series collection that has that name by now, if one has."""
-    return retry(lambda: find_time_series(parts.source, namespace), failures.is_transient, stop)
+    return retry(lambda: find_time_series(parts.source, namespace), failures.temporary, stop)

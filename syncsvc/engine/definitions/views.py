@@ -37,4 +37,4 @@ def _views(
         listed = list_collections(client, selection, kind=Kind.VIEW)
         return {each.namespace: each for each in listed}
 
-    return retry(list_views, failures.is_transient, stop)
+    return retry(list_views, failures.temporary, stop)

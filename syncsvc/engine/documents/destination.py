@@ -10,7 +10,7 @@ from pymongo.errors import OperationFailure
 
 from syncsvc.engine.documents.translate import fold, update_statement
 from verifier.cluster.events import DataEvent, DataKind
-from verifier.cluster.failures import DUPLICATE_KEY, is_transient
+from verifier.cluster.failures import DUPLICATE_KEY, is_refusal
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawbson import RawDocuments
 from verifier.cluster.writer import ClusterWriter
@@ -67,7 +67,7 @@ class Destination:
         try:
             _, errors = self.update(scratch, [statement], ordered=True)
         except OperationFailure as error:
-            if is_transient(error):
+            if not is_refusal(error):
                 raise
             return False
         return not errors

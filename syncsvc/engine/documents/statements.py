@@ -34,7 +34,7 @@ def run_updates(
     try:
         return destination.update(namespace, statements, ordered, repeat=False)
     except PyMongoError as error:
-        if not failures.is_transient(error):
+        if failures.temporary(error) is None:
             raise
     sent = range(risky[0]) if ordered else sorted(set(range(len(outcomes))) - set(risky))
     found, errors = 0, list[WriteError]()

@@ -126,7 +126,7 @@ class Application:
             facts = self._parts.source_facts
             return offers_raw_updates(source, facts) and destination.offers_raw_diffs(_SCRATCH)
 
-        raw = retry(offered, failures.is_transient, self._stop)
+        raw = retry(offered, failures.temporary, self._stop)
         how = "the oplog's own diffs" if raw else "documents read again"
         _log.info("Updates are replayed.", extra={"by": how})
         return raw

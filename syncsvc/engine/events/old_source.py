@@ -41,7 +41,7 @@ class OldSource:
         """Raise OperationError UnsupportedChange for what the source defines otherwise than when it was listed."""
         listed = retry(
             lambda: list(list_collections(self._parts.source, self._parts.selection)),
-            failures.is_transient,
+            failures.temporary,
             stop,
         )
         options = self._parts.run.record.options

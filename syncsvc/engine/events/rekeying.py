@@ -113,7 +113,7 @@ def sharded_now(parts: Parts, stop: StopToken) -> dict[bytes, Sharded]:
     """The sharded collections of the source by UUID."""
     if not parts.source_facts.is_sharded:
         return {}
-    return retry(lambda: sharded_names(parts.source), failures.is_transient, stop)
+    return retry(lambda: sharded_names(parts.source), failures.temporary, stop)
 
 
 def replaced(

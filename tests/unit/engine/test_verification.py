@@ -10,7 +10,7 @@ from syncsvc.engine.verification import incompletion, is_ready, refusal
 from verifier.cluster import failures
 from verifier.compare import errors as of_checks
 from verifier.compare.progress import Amounts, Changes, CheckProgress, Outcome, Verdict
-from verifier.runtime.errors import ErrorKind, OperationError
+from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 
 PASSED = Verdict(Outcome.PASSED)
 
@@ -71,6 +71,8 @@ def test_a_refusal_says_why_and_where_to_read_on(outcome: Outcome, kind: ErrorKi
         (of_checks.METADATA_BLOCKED, failures.NOT_AUTHORIZED),
         (failures.CLUSTER_UNREACHABLE, failures.CLUSTER_UNREACHABLE),
         (failures.NOT_AUTHORIZED, failures.NOT_AUTHORIZED),
+        (failures.UNEXPECTED_SERVER_ERROR, failures.UNEXPECTED_SERVER_ERROR),
+        (INTERNAL_ERROR, INTERNAL_ERROR),
         (failures.EVENT_TOO_LARGE, errors.VERIFICATION_INCOMPLETE),
     ],
 )
@@ -80,7 +82,7 @@ def test_a_check_that_cannot_go_on_has_a_name(kind: ErrorKind, told: ErrorKind) 
     assert "Why." in error.description
 
 
-def test_any_other_error_of_a_server_makes_it_incomplete() -> None:
-    error = incompletion(failures.named(OperationFailure("no", 2, {"errmsg": "no"})))
-    assert isinstance(error, OperationError) and error.kind is errors.VERIFICATION_INCOMPLETE
-    assert "no (code 2)" in error.description
+def test_an_unknown_error_of_a_server_says_nothing_about_the_data() -> None:
+    error = incompletion(failures.named(OperationFailure("no", 8, {"errmsg": "no"})))
+    assert isinstance(error, OperationError) and error.kind is failures.UNEXPECTED_SERVER_ERROR
+    assert "no (code 8)" in error.description

@@ -21,6 +21,7 @@ from verifier.compare.mismatch import Difference
 from verifier.compare.progress import Amounts, Changes, CheckProgress, MismatchCounts
 from verifier.compare.progress import Phase as CheckPhase
 from verifier.runtime.metrics import families
+from verifier.runtime.waits import LongWait
 
 FALLING = ProgressSnapshot(lags=(Lag(30, 0.0), Lag(10, 20.0)))
 COPIED = ProgressSnapshot(total_bytes=100, copied_bytes=40, copied_documents=4)
@@ -67,6 +68,8 @@ def test_without_a_sync_the_state_is_shown_and_what_is_not_possible(state: State
         "mongosync_state": {(each.value,): float(each is state) for each in State},
         "mongosync_can_commit": {(): 0},
         "mongosync_can_write": {(): 0},
+        "mongosync_long_waits": {(): 0},
+        "mongosync_longest_wait_seconds": {(): 0},
     }
 
 
@@ -103,9 +106,14 @@ APPLYING = {"state": State.RUNNING, "phase": Phase.APPLYING}
 COMMITTING = {"state": State.COMMITTING, "phase": Phase.APPLYING}
 PAUSED = {"state": State.PAUSED, "phase": Phase.APPLYING}
 FAILED = {"state": State.FAILED, "phase": Phase.APPLYING}
+WAITING = ProgressSnapshot(waits=(LongWait("a", "", 70.0), LongWait("b", "", 20.0)))
 NUMBERS: list[tuple[str, dict[str, Any], ProgressSnapshot, float | None]] = [
     ("can_write", {"can_write": True}, ProgressSnapshot(), 1),
     ("can_write", RUNNING, ProgressSnapshot(), 0),
+    ("long_waits", RUNNING, ProgressSnapshot(), 0),
+    ("long_waits", RUNNING, WAITING, 2),
+    ("longest_wait_seconds", RUNNING, ProgressSnapshot(), 0),
+    ("longest_wait_seconds", RUNNING, WAITING, 70),
     ("lag_seconds", APPLYING, ProgressSnapshot(lag_seconds=0), 0),
     ("lag_seconds", COMMITTING, ProgressSnapshot(lag_seconds=7), 7),
     ("lag_seconds", PAUSED, ProgressSnapshot(lag_seconds=7), None),

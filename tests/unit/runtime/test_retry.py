@@ -1,27 +1,39 @@
-"""What is transient is repeated, with pauses that a stop ends, until the limit."""
+"""Temporary failures are repeated, with pauses that a stop ends, for as long as the judge has patience."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 import tenacity
 
-from verifier.runtime.retry import retry
+from tests.support.waiting import wait_for
+from verifier.runtime import waits
+from verifier.runtime.retry import FOREVER, Judge, Temporary, impatient, retry
 from verifier.runtime.tasks import Cancelled, StopToken
 
 
-class Transient(Exception):
+class Outage(Exception):
     pass
 
 
-def is_transient(error: BaseException) -> bool:
-    return isinstance(error, Transient)
+def judge(patience: float) -> Judge:
+    """Judge outages as temporary, and nothing else."""
+
+    def temporary(error: BaseException) -> Temporary | None:
+        is_outage = isinstance(error, Outage)
+        return Temporary(f"outage {error}", "Wait.", patience) if is_outage else None
+
+    return temporary
+
+
+forever = judge(FOREVER)
 
 
 def fails(*errors: BaseException, then: str = "done") -> Callable[[], str]:
-    """A call that raises these errors, one a call, and then returns."""
+    """Return a call that raises these errors, one a call, and then returns."""
     left: Iterator[BaseException] = iter(errors)
 
     def call() -> str:
@@ -40,71 +52,79 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_call_that_succeeds_is_made_once() -> None:
     calls: list[int] = []
-    retry(lambda: calls.append(1), is_transient, StopToken())
+    retry(lambda: calls.append(1), forever, StopToken())
     assert calls == [1]
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_transient_errors_are_repeated_until_success() -> None:
-    assert retry(fails(Transient("a"), Transient("b")), is_transient, StopToken()) == "done"
+def test_temporary_errors_are_repeated_until_success() -> None:
+    assert retry(fails(Outage("a"), Outage("b")), forever, StopToken()) == "done"
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), Cancelled("x"), KeyboardInterrupt("x")])
 def test_another_error_is_raised_at_once(error: BaseException) -> None:
     with pytest.raises(type(error)) as raised:
-        retry(fails(error), is_transient, StopToken())
+        retry(fails(error), forever, StopToken())
     assert raised.value is error
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_an_error_that_is_not_transient_ends_the_repeating() -> None:
-    with pytest.raises(ValueError):
-        retry(fails(Transient(), ValueError(), Transient()), is_transient, StopToken())
+def test_an_error_that_is_not_temporary_ends_the_repeating() -> None:
+    with pytest.raises(ValueError, match="final"):
+        retry(fails(Outage("a"), ValueError("final")), forever, StopToken())
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_the_last_error_is_raised_at_the_limit() -> None:
-    errors = [Transient(str(number)) for number in range(1000)]
-    with pytest.raises(Transient) as raised:
-        retry(fails(*errors), is_transient, StopToken(), limit=0.03)
-    assert raised.value in errors[1:]
+def test_the_last_error_is_raised_when_the_patience_is_used_up() -> None:
+    with pytest.raises(Outage, match="always"):
+        retry(_always, judge(0.05), StopToken())
 
 
-def test_a_stop_in_a_pause_raises_cancelled() -> None:
+@pytest.mark.usefixtures("short_pauses")
+def test_an_impatient_caller_waits_no_longer_than_it_says() -> None:
+    with impatient(0.05), pytest.raises(Outage, match="always"):
+        retry(_always, forever, StopToken())
+
+
+def _always() -> None:
+    raise Outage("always")
+
+
+def test_a_stop_ends_a_pause() -> None:
     stop = StopToken()
-    calls: list[int] = []
+    attempts: list[int] = []
 
     def call() -> None:
-        calls.append(1)
-        stop.stop("shutdown")
-        raise Transient
+        attempts.append(1)
+        if len(attempts) == 2:
+            stop.stop("enough")
+        raise Outage("again")
 
-    with pytest.raises(Cancelled, match="shutdown"):
-        retry(call, is_transient, stop, limit=3.0)
-    assert calls == [1]
-
-
-class Unhurried(StopToken):
-    """Notes for how long it is to sleep, and does not."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.slept: list[float] = []
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-
-
-def test_the_first_pause_is_between_a_tenth_of_a_second_and_little_more_than_one() -> None:
-    stop = Unhurried()
-    retry(fails(Transient()), is_transient, stop)
-    (slept,) = stop.slept
-    assert 0.1 <= slept < 1.2
+    with pytest.raises(Cancelled):
+        retry(call, forever, stop)
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_every_repetition_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_attempts_are_logged_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        retry(fails(Transient("first"), Transient("second")), is_transient, StopToken())
-    fields = [(vars(each)["attempt"], vars(each)["error"]) for each in caplog.records]
-    assert fields == [(1, "first"), (2, "second")]
+        retry(fails(*(Outage(str(n)) for n in range(1, 18))), forever, StopToken())
+    logged = [(each.attempt, each.error) for each in caplog.records]  # type: ignore[attr-defined]
+    assert logged == [(n, f"outage {n}") for n in (1, 2, 4, 8, 16)]
+
+
+def test_repeating_is_registered_as_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "LONG", 0.0)
+    stop = StopToken()
+
+    def repeat() -> None:
+        with pytest.raises(Cancelled):
+            retry(_always, forever, stop)
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    (shown,) = wait_for(waits.long_waits, "the wait is shown")
+    assert shown.what == "A call fails and is repeated: outage always"
+    assert shown.remedy == "Wait."
+    stop.stop("enough")
+    thread.join()
+    assert waits.long_waits() == ()

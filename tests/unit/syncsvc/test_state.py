@@ -15,6 +15,7 @@ TABLE = {
     ("IDLE", "start"): "RUNNING",
     ("RUNNING", "pause"): "PAUSED",
     ("PAUSED", "resume"): "RUNNING",
+    ("FAILED", "resume"): "RUNNING",
     ("RUNNING", "commit"): "COMMITTING",
     ("RUNNING", "fail"): "FAILED",
     ("COMMITTING", "finish"): "COMMITTED",
@@ -45,7 +46,11 @@ def test_any_other_trigger_is_refused(state: str, trigger: str) -> None:
         (State.PAUSED, Trigger.START, "start needs state IDLE; the state is PAUSED."),
         (State.PAUSED, Trigger.PAUSE, "pause needs state RUNNING; the state is PAUSED."),
         (State.PAUSED, Trigger.COMMIT, "commit needs state RUNNING; the state is PAUSED."),
-        (State.RUNNING, Trigger.RESUME, "resume needs state PAUSED; the state is RUNNING."),
+        (
+            State.RUNNING,
+            Trigger.RESUME,
+            "resume needs state PAUSED or FAILED; the state is RUNNING.",
+        ),
         (State.IDLE, Trigger.COMMIT, "commit needs state RUNNING; the state is IDLE."),
         (
             State.IDLE,

@@ -1,0 +1,95 @@
+"""Makes every command that this process sends visible while its answer is awaited.
+
+The driver reports when a command starts and ends (command monitoring). Each outstanding one is registered as a wait;
+of the failed ones, the newest of each thread is kept, for the text of the error.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo.monitoring import (
+    CommandFailedEvent,
+    CommandListener,
+    CommandStartedEvent,
+    CommandSucceededEvent,
+)
+
+from verifier.runtime import waits
+
+_BUILDING = (
+    "An index build takes as long as its collection is large; db.currentOp() shows its progress. "
+    "It needs a majority of the voting members of the replica set."
+)
+_WRITING = "Check that a majority of the members of the replica set (of each shard) runs and replicates: rs.status()."
+_ANSWERING = (
+    "Check the server, its load, and the network to it. The command is given up and repeated."
+)
+_REMEDIES = {
+    "createIndexes": _BUILDING,
+    "collMod": _BUILDING,
+    **dict.fromkeys(
+        ("insert", "update", "delete", "create", "drop", "dropIndexes", "commitTransaction"),
+        _WRITING,
+    ),
+    **dict.fromkeys(("renameCollection", "setUserWriteBlockMode", "shardCollection"), _WRITING),
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One command: `name` of the command, what it is about, and where it was sent."""
+
+    name: str
+    namespace: str
+    address: str
+    cluster: str
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.namespace} at {self.address} ({self.cluster})"
+
+
+_thread = threading.local()
+
+
+def take_failed() -> Call | None:
+    """Return the newest command of this thread that failed, once."""
+    call: Call | None = getattr(_thread, "failed", None)
+    _thread.failed = None
+    return call
+
+
+class CallListener(CommandListener):
+    """Registers the outstanding commands of one client; `cluster` is the name that the operator knows it by."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._outstanding: dict[int, tuple[Call, waits.Wait]] = {}
+
+    def started(self, event: CommandStartedEvent) -> None:
+        host, port = event.connection_id
+        call = Call(event.command_name, _namespace(event), f"{host}:{port}", self._cluster)
+        remedy = _REMEDIES.get(event.command_name, _ANSWERING)
+        wait = waits.begin(f"No answer yet to {call}", remedy)
+        self._outstanding[event.request_id] = call, wait
+
+    def succeeded(self, event: CommandSucceededEvent) -> None:
+        self._end(event.request_id)
+
+    def failed(self, event: CommandFailedEvent) -> None:
+        _thread.failed = self._end(event.request_id)
+
+    def _end(self, request: int) -> Call | None:
+        call, wait = self._outstanding.pop(request, (None, None))
+        if wait is not None:
+            waits.end(wait)
+        return call
+
+
+def _namespace(event: CommandStartedEvent) -> str:
+    """The collection, or the database of a command that names none."""
+    name: Any = event.command.get("collection") if event.command_name == "getMore" else None
+    name = name or event.command.get(event.command_name)
+    return f"{event.database_name}.{name}" if isinstance(name, str) else event.database_name

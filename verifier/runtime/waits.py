@@ -1,0 +1,106 @@
+"""What the threads of this process are waiting for, so that no wait stays invisible.
+
+A wait is registered when it begins and removed when it ends. Waits that last longer than `LONG` seconds are shown to
+the operator: as warnings, in the log and as metrics. The registry belongs to the process, as the log does: adapters
+deep inside a call register their waits without being handed anything.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+
+from verifier.runtime.tasks import StopToken
+
+# Waits that last longer are shown, in seconds.
+LONG = 15.0
+# Poll interval of `watch`, in seconds.
+_INTERVAL = 1.0
+# The most waits that are shown at once; the oldest come first.
+_MOST_SHOWN = 10
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class Wait:
+    """One wait: `what` is waited for, and what the operator can do; `since` is a time of the monotonic clock."""
+
+    what: str
+    remedy: str
+    since: float
+
+
+@dataclass(frozen=True)
+class LongWait:
+    """A wait of at least `LONG` seconds. Equal texts of several threads are one; it began with the first of them."""
+
+    what: str
+    remedy: str
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        """The warning for the operator."""
+        since = datetime.now(UTC) - timedelta(seconds=self.seconds)
+        return f"{self.what}, since {since:%Y-%m-%d %H:%M:%S} UTC ({self.seconds:.0f} s). {self.remedy}"
+
+
+_lock = threading.Lock()  # guards _waits
+_waits: set[Wait] = set()
+
+
+def begin(what: str, remedy: str) -> Wait:
+    """Register a wait of the calling thread; `end` must follow."""
+    wait = Wait(what, remedy, monotonic())
+    with _lock:
+        _waits.add(wait)
+    return wait
+
+
+def end(wait: Wait) -> None:
+    """Remove a wait; harmless if it was removed before."""
+    with _lock:
+        _waits.discard(wait)
+
+
+@contextmanager
+def waiting(what: str, remedy: str) -> Iterator[None]:
+    """Register a wait for the length of a block."""
+    wait = begin(what, remedy)
+    try:
+        yield
+    finally:
+        end(wait)
+
+
+def long_waits() -> tuple[LongWait, ...]:
+    """Return the waits that have lasted `LONG` seconds or more, the oldest first."""
+    now = monotonic()
+    with _lock:
+        old = sorted((each for each in _waits if now - each.since >= LONG), key=lambda w: w.since)
+    oldest: dict[str, Wait] = {}
+    for each in old:
+        oldest.setdefault(each.what, each)
+    shown = list(oldest.values())[:_MOST_SHOWN]
+    return tuple(LongWait(each.what, each.remedy, now - each.since) for each in shown)
+
+
+def watch(show: Callable[[tuple[LongWait, ...]], None], stop: StopToken) -> None:
+    """Hand the long waits to `show` every second, and log where one begins and ends, until stopped."""
+    known: dict[str, LongWait] = {}
+    while True:
+        current = {each.what: each for each in long_waits()}
+        show(tuple(current.values()))
+        for what in current.keys() - known.keys():
+            _log.warning("A long wait began.", extra={"wait": current[what].text})
+        for what in known.keys() - current.keys():
+            seconds = round(known[what].seconds, 1)
+            _log.info("A long wait ended.", extra={"wait": what, "seconds": seconds})
+        known = current
+        stop.sleep(_INTERVAL)
