@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ SHARD_KEY = {"shardCollection": {"key": [{"a": 2}]}}
 BAD_STARTS: list[tuple[str, Any, str, tuple[str, ...]]] = [
     ("malformed JSON", b'{"source": ', "MalformedBody", ("JSON",)),
     ("not UTF-8", b"\xff\xfe{}", "MalformedBody", ("JSON",)),
+    ("UTF-16", json.dumps(GOOD).encode("utf-16"), "MalformedBody", ("UTF-8",)),
+    ("UTF-32 without a mark", json.dumps(GOOD).encode("utf-32-le"), "MalformedBody", ("UTF-8",)),
     ("nested without end", b"[" * 100_000, "MalformedBody", ()),
     ("an array", b"[]", "MalformedBody", ("not an object",)),
     ("nothing", b"", "InvalidRequest", ("source", "destination")),

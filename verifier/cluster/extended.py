@@ -18,7 +18,7 @@ _OPTIONS = JSONOptions(
 _ERRORS = (BSONError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 
-def read(data: str | bytes) -> Any:
+def read(data: str) -> Any:
     """What the text means, relaxed or canonical, each value of its exact type. Raises ValueError, RecursionError."""
     try:
         return json.loads(data, object_pairs_hook=_document, parse_constant=_refuse_constant)

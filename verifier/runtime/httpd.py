@@ -27,8 +27,8 @@ _GLANCE = 0.2
 MALFORMED_BODY = ErrorKind(
     "MalformedBody",
     400,
-    "The request body is not a JSON object.",
-    "Send one JSON object, for example {}.",
+    "The request body is not a JSON object in UTF-8.",
+    "Send one JSON object in UTF-8, for example {}.",
 )
 
 BODY_TOO_LARGE = ErrorKind(
@@ -48,16 +48,17 @@ ADDRESS_NOT_AVAILABLE = ErrorKind(
 _log = logging.getLogger(__name__)
 
 
-def json_body(read: Callable[[bytes], Any] = json.loads) -> dict[str, Any]:
-    """The request's body as a JSON object, whatever the content type says; an absent body counts as {}.
+def json_body(read: Callable[[str], Any] = json.loads) -> dict[str, Any]:
+    """Return the request body as a JSON object, whatever its content type; an absent body counts as {}.
 
-    `read` raises ValueError or RecursionError for what it cannot read. Raises OperationError MalformedBody.
+    The body must be UTF-8, as RFC 8259 demands; a byte order mark in front of it is ignored. `read` raises ValueError
+    or RecursionError for text that it cannot parse. Raises OperationError MalformedBody.
     """
     data = request.get_data()
     if not data.strip():
         return {}
     try:
-        body = read(data)
+        body = read(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise OperationError(
             MALFORMED_BODY, f"The body cannot be read as JSON: {error}."

@@ -64,7 +64,7 @@ VALUES: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize("text, value", VALUES, ids=[text for text, _ in VALUES])
 def test_every_type_is_read_as_itself(text: str, value: Any) -> None:
-    read = extended.read(f'{{"a": {text}}}'.encode())
+    read = extended.read(f'{{"a": {text}}}')
     assert bson.encode(read) == bson.encode({"a": value})
 
 

@@ -31,6 +31,8 @@ from verifier.runtime.httpd import (
 from verifier.runtime.tasks import StopToken
 
 ROOT = Path(__file__).parents[3]
+# With a byte order mark, and without one.
+OTHER_ENCODINGS = ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
 TEAPOT = ErrorKind("Teapot", 418, "It is a teapot.", "Do not.")
 
 
@@ -89,7 +91,7 @@ def assert_error(answer: TestResponse, status: int, name: str) -> str:
         (b"{}", {}),
         (b'{"a": [1, null, {"b": 0.5}]}', {"a": [1, None, {"b": 0.5}]}),
         ('{"ä": "漢"}'.encode(), {"ä": "漢"}),
-        ('{"a": 1}'.encode("utf-16"), {"a": 1}),
+        ('{"a": 1}'.encode("utf-8-sig"), {"a": 1}),
     ],
 )
 def test_an_object_is_read(client: FlaskClient, data: bytes, body: dict[str, Any]) -> None:
@@ -118,8 +120,11 @@ def test_the_content_type_means_nothing(client: FlaskClient, kind: str) -> None:
         b"[" * 100_000,
         b'{"a":' * 100_000,
         b'{"a": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+        b'{"a": "\xed\xa0\x80"}',
+        b"\xef\xbb\xbf",
+        *("{}".encode(encoding) for encoding in OTHER_ENCODINGS),
     ],
-    ids=range(14),
+    ids=range(16 + len(OTHER_ENCODINGS)),
 )
 def test_anything_else_is_a_malformed_body(client: FlaskClient, data: bytes) -> None:
     assert_error(client.post("/body", data=data), 400, "MalformedBody")

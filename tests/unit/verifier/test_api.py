@@ -76,6 +76,8 @@ def test_writes_are_told_to_be_off(api: FlaskClient, service: Recorder, body: by
     [
         ("check", b"{", "MalformedBody", "JSON"),
         ("check", b"[]", "MalformedBody", "not an object"),
+        ("check", "{}".encode("utf-16"), "MalformedBody", "UTF-8"),
+        ("writesOff", "{}".encode("utf-16"), "MalformedBody", "UTF-8"),
         ("check", b"null", "MalformedBody", "not an object"),
         ("check", f'{{"$oid": "{ID}"}}'.encode(), "MalformedBody", "not an object"),
         ("check", b'{"filter": {"_id": {"$oid": "x"}}}', "MalformedBody", "x"),
