@@ -197,3 +197,4 @@ def test_a_signal_rotates_the_log(pair: Pair, daemon: Daemon) -> None:
     old, new = sorted(folder.iterdir())
     assert '"Serving."' in old.read_text() and '"A run begins."' not in old.read_text()
     assert '"A run begins."' in new.read_text() and '"Serving."' not in new.read_text()
+    assert [each.stat().st_mode & 0o777 for each in (folder, old, new)] == [0o700, 0o600, 0o600]

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
@@ -106,6 +108,10 @@ class LogFile(logging.FileHandler):
             self._begin_anew()
         super().emit(record)
 
+    def _open(self) -> TextIOWrapper:
+        """Open the log file. A new file gets mode 0600, because its lines hold names and queries."""
+        return open(self.baseFilename, "a", encoding=self.encoding, opener=_open_private)
+
     def _begin_anew(self) -> None:
         # Where the old one cannot be moved, it goes on: a line in the wrong file is better than none.
         with contextlib.suppress(OSError):
@@ -113,6 +119,10 @@ class LogFile(logging.FileHandler):
         if self.stream is not None:
             self.stream.close()
         self.stream = self._open()
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)
 
 
 def _move_away(path: Path) -> None:
@@ -145,14 +155,14 @@ def set_up(
 ) -> None:
     """Send the log to a new file `directory`/`file_name`; an old one gives way.
 
-    Without a directory it goes to `stream`, or else to standard output.
-    Raises OSError when the directory cannot be made or the file cannot be written.
+    Without a directory it goes to `stream`, or else to standard output. A directory and a file that are created here
+    can be read by their owner only. Raises OSError if the directory cannot be made or the file cannot be written.
     """
     handler: logging.Handler
     if directory is None:
         handler = logging.StreamHandler(stream or sys.stdout)
     else:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         handler = LogFile(directory / file_name)
     handler.setFormatter(_formatter(style))
     logging.basicConfig(handlers=[handler], level=level, force=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import signal
 import sys
@@ -47,6 +48,18 @@ def formatter(log_file: Path) -> logging.Formatter:
     found = logging.getLogger().handlers[0].formatter
     assert found is not None
     return found
+
+
+@pytest.fixture
+def no_umask() -> Iterator[None]:
+    """Let a new file have the very mode that it is created with."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
 
 
 def last_line(path: Path) -> dict[str, Any]:
@@ -130,6 +143,16 @@ class TestSetUp:
         logs.set_up(None, "test.log", "INFO")
         log.info("shown")
         assert json.loads(capsys.readouterr().out)["message"] == "shown"
+
+    def test_a_new_log_can_be_read_by_its_owner_only(self, tmp_path: Path, no_umask: None) -> None:
+        logs.set_up(tmp_path / "made" / "here", "test.log", "INFO")
+        assert mode(tmp_path / "made" / "here") == 0o700
+        assert mode(tmp_path / "made" / "here" / "test.log") == 0o600
+
+    def test_a_directory_that_exists_keeps_its_mode(self, tmp_path: Path, no_umask: None) -> None:
+        tmp_path.chmod(0o755)
+        logs.set_up(tmp_path, "test.log", "INFO")
+        assert mode(tmp_path) == 0o755
 
     def test_a_directory_that_cannot_be_made_is_an_os_error(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
@@ -293,6 +316,13 @@ class TestRotation:
         assert len(self.files(folder)) == len(before) + 1
         messages = [json.loads(line)["message"] for line in (folder / "test.log").open()]
         assert messages == ["two", "three"]
+
+    def test_a_new_file_can_be_read_by_its_owner_only(self, no_umask: None, folder: Path) -> None:
+        log.info("one")
+        logs.rotate(signal.SIGUSR1, None)
+        log.info("two")
+        *_, rotated, current = [folder / name for name in self.files(folder)]
+        assert [mode(rotated), mode(current)] == [0o600, 0o600]
 
     def test_files_of_one_moment_have_different_names(self, folder: Path) -> None:
         for number in range(20):
