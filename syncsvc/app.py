@@ -12,12 +12,15 @@ from verifier.runtime import openapi
 from verifier.runtime.httpd import install_error_handlers
 from verifier.runtime.metrics import Snapshot, endpoint
 from verifier.runtime.request_log import log_requests
+from verifier.runtime.sites import LOCALHOST, refuse_other_sites
 
 
-def create_app(service: Service) -> Flask:
+def create_app(service: Service, hosts: frozenset[str] = LOCALHOST) -> Flask:
+    """Return the app of a process that is called by these host names."""
     app = Flask("syncsvc", static_folder=None)
     install_error_handlers(app)
     log_requests(app)
+    refuse_other_sites(app, hosts)
     app.register_blueprint(blueprint(service))
     app.register_blueprint(endpoint(Snapshot(TABLE, service.sync)))
     app.register_blueprint(openapi.endpoint(description()))

@@ -19,6 +19,7 @@ from verifier.cluster.cluster import open_cluster
 from verifier.runtime import logs, process, waits
 from verifier.runtime.httpd import HttpServer
 from verifier.runtime.malloc import keep_large_buffers
+from verifier.runtime.sites import own_names
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 
 LOG_FILE = "syncsvc.log"
@@ -66,7 +67,8 @@ def _serve(settings: Settings, observe: Observer) -> int:
     with ExitStack() as opened, alarm, suppress(Cancelled), TaskGroup("main", stop) as tasks:
         service = Service(settings.instance, settings.load_level, tasks.spawn, observe, stop)
         # First of all, so that an address in use is known before anything is touched.
-        server = HttpServer(create_app(service), settings.address, settings.port)
+        app = create_app(service, own_names(settings.address, settings.allowed_hosts))
+        server = HttpServer(app, settings.address, settings.port)
         tasks.spawn("waits", waits.watch, service.show_waits, stop)
         tasks.spawn("initialize", _initialize, service, settings, observe, opened)
         try:

@@ -17,6 +17,7 @@ from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 from verifier.runtime.httpd import ADDRESS_NOT_AVAILABLE, BODY_TOO_LARGE, MALFORMED_BODY
 from verifier.runtime.schemas import INVALID_REQUEST
+from verifier.runtime.sites import HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED
 
 UNKNOWN_CLUSTER = ErrorKind(
     "UnknownCluster",
@@ -291,6 +292,8 @@ ALL = (
     MALFORMED_BODY,
     BODY_TOO_LARGE,
     INVALID_REQUEST,
+    HOST_NOT_ALLOWED,
+    ORIGIN_NOT_ALLOWED,
     UNKNOWN_CLUSTER,
     SAME_CLUSTER,
     NOT_SUPPORTED_YET,

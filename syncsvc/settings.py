@@ -11,6 +11,7 @@ from syncsvc import __version__
 from syncsvc.options import CLUSTERS
 from verifier.runtime.logs import LEVELS
 from verifier.runtime.options import Option, number, parse
+from verifier.runtime.sites import ALLOWED_HOSTS
 
 PREFIX = "SYNCSVC"
 DEFAULT_ID = "coordinator"
@@ -20,6 +21,7 @@ TABLE = (
     Option("cluster1", "connection string of the other cluster", required=True, value="URI"),
     Option("port", "port of the HTTP API", parse=number(0, 65535), default=27182, value="PORT"),
     Option("bindAddress", "address of the HTTP API", default="127.0.0.1", value="ADDRESS"),
+    ALLOWED_HOSTS,
     Option(
         "logPath",
         "directory of the log file; without it, the log goes to standard output",
@@ -73,6 +75,7 @@ class Settings:
     clusters: dict[str, str]
     port: int
     address: str
+    allowed_hosts: tuple[str, ...]
     log_path: Path | None
     verbosity: str
     load_level: LoadLevel
@@ -95,6 +98,7 @@ def read_settings(arguments: Sequence[str] | None = None) -> Settings:
         clusters={name: values[name] for name in CLUSTERS},
         port=values["port"],
         address=values["bindAddress"],
+        allowed_hosts=tuple(values["allowedHosts"]),
         log_path=Path(values["logPath"]) if values["logPath"] else None,
         verbosity=values["verbosity"],
         load_level=LOAD_LEVELS[values["loadLevel"]],

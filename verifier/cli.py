@@ -19,6 +19,7 @@ from verifier.runtime import logs, process
 from verifier.runtime.errors import OperationError
 from verifier.runtime.httpd import HttpServer
 from verifier.runtime.malloc import keep_large_buffers
+from verifier.runtime.sites import own_names
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 from verifier.service import Service
 from verifier.settings import PROGRAM, Settings, read_settings
@@ -83,7 +84,8 @@ def _run(settings: Settings, observe: Observer) -> int:
 
 def _serve(service: Service, settings: Settings, stop: StopToken) -> None:
     # First of all, so that an address in use is known before anything is touched.
-    server = HttpServer(create_app(service), settings.address, settings.port)
+    app = create_app(service, own_names(settings.address, settings.allowed_hosts))
+    server = HttpServer(app, settings.address, settings.port)
     service.recover()
     if settings.start:
         _begin(service)

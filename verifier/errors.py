@@ -25,6 +25,7 @@ from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
 from verifier.runtime.httpd import ADDRESS_NOT_AVAILABLE, BODY_TOO_LARGE, MALFORMED_BODY
 from verifier.runtime.schemas import INVALID_REQUEST
+from verifier.runtime.sites import HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED
 
 CHECK_IN_PROGRESS = ErrorKind(
     "CheckInProgress",
@@ -55,6 +56,8 @@ ALL = (
     MALFORMED_BODY,
     BODY_TOO_LARGE,
     INVALID_REQUEST,
+    HOST_NOT_ALLOWED,
+    ORIGIN_NOT_ALLOWED,
     INVALID_FILTER,
     INVALID_URI,
     SAME_CLUSTER,

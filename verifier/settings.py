@@ -12,6 +12,7 @@ from verifier.compare.documents import Mode
 from verifier.compare.scope import Scope
 from verifier.runtime.logs import LEVELS
 from verifier.runtime.options import Form, Option, number, parse, refuse
+from verifier.runtime.sites import ALLOWED_HOSTS
 from verifier.selection import read_scope
 
 PROGRAM = "syncsvc-verifier"
@@ -98,6 +99,7 @@ TABLE = (
     ),
     Option("serverPort", "port of the HTTP API", number(0, 65535), 27020, value="PORT"),
     Option("bindAddress", "address of the HTTP API", default="127.0.0.1", value="ADDRESS"),
+    ALLOWED_HOSTS,
     Option(
         "logPath",
         "directory of the log file; without it, the log goes to standard output, with checkOnce to standard error",
@@ -133,6 +135,7 @@ class Settings:
     check_once: bool
     port: int
     address: str
+    allowed_hosts: tuple[str, ...]
     log_path: Path | None
     verbosity: str
 
@@ -170,6 +173,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         check_once=values["checkOnce"],
         port=values["serverPort"],
         address=values["bindAddress"],
+        allowed_hosts=tuple(values["allowedHosts"]),
         log_path=Path(values["logPath"]) if values["logPath"] else None,
         verbosity=values["verbosity"],
     )

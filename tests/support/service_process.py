@@ -161,6 +161,10 @@ class ServiceProcess:
         url = urljoin(self.url(""), path)
         return self._http.get(url, params=parameters, timeout=PATIENCE)
 
+    def get_with(self, path: str, headers: dict[str, str]) -> requests.Response:
+        """Get a path as `get` does, with these headers."""
+        return self._http.get(urljoin(self.url(""), path), headers=headers, timeout=PATIENCE)
+
     def progress(self) -> dict[str, Any]:
         answer = self.get("progress")
         self._assert_described(answer)

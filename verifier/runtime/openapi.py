@@ -20,6 +20,7 @@ from marshmallow import INCLUDE, Schema, fields, validate
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
 from verifier.runtime.httpd import BODY_TOO_LARGE, MALFORMED_BODY
 from verifier.runtime.schemas import INVALID_REQUEST, Boolean, Strict
+from verifier.runtime.sites import HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED
 
 PATH = "/api/v1/openapi.json"
 
@@ -50,7 +51,8 @@ class Operation:
         """By status, each once."""
         read = (MALFORMED_BODY, INVALID_REQUEST, BODY_TOO_LARGE) if self.body is not None else ()
         asked = (INVALID_REQUEST,) if self.parameters is not None else ()
-        kinds = dict.fromkeys([*read, *asked, *self.errors, INTERNAL_ERROR])
+        sites = (HOST_NOT_ALLOWED, *((ORIGIN_NOT_ALLOWED,) if self.method == "post" else ()))
+        kinds = dict.fromkeys([*read, *asked, *sites, *self.errors, INTERNAL_ERROR])
         return sorted(kinds, key=lambda kind: kind.status)
 
     def described(self) -> dict[str, Any]:

@@ -24,6 +24,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
         clusters={"cluster0": "mongodb://a", "cluster1": "mongodb://b"},
         port=27182,
         address="127.0.0.1",
+        allowed_hosts=(),
         log_path=None,
         verbosity="INFO",
         load_level=LoadLevel(readers=2, writers=4, lanes=4),
@@ -33,7 +34,8 @@ def test_the_defaults_are_the_documented_ones() -> None:
 
 def test_every_flag_is_read() -> None:
     flags = "--port 0 --bindAddress ::1 --logPath /x/y --verbosity debug --loadLevel 1 --id me"
-    settings = read_settings([*URIS, *flags.split()])
+    settings = read_settings([*URIS, *flags.split(), "--allowedHosts", "a,b.c"])
+    assert settings.allowed_hosts == ("a", "b.c")
     assert (settings.port, settings.address, settings.instance) == (0, "::1", "me")
     assert (settings.log_path, settings.verbosity) == (Path("/x/y"), "DEBUG")
     assert settings.load_level == LoadLevel(1, 1, 1)

@@ -37,6 +37,7 @@ DEFAULTS = Settings(
     check_once=False,
     port=27020,
     address="127.0.0.1",
+    allowed_hosts=(),
     log_path=None,
     verbosity="INFO",
 )
@@ -70,7 +71,7 @@ def test_every_flag_is_read() -> None:
     flags = (
         "--metaURI mongodb://c --metaDBName __mdb_internal_mine --docCompareMethod ignoreFieldOrder --numWorkers 8 "
         "--partitionSizeMB 1 --graceSeconds 0 --clean --start --checkOnce --serverPort 0 --bindAddress ::1 "
-        "--logPath /x/y --logLevel debug"
+        "--allowedHosts a,b.c --logPath /x/y --logLevel debug"
     )
     assert read_settings([*ALL, *flags.split()]) == replace(
         DEFAULTS,
@@ -86,6 +87,7 @@ def test_every_flag_is_read() -> None:
         check_once=True,
         port=0,
         address="::1",
+        allowed_hosts=("a", "b.c"),
         log_path=Path("/x/y"),
         verbosity="DEBUG",
     )

@@ -1,0 +1,115 @@
+"""Refuses what only a web page would send: any page that is open on the machine can send requests to a local port.
+
+Browsers say where a request comes from. If a page had its own host name resolve to this machine (DNS rebinding), that
+name is in `Host`. If a page of another site sends a POST, that site is in `Origin`. Programs such as curl send no
+`Origin`, and their `Host` is the one that the operator typed.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from flask import Flask, request
+
+from verifier.runtime.errors import ErrorKind, OperationError
+from verifier.runtime.options import Form, Option
+
+HOST_NOT_ALLOWED = ErrorKind(
+    "HostNotAllowed",
+    403,
+    "The Host header of the request is not a name of this process: a web page may have sent it (DNS rebinding).",
+    "Nothing was done. Use an IP address, localhost or the name of the machine in the URL, or start the process with "
+    "that name in --allowedHosts.",
+)
+ORIGIN_NOT_ALLOWED = ErrorKind(
+    "OriginNotAllowed",
+    403,
+    "The headers of the request say that a web page of another site sent it.",
+    "Nothing was done. Send commands with a program such as curl, without Origin and Sec-Fetch-Site.",
+)
+
+ALLOWED_HOSTS = Option(
+    "allowedHosts",
+    "names by which the HTTP API may be called, beside IP addresses, localhost, bindAddress and the machine's name; "
+    "repeated or separated by commas",
+    value="NAME",
+    form=Form.LIST,
+)
+
+LOCALHOST = frozenset({"localhost"})
+
+_HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
+_FOREIGN_SITES = frozenset({"cross-site", "same-site"})
+_HOST = re.compile(r"(?:\[(?P<address>[^\[\]]*)\]|(?P<name>[^\[\]:]*))(?::[0-9]*)?")
+
+
+def own_names(address: str, allowed: Iterable[str]) -> frozenset[str]:
+    """Return the host names of a process that listens on `address`, with those that its options allow.
+
+    The fully qualified name of the machine is only looked up if `address` is not loopback, because DNS may be slow.
+    """
+    names = {address, socket.gethostname(), *allowed}
+    if not _is_loopback(address):
+        names.add(socket.getfqdn())
+    return LOCALHOST.union(map(_normalized, names))
+
+
+def refuse_other_sites(app: Flask, names: frozenset[str]) -> None:
+    """Make the app refuse requests with another Host than `names`, and commands with another Origin than their Host."""
+
+    @app.before_request
+    def check() -> None:
+        host = request.headers.get("Host", "")
+        # Only programs leave it out, such as the health checks of HTTP/1.0.
+        if host and not is_own_host(host, names):
+            raise OperationError(HOST_NOT_ALLOWED, f"The API was called by the host name {host!r}.")
+        if request.method not in _HARMLESS:
+            _refuse_foreign_page(host)
+
+
+def is_own_host(host: str, names: frozenset[str]) -> bool:
+    """Return whether the value of a Host header is an IP address or one of the names, with any port."""
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return False
+    if found["address"] is not None:
+        return _is_address(found["address"])
+    return _is_address(found["name"]) or _normalized(found["name"]) in names
+
+
+def _refuse_foreign_page(host: str) -> None:
+    origin = request.headers.get("Origin")
+    if origin is not None and not _is_same_origin(origin, host):
+        raise OperationError(ORIGIN_NOT_ALLOWED, f"The command came with Origin {origin!r}.")
+    site = request.headers.get("Sec-Fetch-Site", "").lower()
+    if site in _FOREIGN_SITES:
+        raise OperationError(ORIGIN_NOT_ALLOWED, f"The command came with Sec-Fetch-Site {site!r}.")
+
+
+def _is_same_origin(origin: str, host: str) -> bool:
+    """Compare host and port only: a proxy in front of this process may speak TLS."""
+    try:
+        authority = urlsplit(origin).netloc
+    except ValueError:
+        return False
+    return bool(authority) and authority.lower() == host.lower()
+
+
+def _normalized(name: str) -> str:
+    return name.lower().removesuffix(".")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(address: str) -> bool:
+    return address == "localhost" or (_is_address(address) and ip_address(address).is_loopback)
