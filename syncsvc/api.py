@@ -13,7 +13,7 @@ from syncsvc.schemas import NamespacesSchema, StartSchema
 from syncsvc.service import Service
 from verifier.compare.lines import told
 from verifier.compare.schemas import DocumentMismatchesSchema
-from verifier.runtime.httpd import json_body, parameters, streamed_lines
+from verifier.runtime.httpd import Readers, json_body, parameters
 from verifier.runtime.schemas import EmptySchema, load
 
 SUCCESS = {"success": True}
@@ -59,6 +59,8 @@ def _handler(name: str, carry_out: Callable[[], None]) -> Callable[[], dict[str,
 
 
 def _add_queries(api: Blueprint, service: Service) -> None:
+    readers = Readers()
+
     @api.get("/progress")
     def progress() -> dict[str, Any]:
         return {"progress": service.progress(), **SUCCESS}
@@ -73,4 +75,4 @@ def _add_queries(api: Blueprint, service: Service) -> None:
     def mismatches() -> Response:
         given = load(DocumentMismatchesSchema(), parameters())
         found = service.mismatches(given.get("after"), given.get("limit"), given["minDurationSecs"])
-        return streamed_lines(told(found))
+        return readers.stream(told(found))

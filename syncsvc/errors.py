@@ -15,7 +15,12 @@ from verifier.compare import errors as of_checks
 from verifier.compare.errors import MISMATCHES_REPLACED
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
-from verifier.runtime.httpd import ADDRESS_NOT_AVAILABLE, BODY_TOO_LARGE, MALFORMED_BODY
+from verifier.runtime.httpd import (
+    ADDRESS_NOT_AVAILABLE,
+    BODY_TOO_LARGE,
+    MALFORMED_BODY,
+    TOO_MANY_READERS,
+)
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.sites import HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED
 
@@ -301,6 +306,7 @@ ALL = (
     INVALID_STATE,
     CANNOT_COMMIT,
     COMMAND_IN_PROGRESS,
+    TOO_MANY_READERS,
     DESTINATION_NOT_EMPTY,
     METADATA_LEFT_OVER,
     SHARDING_REQUIRED,

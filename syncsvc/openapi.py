@@ -25,6 +25,7 @@ from verifier.compare.schemas import (
     DocumentMismatchLine,
 )
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
+from verifier.runtime.httpd import TOO_MANY_READERS
 from verifier.runtime.openapi import (
     LINES,
     TEXT,
@@ -297,6 +298,7 @@ OPERATIONS = (
             *_OF_CLUSTERS,
             errors.INCOMPATIBLE_METADATA,
             MISMATCHES_REPLACED,
+            TOO_MANY_READERS,
         ),
     ),
     Operation("get", "/metrics", "The figures, for Prometheus.", None, content=TEXT),

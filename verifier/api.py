@@ -14,7 +14,7 @@ from verifier.compare.lines import told
 from verifier.compare.mismatch import StoredMismatch
 from verifier.compare.progress import CheckProgress
 from verifier.compare.schemas import DefinitionMismatchesSchema, DocumentMismatchesSchema
-from verifier.runtime.httpd import json_body, parameters, streamed_lines
+from verifier.runtime.httpd import Readers, json_body, parameters
 from verifier.runtime.schemas import EmptySchema, load
 from verifier.schemas import CheckSchema
 
@@ -44,6 +44,7 @@ class Service(Protocol):
 def blueprint(service: Service) -> Blueprint:
     """The endpoints below /api/v1."""
     api = Blueprint("api", __name__, url_prefix="/api/v1")
+    readers = Readers()
 
     @api.post("/check")
     def check() -> dict[str, Any]:
@@ -66,7 +67,7 @@ def blueprint(service: Service) -> Blueprint:
     @api.get("/summary")
     def summary() -> dict[str, Any]:
         _no_parameters()
-        with failures.named_errors():
+        with readers.one(), failures.named_errors():
             definitions = [*service.definition_mismatches(None, _SUMMARIZED)]
         return {**summary_answer(service.progress(), definitions), **SUCCESS}
 
@@ -76,13 +77,13 @@ def blueprint(service: Service) -> Blueprint:
         found = service.document_mismatches(
             given.get("after"), given.get("limit"), given["minDurationSecs"]
         )
-        return streamed_lines(told(found))
+        return readers.stream(told(found))
 
     @api.get("/nsMismatches")
     def definition_mismatches() -> Response:
         given = load(DefinitionMismatchesSchema(), parameters())
         found = service.definition_mismatches(given.get("after"), given.get("limit"))
-        return streamed_lines(told(found))
+        return readers.stream(told(found))
 
     return api
 

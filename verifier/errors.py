@@ -23,7 +23,12 @@ from verifier.compare.errors import (
 )
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
-from verifier.runtime.httpd import ADDRESS_NOT_AVAILABLE, BODY_TOO_LARGE, MALFORMED_BODY
+from verifier.runtime.httpd import (
+    ADDRESS_NOT_AVAILABLE,
+    BODY_TOO_LARGE,
+    MALFORMED_BODY,
+    TOO_MANY_READERS,
+)
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.sites import HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED
 
@@ -65,6 +70,7 @@ ALL = (
     NO_CHECK_RUNNING,
     WRITES_ALREADY_OFF,
     COMMAND_IN_PROGRESS,
+    TOO_MANY_READERS,
     UNSUPPORTED_TOPOLOGY,
     UNSUPPORTED_VERSION,
     DEFINITION_CHANGED,

@@ -30,6 +30,7 @@ from verifier.compare.schemas import (
     DocumentMismatchLine,
 )
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
+from verifier.runtime.httpd import TOO_MANY_READERS
 from verifier.runtime.openapi import (
     LINES,
     TEXT,
@@ -45,7 +46,12 @@ from verifier.schemas import CheckSchema
 # Errors of every call that asks a cluster.
 _OF_CLUSTERS = (CLUSTER_UNREACHABLE, NOT_AUTHORIZED, UNEXPECTED_SERVER_ERROR)
 _OF_METADATA = (*_OF_CLUSTERS, METADATA_BLOCKED, SUPERSEDED)
-_OF_MISMATCHES = (*_OF_METADATA, MISMATCHES_REPLACED, INCOMPATIBLE_METADATA)
+_OF_MISMATCHES = (
+    *_OF_METADATA,
+    MISMATCHES_REPLACED,
+    INCOMPATIBLE_METADATA,
+    TOO_MANY_READERS,
+)
 _AT_CHECK = (
     INVALID_FILTER,
     errors.CHECK_IN_PROGRESS,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import signal
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from types import FrameType
 from typing import Any
@@ -15,12 +17,21 @@ from waitress import wasyncore
 from waitress.server import create_server
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
+from verifier.runtime.connections import (
+    CLEANUP_INTERVAL,
+    LONGEST_SILENCE,
+    MOST_CONNECTIONS,
+    make_room,
+)
 from verifier.runtime.errors import ErrorKind, OperationError, describe
 from verifier.runtime.tasks import StopToken
 
 # A request body holds options and filters; more than this is a mistake. In bytes.
 MAX_BODY = 1 << 20
-REQUEST_THREADS = 4
+# So many requests may read from a cluster at once; each keeps a thread until its reader has read almost all.
+MOST_READERS = 4
+# More than can be kept: by readers, by one command and one preflight.
+REQUEST_THREADS = MOST_READERS + 6
 # How often the server looks whether it is to stop, in seconds.
 _GLANCE = 0.2
 
@@ -43,6 +54,14 @@ ADDRESS_NOT_AVAILABLE = ErrorKind(
     500,
     "The HTTP API cannot listen on its address.",
     "Stop the program that listens there, or choose another port or address.",
+)
+
+TOO_MANY_READERS = ErrorKind(
+    "TooManyReaders",
+    503,
+    f"{MOST_READERS} requests that read from a cluster are being answered; a reader that is slow, or a cluster that "
+    "does not answer, can keep them.",
+    "Send the request again when one of them has been answered or given up.",
 )
 
 _log = logging.getLogger(__name__)
@@ -88,6 +107,32 @@ def streamed_lines(lines: Iterator[str]) -> Response:
     # Whoever stands between must not collect them.
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     return Response(_ended_by_error(every), mimetype="application/x-ndjson", headers=headers)
+
+
+class Readers:
+    """Bounds how many requests read from a cluster at once, so that other requests find a thread."""
+
+    def __init__(self) -> None:
+        self._places = threading.BoundedSemaphore(MOST_READERS)
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Let the block read. Raises OperationError TooManyReaders."""
+        if not self._places.acquire(blocking=False):
+            raise OperationError(TOO_MANY_READERS, "Nothing was read.")
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    def stream(self, lines: Iterator[str]) -> Response:
+        """Return the lines as `streamed_lines` does. Raises OperationError TooManyReaders."""
+        with ExitStack() as reading:
+            reading.enter_context(self.one())
+            answer = streamed_lines(lines)
+            # Until the last line is sent, or the connection is closed.
+            answer.call_on_close(reading.pop_all().close)
+        return answer
 
 
 def _ended_by_error(lines: Iterator[str]) -> Iterator[str]:
@@ -144,7 +189,16 @@ class HttpServer:
         self._sockets: dict[int, Any] = {}
         try:
             self._server = create_server(
-                app, self._sockets, host=address, port=port, threads=REQUEST_THREADS, ident=None
+                app,
+                self._sockets,
+                host=address,
+                port=port,
+                threads=REQUEST_THREADS,
+                ident=None,
+                # It counts its own sockets, too, and must go on accepting at our limit.
+                connection_limit=2 * MOST_CONNECTIONS,
+                channel_timeout=LONGEST_SILENCE,
+                cleanup_interval=CLEANUP_INTERVAL,
             )
         except (OSError, ValueError) as error:
             description = f"The API cannot listen on {address}, port {port}: {error}."
@@ -159,7 +213,9 @@ class HttpServer:
             signal.signal(number, _leave)
         try:
             while not stop.stopped:
-                wasyncore.loop(_GLANCE, map=self._sockets, count=1)
+                make_room(self._sockets)
+                # Not select(), which fails for file descriptors beyond 1023.
+                wasyncore.loop(_GLANCE, use_poll=True, map=self._sockets, count=1)
         except SystemExit:
             pass
         finally:

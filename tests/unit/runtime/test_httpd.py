@@ -24,6 +24,7 @@ from verifier.runtime.httpd import (
     ADDRESS_NOT_AVAILABLE,
     MAX_BODY,
     HttpServer,
+    Readers,
     install_error_handlers,
     json_body,
     streamed_lines,
@@ -39,6 +40,7 @@ TEAPOT = ErrorKind("Teapot", 418, "It is a teapot.", "Do not.")
 def make_app() -> Flask:
     app = Flask("test")
     install_error_handlers(app)
+    readers = Readers()
 
     @app.post("/body")
     def body() -> dict[str, Any]:
@@ -51,6 +53,18 @@ def make_app() -> Flask:
     @app.get("/lines/<int:count>")
     def lines(count: int) -> Response:
         return streamed_lines(_numbered(count))
+
+    @app.get("/endless")
+    def endless() -> Response:
+        return readers.stream(iter(lambda: "x" * 100_000, None))
+
+    @app.get("/read/<int:count>")
+    def read(count: int) -> Response:
+        return readers.stream(_numbered(count))
+
+    @app.get("/large")
+    def large() -> str:
+        return "x" * 1_000_000
 
     @app.get("/broken")
     def broken() -> dict[str, Any]:

@@ -1,0 +1,175 @@
+"""Idle, half-sent and unread connections do not keep others from being answered."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.waiting import wait_for
+from tests.unit.deadlines import no_longer_than
+from tests.unit.runtime.test_httpd import make_app
+from verifier.runtime.connections import MOST_CONNECTIONS
+from verifier.runtime.httpd import MOST_READERS, REQUEST_THREADS
+
+ROOT = Path(__file__).parents[3]
+
+# Without room for others, the server would answer when connections time out, after a minute. In seconds.
+DEADLINE = 40
+
+SERVER = """
+import socket, sys
+from tests.unit.runtime import test_httpd
+from verifier.runtime import connections
+from verifier.runtime.tasks import StopToken
+connections.LONGEST_SILENCE = float(sys.argv[1])
+with socket.create_server(("127.0.0.1", 0)) as probe:
+    port = probe.getsockname()[1]
+server = test_httpd.HttpServer(test_httpd.make_app(), "127.0.0.1", port)
+print(port, flush=True)
+server.serve(StopToken())
+"""
+
+HALF_SENT = [
+    b"G",
+    b"GET /body HTTP/1.1\r\nHost: localhost\r\n",
+    b"POST /body HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
+    b"POST /body HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+]
+
+
+@dataclass
+class Served:
+    """A server of its own process, and the connections of a test to it."""
+
+    port: int
+    opened: ExitStack
+
+    def connect(self, sent: bytes = b"", buffer: int = 0) -> socket.socket:
+        """Open a connection that sends this and then nothing more; one with a `buffer` reads hardly anything."""
+        connection = self.opened.enter_context(socket.socket())
+        if buffer:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        connection.connect(("127.0.0.1", self.port))
+        connection.sendall(sent)
+        return connection
+
+    def get_without_reading(self, path: str) -> socket.socket:
+        return self.connect(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(), 4096)
+
+    def ask(self, method: str, path: str) -> tuple[int, Any]:
+        """Ask with a new connection; the status and the body."""
+        connection = HTTPConnection("127.0.0.1", self.port)
+        try:
+            connection.request(method, path)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    def assert_answers(self) -> None:
+        assert self.ask("POST", "/body") == (200, {"body": {}})
+
+
+def serve(silence: float) -> Iterator[Served]:
+    command = [sys.executable, "-c", SERVER, str(silence)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, cwd=ROOT
+    ) as process, ExitStack() as opened:
+        try:
+            assert process.stdout is not None
+            yield Served(int(process.stdout.readline()), opened)
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def server() -> Iterator[Served]:
+    """One that waits longer for quiet connections than a test does for an answer."""
+    yield from serve(60.0)
+
+
+@pytest.fixture
+def hasty() -> Iterator[Served]:
+    """One that closes unread connections soon."""
+    yield from serve(0.5)
+
+
+def idle(server: Served, number: int) -> None:
+    server.connect()
+
+
+def half_sent(server: Served, number: int) -> None:
+    server.connect(HALF_SENT[number % len(HALF_SENT)])
+
+
+def unread(server: Served, number: int) -> None:
+    server.get_without_reading("/large")
+
+
+CROWDS: dict[str, tuple[Callable[[Served, int], None], ...]] = {
+    "idle": (idle,),
+    "half-sent": (half_sent,),
+    "unread": (unread,),
+    "all of them": (idle, half_sent, unread),
+}
+
+
+@pytest.mark.parametrize("crowd", CROWDS.values(), ids=CROWDS)
+def test_a_crowd_of_quiet_connections_keeps_nobody_waiting(
+    server: Served, crowd: tuple[Callable[[Served, int], None], ...]
+) -> None:
+    with no_longer_than(DEADLINE):
+        for _ in range(MOST_READERS):
+            server.get_without_reading("/endless")
+        for number in range(600 // len(crowd)):
+            for join in crowd:
+                join(server, number)
+        server.assert_answers()
+
+
+def test_the_newest_connections_stay_open(server: Served) -> None:
+    connections = [server.connect() for _ in range(2 * MOST_CONNECTIONS)]
+    with no_longer_than(DEADLINE):
+        newest = connections[-1]
+        newest.sendall(b"GET /named HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert newest.recv(100).startswith(b"HTTP/1.1 418")
+        assert connections[0].recv(1) == b"", "the oldest one is closed"
+
+
+def test_slow_readers_leave_threads_for_others(server: Served) -> None:
+    with no_longer_than(DEADLINE):
+        readers = [server.get_without_reading("/endless") for _ in range(MOST_READERS)]
+        # Each of them has begun to be answered.
+        assert all(reader.recv(1) == b"H" for reader in readers)
+        for _ in range(REQUEST_THREADS):
+            status, body = server.ask("GET", "/read/1")
+            assert (status, body["error"]) == (503, "TooManyReaders")
+        server.assert_answers()
+        readers[0].close()
+        wait_for(lambda: server.ask("GET", "/read/1")[0] == 200, "a place is free")
+
+
+def test_a_reader_that_stands_still_gives_its_place_up(hasty: Served) -> None:
+    with no_longer_than(DEADLINE):
+        for _ in range(MOST_READERS):
+            assert hasty.get_without_reading("/endless").recv(1) == b"H"
+        wait_for(lambda: hasty.ask("GET", "/read/1")[0] == 200, "a place is free")
+
+
+@pytest.mark.parametrize(
+    "method, path", [("HEAD", "/read/1"), ("GET", "/read/1"), ("GET", "/read/0")]
+)
+def test_places_are_given_back(method: str, path: str) -> None:
+    client = make_app().test_client()
+    for _ in range(2 * MOST_READERS):
+        assert client.open(path, method=method).status_code in (200, 418)
