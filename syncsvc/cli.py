@@ -74,7 +74,7 @@ def _serve(settings: Settings, observe: Observer) -> int:
         try:
             _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
             # Until an error of the process's own threads, too: what cannot be initialized is not served.
-            server.serve(tasks.stop)
+            server.serve(tasks.stop, service.stop_waiting)
             _log.info("Stopping.")
         finally:
             alarm.set()
@@ -89,8 +89,10 @@ def _initialize(service: Service, settings: Settings, observe: Observer, opened:
     application = f"syncsvc {__version__}"
     clusters = {}
     for name, uri in settings.clusters.items():
+        service.startup.step = f"connecting to {name}"
         clusters[name] = open_cluster(name, uri, application)
         opened.callback(clusters[name].client.close)
+    service.startup.step = "reading the saved sync"
     observe(Point.CONNECTED, "")
     with failures.named_errors():
         service.initialize(clusters, find_run(clusters, settings.instance))

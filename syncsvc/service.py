@@ -33,7 +33,7 @@ from syncsvc.state import Phase, State, Trigger, next_state
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
 from verifier.compare.mismatch import StoredMismatch
-from verifier.runtime.commands import Commands
+from verifier.runtime.commands import Commands, Startup
 from verifier.runtime.errors import OperationError, Violation, raise_all
 from verifier.runtime.retry import impatient
 from verifier.runtime.tasks import StopToken
@@ -49,18 +49,18 @@ _LONGEST = 12.0
 
 @contextmanager
 def answered_soon() -> Iterator[None]:
-    """Bound the calls of a command. Raises the driver's errors as OperationError, such as ClusterUnreachable.
+    """Bound the calls of a command. Raises the driver's errors.
 
     A save that was given up may still take effect; the next save of this process overwrites it.
     """
-    with failures.named_errors(), impatient(_PATIENCE), pymongo.timeout(_LONGEST):
+    with impatient(_PATIENCE), pymongo.timeout(_LONGEST):
         yield
 
 
 class Service:
     """One sync at a time. `spawn` runs a function in a thread that the process owns.
 
-    Refuses every command until it is initialized.
+    Until it is initialized, commands wait for that, see `Startup`; those that waited too long are refused.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Service:
     ) -> None:
         self._instance = instance
         self._stop = stop
+        self.startup = Startup()
         self._commands = Commands()
         # One at a time: where a cluster hangs, more would keep all threads that answer requests.
         self._preflights = Commands()
@@ -98,10 +99,16 @@ class Service:
             self._state = next_state(self._state, Trigger.READY)
         _log.info("The process is ready.", extra={"state": self.state.value})
         self._means.spawn("reporter", Reporter(clusters, self._progress, self.sync, self._stop).run)
+        self.startup.end()
+
+    def stop_waiting(self) -> None:
+        """Refuse commands that wait for the initialization, because the process stops."""
+        self.startup.step = "stopping"
+        self.startup.end()
 
     def start(self, options: StartOptions) -> None:
         """Begin a sync. Raises OperationError."""
-        with self._commands.one(), failures.named_errors(), impatient(_PATIENCE):
+        with self._command(), impatient(_PATIENCE):
             if self._is_answered_again(options):
                 return
             state = next_state(self.state, Trigger.START)
@@ -126,9 +133,8 @@ class Service:
 
         Raises OperationError InvalidState while the clusters are not known yet, CommandInProgress during another one.
         """
+        self._await_startup()
         with self._preflights.one(), impatient(_PATIENCE):
-            if self.state is State.INITIALIZING:
-                next_state(self.state, Trigger.START)
             judgement = self._judge(options)
             return replace(judgement, violations=(*self._no_start(), *judgement.violations))
 
@@ -137,23 +143,23 @@ class Service:
 
         Calls that are on their way end after the answer: `resume` waits for them.
         """
-        with self._commands.one(), answered_soon():
+        with self._command(), answered_soon():
             self._runner_for(Trigger.PAUSE).pause()
 
     def resume(self) -> None:
         """Go on with a sync that is paused. Raises OperationError."""
-        with self._commands.one(), answered_soon():
+        with self._command(), answered_soon():
             self._runner_for(Trigger.RESUME).resume()
 
     def commit(self) -> None:
         """Ask for the cut-over of a sync. Raises OperationError."""
-        with self._commands.one(), answered_soon():
+        with self._command(), answered_soon():
             self._runner_for(Trigger.COMMIT).commit()
 
     def reverse(self) -> None:
         """Let a committed sync run the other way. Raises OperationError."""
         # Without a bound on the whole: it reads the change streams of both clusters.
-        with self._commands.one(), failures.named_errors(), impatient(_PATIENCE):
+        with self._command(), impatient(_PATIENCE):
             self._runner_for(Trigger.REVERSE).reverse()
 
     def show_waits(self, waits: tuple[LongWait, ...]) -> None:
@@ -200,6 +206,20 @@ class Service:
         home = runner.record.options.destination
         client, writer = self._means.clusters[home].client, self._means.writer(home)
         return mismatches(client, writer, after, limit, least_seconds, self._stop)
+
+    @contextmanager
+    def _command(self) -> Iterator[None]:
+        """The block is a command. Raises OperationError InvalidState, CommandInProgress, and what the block raises."""
+        self._await_startup()
+        with self._commands.one(), failures.named_errors():
+            yield
+
+    def _await_startup(self) -> None:
+        """Wait until the process is initialized. Raises OperationError InvalidState if it is not by then."""
+        self.startup.wait()
+        if self.state is State.INITIALIZING:
+            description = f"The state is INITIALIZING: the process is {self.startup.step}."
+            raise OperationError(errors.INVALID_STATE, description)
 
     def _begin(self, record: RunRecord) -> None:
         """Save the run, and carry it out. Raises OperationError where others have begun one at the same moment."""

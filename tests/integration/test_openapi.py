@@ -53,6 +53,7 @@ def test_a_sync_that_failed(pair: Pair, daemon: Daemon) -> None:
 def test_a_process_that_still_connects(tmp_path: Path) -> None:
     nobody = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=600000"
     daemon = Daemon(nobody, nobody, tmp_path)
+    (tmp_path / "wait-briefly").touch()
     try:
         daemon.run(ready=False)
         Fuzzer(daemon).fuzz()

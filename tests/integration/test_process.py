@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+import requests
 
 from syncsvc import __version__
 from syncsvc.engine.observe import Point
@@ -129,27 +132,70 @@ COMMANDS = {
 }
 
 
+@contextmanager
+def still_connecting(daemon: Daemon) -> Iterator[None]:
+    """Within the block, the process answers and is not initialized."""
+    with daemon.held_at(Point.CONNECTED):
+        daemon.launch()
+        daemon.wait_until_reached(Point.CONNECTED)
+        wait_for(daemon.answers, "an answer")
+        yield
+
+
+@contextmanager
+def sent(daemon: Daemon, *commands: str) -> Iterator[list[Future[requests.Response]]]:
+    """Send commands at once; the block begins when all of them have been received."""
+    before = daemon.log.count('"Received request"')
+    with ThreadPoolExecutor(len(commands)) as threads:
+        answers = [
+            threads.submit(requests.post, daemon.url(each), json=COMMANDS[each], timeout=PATIENCE)
+            for each in commands
+        ]
+        # Asking for the log sends no request.
+        received = before + len(commands)
+        wait_for(lambda: daemon.log.count('"Received request"') >= received, "all are received")
+        yield answers
+
+
 def test_a_process_answers_while_it_connects(pair: Pair, daemon: Daemon) -> None:
     pair.source.client.d.c.insert_one({"_id": 1})
     daemon.start()
     daemon.wait_until_committable()
     daemon.kill()
-    for ends in (True, False):
-        with daemon.held_at(Point.CONNECTED):
-            daemon.launch()
-            daemon.wait_until_reached(Point.CONNECTED)
-            wait_for(daemon.answers, "an answer")
+    with still_connecting(daemon), sent(daemon, *COMMANDS, *COMMANDS) as answers:
+        assert daemon.progress()["state"] == "INITIALIZING"
+        assert scrape(daemon)["mongosync_state"][("INITIALIZING",)] == 1
+        assert not any(each.done() for each in answers), "commands wait"
+        daemon.ask_to_end()
+        for each in answers:
+            assert_refused(each.result(), 409, "InvalidState", ("INITIALIZING", "is stopping"))
+    assert daemon.wait_until_ended(60) == 0
+
+
+def test_a_command_waits_until_the_process_is_connected(pair: Pair, daemon: Daemon) -> None:
+    pair.source.client.d.c.insert_one({"_id": 1})
+    daemon.start()
+    daemon.wait_until_committable()
+    daemon.kill()
+    with ExitStack() as connecting:
+        connecting.enter_context(still_connecting(daemon))
+        with sent(daemon, "pause") as (answer,):
             assert daemon.progress()["state"] == "INITIALIZING"
-            assert scrape(daemon)["mongosync_state"][("INITIALIZING",)] == 1
-            for command, body in COMMANDS.items():
-                assert_refused(daemon.post(command, body), 409, "InvalidState", ("INITIALIZING",))
-            if ends:
-                daemon.ask_to_end()
-        if ends:
-            assert daemon.wait_until_ended(60) == 0
-    assert daemon.wait_for_state("RUNNING")["info"] == "change event application"
+            connecting.close()
+            assert answer.result().json() == {"success": True}
+    assert daemon.progress()["state"] == "PAUSED"
+    daemon.resume()
     daemon.commit()
     pair.assert_equal()
+
+
+def test_a_command_does_not_wait_for_ever(pair: Pair, daemon: Daemon) -> None:
+    daemon.kill()
+    (daemon.folder / "wait-briefly").touch()
+    with still_connecting(daemon):
+        for command, body in COMMANDS.items():
+            refused = daemon.post(command, body)
+            assert_refused(refused, 409, "InvalidState", ("INITIALIZING", "saved sync"))
 
 
 def test_the_api_listens_on_localhost_only(daemon: Daemon) -> None:

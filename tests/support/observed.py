@@ -3,10 +3,11 @@
 The observer obeys files in a folder (see `obedience`). With a file `classic-updates`, the daemon believes that the
 source does not offer the oplog's own diffs; with `save-every-page`, the copy saves its resume point after every page;
 with `small-partitions`, a sharded source is copied by ranges of 2 KB; with `old-source`, it believes that servers of
-6.0 tell as little as those of 5.0; with `watch-closely`, the oplog is looked at all the time, and so are shard keys and
-balancers; with `report-often`, the lines of every half minute come several times a second. While there is a file
-`no-room`, it believes that there is little memory here, and no disk on the destination; else that there is enough of
-both, whatever the machine has. An idle change stream answers sooner than usual, as most tests wait for it.
+6.0 tell as little as those of 5.0; with `watch-closely`, the oplog is looked at all the time, and so are shard keys
+and balancers; with `wait-briefly`, commands do not wait long for the startup; with `report-often`, the lines of every
+half minute come several times a second. While there is a file `no-room`, it believes that there is little memory
+here, and no disk on the destination; else that there is enough of both, whatever the machine has. An idle change
+stream answers sooner than usual, as most tests wait for it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tests.support.obedience import observer
 from verifier.cluster import changes
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts
+from verifier.runtime import commands
 
 
 def without_raw_diffs(client: Client, facts: ClusterFacts) -> bool:
@@ -51,6 +53,8 @@ def _obey_once(folder: Path) -> None:
         partitioned._RANGE_BYTES = 2000
     if (folder / "watch-closely").exists():
         watch._INTERVAL = rekeying._INTERVAL = balancers._INTERVAL = 0.1
+    if (folder / "wait-briefly").exists():
+        commands.LONGEST_WAIT = 0.1
     if (folder / "report-often").exists():
         reporter._INTERVAL = 0.3
 

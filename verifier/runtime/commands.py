@@ -1,4 +1,4 @@
-"""Commands of an API are carried out one at a time; one that comes meanwhile is refused, not queued."""
+"""Runs the commands of an API one at a time, once the process is ready. A second command is refused, not queued."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from verifier.runtime.errors import ErrorKind, OperationError
+
+# How long a command waits for the process to be ready, in seconds: scripts start a process and then call it.
+LONGEST_WAIT = 30.0
+# So many commands may wait, because each keeps a thread that answers requests.
+MOST_WAITING = 10
 
 COMMAND_IN_PROGRESS = ErrorKind(
     "CommandInProgress",
@@ -31,3 +36,25 @@ class Commands:
             yield
         finally:
             self._lock.release()
+
+
+class Startup:
+    """Lets commands wait until the process is ready. `step` says what it does until then, such as "connecting"."""
+
+    def __init__(self) -> None:
+        self.step = "starting"
+        self._ended = threading.Event()
+        self._places = threading.BoundedSemaphore(MOST_WAITING)
+
+    def wait(self) -> None:
+        """Return when the startup has ended or LONGEST_WAIT has passed; at once if too many wait already."""
+        if self._ended.is_set() or not self._places.acquire(blocking=False):
+            return
+        try:
+            self._ended.wait(LONGEST_WAIT)
+        finally:
+            self._places.release()
+
+    def end(self) -> None:
+        """Wake up all who wait, and let nobody wait again."""
+        self._ended.set()

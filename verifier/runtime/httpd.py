@@ -17,6 +17,7 @@ from waitress import wasyncore
 from waitress.server import create_server
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
+from verifier.runtime.commands import MOST_WAITING
 from verifier.runtime.connections import (
     CLEANUP_INTERVAL,
     LONGEST_SILENCE,
@@ -30,8 +31,8 @@ from verifier.runtime.tasks import StopToken
 MAX_BODY = 1 << 20
 # So many requests may read from a cluster at once; each keeps a thread until its reader has read almost all.
 MOST_READERS = 4
-# More than can be kept: by readers, by one command and one preflight.
-REQUEST_THREADS = MOST_READERS + 6
+# More than can be kept: by readers, by commands that wait for the startup, by one command and one preflight.
+REQUEST_THREADS = MOST_READERS + MOST_WAITING + 6
 # How often the server looks whether it is to stop, in seconds.
 _GLANCE = 0.2
 
@@ -204,10 +205,11 @@ class HttpServer:
             description = f"The API cannot listen on {address}, port {port}: {error}."
             raise OperationError(ADDRESS_NOT_AVAILABLE, description) from error
 
-    def serve(self, stop: StopToken) -> None:
+    def serve(self, stop: StopToken, leaving: Callable[[], None] = lambda: None) -> None:
         """Answer requests until SIGTERM or SIGINT, or until stopped; return when those in progress are answered.
 
-        Must run in the main thread, which is where Python delivers signals.
+        `leaving` is called before that wait, so that requests which wait for something can give up. Must run in the
+        main thread, which is where Python delivers signals.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave)
@@ -219,6 +221,7 @@ class HttpServer:
         except SystemExit:
             pass
         finally:
+            leaving()
             self._server.task_dispatcher.shutdown()
             self._server.close()
 

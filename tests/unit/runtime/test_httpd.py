@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from verifier.runtime.tasks import StopToken
 ROOT = Path(__file__).parents[3]
 # With a byte order mark, and without one.
 OTHER_ENCODINGS = ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
+LEAVING = threading.Event()
 TEAPOT = ErrorKind("Teapot", 418, "It is a teapot.", "Do not.")
 
 
@@ -65,6 +67,12 @@ def make_app() -> Flask:
     @app.get("/large")
     def large() -> str:
         return "x" * 1_000_000
+
+    @app.get("/waits")
+    def waits() -> dict[str, Any]:
+        print("waits", flush=True)
+        LEAVING.wait()
+        return {"waited": True}
 
     @app.get("/broken")
     def broken() -> dict[str, Any]:
@@ -237,13 +245,13 @@ def test_an_address_of_somebody_else_is_a_named_error(address: str) -> None:
 
 SERVER = """
 import socket, sys
-from tests.unit.runtime.test_httpd import HttpServer, make_app
+from tests.unit.runtime import test_httpd
 from verifier.runtime.tasks import StopToken
 with socket.create_server(("127.0.0.1", 0)) as probe:
     port = probe.getsockname()[1]
-server = HttpServer(make_app(), "127.0.0.1", port)
+server = test_httpd.HttpServer(test_httpd.make_app(), "127.0.0.1", port)
 print(port, flush=True)
-server.serve(StopToken())
+server.serve(StopToken(), test_httpd.LEAVING.set)
 print("served", flush=True)
 """
 
@@ -267,3 +275,17 @@ def test_serving_ends_on_sigterm() -> None:
         assert process.stdout.read() == b"served\n"
     assert process.returncode == 0
     assert json.loads(answer) == {"body": {"a": 1}}
+
+
+def test_requests_that_wait_learn_of_sigterm() -> None:
+    command = [sys.executable, "-c", SERVER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(b"GET /waits HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert process.stdout.readline() == b"waits\n"
+            process.terminate()
+            answer = connection.makefile("rb").read()
+        process.wait()
+    assert b'{"waited":true}' in answer

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 from pymongo import MongoClient
+from werkzeug.test import TestResponse
 
 from syncsvc.app import create_app
 from syncsvc.engine.observe import ignore
@@ -15,10 +17,13 @@ from syncsvc.options import StartOptions
 from syncsvc.preflight.judgement import Judgement
 from syncsvc.service import Service
 from syncsvc.settings import LOAD_LEVELS
+from tests.support.waiting import wait_for
+from tests.unit.deadlines import no_longer_than
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts, Topology
-from verifier.runtime.commands import COMMAND_IN_PROGRESS
+from verifier.runtime import commands
+from verifier.runtime.commands import COMMAND_IN_PROGRESS, MOST_WAITING
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
@@ -150,6 +155,7 @@ def test_a_refused_command_does_not_stand_in_the_way_of_the_next(api: FlaskClien
 
 COMMANDS = {
     "start": {"source": "cluster0", "destination": "cluster1"},
+    "preflight": {"source": "cluster0", "destination": "cluster1"},
     "pause": {},
     "resume": {},
     "commit": {},
@@ -158,14 +164,59 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("path, body", COMMANDS.items(), ids=COMMANDS)
-def test_a_process_that_is_not_ready_refuses_commands(
-    service: Service, path: str, body: dict[str, Any]
+def test_a_command_waits_for_the_startup_for_so_long(
+    service: Service, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
 ) -> None:
+    monkeypatch.setattr(commands, "LONGEST_WAIT", 0.0)
+    service.startup.step = "connecting to cluster1"
     api = create_app(service).test_client()
     answer = api.post(f"/api/v1/{path}", json=body)
     assert (answer.status_code, answer.get_json()["error"]) == (409, "InvalidState")
-    assert "the state is INITIALIZING." in answer.get_json()["errorDescription"]
+    description = answer.get_json()["errorDescription"]
+    assert "The state is INITIALIZING: the process is connecting to cluster1." in description
     assert api.get("/api/v1/progress").get_json()["progress"]["state"] == "INITIALIZING"
+
+
+@pytest.fixture
+def posted(service: Service) -> Iterator[list[Future[TestResponse]]]:
+    """As many commands as may wait, which wait for the startup."""
+    with ThreadPoolExecutor(MOST_WAITING) as threads:
+        yield [
+            threads.submit(create_app(service).test_client().post, "/api/v1/commit")
+            for _ in range(MOST_WAITING)
+        ]
+        service.startup.end()
+
+
+def waiting(service: Service) -> int:
+    return MOST_WAITING - service.startup._places._value
+
+
+def test_commands_that_wait_go_on_in_the_state_reached(
+    service: Service, posted: list[Future[TestResponse]]
+) -> None:
+    wait_for(lambda: waiting(service) == MOST_WAITING, "all wait")
+    with MongoClient[dict[str, Any]]("mongodb://nowhere", connect=False) as client:
+        service.initialize({name: cluster(name, client) for name in NAMES.values()}, None)
+        refused = [each.result().get_json() for each in posted]
+    assert {each["error"] for each in refused} <= {"InvalidState", "CommandInProgress"}
+    assert any("the state is IDLE" in each["errorDescription"] for each in refused)
+
+
+def test_commands_that_wait_are_refused_when_the_process_stops(
+    service: Service, posted: list[Future[TestResponse]]
+) -> None:
+    wait_for(lambda: waiting(service) == MOST_WAITING, "all wait")
+    service.stop_waiting()
+    for each in posted:
+        assert "the process is stopping" in each.result().get_json()["errorDescription"]
+
+
+def test_only_so_many_commands_wait(service: Service, posted: list[Future[TestResponse]]) -> None:
+    wait_for(lambda: waiting(service) == MOST_WAITING, "all wait")
+    with no_longer_than(commands.LONGEST_WAIT / 2):
+        answer = create_app(service).test_client().post("/api/v1/commit")
+    assert answer.get_json()["error"] == "InvalidState"
 
 
 def test_one_preflight_at_a_time(
