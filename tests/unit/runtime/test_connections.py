@@ -131,7 +131,7 @@ def test_a_crowd_of_quiet_connections_keeps_nobody_waiting(
     with no_longer_than(DEADLINE):
         for _ in range(MOST_READERS):
             server.get_without_reading("/endless")
-        for number in range(600 // len(crowd)):
+        for number in range(300 // len(crowd)):
             for join in crowd:
                 join(server, number)
         server.assert_answers()
