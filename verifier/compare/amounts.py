@@ -14,6 +14,8 @@ from verifier.compare.progress import Amounts, MismatchCounts, NamespaceProgress
 
 # Over how long a rate is, in seconds.
 _RATE_SPAN = 60.0
+# For how long a lag counts, in seconds; a page comes several times a second, also from an idle cluster.
+_LAG_HOLDS = 15.0
 
 
 class Rate:
@@ -36,6 +38,25 @@ class Rate:
         now = monotonic()
         amount = sum(amount for at, amount in list(self._recent) if now - at <= _RATE_SPAN)
         return amount / max(1.0, min(_RATE_SPAN, now - self._started))
+
+
+class Lag:
+    """By how many seconds the reader of a change stream is behind, for as long as that is known."""
+
+    def __init__(self) -> None:
+        self._seconds: int | None = None
+        self._at = 0.0
+
+    def set(self, seconds: int) -> None:
+        """Take the lag of the page that was just read."""
+        self._seconds, self._at = seconds, monotonic()
+
+    def seconds(self, ended: bool = False) -> int | None:
+        """Return the lag; None before the first page.
+
+        Also None when no page has come for a while, because the stream may be cut off, unless it was read to its end.
+        """
+        return self._seconds if ended or monotonic() - self._at <= _LAG_HOLDS else None
 
 
 class Tally:

@@ -23,7 +23,7 @@ from bson.timestamp import Timestamp
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.namespace import Namespace, is_user_namespace
 from verifier.cluster.times import Position, seconds_between
-from verifier.compare.amounts import Rate
+from verifier.compare.amounts import Lag, Rate
 from verifier.compare.progress import Changes
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.recorder import OF_WHOLE_COLLECTIONS
@@ -64,7 +64,7 @@ class Feed:
         self._unsaved = _Noted()
         self._position: Position | None = None
         self._newest: Timestamp | None = None
-        self._lag: int | None = None
+        self._lag = Lag()
         self._rate = Rate()
 
     def open(self, store: CheckStore, rechecks: Rechecks) -> None:
@@ -105,7 +105,7 @@ class Feed:
         with self._noting:
             self._read_to = position
             full = self._noted.size > _MOST_WAITING
-        self._lag = seconds_between(position.time, source_time)
+        self._lag.set(seconds_between(position.time, source_time))
         if full:
             self.flush()
 
@@ -147,6 +147,7 @@ class Feed:
 
     def changes(self) -> Changes:
         """Whoever reads the events counts them."""
-        rate = None if self._lag is None else self._rate.per_second
+        lag = self._lag.seconds(self.drained)
+        rate = None if lag is None else self._rate.per_second
         rechecked = None if self._check is None else self._check[0].record.source.rechecked
-        return Changes({}, rate, self._lag, rechecked)
+        return Changes({}, rate, lag, rechecked)

@@ -22,7 +22,7 @@ from verifier.cluster.migrations import Migrations
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
 from verifier.cluster.times import Position, seconds_between
-from verifier.compare.amounts import Rate
+from verifier.compare.amounts import Lag, Rate
 from verifier.compare.errors import DEFINITION_CHANGED
 from verifier.compare.observe import Observer, Point
 from verifier.compare.progress import Changes
@@ -71,7 +71,7 @@ class Recorder:
         self._saved_at = monotonic()
         self._noted = False
         self._rate = Rate()
-        self._lag: int | None = None
+        self._lag = Lag()
         # For where documents are, where they are on the source; None where that is nobody's.
         self._stored: dict[Namespace, Namespace | None] = {}  # emptied when it is large
         self._migrations = Migrations(cluster.client, cluster.facts, stop)
@@ -86,9 +86,10 @@ class Recorder:
 
     def changes(self) -> Changes:
         """What is told of it."""
-        rate = None if self._lag is None else self._rate.per_second
+        lag = self._lag.seconds(self.drained)
+        rate = None if lag is None else self._rate.per_second
         rechecked = self._store.record.side(self._side).rechecked
-        return Changes(dict(self._seen), rate, self._lag, rechecked)
+        return Changes(dict(self._seen), rate, lag, rechecked)
 
     def run(self) -> None:
         """Read until past the end. Raises OperationError DefinitionChanged, OplogWindowExceeded, EventTooLarge."""
@@ -112,7 +113,7 @@ class Recorder:
         found = list(self._found(page))
         self._rechecks.add(dict.fromkeys(found))
         self._position = page.position
-        self._lag = seconds_between(page.position.time, page.source_time)
+        self._lag.set(seconds_between(page.position.time, page.source_time))
         self._rate.add(len(found))
         if monotonic() - self._saved_at > _SAVE_INTERVAL:
             self._save_position()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import bson
+import pytest
 
 from verifier.cluster.namespace import Namespace
-from verifier.compare.amounts import Rate, Tally
+from verifier.compare import amounts
+from verifier.compare.amounts import Lag, Rate, Tally
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
 from verifier.compare.progress import Amounts, MismatchCounts, NamespaceProgress
 
@@ -50,3 +52,20 @@ def test_a_rate_is_of_what_came_lately() -> None:
     rate.add(30)
     rate.add(12)
     assert rate.per_second == 42
+
+
+def test_a_lag_is_known_while_pages_come() -> None:
+    lag = Lag()
+    assert lag.seconds() is None
+    lag.set(7)
+    assert lag.seconds() == 7
+
+
+def test_a_lag_is_unknown_when_no_page_has_come_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(amounts, "_LAG_HOLDS", -1.0)
+    lag = Lag()
+    lag.set(0)
+    assert lag.seconds() is None
+    assert lag.seconds(ended=True) == 0
