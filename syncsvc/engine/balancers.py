@@ -16,7 +16,9 @@ from syncsvc.saved.run import RunStore
 from syncsvc.state import Phase
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
+from verifier.runtime.waits import waiting
 
+_MOVING = "It was told to stop, and stops when the migration at hand is done: see sh.status()."
 # As `balancerStatus` tells it.
 _ON = "full"
 # How often a wait looks whether the balancer has come to its end, and how often it is looked whether somebody started
@@ -49,8 +51,9 @@ class Balancer:
         if self.run.record.found_balancing[self.cluster]:
             # Repeated for as long as the balancer takes to end what it was at.
             self.writer.administer({"balancerStop": 1})
-        while self._status()["inBalancerRound"]:
-            stop.sleep(_GLANCE)
+        with waiting(f"The balancer of {self.cluster} is still moving documents", _MOVING):
+            while self._status()["inBalancerRound"]:
+                stop.sleep(_GLANCE)
 
     def put_back(self) -> None:
         """Let it go on where it was found like that; nothing where we did not stop it."""

@@ -12,12 +12,15 @@ from syncsvc.saved.run import Failure, RunRecord, RunStore
 from syncsvc.state import ACTIVE, State
 from verifier.runtime.errors import INTERNAL_ERROR, OperationError
 from verifier.runtime.tasks import StopToken
+from verifier.runtime.waits import waiting
 
 # How often a wait looks whether what it waits for has come, and how often the others are looked after, in seconds.
 _GLANCE = 0.05
 _INTERVAL = 1.0
 # For how long an instance may say nothing before somebody is warned, in seconds.
 _MOST_SILENCE = 10.0
+
+_LOOK_AT_INSTANCES = "See GET /api/v1/progress of the other instances, and whether they run."
 
 # What a failure begins with that was another instance's.
 _BEGINNING = "The instance "
@@ -42,18 +45,20 @@ class Instances:
 
     def wait_for_all(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
         """Return when `holds` is true of all others."""
-        while not self.all_hold(holds, stop):
-            stop.sleep(_GLANCE)
+        with waiting("The other instances are not as far as this one yet", _LOOK_AT_INSTANCES):
+            while not self.all_hold(holds, stop):
+                stop.sleep(_GLANCE)
 
     def wait_for_coordinator(
         self, holds: Callable[[RunRecord], bool], stop: StopToken
     ) -> RunRecord:
-        """What the one that coordinates has saved when `holds` is true of it."""
-        while True:
-            record = self._peers.coordinator(stop)
-            if record is not None and holds(record):
-                return record
-            stop.sleep(_GLANCE)
+        """Wait until `holds` is true of the coordinator, and return what it has saved."""
+        with waiting("The coordinator is not as far as this instance yet", _LOOK_AT_INSTANCES):
+            while True:
+                record = self._peers.coordinator(stop)
+                if record is not None and holds(record):
+                    return record
+                stop.sleep(_GLANCE)
 
     def watch(self, stop: StopToken) -> None:
         """Warn of what others were not told, and of silent ones. Raises the OperationError that one failed with."""
@@ -92,7 +97,7 @@ class Instances:
         self._warn(
             WarningKind.INSTANCE_SILENT,
             silent,
-            "Nothing is heard of these instances: {}. Start them again, or the sync does not go on.",
+            "No heartbeat from: {}. Restart these instances; the sync cannot progress without them.",
         )
 
     def _warn(self, kind: WarningKind, names: list[str], text: str) -> None:

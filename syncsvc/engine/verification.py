@@ -30,6 +30,7 @@ from verifier.compare.record import Request
 from verifier.compare.worker import Sides
 from verifier.runtime.errors import INTERNAL_ERROR, OperationError
 from verifier.runtime.tasks import TaskGroup
+from verifier.runtime.waits import waiting
 
 # How much of a collection is compared at once, in bytes.
 _RANGE_BYTES = 64 << 20
@@ -37,6 +38,8 @@ _RANGE_BYTES = 64 << 20
 _GRACE = 3.0
 # How often the wait for the verdict looks whether it has come, in seconds.
 _GLANCE = 0.05
+
+_VERIFYING = "verification in GET /api/v1/progress says how far it is. If it does not move, see the other warnings."
 
 # Failures that say nothing about the data: the sync fails with them as they are, and can be resumed.
 _OF_SYNC = (
@@ -93,12 +96,13 @@ class Verification:
         """
         if not self._enabled:
             return
-        while self._verdict is None:
-            self.begin()
-            if self._check is not None and not self._parts.checks.record.writes_off:
-                self._check.no_more_writes(written_until)
-            self.show()
-            self._stop.sleep(_GLANCE)
+        with waiting("The commit waits for the verdict of the verification", _VERIFYING):
+            while self._verdict is None:
+                self.begin()
+                if self._check is not None and not self._parts.checks.record.writes_off:
+                    self._check.no_more_writes(written_until)
+                self.show()
+                self._stop.sleep(_GLANCE)
         self.show()
         error = refusal(self._verdict)
         if error is not None:

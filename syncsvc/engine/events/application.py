@@ -22,9 +22,11 @@ from verifier.cluster.times import Position, seconds_between
 from verifier.compare.feed import Feed
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
+from verifier.runtime.waits import waiting
 
 _log = logging.getLogger(__name__)
 
+_DRAINING = "lagTimeSeconds in GET /api/v1/progress says how far they are. If it does not fall, see the other warnings."
 _SCRATCH = Namespace(METADATA_DATABASE, "scratch")
 # How often the applied position is saved, how often an idle source is moved on, how long that may take. In seconds.
 _SAVE_INTERVAL = 1.0
@@ -84,10 +86,12 @@ class Application:
         return self._frontier.passed.time > time
 
     def wait_until_past(self, time: Timestamp) -> None:
+        """Return when everything up to that time of the source is applied."""
         # Something after that time must come, or an idle source's stream would stay at it.
         append_note(self._parts.source, self._stop)
-        while not self.is_past(time):
-            self._stop.sleep(_GLANCE)
+        with waiting("The commit waits until all changes before it are applied", _DRAINING):
+            while not self.is_past(time):
+                self._stop.sleep(_GLANCE)
 
     def save_position(self) -> None:
         """Save what is applied by now, where it moved."""

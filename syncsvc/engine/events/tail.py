@@ -32,6 +32,9 @@ from verifier.cluster.events import (
 from verifier.cluster.times import Position, position_at, seconds_between
 from verifier.compare.feed import Feed
 from verifier.runtime.tasks import StopToken
+from verifier.runtime.waits import waiting
+
+_SLOW = "They are applied first. If this lasts, see the other warnings, and the load of the destination."
 
 
 class Tail:
@@ -122,7 +125,10 @@ class Tail:
         before is made to collections that have the names of after.
         """
         self._dispatcher.end(None if before is None else position_at(token_of(before)), source_time)
-        self._frontier.wait_drained(self._stop)
+        with waiting(
+            f"{event.operation} on {event.namespace} waits for the changes before it", _SLOW
+        ):
+            self._frontier.wait_drained(self._stop)
         self._save_position()
         self._feed.defined(event)
         self._parts.observe(Point.BARRIER_REACHED, str(event.namespace))
