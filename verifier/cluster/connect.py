@@ -9,6 +9,7 @@ from pymongo.errors import InvalidURI, PyMongoError
 from pymongo.read_preferences import ReadPreference
 from pymongo.uri_parser import parse_uri
 
+from verifier.cluster import pinning
 from verifier.cluster.calls import CallListener
 from verifier.runtime.errors import ErrorKind, OperationError
 
@@ -69,9 +70,9 @@ def check_uri(uri: str) -> dict[str, Any]:
 
 
 def connect(uri: str, application: str, name: str = "cluster") -> Client:
-    """Return a client that reads from the primary, with read and write concern majority and bounded calls.
+    """Return a client that reads from the primary, with read and write concern majority, and obeys a Pin.
 
-    `name` is what the operator knows the cluster by. Does not wait for a connection. Raises OperationError InvalidURI.
+    Its calls are bounded. `name` is what the operator knows the cluster by. Does not wait for a connection. Raises OperationError InvalidURI.
     """
     options = check_uri(uri)
     # The connection string wins; the driver's own defaults are too long, and reads have no bound at all.
@@ -88,6 +89,7 @@ def connect(uri: str, application: str, name: str = "cluster") -> Client:
             datetime_conversion="DATETIME_AUTO",
             socketTimeoutMS=_SOCKET_MS,
             event_listeners=[CallListener(name)],
+            server_selector=pinning.select,
             **given,
         )
     except _DRIVER_ERRORS as error:

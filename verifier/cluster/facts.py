@@ -98,9 +98,13 @@ def _topology(hello: Mapping[str, Any]) -> Topology:
 
 
 def _address(client: Client, hello: Mapping[str, Any]) -> str:
+    """Return the address of the primary, of a router or of a single server.
+
+    With several routers, it is the same one whenever the connection string is the same.
+    """
     if "primary" in hello:
         return str(hello["primary"])
-    host, port = client.address or ("unknown", 0)
+    host, port = min(client.topology_description.server_descriptions())
     return f"{host}:{port}"
 
 

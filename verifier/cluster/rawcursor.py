@@ -18,6 +18,7 @@ from pymongo.errors import PyMongoError
 
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
+from verifier.cluster.pinning import Pin
 from verifier.runtime.retry import Judge, retry
 from verifier.runtime.tasks import StopToken
 
@@ -74,10 +75,10 @@ class Page(NamedTuple):
 
 
 class RawCursor:
-    """Runs a command that opens a cursor and then its getMores, in a session of its own. A context manager.
+    """Runs a command that opens a cursor and then its getMores, on one server and in one session. A context manager.
 
     `batch_size` is in documents; without it the pages settle at about PAGE_BYTES. `await_ms` is how long a getMore of
-    a change stream waits for an event.
+    a change stream waits for an event. `pin` is given where other commands must run on the same server.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class RawCursor:
         command: dict[str, Any],
         batch_size: int | None = None,
         await_ms: int | None = None,
+        pin: Pin | None = None,
     ) -> None:
         self._database = client.get_database(database)
         self._client = client
@@ -94,6 +96,7 @@ class RawCursor:
         self._adaptive = batch_size is None
         self._size = batch_size or 1000
         self._await_ms = await_ms
+        self._pin = pin or Pin()
         self._opened = False
         self._cursor_id = 0
         self._collection = ""
@@ -149,9 +152,10 @@ class RawCursor:
         return command
 
     def _run(self, command: dict[str, Any]) -> bytes:
-        reply = self._database.command(
-            command, codec_options=rawbson.RAW_OPTIONS, session=self._session
-        )
+        with self._pin.held():
+            reply = self._database.command(
+                command, codec_options=rawbson.RAW_OPTIONS, session=self._session
+            )
         return bytes(reply.raw)
 
     def _page(self, raw: bytes, batch_name: bytes) -> Page:

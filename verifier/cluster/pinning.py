@@ -1,0 +1,70 @@
+"""Keeps the commands that belong together, such as the pages of one cursor, on one server.
+
+A cursor is known only to the server that opened it. The driver pins its own cursors; a command that is sent with
+`Database.command` goes to any suitable server, and with several routers in the connection string, to another one each
+time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from pymongo.errors import AutoReconnect
+from pymongo.server_description import ServerDescription
+
+# The driver's default for localThresholdMS, in seconds.
+_LATENCY_WINDOW = 0.015
+
+_current: ContextVar[Pin | None] = ContextVar("pin", default=None)
+
+
+class Pin:
+    """Sends the commands inside its blocks to one server, which the first command chooses.
+
+    Several threads may use it, one after the other. Only clients with `select` as their server selector obey it.
+    """
+
+    def __init__(self) -> None:
+        self._address: tuple[str, int | None] | None = None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Send the commands of this thread to the pinned server while the block runs. Do not yield inside the block."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+    def choose(self, servers: Sequence[ServerDescription]) -> list[ServerDescription]:
+        """Return the pinned server alone. Raises AutoReconnect if it is not among the suitable servers any more."""
+        if self._address is None:
+            self._address = random.choice(_nearest(servers)).address
+        found = [each for each in servers if each.address == self._address]
+        if not found:
+            # At once: waiting for the server would not bring its cursors back.
+            raise AutoReconnect(f"{_shown(self._address)} is not available any more")
+        return found
+
+
+def select(servers: Sequence[ServerDescription]) -> list[ServerDescription]:
+    """Select among the servers that suit a command: the `server_selector` of a client."""
+    pin = _current.get()
+    return list(servers) if pin is None or not servers else pin.choose(servers)
+
+
+def _nearest(servers: Sequence[ServerDescription]) -> list[ServerDescription]:
+    """The servers within the latency window of the fastest."""
+    smallest = min(map(_latency, servers))
+    return [each for each in servers if _latency(each) <= smallest + _LATENCY_WINDOW]
+
+
+def _latency(server: ServerDescription) -> float:
+    return server.round_trip_time or 0.0
+
+
+def _shown(address: tuple[str, int | None]) -> str:
+    return f"{address[0]}:{address[1]}"
