@@ -10,7 +10,7 @@ from pymongo.errors import PyMongoError
 from verifier.cluster import failures
 from verifier.cluster.connect import Client, connect
 from verifier.cluster.facts import ClusterFacts, Topology, gather
-from verifier.runtime.errors import ErrorKind, OperationError, Violation
+from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError, Violation
 
 SAME_CLUSTER = ErrorKind(
     "SameCluster",
@@ -46,13 +46,14 @@ class Cluster:
 def open_cluster(name: str, uri: str, application: str) -> Cluster:
     """Connect to a cluster and ask it for its facts.
 
-    Raises OperationError InvalidURI, ClusterUnreachable, NotAuthorized, and UnsupportedTopology for a single server.
+    Raises OperationError InvalidURI, ClusterUnreachable, NotAuthorized, UnsupportedTopology for a single server, and
+    InternalError with the driver's text for any other error of the driver.
     """
     try:
         client = connect(uri, application, name)
         facts = gather(client)
     except PyMongoError as error:
-        kind = failures.named_kind(error) or failures.CLUSTER_UNREACHABLE
+        kind = failures.named_kind(error) or INTERNAL_ERROR
         raise OperationError(kind, f"{name}: {failures.text_of(error)}.") from error
     except OperationError as error:
         raise OperationError(error.kind, f"{name}: {error.description}") from error
