@@ -13,9 +13,11 @@ from bson import MaxKey, Regex
 from syncsvc.engine.observe import Point
 from syncsvc.sandbox.replica_set import Client
 from syncsvc.saved.run import METADATA_DATABASE
+from tests.support.cursors import open_cursors
 from tests.support.daemon import Daemon
 from tests.support.documents import IDS
 from tests.support.pair import SHARDED, Pair, across
+from tests.support.waiting import wait_for
 
 pytestmark = across(SHARDED)
 
@@ -218,3 +220,19 @@ def test_a_pause_goes_on_within_the_partitions(pair: Pair, finely: Daemon) -> No
     finely.resume()
     finely.commit()
     assert_copied_once(pair)
+
+
+def test_two_routers_cost_no_retries_and_leave_no_cursors(pair: Pair, finely: Daemon) -> None:
+    client = pair.source.client
+    shard(client, "d.large")
+    client.d.large.insert_many(mixed([*range(-2000, 2000)]))
+    halve(client, "d.large")
+    finely.start()
+    finely.wait_until_committable()
+    assert pair.destination.client[METADATA_DATABASE].partitions.count_documents({}) > 100
+    client.d.large.update_many({"_id": {"$lt": 0}}, {"$set": {"changed": True}})
+    finely.commit()
+    pair.assert_equal()
+    assert "A call failed and will be repeated." not in finely.log
+    servers = (*pair.source.shards, *pair.destination.shards)
+    wait_for(lambda: open_cursors(servers) == 0, "all cursors are closed")

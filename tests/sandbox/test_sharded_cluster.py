@@ -10,6 +10,7 @@ import bson
 import pytest
 from bson import MaxKey, MinKey
 from bson.raw_bson import RawBSONDocument
+from pymongo import MongoClient
 from pymongo.change_stream import ChangeStream
 from pymongo.errors import OperationFailure, PyMongoError
 
@@ -234,20 +235,32 @@ def test_what_is_stored_is_summed_up(client: Client) -> None:
     assert client.admin.command("serverStatus")["process"] == "mongos"
 
 
-def test_a_killed_cursor_is_gone(client: Client) -> None:
+def test_a_cursor_is_known_to_one_router_until_it_is_killed(
+    cluster: ShardedCluster, client: Client
+) -> None:
     shard(client, "c", k="hashed")
     client.d.c.insert_many(NUMBERS)
-    for command in (
-        {"find": "c", "batchSize": 2},
-        {"listCollections": 1, "cursor": {"batchSize": 0}},
-    ):
-        cursor = client.d.command(command)["cursor"]
-        name = cursor["ns"].partition(".")[2]
-        killed = client.d.command("killCursors", name, cursors=[cursor["id"]])
-        assert killed["cursorsKilled"] == [cursor["id"]]
-        with pytest.raises(OperationFailure) as caught:
-            client.d.command("getMore", cursor["id"], collection=name)
-        assert caught.value.code == 43
+    first, second = (MongoClient(f"mongodb://{each.address}/") for each in cluster.routers)
+    with first, second:
+        for command in (
+            {"find": "c", "batchSize": 2},
+            {"listCollections": 1, "cursor": {"batchSize": 0}},
+            {"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}},
+        ):
+            cursor = first.d.command(command)["cursor"]
+            name = cursor["ns"].partition(".")[2]
+            assert _is_unknown(second, cursor["id"], name)
+            killed = second.d.command("killCursors", name, cursors=[cursor["id"]])
+            assert killed["cursorsKilled"] == []
+            killed = first.d.command("killCursors", name, cursors=[cursor["id"]])
+            assert killed["cursorsKilled"] == [cursor["id"]]
+            assert _is_unknown(first, cursor["id"], name)
+
+
+def _is_unknown(client: Client, cursor_id: int, name: str) -> bool:
+    with pytest.raises(OperationFailure) as caught:
+        client.d.command("getMore", cursor_id, collection=name)
+    return caught.value.code == 43
 
 
 def test_a_change_stream_tells_all_shards_in_order(client: Client) -> None:

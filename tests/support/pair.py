@@ -16,7 +16,7 @@ from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.equality import compare_clusters, differences_by_database
 from syncsvc.sandbox.replica_set import Client
 from tests.support.daemon import Daemon
-from tests.support.sharded.cluster import ShardedCluster
+from tests.support.sharded.cluster import Router, ShardedCluster
 
 _KEPT = {"admin", "config", "local"}
 
@@ -44,11 +44,12 @@ across_topologies = across(REPLICA_SETS, TO_SHARDED, SHARDED)
 
 @dataclass(frozen=True)
 class Side:
-    """One cluster of a test. `shards` are there where it is a sharded one."""
+    """One cluster of a test. A sharded cluster has `shards` and `routers`."""
 
     uri: str
     client: Client
     shards: tuple[ReplicaSet, ...] = ()
+    routers: tuple[Router, ...] = ()
 
     def empty(self) -> None:
         admin = self.client.admin
@@ -167,7 +168,8 @@ class Clusters:
         with ExitStack() as stack:
             stack.enter_context(cluster)
             client = stack.enter_context(cluster.client())
-            side = Side(cluster.uri, client, getattr(cluster, "shards", ()))
+            parts = (getattr(cluster, name, ()) for name in ("shards", "routers"))
+            side = Side(cluster.uri, client, *parts)
             self._started[wanted] = side, stack.pop_all()
 
     def _end(self, unwanted: Iterable[tuple[str, bool]]) -> None:

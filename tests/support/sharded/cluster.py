@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -33,14 +33,73 @@ def find_mongos() -> str | None:
     return os.environ.get(MONGOS_VARIABLE) or shutil.which("mongos")
 
 
+class Router:
+    """A mongos, or the stand-in for one, that can be killed and started again on the same port."""
+
+    def __init__(self, config: ReplicaSet) -> None:
+        self._config = config
+        self._port = 0
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Start the process and wait until it answers."""
+        self._folder = self._folder or keeper.make_folder(Path(tempfile.gettempdir()))
+        self._port = self._port or free_port()
+        with (self._folder / "router.log").open("ab") as log:
+            self._process = keeper.spawn(self._command(), log)
+        wait_for(self._answers, "the router answers")
+
+    def kill(self) -> None:
+        """End the process with SIGKILL; harmless when it does not run."""
+        if self._process is not None:
+            keeper.kill(self._process)
+            self._process = None
+
+    def stop(self) -> None:
+        """End the process and remove its files; harmless when it is not started."""
+        self.kill()
+        self._port = 0
+        if self._folder is not None:
+            keeper.remove_folder(self._folder)
+            self._folder = None
+
+    def _command(self) -> list[str]:
+        address = self._config.members[0].address
+        mongos = find_mongos()
+        if mongos is None:
+            return [sys.executable, "-m", "tests.support.sharded.router", address, str(self._port)]
+        database = f"{self._config.name}/{address}"
+        return [mongos, "--configdb", database, "--port", str(self._port), "--bind_ip", "127.0.0.1"]
+
+    def _answers(self) -> bool:
+        assert self._process is not None and self._folder is not None
+        if self._process.poll() is not None:
+            raise AssertionError(f"the router: {(self._folder / 'router.log').read_text()}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", self._port)):
+                return False
+        try:
+            # Patient: where the machine is busy, a shorter wait might fail each time.
+            with closing(MongoClient(f"mongodb://{self.address}/")) as client:
+                return bool(client.admin.command("ping")["ok"])
+        except ConnectionFailure:
+            return False
+
+
 class ShardedCluster:
-    """A config server, some shards of one member each, and one router. Used as a ReplicaSet is."""
+    """A config server, some shards of one member each, and two routers. Used as a ReplicaSet is."""
 
     def __init__(
         self,
         *,
         name: str = "sharded",
         shards: int = 2,
+        routers: int = 2,
         oplog_size_mb: int | None = None,
         cache_size_gb: float = 0.25,
         parameters: Mapping[str, str] = MappingProxyType({}),
@@ -57,9 +116,7 @@ class ShardedCluster:
         self.name = name
         self.config = member("config", "configsvr")
         self.shards = tuple(member(f"shard{number}", "shardsvr") for number in range(shards))
-        self._port = 0
-        self._folder: Path | None = None
-        self._router: subprocess.Popen[bytes] | None = None
+        self.routers = tuple(Router(self.config) for _ in range(routers))
 
     def __enter__(self) -> Self:
         self.start()
@@ -70,11 +127,11 @@ class ShardedCluster:
 
     @property
     def uri(self) -> str:
-        """Of the router."""
-        return f"mongodb://127.0.0.1:{self._port}/"
+        """Connection string that lists all routers."""
+        return f"mongodb://{','.join(each.address for each in self.routers)}/"
 
     def client(self, **options: Any) -> Client:
-        """A new client of the router; the caller closes it."""
+        """Return a new client of the routers; the caller closes it."""
         return MongoClient(self.uri, **options)
 
     def start(self) -> None:
@@ -83,20 +140,14 @@ class ShardedCluster:
             undo.callback(self.stop)
             with ThreadPoolExecutor() as pool:
                 list(pool.map(ReplicaSet.start, (self.config, *self.shards)))
-            self._add_shards()
-            self._start_router()
+                self._add_shards()
+                list(pool.map(Router.start, self.routers))
             undo.pop_all()
 
     def stop(self) -> None:
         """End all servers and remove their data; harmless when it is not started."""
-        if self._router is not None:
-            keeper.kill(self._router)
-            self._router = None
-        for each in (*self.shards, self.config):
+        for each in (*self.routers, *self.shards, self.config):
             each.stop()
-        if self._folder is not None:
-            keeper.remove_folder(self._folder)
-            self._folder = None
 
     def _add_shards(self) -> None:
         with self.config.client() as client:
@@ -105,32 +156,3 @@ class ShardedCluster:
                 client.admin.command(
                     {"_configsvrAddShard": host, "name": shard.name, "writeConcern": _MAJORITY}
                 )
-
-    def _start_router(self) -> None:
-        self._folder = keeper.make_folder(Path(tempfile.gettempdir()))
-        self._port = free_port()
-        with (self._folder / "router.log").open("wb") as log:
-            self._router = keeper.spawn(self._command(), log)
-        wait_for(self._answers, "the router answers")
-
-    def _command(self) -> list[str]:
-        address = self.config.members[0].address
-        mongos = find_mongos()
-        if mongos is None:
-            return [sys.executable, "-m", "tests.support.sharded.router", address, str(self._port)]
-        database = f"{self.config.name}/{address}"
-        return [mongos, "--configdb", database, "--port", str(self._port), "--bind_ip", "127.0.0.1"]
-
-    def _answers(self) -> bool:
-        assert self._router is not None and self._folder is not None
-        if self._router.poll() is not None:
-            raise AssertionError(f"the router: {(self._folder / 'router.log').read_text()}")
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", self._port)):
-                return False
-        try:
-            # Patient: where the machine is busy, a shorter wait might fail each time.
-            with self.client() as client:
-                return bool(client.admin.command("ping")["ok"])
-        except ConnectionFailure:
-            return False
