@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from bson.timestamp import Timestamp
-from pymongo.errors import OperationFailure
+from pymongo.errors import NotPrimaryError, OperationFailure
 
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
@@ -23,7 +26,7 @@ def append_note(client: Client, stop: StopToken) -> Timestamp:
 
     def note() -> Timestamp:
         try:
-            time: Timestamp = client.admin.command(_NOTE)["operationTime"]
+            time = _time_of(client.admin.command(_NOTE))
             if client.is_mongos:
                 # Each shard has written it at a time of its own, and the newest of these was told. An idle one stays
                 # before that, and holds the stream of all back, until it writes at a later time.
@@ -33,7 +36,15 @@ def append_note(client: Client, stop: StopToken) -> Timestamp:
             if not unknown and failures.named_kind(error) is not failures.NOT_AUTHORIZED:
                 raise
             # Not a ping, which a router answers alone: this one asks all shards.
-            time = client.admin.command({"listDatabases": 1, "nameOnly": True})["operationTime"]
+            time = _time_of(client.admin.command({"listDatabases": 1, "nameOnly": True}))
         return time
 
     return retry(note, failures.temporary, stop)
+
+
+def _time_of(reply: Mapping[str, Any]) -> Timestamp:
+    """Return the time of a reply. Raises NotPrimaryError if the server has none yet, just after its election."""
+    if "operationTime" not in reply:
+        raise NotPrimaryError("the primary does not know the cluster time yet")
+    time: Timestamp = reply["operationTime"]
+    return time
