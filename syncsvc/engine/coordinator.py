@@ -30,11 +30,10 @@ from syncsvc.figures.progress import MOST_LAG
 from syncsvc.reports.lines import partitions
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
-from verifier.cluster import failures
 from verifier.cluster.changes import ChangeStream, start_position
 from verifier.cluster.note import append_note
+from verifier.cluster.reading import read
 from verifier.cluster.times import Position, seconds_between
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken, TaskGroup
 
 _log = logging.getLogger(__name__)
@@ -86,7 +85,7 @@ class Coordinator(Phases):
         # event, whatever the listing and the copy see of it. Taken later, writes in between would be lost.
         if parts.run.record.start is None:
             stream = ChangeStream(parts.source, parts.source_facts)
-            start = retry(lambda: start_position(stream), failures.temporary, stop)
+            start = read(lambda: start_position(stream), stop)
             parts.run.update(start=start, position=start)
         parts.observe(Point.STARTED, "")
         Listing(parts, stop).run()

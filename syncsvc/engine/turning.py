@@ -9,17 +9,16 @@ from __future__ import annotations
 from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
-from verifier.cluster import failures
 from verifier.cluster.inventory import list_collections
+from verifier.cluster.reading import read
 from verifier.cluster.specification import Kind
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 
 def weaken_definitions(parts: Parts, stop: StopToken) -> None:
     """Make all collections of the destination stand-ins. May be repeated, before any event is applied."""
     catalog = Catalog(parts, stop)
-    found = retry(lambda: list(list_collections(parts.client)), failures.temporary, stop)
+    found = read(lambda: list(list_collections(parts.client)), stop)
     for definition in found:
         stop.check()
         record = parts.registry.at(definition.namespace)

@@ -155,7 +155,7 @@ def _is_refused(error: BaseException) -> bool:
 
 
 def _judge(error: BaseException) -> Temporary | None:
-    return None if _is_refused(error) else failures.temporary(error)
+    return None if _is_refused(error) else failures.lost_cursor(error)
 
 
 def _nothing() -> None:

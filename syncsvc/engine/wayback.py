@@ -19,7 +19,6 @@ from syncsvc.errors import OLD_SOURCE_WRITTEN
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase
-from verifier.cluster import failures
 from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
@@ -27,9 +26,9 @@ from verifier.cluster.inventory import list_uuids
 from verifier.cluster.migrations import Migrations
 from verifier.cluster.namespace import Namespace, is_user_namespace
 from verifier.cluster.note import append_note
+from verifier.cluster.reading import read
 from verifier.cluster.times import Position
 from verifier.runtime.errors import OperationError
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 # How many of the namespaces that were written are named.
@@ -42,8 +41,8 @@ def prepare_way_back(parts: Parts, stop: StopToken) -> Position:
     May be repeated for as long as users do not write: what an earlier call saved is replaced.
     """
     stream = ChangeStream(parts.client, parts.destination_facts)
-    start = retry(lambda: start_position(stream), failures.temporary, stop)
-    uuids = retry(lambda: list_uuids(parts.client), failures.temporary, stop)
+    start = read(lambda: start_position(stream), stop)
+    uuids = read(lambda: list_uuids(parts.client), stop)
     parts.registry.save_next(mirrored(parts.registry, uuids))
     parts.observe(Point.WAY_BACK_SAVED, "")
     return start

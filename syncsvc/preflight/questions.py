@@ -23,6 +23,7 @@ from verifier.cluster.namespace import RESERVED_PREFIXES, Namespace
 from verifier.cluster.oplog import read_oplog
 from verifier.cluster.specification import Kind
 from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 T = TypeVar("T")
@@ -43,25 +44,25 @@ def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: Stop
         if options.sharding is not None:
             sharded = frozenset(sharding.named(options.sharding))
             left_out = sharded - selection.of(sharded)
-        contents = _if_allowed(lambda: tuple(_contents(source.client, selection, stop)))
+        contents = _if_allowed(lambda: tuple(_contents(source.client, selection, stop)), stop)
     return Findings(
         source=source.facts,
         destination=destination.facts,
         bad_patterns=bad,
-        metadata=_if_allowed(lambda: tuple(_metadata(destination.client))) or (),
+        metadata=_if_allowed(lambda: tuple(_metadata(destination.client)), stop) or (),
         contents=contents,
         left_out=left_out,
-        disk_free=_if_allowed(lambda: free_disk(destination.client)),
-        oplog=_if_allowed(lambda: read_oplog(source.client)),
+        disk_free=_if_allowed(lambda: free_disk(destination.client), stop),
+        oplog=_if_allowed(lambda: read_oplog(source.client), stop),
         memory_available=memory.available_memory(),
-        runs=_runs(destination),
+        runs=_runs(destination, stop),
     )
 
 
-def _runs(cluster: Cluster) -> tuple[RunRecord, ...]:
+def _runs(cluster: Cluster, stop: StopToken) -> tuple[RunRecord, ...]:
     """What can be read of them: those of another version are left over, whatever they hold."""
     try:
-        return _if_allowed(lambda: tuple(load_runs(cluster.client))) or ()
+        return _if_allowed(lambda: tuple(load_runs(cluster.client)), stop) or ()
     except OperationError:
         return ()
 
@@ -71,10 +72,13 @@ def _asked_anew(cluster: Cluster) -> Cluster:
     return replace(cluster, facts=gather(cluster.client))
 
 
-def _if_allowed(question: Callable[[], T]) -> T | None:
-    """The answer; None where the user lacks a privilege, which the rules name."""
+def _if_allowed(question: Callable[[], T], stop: StopToken) -> T | None:
+    """Return the answer, or None if the user lacks a privilege, which the rules name.
+
+    Repeats the question if a cursor is lost. Transient errors are raised: the user waits for the answer.
+    """
     try:
-        return question()
+        return retry(question, failures.is_cursor_lost, stop)
     except OperationFailure as error:
         if failures.named_kind(error) is failures.NOT_AUTHORIZED:
             return None

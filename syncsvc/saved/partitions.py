@@ -17,11 +17,10 @@ from bson.binary import Binary
 from syncsvc.saved.batches import batches
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.saved.run import METADATA_DATABASE, partitions_of
-from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.ranges import Range
+from verifier.cluster.reading import read
 from verifier.cluster.writer import ClusterWriter
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 # For claims, which look for the largest that waits, and for whether one is left.
@@ -189,9 +188,8 @@ class Partitions:
             "documents": {"$sum": "$documents"},
             "left": {"$sum": {"$toInt": {"$ne": ["$status", CopyStatus.DONE.value]}}},
         }
-        rows = retry(
+        rows = read(
             lambda: list(self._collection.aggregate([{"$group": group}])),
-            failures.temporary,
             self._stop,
         )
         return {
@@ -215,9 +213,8 @@ class Partitions:
     def _find(self, query: dict[str, Any], limit: int = 0) -> list[dict[str, Any]]:
         """The largest first."""
         order = [("total", -1), ("_id", 1)]
-        return retry(
+        return read(
             lambda: list(self._collection.find(query).sort(order).limit(limit)),
-            failures.temporary,
             self._stop,
         )
 

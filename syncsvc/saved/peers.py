@@ -11,9 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from syncsvc.options import StartOptions
 from syncsvc.saved.run import RunRecord, RunStore, load_runs
 from syncsvc.state import State
-from verifier.cluster import failures
 from verifier.cluster.connect import Client
-from verifier.runtime.retry import retry
+from verifier.cluster.reading import read
 from verifier.runtime.tasks import StopToken
 
 
@@ -29,7 +28,7 @@ class Peers:
         own = self._run.record
         if not own.instances:
             return []
-        saved = retry(lambda: load_runs(self._client), failures.temporary, stop)
+        saved = read(lambda: load_runs(self._client), stop)
         names = {*own.instances} - {own.instance}
         return [each for each in saved if each.instance in names]
 

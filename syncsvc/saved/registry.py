@@ -13,13 +13,12 @@ from bson.binary import Binary
 
 from syncsvc.saved.batches import batches
 from syncsvc.saved.run import METADATA_DATABASE, collections_of
-from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.reading import read
 from verifier.cluster.scan import ResumePoint
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.cluster.writer import ClusterWriter
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 # What is saved without the rest, which another instance may have changed: one counts, another one withholds.
@@ -150,7 +149,7 @@ class Registry:
         """Know what is saved by now, where others save, too. Raises the driver's errors."""
         collection = self._client[METADATA_DATABASE][self._name]
         with self.redefining:
-            documents = retry(lambda: list(collection.find()), failures.temporary, stop)
+            documents = read(lambda: list(collection.find()), stop)
             records = [_collection_record(each) for each in documents]
             with self._lock:
                 self._records = {record.uuid: record for record in records}

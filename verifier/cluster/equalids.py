@@ -18,6 +18,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.keys import canonical, depends_on_collation, id_element
 from verifier.cluster.lookup import among
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.reading import read
 from verifier.cluster.specification import Document
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
@@ -121,7 +122,7 @@ def _equal_by_collation(
         "collation": collation,
         "cursor": {"batchSize": _MOST_PAIRS},
     }
-    reply = retry(lambda: client.admin.command(command), failures.temporary, stop)
+    reply = read(lambda: client.admin.command(command), stop)
     return (pairs[each["number"]][0] for each in reply["cursor"]["firstBatch"])
 
 

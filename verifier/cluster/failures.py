@@ -272,7 +272,10 @@ def temporary(error: BaseException) -> Temporary | None:
 
 
 def lost_cursor(error: BaseException) -> Temporary | None:
-    """Judge an error of a read that is repeated from its beginning, or from where it was: a lost cursor is no loss."""
+    """Judge an error of a read whose cursor can be opened again: a lost cursor is temporary, too.
+
+    A cursor is also lost when its collection is dropped or renamed: opening it again by UUID tells which.
+    """
     if is_cursor_lost(error):
         return Temporary(_told(error), _CHECK_SERVERS)
     return temporary(error)

@@ -12,11 +12,10 @@ from typing import Any
 
 from pymongo.errors import OperationFailure
 
-from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.reading import read
 from verifier.cluster.specification import Document
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 # Names that one query judges; each has 255 bytes at most.
@@ -100,7 +99,7 @@ def _matching(
     client: Client, documents: list[Document], expression: Document, stop: StopToken
 ) -> list[dict[str, Any]]:
     pipeline: list[Document] = [{"$documents": documents}, {"$match": expression}]
-    return retry(lambda: list(client.admin.aggregate(pipeline)), failures.temporary, stop)
+    return read(lambda: list(client.admin.aggregate(pipeline)), stop)
 
 
 def bad_patterns(client: Client, namespaces: NamespaceFilter, stop: StopToken) -> list[str]:

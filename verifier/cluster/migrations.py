@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.inventory import is_sharded
-from verifier.runtime.retry import retry
+from verifier.cluster.reading import read
 from verifier.runtime.tasks import StopToken
 
 # What a shard tells of chunks that come first or go last.
@@ -32,9 +31,7 @@ class Migrations:
         uuid = event.collection
         if uuid is None or not self._possible:
             return False
-        if event.operation == "create" and retry(
-            lambda: is_sharded(self._client, uuid), failures.temporary, self._stop
-        ):
+        if event.operation == "create" and read(lambda: is_sharded(self._client, uuid), self._stop):
             self._made.add(uuid)
         made = uuid in self._made and event.operation in ("create", "createIndexes")
         return made or event.operation in _OF_CHUNKS

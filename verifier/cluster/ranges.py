@@ -19,8 +19,8 @@ from verifier.cluster.keys import id_element
 from verifier.cluster.lookup import LONGEST_BOUND
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import RawCursor
+from verifier.cluster.reading import read
 from verifier.cluster.renamed import follow_renames
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 # So many samples make the sizes of two ranges differ by less than half, mostly.
@@ -68,9 +68,8 @@ def split(
     number = min(_MOST_RANGES, max(1, size // range_bytes), max(1, count))
     if number == 1:
         return [Range()]
-    sampled = retry(
+    sampled = read(
         lambda: _sample(client, namespace, count, number * _SAMPLES_A_RANGE, uuid),
-        failures.temporary,
         stop,
     )
     bounds = _evenly(sampled, number)

@@ -15,10 +15,11 @@ from typing import Any
 
 from bson.timestamp import Timestamp
 
-from verifier.cluster import failures, rawbson
+from verifier.cluster import rawbson
 from verifier.cluster.changes import ChangeStream, start_position
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.note import append_note
+from verifier.cluster.reading import read
 from verifier.cluster.times import Position
 from verifier.compare.amounts import Tally
 from verifier.compare.changes import ChangeSource
@@ -37,7 +38,6 @@ from verifier.compare.subject import Subject
 from verifier.compare.verdict import NAMED, verdict_of
 from verifier.compare.worker import Sides
 from verifier.runtime.errors import OperationError
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken, TaskGroup
 
 _log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def begin(
 
     def now(cluster: Cluster) -> SideRecord:
         stream = ChangeStream(cluster.client, cluster.facts, keys_only=True)
-        return SideRecord(retry(lambda: start_position(stream), failures.temporary, stop))
+        return SideRecord(read(lambda: start_position(stream), stop))
 
     store.begin(
         CheckRecord(

@@ -21,6 +21,7 @@ from verifier.cluster.lookup import among, bounds
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import LAST, Keys, Portion, Range
 from verifier.cluster.rawcursor import Page, RawCursor
+from verifier.cluster.reading import read
 from verifier.cluster.specification import Document, Kind
 from verifier.compare.documents import Mode, differences
 from verifier.compare.mismatch import Difference, DocumentMismatch
@@ -93,7 +94,7 @@ class Comparison:
             # Without a query, the stored count would be told.
             command |= {"query": self._filter or _ANY, "hint": _NATURAL, "readConcern": _MAJORITY}
         database = client[name.database]
-        reply = retry(lambda: database.command(command), failures.temporary, self._stop)
+        reply = read(lambda: database.command(command), self._stop)
         return int(reply["n"])
 
     def _unequal(self, reading: _Reading, on_pages: OnPages) -> Iterator[Unequal]:

@@ -6,17 +6,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, judge_of_filters
 from verifier.cluster.connect import Client
 from verifier.cluster.filters import NamespaceFilter, Selection
 from verifier.cluster.inventory import list_names
 from verifier.cluster.namespace import RESERVED_PATTERN, Namespace, is_user_namespace
+from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.compare.record import Side
 from verifier.compare.scope import NamespacePair, Scope
 from verifier.compare.subject import Watched
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 _RESERVED = {"databaseRegex": {"pattern": RESERVED_PATTERN}}
@@ -71,7 +70,7 @@ class Listing:
 
 def names_on(client: Client, stop: StopToken) -> Iterable[Namespace]:
     """The collections and views of the users. Raises the driver's errors."""
-    return retry(partial(list_names, client), failures.temporary, stop)
+    return read(partial(list_names, client), stop)
 
 
 def without_reserved(namespaces: NamespaceFilter) -> NamespaceFilter:

@@ -22,6 +22,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.reading import read
 from verifier.cluster.specification import Document
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.errors import METADATA_BLOCKED, MISMATCHES_REPLACED, SUPERSEDED
@@ -211,7 +212,7 @@ class CheckStore:
 
     def has_rechecks(self, generation: int) -> bool:
         name = self._name(_RECHECKS, generation)
-        found = retry(self._database[name].find_one, failures.temporary, self._stop)
+        found = read(self._database[name].find_one, self._stop)
         return found is not None
 
     def add_document_mismatches(
@@ -226,9 +227,7 @@ class CheckStore:
         rows = [definition_mismatch_row(each, seen) for each in found]
         before = self._database[self._name(_DEFINITIONS, self.record.generation - 1)]
         ids = [row["_id"] for row in rows]
-        known = retry(
-            lambda: list(before.find({"_id": {"$in": ids}})), failures.temporary, self._stop
-        )
+        known = read(lambda: list(before.find({"_id": {"$in": ids}})), self._stop)
         first = {str(row["_id"]): row["first"] for row in known}
         for row in rows:
             row["first"] = first.get(str(row["_id"]), seen)
@@ -260,7 +259,7 @@ class CheckStore:
 
         def count(kind: Difference) -> int:
             query = {"_id.n": str(namespace), "type": kind.value}
-            return retry(lambda: collection.count_documents(query), failures.temporary, self._stop)
+            return read(lambda: collection.count_documents(query), self._stop)
 
         return count(Difference.MISSING), count(Difference.EXTRA)
 
@@ -271,13 +270,13 @@ class CheckStore:
         group = {"$group": {"_id": {"n": "$_id.n", "type": "$type"}, "count": {"$sum": 1}}}
         kinds: dict[Difference, int] = {}
         namespaces: dict[Namespace, int] = {}
-        rows = retry(lambda: list(documents.aggregate([group])), failures.temporary, self._stop)
+        rows = read(lambda: list(documents.aggregate([group])), self._stop)
         for row in rows:
             kind, name = Difference(row["_id"]["type"]), read_namespace(row["_id"]["n"])
             kinds[kind] = kinds.get(kind, 0) + row["count"]
             namespaces[name] = namespaces.get(name, 0) + row["count"]
         definitions = self._database[self._name(_DEFINITIONS, generation)]
-        count = retry(definitions.estimated_document_count, failures.temporary, self._stop)
+        count = read(definitions.estimated_document_count, self._stop)
         return MismatchCounts(kinds, namespaces, count)
 
     def forget_plan(self) -> None:
@@ -305,7 +304,7 @@ class CheckStore:
         return f"{what}_{self.record.generation if generation is None else generation}"
 
     def _generations(self) -> list[str]:
-        names = retry(self._database.list_collection_names, failures.temporary, self._stop)
+        names = read(self._database.list_collection_names, self._stop)
         return [each for each in names if each.partition("_")[0] in _OF_A_GENERATION]
 
     def _drop(self, names: Iterable[str]) -> None:
@@ -365,10 +364,10 @@ class CheckStore:
 
     def _ask(self, call: Callable[[], T]) -> T:
         if self._patience is None:
-            return retry(call, failures.temporary, self._stop)
+            return read(call, self._stop)
         try:
             with pymongo.timeout(self._patience):
-                return call()
+                return retry(call, failures.is_cursor_lost, self._stop)
         except PyMongoError as error:
             if not error.timeout:
                 raise

@@ -12,7 +12,6 @@ from typing import NamedTuple, cast
 from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 
-from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.connect import Client
 from verifier.cluster.inventory import find_named, size_of
@@ -20,6 +19,7 @@ from verifier.cluster.keys import canonical, id_element
 from verifier.cluster.lookup import ONLY_IDS, fetch
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import Keys, Portion, Range, split
+from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.compare.amounts import Tally
 from verifier.compare.comparison import Comparison
@@ -32,7 +32,6 @@ from verifier.compare.scope import NamespacePair
 from verifier.compare.store import CheckStore
 from verifier.compare.subject import Subject
 from verifier.compare.task import Status, Task, Work, digest_of, merged, recheck_of
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 # How many mismatches are saved at once.
@@ -161,7 +160,7 @@ class Worker:
         """The time in UTC by the servers' clocks, which is what documents expire by; of two, the one ahead."""
 
         def clock(client: Client) -> datetime:
-            reply = retry(lambda: client.admin.command("hello"), failures.temporary, self._stop)
+            reply = read(lambda: client.admin.command("hello"), self._stop)
             return cast(datetime, reply["localTime"])
 
         return max(map(clock, self._clients))
@@ -212,7 +211,7 @@ class Worker:
 
     def _definitions(self, names: NamespacePair) -> Definitions:
         def find(client: Client, name: Namespace) -> CollectionSpec | None:
-            return retry(lambda: find_named(client, name.owner), failures.temporary, self._stop)
+            return read(lambda: find_named(client, name.owner), self._stop)
 
         source = find(self._clients[0], names.source)
         expected = None if source is None else self._subject.expected(source)
@@ -275,8 +274,8 @@ class Worker:
         """Have the documents of a collection compared, range by range."""
         client, name = self._clients[0], stored.source
         collection = client[name.database][name.collection]
-        size = retry(lambda: size_of(client, name), failures.temporary, self._stop)
-        count = retry(collection.estimated_document_count, failures.temporary, self._stop)
+        size = read(lambda: size_of(client, name), self._stop)
+        count = read(collection.estimated_document_count, self._stop)
         ranges = split(client, name, count, size, self._range_bytes, self._stop)
         self._add_ranges(stored, ranges, count, size)
 

@@ -15,9 +15,9 @@ from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from verifier.cluster import failures
 from verifier.cluster.inventory import find_named, is_id_index, list_indexes, list_raw
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Document, Kind, same_index
 from verifier.runtime.errors import OperationError
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 # The view is there; or it makes a circle, is too deep, or has another collation, with views that are yet to change.
@@ -173,9 +173,7 @@ class Catalog:
             ) from error
 
     def _indexes(self, namespace: Namespace) -> dict[str, Document]:
-        indexes = retry(
-            lambda: list_indexes(self._client, *namespace), failures.temporary, self._stop
-        )
+        indexes = read(lambda: list_indexes(self._client, *namespace), self._stop)
         return {each["name"]: each for each in indexes if not is_id_index(each)}
 
     def _drop_index(self, namespace: Namespace, name: str) -> None:
@@ -210,9 +208,8 @@ class Catalog:
 
     def _is_still(self, definition: CollectionSpec) -> bool:
         """Whether the collection is what it was: without its indexes it is another, or none, which would be created."""
-        found = retry(
+        found = read(
             lambda: find_named(self._client, definition.namespace),
-            failures.temporary,
             self._stop,
         )
         built = standin.stand_in(definition).indexes.keys()
@@ -223,9 +220,7 @@ class Catalog:
         return next((Kind(each["type"]) for each in listed), None)
 
     def _list(self, database: str, query: Document) -> list[Document]:
-        return retry(
-            lambda: list_raw(self._client, database, query), failures.temporary, self._stop
-        )
+        return read(lambda: list_raw(self._client, database, query), self._stop)
 
     def _run(
         self, namespace: Namespace, command: dict[str, Any], *expected: int

@@ -9,11 +9,10 @@ from syncsvc.engine.parts import Parts
 from syncsvc.indexing import destined
 from syncsvc.preflight.rules import definition_violations
 from syncsvc.saved.registry import CopyStatus
-from verifier.cluster import failures
 from verifier.cluster.inventory import list_collections, measure
+from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import raise_all
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 
@@ -33,9 +32,8 @@ class Listing:
 
     def run(self) -> None:
         """Raises OperationError UnsupportedCollection and TTLNotVerifiable."""
-        listed = retry(
+        listed = read(
             lambda: list(list_collections(self._source, self._selection)),
-            failures.temporary,
             self._stop,
         )
         # Once more: what was true when the sync was asked for need not be true now.
@@ -66,9 +64,8 @@ class Listing:
         assert definition.uuid is not None
         record = self._registry.get(definition.uuid)
         if record is None:
-            amount = retry(
+            amount = read(
                 lambda: measure(self._source, definition.storage),
-                failures.temporary,
                 self._stop,
             )
             # Saved with its true definition before it is created without it.

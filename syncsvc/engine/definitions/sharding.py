@@ -22,8 +22,8 @@ from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace, is_user_database
 from verifier.cluster.rawcursor import RawCursor
+from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Document
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 # So that neighbouring keys, which often come together, do not all go to one shard.
@@ -152,11 +152,11 @@ class Sharding:
         return [rawbson.decode(each) for each in self._rows(self._client, "config", command)]
 
     def _rows(self, client: Client, database: str, command: dict[str, Any]) -> list[bytes]:
-        def read() -> list[bytes]:
+        def rows() -> list[bytes]:
             with RawCursor(client, database, command) as cursor:
                 return [bytes(each) for page in cursor.pages() for each in page.documents()]
 
-        return retry(read, failures.temporary, self._stop)
+        return read(rows, self._stop)
 
 
 def _only(fields: list[str]) -> list[Document]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from syncsvc.engine.parts import Parts
-from verifier.cluster import failures
 from verifier.cluster.inventory import find_collection, find_named, find_time_series
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 
@@ -15,16 +14,16 @@ def find_on_source(
     parts: Parts, database: str, uuid: bytes, stop: StopToken
 ) -> CollectionSpec | None:
     """The collection with that UUID, under the name that it has by now; None when it is gone."""
-    return retry(lambda: find_collection(parts.source, database, uuid), failures.temporary, stop)
+    return read(lambda: find_collection(parts.source, database, uuid), stop)
 
 
 def find_named_on_source(
     parts: Parts, namespace: Namespace, stop: StopToken
 ) -> CollectionSpec | None:
     """What has that name by now, if anything has."""
-    return retry(lambda: find_named(parts.source, namespace), failures.temporary, stop)
+    return read(lambda: find_named(parts.source, namespace), stop)
 
 
 def time_series_on_source(parts: Parts, namespace: Namespace, stop: StopToken) -> bytes | None:
     """The UUID of the time-series collection that has that name by now, if one has."""
-    return retry(lambda: find_time_series(parts.source, namespace), failures.temporary, stop)
+    return read(lambda: find_time_series(parts.source, namespace), stop)

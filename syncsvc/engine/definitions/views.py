@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.parts import Parts
-from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.filters import Selection
 from verifier.cluster.inventory import list_collections
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Kind, same_document
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 
@@ -37,4 +36,4 @@ def _views(
         listed = list_collections(client, selection, kind=Kind.VIEW)
         return {each.namespace: each for each in listed}
 
-    return retry(list_views, failures.temporary, stop)
+    return read(list_views, stop)

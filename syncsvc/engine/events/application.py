@@ -14,13 +14,12 @@ from syncsvc.engine.frontier import Frontier
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
 from syncsvc.saved.run import METADATA_DATABASE
-from verifier.cluster import failures
 from verifier.cluster.changes import ChangeReader, ChangeStream, offers_raw_updates
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
+from verifier.cluster.reading import read
 from verifier.cluster.times import Position, seconds_between
 from verifier.compare.feed import Feed
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 from verifier.runtime.waits import waiting
 
@@ -130,7 +129,7 @@ class Application:
             facts = self._parts.source_facts
             return offers_raw_updates(source, facts) and destination.offers_raw_diffs(_SCRATCH)
 
-        raw = retry(offered, failures.temporary, self._stop)
+        raw = read(offered, self._stop)
         how = "the oplog's own diffs" if raw else "documents read again"
         _log.info("Updates are replayed.", extra={"by": how})
         return raw

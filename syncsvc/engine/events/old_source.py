@@ -11,14 +11,13 @@ from syncsvc.engine.parts import Parts
 from syncsvc.errors import UNSUPPORTED_CHANGE
 from syncsvc.indexing import destined
 from syncsvc.saved.registry import CollectionRecord
-from verifier.cluster import failures
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.inventory import list_collections
 from verifier.cluster.namespace import Namespace, is_user_namespace
+from verifier.cluster.reading import read
 from verifier.cluster.specification import Kind
 from verifier.compare.definitions import compare_definitions
 from verifier.runtime.errors import OperationError
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 
@@ -39,9 +38,8 @@ class OldSource:
 
     def check_definitions(self, stop: StopToken) -> None:
         """Raise OperationError UnsupportedChange for what the source defines otherwise than when it was listed."""
-        listed = retry(
+        listed = read(
             lambda: list(list_collections(self._parts.source, self._parts.selection)),
-            failures.temporary,
             stop,
         )
         options = self._parts.run.record.options

@@ -19,13 +19,12 @@ from syncsvc.engine.parts import Parts
 from syncsvc.errors import SHARD_KEY_CHANGED
 from syncsvc.indexing import check
 from syncsvc.saved.registry import CollectionRecord
-from verifier.cluster import failures
 from verifier.cluster.inventory import sharded_names
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
+from verifier.cluster.reading import read
 from verifier.cluster.specification import Document
 from verifier.runtime.errors import OperationError
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 # How often it is looked whether a shard key was replaced, in seconds.
@@ -113,7 +112,7 @@ def sharded_now(parts: Parts, stop: StopToken) -> dict[bytes, Sharded]:
     """The sharded collections of the source by UUID."""
     if not parts.source_facts.is_sharded:
         return {}
-    return retry(lambda: sharded_names(parts.source), failures.temporary, stop)
+    return read(lambda: sharded_names(parts.source), stop)
 
 
 def replaced(

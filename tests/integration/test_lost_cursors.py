@@ -1,0 +1,170 @@
+"""A cursor that a server forgets between two pages makes the whole read start again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from syncsvc import __version__
+from syncsvc.saved.partitions import Partitions
+from syncsvc.saved.registry import CollectionRecord, CopyStatus, Registry
+from syncsvc.saved.run import METADATA_DATABASE
+from tests.support import writes
+from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across, across_topologies
+from verifier.cluster.cluster import Cluster, open_cluster
+from verifier.cluster.inventory import list_collections
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.ranges import split
+from verifier.cluster.reading import read
+from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.cluster.writer import ClusterWriter
+from verifier.compare.rows import task_row
+from verifier.compare.scope import NamespacePair
+from verifier.compare.store import CheckStore
+from verifier.compare.task import Task, Work
+from verifier.runtime.tasks import StopToken
+
+NAME = Namespace("d", "c")
+# The codes with which servers say that a cursor is gone.
+CURSOR_NOT_FOUND, QUERY_PLAN_KILLED = 43, 175
+# More than a first page holds, of the driver's cursors and of ours.
+ROWS = 1200
+APPLICATION = "lost cursors"
+
+
+@contextmanager
+def failing_pages(pair: Pair, mode: Any, code: int, application: str) -> Iterator[None]:
+    """Within the block, the getMores of that application fail with the code on all servers.
+
+    Shards do not know whose getMores a router passes on: there, those of all applications fail.
+    """
+    with ExitStack() as stack:
+        for side in (pair.source, pair.destination):
+            data: dict[str, Any] = {"failCommands": ["getMore"], "errorCode": code}
+            data |= {"failInternalCommands": True} if side.shards else {"appName": application}
+            shards = [stack.enter_context(each.client()) for each in side.shards]
+            for client in shards or [side.client]:
+                fail = partial(client.admin.command, "configureFailPoint", "failCommand")
+                stack.callback(fail, mode="off")
+                fail(mode=mode, data=data)
+        yield
+
+
+@pytest.fixture
+def cluster(pair: Pair) -> Iterator[Cluster]:
+    opened = open_cluster("source", pair.source.uri, APPLICATION)
+    yield opened
+    opened.client.close()
+
+
+# Each saves or makes what takes more than one page to read, and returns the read: how many it finds.
+Read = Callable[[], int]
+
+
+def _views(cluster: Cluster, stop: StopToken) -> Read:
+    """A page of a listing ends before 16 MB."""
+    large = {"$match": {"x": "x" * (7 << 20)}}
+    for number in range(5):
+        cluster.client.d.create_collection(f"v{number}", viewOn="c", pipeline=[large])
+    return lambda: len(read(lambda: list(list_collections(cluster.client)), stop))
+
+
+def _ranges(cluster: Cluster, stop: StopToken) -> Read:
+    cluster.client.d.c.insert_many({"_id": number} for number in range(ROWS))
+    return lambda: len(split(cluster.client, NAME, ROWS, ROWS * 1000, 2000, stop))
+
+
+def _registry(cluster: Cluster, stop: StopToken) -> Read:
+    writer = ClusterWriter(cluster.client, False, stop)
+    names = (Namespace("d", f"c{number}") for number in range(ROWS))
+    specs = (CollectionSpec(each, Kind.COLLECTION, uuid4().bytes) for each in names)
+    found = (CollectionRecord(each, CopyStatus.WAITING, each.namespace) for each in specs)
+    Registry(cluster.client, writer, 0, stop).save_next(found)
+    registry = Registry(cluster.client, writer, 1, stop)
+
+    def reload() -> int:
+        registry.reload(stop)
+        return len(list(registry))
+
+    return reload
+
+
+def _partitions(cluster: Cluster, stop: StopToken) -> Read:
+    writer = ClusterWriter(cluster.client, False, stop)
+    partitions = Partitions(cluster.client, writer, 0, "one", stop)
+    partitions.plan_whole({uuid4().bytes: 1 for _ in range(ROWS)})
+    return lambda: len(list(partitions))
+
+
+def _copied(cluster: Cluster, stop: StopToken) -> Read:
+    writer = ClusterWriter(cluster.client, False, stop)
+    partitions = Partitions(cluster.client, writer, 0, "one", stop)
+    partitions.plan_whole({uuid4().bytes: 1 for _ in range(ROWS)})
+    return lambda: len(partitions.copied())
+
+
+def _tasks(cluster: Cluster, stop: StopToken) -> Read:
+    store = CheckStore(
+        cluster.client, ClusterWriter(cluster.client, False, stop), METADATA_DATABASE, stop
+    )
+    tasks = (Task(number, Work.RANGE, NamespacePair(NAME, NAME)) for number in range(ROWS))
+    cluster.client[METADATA_DATABASE].tasks_0.insert_many(map(task_row, tasks))
+    return lambda: len(store.tasks(0))
+
+
+READS = {
+    _views: 5,
+    _ranges: ROWS // 2,
+    _registry: ROWS,
+    _partitions: ROWS,
+    _copied: ROWS,
+    _tasks: ROWS,
+}
+
+
+@across(REPLICA_SETS, SHARDED)
+@pytest.mark.parametrize("prepared", READS, ids=lambda each: each.__name__.strip("_"))
+@pytest.mark.parametrize("code", [CURSOR_NOT_FOUND, QUERY_PLAN_KILLED])
+def test_a_read_is_repeated_as_a_whole(
+    pair: Pair,
+    cluster: Cluster,
+    prepared: Callable[[Cluster, StopToken], Read],
+    code: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    count = prepared(cluster, StopToken())
+    with failing_pages(pair, {"times": 1}, code, APPLICATION):
+        assert count() >= READS[prepared]
+    assert "repeated" in caplog.text, "no page failed"
+
+
+@across_topologies
+def test_a_sync_survives_lost_cursors_everywhere(pair: Pair, tmp_path: Path) -> None:
+    """Every fifth page is lost, in all phases and after a restart."""
+    client = pair.source.client
+    pair.shard("d.big")
+    writes.fill(client)
+    writes.many_collections(client)
+    writes.views(client)
+    client.d.big.insert_many({"_id": n, "pad": "p" * 500} for n in range(10_000))
+    daemon = pair.daemon(tmp_path)
+    application = f"syncsvc {__version__}"
+    try:
+        with failing_pages(pair, {"activationProbability": 0.2}, CURSOR_NOT_FOUND, application):
+            daemon.run()
+            daemon.start()
+            daemon.wait_until_applying()
+            writes.single_document_writes(client)
+            daemon.kill()
+            daemon.run()
+            writes.drop_and_create_again(client)
+            daemon.commit()
+        pair.assert_equal()
+    finally:
+        daemon.close()
