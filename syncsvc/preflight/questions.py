@@ -78,7 +78,7 @@ def _if_allowed(question: Callable[[], T], stop: StopToken) -> T | None:
     Repeats the question if a cursor is lost. Transient errors are raised: the user waits for the answer.
     """
     try:
-        return retry(question, failures.is_cursor_lost, stop)
+        return retry(question, failures.only_lost_cursor, stop)
     except OperationFailure as error:
         if failures.named_kind(error) is failures.NOT_AUTHORIZED:
             return None

@@ -72,7 +72,8 @@ def check_uri(uri: str) -> dict[str, Any]:
 def connect(uri: str, application: str, name: str = "cluster") -> Client:
     """Return a client that reads from the primary, with read and write concern majority, and obeys a Pin.
 
-    Its calls are bounded. `name` is what the operator knows the cluster by. Does not wait for a connection. Raises OperationError InvalidURI.
+    Its calls are bounded. `name` is what the operator knows the cluster by. Does not wait for a connection.
+    Raises OperationError InvalidURI.
     """
     options = check_uri(uri)
     # The connection string wins; the driver's own defaults are too long, and reads have no bound at all.

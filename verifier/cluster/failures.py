@@ -281,6 +281,11 @@ def lost_cursor(error: BaseException) -> Temporary | None:
     return temporary(error)
 
 
+def only_lost_cursor(error: BaseException) -> Temporary | None:
+    """Judge an error of a read for which someone waits: only a lost cursor is worth another attempt."""
+    return again(error) if is_cursor_lost(error) else None
+
+
 def again(error: BaseException) -> Temporary:
     """Judge an error as one that the next attempt avoids, because the caller has changed how it asks."""
     return Temporary(_told(error), _CHECK_SERVERS)

@@ -2,26 +2,32 @@
 
 Natural order needs no sampling, keeps the order of capped collections, does not bracket by the type of `_id`, and reads
 the disk in sequence. A resume token is a record id (`$_requestResumeToken`, `$_resumeAfter` of `find`), and record ids
-differ between the members of a replica set: a token counts only on the copy of the data where it was made.
+differ between the members of a replica set: a token counts only on the copy of the data where it was made. When in
+doubt, the collection is copied again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bson.binary import Binary
 from bson.timestamp import Timestamp
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.pinning import Pin
 from verifier.cluster.rawcursor import Page, RawCursor, resilient_pages
 from verifier.cluster.renamed import follow_renames
 from verifier.runtime.retry import Temporary
 from verifier.runtime.tasks import StopToken
+
+# How many starts of a server ago a resume point may have been made.
+_MOST_STARTS = 100
+_UNSETTLED = " unsettled"
 
 
 @dataclass(frozen=True)
@@ -32,20 +38,58 @@ class ResumePoint:
     origin: str
 
 
-def scan_origin(client: Client) -> str:
-    """Names the primary's copy of the data: the id of its initial sync, else of its server process.
+@dataclass(frozen=True)
+class Origin:
+    """The copy of the data on one member of a replica set.
 
-    Empty for a router, which knows no record ids: what is read through it begins anew after a failure.
+    `member` is its address and initial sync, `starts` are the starts of its server, the newest first. The server keeps
+    that list among its data: whoever replaces the files, by an older snapshot or those of another member, replaces the
+    list, too, and the newest start is missing in it. A member that is seeded with the files of another has the list of
+    that one, but an address of its own.
+
+    A server that crashes goes back to its last checkpoint and gives newer documents other record ids. Points are
+    settled once a checkpoint has all that the copy must not miss; others count only until the server starts again.
     """
+
+    member: str
+    starts: tuple[str, ...]
+
+    def name(self, settled: bool) -> str:
+        """Return the name under which resume points that are made now are saved."""
+        return f"{self.member} {self.starts[0]}{'' if settled else _UNSETTLED}"
+
+    def confirms(self, name: str) -> bool:
+        """Return whether the record ids of a point of that name still mean the same documents."""
+        settled = {f"{self.member} {each}" for each in self.starts}
+        return name in settled or name == self.name(settled=False)
+
+
+def scan_origin(client: Client) -> Origin | None:
+    """Return the origin of the primary; None for a router, which knows no record ids. Raises the driver's errors."""
     if client.is_mongos:
-        return ""
+        return None
+    hello = client.admin.command("hello")
+    return Origin(f"{hello['me']} {_initial_sync(client)}", tuple(_starts(client, hello)))
+
+
+def _initial_sync(client: Client) -> str:
+    """Return the id of the member's initial sync; empty if it has none, or the user may not read it."""
     try:
-        initial_sync = client.local["replset.initialSyncId"].find_one()
+        found = client.local["replset.initialSyncId"].find_one()
     except OperationFailure:
-        initial_sync = None
-    if initial_sync is not None:
-        return str(bytes(initial_sync["_id"]).hex())
-    return str(client.admin.command("hello")["topologyVersion"]["processId"])
+        found = None
+    return "" if found is None else bytes(found["_id"]).hex()
+
+
+def _starts(client: Client, hello: Mapping[str, Any]) -> list[str]:
+    """Return the starts of the server, the newest first; only its process if the user may not read the others."""
+    try:
+        log = client.local.startup_log.find({}, {"pid": 1})
+        found = list(log.sort("$natural", -1).limit(_MOST_STARTS))
+    except OperationFailure:
+        found = []
+    starts = [f"{each['_id']} {each['pid']}" for each in found]
+    return starts or [str(hello["topologyVersion"]["processId"])]
 
 
 class Scan:
@@ -69,8 +113,9 @@ class Scan:
         self._uuid = uuid
         self._not_before = not_before
         self._place = resume
-        self._origin = ""
-        self._opened = False
+        self._origin: Origin | None = None
+        self._settled = False
+        self._pin = Pin()
         self._stop = stop
 
     def pages(self) -> Iterator[tuple[Page, ResumePoint | None]]:
@@ -83,22 +128,35 @@ class Scan:
     def _pages(self, namespace: Namespace) -> Iterator[tuple[Page, ResumePoint | None]]:
         self._namespace = namespace
         for page in resilient_pages(self._open, self._judge, self._stop):
-            if self._opened:
-                self._confirm_origin()
-            self._place = None if page.resume is None else ResumePoint(page.resume, self._origin)
+            self._place = self._point(page)
             yield page, self._place
 
-    def _confirm_origin(self) -> None:
-        """Look at the origin again after the first page: an election in between would mislabel the record ids."""
-        self._opened = False
-        if scan_origin(self._client) != self._origin:
-            # No page of that cursor is good; a point of an origin that nobody has starts the collection again.
-            self._origin = "unknown"
+    def _point(self, page: Page) -> ResumePoint | None:
+        if page.resume is None or self._origin is None:
+            return None
+        # Not asked after the first page: most collections have no other.
+        self._settled = self._settled or (self._place is not None and self._is_settled())
+        return ResumePoint(page.resume, self._origin.name(self._settled))
+
+    def _is_settled(self) -> bool:
+        """Return whether a checkpoint of the server has everything that this scan must read; False if unknown."""
+        try:
+            with self._pin.held():
+                status = self._client.admin.command("replSetGetStatus")
+        except PyMongoError:
+            return False
+        checkpoint: Timestamp | None = status.get("lastStableRecoveryTimestamp")
+        return checkpoint is not None and checkpoint >= self._not_before
 
     def _open(self) -> RawCursor:
-        self._opened = True
-        self._origin = scan_origin(self._client)
-        if self._place is not None and self._place.origin != self._origin:
+        # One member for all of it: an election in between would mislabel the record ids.
+        self._pin = Pin()
+        with self._pin.held():
+            self._origin = scan_origin(self._client)
+        self._settled = False
+        if self._place is not None and not (
+            self._origin is not None and self._origin.confirms(self._place.origin)
+        ):
             self._place = None
         command: dict[str, Any] = {
             "find": self._namespace.collection,
@@ -106,13 +164,13 @@ class Scan:
             "noCursorTimeout": True,
             "readConcern": {"level": "majority", "afterClusterTime": self._not_before},
         }
-        if self._origin:
+        if self._origin is not None:
             command["$_requestResumeToken"] = True
         if self._uuid is not None:
             command["collectionUUID"] = Binary(self._uuid, 4)
         if self._place is not None and self._place.token["$recordId"] is not None:
             command["$_resumeAfter"] = self._place.token
-        return RawCursor(self._client, self._namespace.database, command)
+        return RawCursor(self._client, self._namespace.database, command, pin=self._pin)
 
     def _judge(self, error: BaseException) -> Temporary | None:
         if failures.code_of(error) == failures.KEY_NOT_FOUND and self._place is not None:
@@ -122,5 +180,4 @@ class Scan:
             # A capped collection wrote over the place where the cursor was.
             self._place = None
             return failures.again(error)
-        # A collection that was dropped or renamed under its cursor: opening it again by UUID tells which.
         return failures.lost_cursor(error)

@@ -367,7 +367,7 @@ class CheckStore:
             return read(call, self._stop)
         try:
             with pymongo.timeout(self._patience):
-                return retry(call, failures.is_cursor_lost, self._stop)
+                return retry(call, failures.only_lost_cursor, self._stop)
         except PyMongoError as error:
             if not error.timeout:
                 raise

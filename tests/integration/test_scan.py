@@ -1,0 +1,184 @@
+"""A scan goes on after a failure only where record ids mean what they meant, and starts again elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import bson
+import pytest
+from pymongo import MongoClient
+
+from syncsvc.sandbox import ReplicaSet
+from syncsvc.sandbox.binary import find_mongod
+from syncsvc.sandbox.mongod import Mongod, MongodOptions
+from syncsvc.sandbox.replica_set import Client
+from tests.support.waiting import wait_for
+from verifier.cluster.cluster import Cluster, open_cluster
+from verifier.cluster.inventory import find_named
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.note import append_note
+from verifier.cluster.scan import ResumePoint, Scan
+from verifier.runtime.tasks import StopToken
+
+NAME = Namespace("d", "c")
+DOCUMENTS = 3000
+PAD = "p" * 5000
+
+
+@contextmanager
+def opened(uri: str) -> Iterator[Cluster]:
+    cluster = open_cluster("source", uri, "test")
+    try:
+        yield cluster
+    finally:
+        cluster.client.close()
+
+
+def fill(replica_set: ReplicaSet) -> None:
+    with replica_set.client(w="majority") as client:
+        client.d.c.insert_many({"_id": n, "pad": PAD} for n in range(DOCUMENTS))
+
+
+def pages(
+    cluster: Cluster, resume: ResumePoint | None = None
+) -> Iterator[tuple[list[int], ResumePoint | None]]:
+    """The `_id`s of each page, with the point after it."""
+    stop = StopToken()
+    definition = find_named(cluster.client, NAME)
+    assert definition is not None
+    time = append_note(cluster.client, stop)
+    scan = Scan(cluster.client, NAME, definition.uuid, time, resume, stop)
+    for page, point in scan.pages():
+        yield [bson.decode(each)["_id"] for each in page.documents()], point
+
+
+def two_pages(replica_set: ReplicaSet, checkpoint: bool) -> tuple[list[int], ResumePoint | None]:
+    """The `_id`s of the first two pages and the point after them, with a checkpoint in between or without."""
+    with opened(replica_set.uri) as cluster, replica_set.client() as client:
+        scan = pages(cluster)
+        first, _ = next(scan)
+        if checkpoint:
+            client.admin.command("fsync")
+        second, point = next(scan)
+        return [*first, *second], point
+
+
+def the_rest(uri: str, point: ResumePoint | None) -> list[int]:
+    with opened(uri) as cluster:
+        return [each for page, _ in pages(cluster, point) for each in page]
+
+
+def shut_down(member: Mongod) -> None:
+    """End the process in order, which leaves all of its data in its files."""
+    assert member.pid is not None
+    os.kill(member.pid, signal.SIGTERM)
+    wait_for(lambda: member.pid is None, "the server ends")
+
+
+def folder_of(member: Mongod) -> Path:
+    return member._folder
+
+
+def copy_files(source: Path, target: Path) -> None:
+    if target.exists():
+        shutil.rmtree(target)
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("mongod.lock", "*.log"))
+
+
+@pytest.mark.parametrize("access_control", [False, True])
+def test_a_restarted_member_keeps_its_resume_points(access_control: bool) -> None:
+    with ReplicaSet(name="restarted", access_control=access_control) as replica_set:
+        fill(replica_set)
+        found, point = two_pages(replica_set, checkpoint=True)
+        for _ in range(2):
+            replica_set.restart_member(0)
+        assert the_rest(replica_set.uri, point) == list(range(len(found), DOCUMENTS))
+
+
+def test_a_crash_before_a_checkpoint_voids_resume_points() -> None:
+    """The server gives the documents since its last checkpoint other record ids."""
+    with ReplicaSet(name="crashed") as replica_set:
+        fill(replica_set)
+        found, point = two_pages(replica_set, checkpoint=False)
+        assert the_rest(replica_set.uri, point) == list(range(len(found), DOCUMENTS))
+        replica_set.restart_member(0)
+        assert sorted(the_rest(replica_set.uri, point)) == [*range(DOCUMENTS)]
+
+
+def test_replaced_files_void_resume_points(tmp_path: Path) -> None:
+    """The member is restored, under its address, from a snapshot that is older than its last start."""
+    with ReplicaSet(name="restored") as replica_set:
+        fill(replica_set)
+        (member,) = replica_set.members
+        shut_down(member)
+        copy_files(folder_of(member), tmp_path / "snapshot")
+        replica_set.restart_member(0)
+        _, point = two_pages(replica_set, checkpoint=True)
+        shut_down(member)
+        copy_files(tmp_path / "snapshot", folder_of(member))
+        replica_set.restart_member(0)
+        assert the_rest(replica_set.uri, point) == list(range(DOCUMENTS))
+
+
+def test_a_member_seeded_with_the_files_of_another_has_record_ids_of_its_own() -> None:
+    with ReplicaSet(name="seeded", members=3) as replica_set:
+        fill(replica_set)
+        first, second, seeded = replica_set.members
+        for each in (first, seeded):
+            shut_down(each)
+        copy_files(folder_of(first), folder_of(seeded))
+        renumber(seeded)
+        for number in (0, 2):
+            replica_set.restart_member(number)
+        make_primary(replica_set, first)
+        with opened(replica_set.uri) as cluster:
+            scan = pages(cluster)
+            found = {*next(scan)[0]}
+            make_primary(replica_set, seeded)
+            found.update(each for page, _ in scan for each in page)
+        assert found == {*range(DOCUMENTS)}
+
+
+def renumber(member: Mongod) -> None:
+    """Give the documents of a member that does not run the same record ids in the opposite order."""
+    alone = Mongod(find_mongod(), folder_of(member), MongodOptions(None))
+    documents: list[dict[str, Any]] = []
+    # Numbers begin with 1 again when an empty collection is opened.
+    for write in ("delete", "insert"):
+        alone.start()
+        alone.wait_until_listening()
+        with MongoClient[dict[str, Any]](f"mongodb://{alone.address}/") as client:
+            if write == "delete":
+                documents = list(client.d.c.find())
+                client.d.c.delete_many({})
+            else:
+                client.d.c.insert_many(documents[::-1])
+        shut_down(alone)
+
+
+def make_primary(replica_set: ReplicaSet, wanted: Mongod) -> None:
+    """Have that member elected."""
+
+    def is_primary() -> bool:
+        if (primary := replica_set.primary()) is wanted:
+            return True
+        for each in replica_set.members:
+            if each not in (primary, wanted):
+                command(each, replSetFreeze=20)
+        command(wanted, replSetFreeze=0)
+        replica_set.step_down()
+        return False
+
+    wait_for(is_primary, f"{wanted.address} is primary")
+
+
+def command(member: Mongod, **fields: Any) -> None:
+    client: Client = MongoClient(f"mongodb://{member.address}/?directConnection=true")
+    with client:
+        client.admin.command(fields)
