@@ -14,7 +14,8 @@ from syncsvc.engine.parts import Parts
 from syncsvc.figures.progress import WarningKind
 from syncsvc.state import Phase
 from verifier.cluster import failures
-from verifier.cluster.oplog import Oplog, read_oplog
+from verifier.cluster.changes import only_elsewhere
+from verifier.cluster.oplog import Oplog, reach, read_oplog
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import Temporary, retry
 from verifier.runtime.tasks import Cancelled, StopToken
@@ -92,7 +93,12 @@ class OplogWatch:
 
     def _refuse_loss(self, oplog: Oplog) -> None:
         needed = self._needed()
-        if needed is not None and window.is_lost(oplog, needed):
+        if needed is None or not window.is_lost(oplog, needed):
+            return
+        elsewhere = only_elsewhere(reach(self._parts.source, needed), needed)
+        if elsewhere is not None:
+            self._warn_short(oplog, f"{elsewhere.what}. {elsewhere.remedy}")
+        else:
             # Other threads end when their calls return, which may take long; only then is the failure seen.
             self._warn_short(oplog, "it no longer holds what this sync needs, which fails.")
             raise OperationError(

@@ -16,6 +16,7 @@ from verifier.cluster.events import DATA_OPERATIONS, KEY_EVENT_FIELDS
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import BUCKETS_PREFIX
+from verifier.cluster.oplog import Reach, reach
 from verifier.cluster.rawcursor import Page, RawCursor, resilient_pages
 from verifier.cluster.times import Position, position_at
 from verifier.runtime.errors import OperationError
@@ -27,6 +28,15 @@ _AWAIT_MS = 200
 _EVENTS_A_PAGE = 5_000
 # How many events are read without their contents when one of them is too large to be sent.
 _EVENTS_A_BARE_PAGE = 100
+
+
+_OTHER_MEMBER = (
+    "Nothing is lost yet: make such a member the primary (rs.stepDown() on the present one, or its priority), "
+    "or start the members that are down. The run then continues."
+)
+_OTHER_SHARD = (
+    "If another member of that shard has a longer oplog, make it the primary within ten minutes."
+)
 
 
 class StreamPage(NamedTuple):
@@ -134,10 +144,10 @@ class ChangeReader:
         except OperationFailure as error:
             if not failures.is_history_lost(error):
                 raise
-            since = self._position.time.as_datetime().isoformat()
+            since = _shown(self._position.time)
             raise OperationError(
                 failures.OPLOG_WINDOW_EXCEEDED,
-                f"The oplog at {self._stream.facts.address} no longer reaches back to {since}.",
+                f"No oplog of {self._stream.facts.address} and its set reaches back to {since}.",
             ) from error
 
     def _pages(self) -> Iterator[StreamPage]:
@@ -165,7 +175,7 @@ class ChangeReader:
         if failures.is_history_lost(error):
             # A cursor that fell behind says so with another code than a token that is gone: opening again decides.
             lags = failures.code_of(error) == failures.CAPPED_POSITION_LOST
-            return failures.again(error) if lags else None
+            return failures.again(error) if lags else self._judge_loss()
         if failures.code_of(error) == failures.BSON_OBJECT_TOO_LARGE and not self._bare:
             self._bare = True
             return failures.again(error)
@@ -175,3 +185,30 @@ class ChangeReader:
             self._filtered = False
             return failures.again(error)
         return failures.lost_cursor(error)
+
+    def _judge_loss(self) -> Temporary | None:
+        """Judge a primary whose oplog is too short: another member's may reach back far enough."""
+        stream, time = self._stream, self._position.time
+        if stream.facts.is_sharded:
+            return Temporary(
+                f"a shard's oplog does not reach back to {_shown(time)}", _OTHER_SHARD, 600.0
+            )
+        return only_elsewhere(reach(stream.client, time), time)
+
+
+def only_elsewhere(found: Reach, time: Timestamp) -> Temporary | None:
+    """Judge a primary whose oplog does not reach back to `time`; None if no member's oplog can."""
+    if found.none:
+        return None
+    members = (
+        ", ".join(found.holding) or f"none that answers; not known of {', '.join(found.unknown)}"
+    )
+    return Temporary(
+        f"the oplog of the primary does not reach back to {_shown(time)}, which this run needs. "
+        f"Members whose oplog does: {members}",
+        _OTHER_MEMBER,
+    )
+
+
+def _shown(time: Timestamp) -> str:
+    return time.as_datetime().isoformat()

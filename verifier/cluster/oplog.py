@@ -1,12 +1,15 @@
-"""How far a replica set's oplog reaches back, and how full it is."""
+"""How far the oplogs of a replica set reach back, and how full the primary's is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from bson.timestamp import Timestamp
+from pymongo.errors import PyMongoError
+from pymongo.read_preferences import ReadPreference
 
 from verifier.cluster.connect import Client
+from verifier.cluster.pinning import Address, Pin
 
 
 @dataclass(frozen=True)
@@ -36,3 +39,46 @@ def read_oplog(client: Client) -> Oplog | None:
         size=statistics["size"],
         limit=statistics["maxSize"],
     )
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Which members of a replica set still have the oplog from some time on, and which could not be asked."""
+
+    holding: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+    @property
+    def none(self) -> bool:
+        """Whether it is proved that no member has it."""
+        return not self.holding and not self.unknown
+
+
+def reach(client: Client, time: Timestamp) -> Reach:
+    """Ask each data-bearing member, not only the primary, whether its oplog reaches back to that time."""
+    holding, unknown = [], []
+    for address, member in client.topology_description.server_descriptions().items():
+        if member.server_type_name == "RSArbiter":
+            continue
+        oldest = _oldest(client, address)
+        if oldest is None:
+            unknown.append(_shown(address))
+        elif oldest <= time:
+            holding.append(_shown(address))
+    return Reach(tuple(sorted(holding)), tuple(sorted(unknown)))
+
+
+def _oldest(client: Client, address: Address) -> Timestamp | None:
+    """Return the time of the oldest entry of that member's oplog; None if it does not answer."""
+    find = {"find": "oplog.rs", "projection": {"ts": 1}, "limit": 1, "singleBatch": True}
+    try:
+        with Pin(address).held():
+            reply = client.local.command(find, read_preference=ReadPreference.NEAREST)
+    except PyMongoError:
+        return None
+    time: Timestamp = reply["cursor"]["firstBatch"][0]["ts"]
+    return time
+
+
+def _shown(address: Address) -> str:
+    return f"{address[0]}:{address[1]}"

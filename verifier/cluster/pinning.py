@@ -18,17 +18,19 @@ from pymongo.server_description import ServerDescription
 # The driver's default for localThresholdMS, in seconds.
 _LATENCY_WINDOW = 0.015
 
+Address = tuple[str, int | None]
+
 _current: ContextVar[Pin | None] = ContextVar("pin", default=None)
 
 
 class Pin:
-    """Sends the commands inside its blocks to one server, which the first command chooses.
+    """Sends the commands inside its blocks to one server: that of `address`, or the one that the first chooses.
 
     Several threads may use it, one after the other. Only clients with `select` as their server selector obey it.
     """
 
-    def __init__(self) -> None:
-        self._address: tuple[str, int | None] | None = None
+    def __init__(self, address: Address | None = None) -> None:
+        self._address = address
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -66,5 +68,5 @@ def _latency(server: ServerDescription) -> float:
     return server.round_trip_time or 0.0
 
 
-def _shown(address: tuple[str, int | None]) -> str:
+def _shown(address: Address) -> str:
     return f"{address[0]}:{address[1]}"

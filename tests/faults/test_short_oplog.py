@@ -1,0 +1,93 @@
+"""The oplog of the primary is too short, and that of another member is not: nothing is lost yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from syncsvc.sandbox import ReplicaSet
+from syncsvc.sandbox.mongod import Mongod
+from tests.support import writes
+from tests.support.daemon import Daemon
+from tests.support.pair import Pair, Side
+from tests.support.waiting import wait_for
+
+NOTE = "n" * 4_000_000
+# The oplog of a member that keeps its entries for that many hours grows beyond its size.
+KEEP = {"replSetResizeOplog": 1, "minRetentionHours": 2.0}
+
+
+@pytest.fixture
+def source() -> Iterator[ReplicaSet]:
+    with ReplicaSet(name="uneven", members=3, oplog_size_mb=16) as source:
+        yield source
+
+
+@pytest.fixture
+def pair(source: ReplicaSet, replica_sets: Pair) -> Iterator[Pair]:
+    with source.client() as client:
+        pair = Pair(Side(source.uri, client), replica_sets.destination)
+        pair.empty()
+        yield pair
+
+
+def direct(member: Mongod) -> MongoClient[dict[str, Any]]:
+    return MongoClient(f"mongodb://{member.address}/?directConnection=true")
+
+
+def make_primary(source: ReplicaSet, chosen: Mongod) -> None:
+    with source.client() as client:
+        config = client.admin.command("replSetGetConfig")["config"]
+        for each in config["members"]:
+            each["priority"] = 10 if each["host"] == chosen.address else 1
+        config["version"] += 1
+        client.admin.command("replSetReconfig", config)
+    wait_for(lambda: source.primary() is chosen, "the member with the long oplog is primary")
+
+
+def roll_over(client: writes.AnyClient) -> None:
+    now = client.admin.command("ping")["operationTime"]
+
+    def is_over() -> bool:
+        client.admin.command({"appendOplogNote": 1, "data": {"note": NOTE}})
+        return bool(client.local["oplog.rs"].find().sort("$natural", 1).limit(1)[0]["ts"] > now)
+
+    wait_for(is_over, "the oplog has rolled over")
+
+
+def test_a_sync_waits_for_the_member_with_the_longer_oplog(
+    source: ReplicaSet, pair: Pair, tmp_path: Path
+) -> None:
+    client = pair.source.client
+    keeper = next(each for each in source.members if each is not source.primary())
+    with direct(keeper) as member:
+        member.admin.command(KEEP)
+    writes.fill(client)
+    daemon: Daemon = pair.daemon(tmp_path)
+    try:
+        daemon.run()
+        daemon.start()
+        daemon.wait_until_committable()
+        daemon.pause()
+        client.d.c.insert_one({"_id": "written in the pause"})
+        roll_over(client)
+        daemon.resume()
+        warned = wait_for(lambda: _short(daemon), "a warning names the member")
+        assert keeper.address in warned and "make such a member the primary" in warned
+        assert daemon.progress()["state"] == "RUNNING"
+        make_primary(source, keeper)
+        daemon.commit()
+        pair.assert_equal()
+    finally:
+        daemon.close()
+
+
+def _short(daemon: Daemon) -> str | None:
+    progress = daemon.progress()
+    assert progress["state"] != "FAILED", progress
+    found = [each for each in progress.get("warnings", ()) if "does not reach back" in each]
+    return found[0] if found else None
