@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from pymongo import MongoClient
 
 from tests.support.cursors import open_cursors
 from tests.support.sharded.cluster import ShardedCluster
 from tests.support.waiting import wait_for
+from verifier.cluster.changes import ChangeStream, start_position
 from verifier.cluster.cluster import Cluster, open_cluster
 from verifier.cluster.inventory import find_named, list_raw
 from verifier.cluster.namespace import Namespace
@@ -98,6 +101,16 @@ def test_a_scan_goes_on_when_its_router_dies(cluster: Cluster, sharded: ShardedC
         finally:
             router.start()
         wait_for(lambda: len(cluster.client.nodes) == 2, "the router is known again")
+
+
+def test_a_stream_starts_after_writes_through_other_routers(
+    cluster: Cluster, sharded: ShardedCluster
+) -> None:
+    stream = ChangeStream(cluster.client, cluster.facts)
+    for router in sharded.routers * TRIES:
+        with MongoClient[dict[str, Any]](f"mongodb://{router.address}/") as users:
+            reply = users.d.command({"insert": "times", "documents": [{}]})
+        assert start_position(stream).time > reply["operationTime"]
 
 
 def test_an_unforeseen_error_at_the_start_is_no_unreachable_cluster(

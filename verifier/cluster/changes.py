@@ -108,7 +108,11 @@ class ChangeStream:
 
 
 def start_position(stream: ChangeStream) -> Position:
-    """The place in the change stream that is now. Raises the driver's errors."""
+    """Return the place in the change stream that is now, after all acknowledged writes. Raises the driver's errors."""
+    if stream.facts.is_sharded:
+        # A router starts at the newest time that it has heard of, and may not have heard of writes through another one.
+        # This asks all shards; the driver tells the time of the answer to the router that opens the stream.
+        stream.client.admin.command({"listDatabases": 1, "nameOnly": True})
     with stream.open(None) as cursor:
         page = next(cursor.pages())
     assert page.resume is not None
