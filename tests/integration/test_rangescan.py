@@ -14,6 +14,7 @@ from syncsvc.sandbox.replica_set import Client
 from tests.support.documents import IDS
 from tests.support.keys import in_order_of_index
 from tests.support.sharded.cluster import ShardedCluster
+from verifier.cluster.connect import connect
 from verifier.cluster.equalids import EqualIds, refuse_equal
 from verifier.cluster.inventory import find_named
 from verifier.cluster.namespace import Namespace
@@ -38,7 +39,7 @@ def cluster() -> Iterator[ShardedCluster]:
 
 @pytest.fixture
 def client(cluster: ShardedCluster) -> Iterator[Client]:
-    with cluster.client() as client:
+    with connect(cluster.uri, "test") as client:
         client.drop_database(NAME.database)
         yield client
 
