@@ -117,7 +117,7 @@ def test_an_unforeseen_error_at_the_start_is_no_unreachable_cluster(
     sharded: ShardedCluster,
 ) -> None:
     with sharded.shards[0].client() as client:
-        fail = {"failCommands": ["connectionStatus"], "errorCode": 8, "appName": "refused"}
+        fail = {"failCommands": ["connectionStatus"], "errorCode": 2, "appName": "refused"}
         client.admin.command(
             {"configureFailPoint": "failCommand", "mode": "alwaysOn", "data": fail}
         )
@@ -127,7 +127,7 @@ def test_an_unforeseen_error_at_the_start_is_no_unreachable_cluster(
         finally:
             client.admin.command({"configureFailPoint": "failCommand", "mode": "off"})
     assert caught.value.kind.name == "InternalError"
-    assert "(code 8)" in caught.value.description
+    assert "(code 2)" in caught.value.description
 
 
 def test_a_listing_of_many_pages_leaves_no_cursor(
