@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from time import time
+from itertools import count
+from time import monotonic
 from typing import Any
 
 import bson
@@ -130,9 +131,25 @@ def test_what_was_repaired_within_the_grace_is_no_mismatch(
                     check.wait_until(Point.DRAINED, side)
             check.wait_until(Point.GENERATION_DONE, 1)
             pair.destination.client.d.a.insert_one({"_id": 2})
-            since = check.store.record.last_since
-            assert since is not None
-            wait_for(lambda: time() - since > grace, "the grace is over")
+            since = monotonic()
+            wait_for(lambda: monotonic() - since > grace, "the grace is over")
+        assert check.wait_for_verdict().outcome is Outcome.PASSED
+
+
+def test_a_clock_that_is_set_forward_does_not_end_the_grace(
+    pair: Pair, checker: Checker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_module, "_LEAST_PAUSE", 0.1)
+    days = count(1_700_000_000, 86_400)
+    monkeypatch.setattr(check_module, "time", lambda: float(next(days)))
+    pair.source.client.d.a.insert_one({"_id": 1})
+    pair.destination.client.d.a.insert_one({"_id": 2})
+    with checker.running(grace=3600.0) as check:
+        with check.held_at(Point.GENERATION_DONE, 2):
+            check.check.no_more_writes()
+            check.wait_until(Point.GENERATION_DONE, 2)
+            pair.destination.client.d.a.delete_one({"_id": 2})
+            pair.destination.client.d.a.insert_one({"_id": 1})
         assert check.wait_for_verdict().outcome is Outcome.PASSED
 
 

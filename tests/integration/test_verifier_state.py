@@ -11,6 +11,7 @@ from verifier.cluster.cluster import Cluster, open_cluster
 from verifier.compare.errors import INCOMPATIBLE_METADATA, OTHER_CHECK_SAVED, SUPERSEDED
 from verifier.compare.observe import ignore
 from verifier.compare.progress import Phase
+from verifier.compare.record import FORMAT
 from verifier.runtime.errors import ErrorKind, OperationError
 from verifier.runtime.tasks import StopToken
 from verifier.service import Service
@@ -93,7 +94,7 @@ def test_the_state_of_other_options_is_refused(
 def test_the_state_of_another_format_is_refused(pair: Pair, processes: Processes) -> None:
     processes.start().check(None)
     pair.destination.client[STATE].check.update_one({}, {"$inc": {"format": 1}})
-    assert "format 2" in _refused(INCOMPATIBLE_METADATA, processes.start)
+    assert f"format {FORMAT + 1}" in _refused(INCOMPATIBLE_METADATA, processes.start)
 
 
 def test_only_one_process_goes_on(processes: Processes) -> None:

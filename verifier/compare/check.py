@@ -116,8 +116,10 @@ class Check:
         self._feed = feed
         self._changes: dict[Side, ChangeSource] = {}
         self._pause = _LEAST_PAUSE
-        # When the current generation began; None where an earlier process began it.
+        # By the monotonic clock: when the current generation began, None if an earlier process began it, and when this
+        # process began its first generation after all changes were known. A restart begins the grace again.
         self._began_at: float | None = None
+        self._grace_since: float | None = None
         self.figures = Figures(store)
         # Up to where the events are that the current generation looks at; empty where an earlier process began it.
         self._noted: dict[Side, Position] = {}
@@ -187,7 +189,7 @@ class Check:
             if record.last:
                 if not self._found_any():
                     break
-                if self._grace_is_over(record):
+                if self._grace_is_over():
                     break
                 stop.sleep(_LEAST_PAUSE)
             else:
@@ -198,10 +200,11 @@ class Check:
             new = pairs - before
         return self._end()
 
-    def _grace_is_over(self, record: CheckRecord) -> bool:
-        """Whether the current generation found what it found after the grace, all of it."""
-        assert record.last_since is not None
-        return self._began_at is not None and self._began_at - record.last_since >= self._grace
+    def _grace_is_over(self) -> bool:
+        """Return whether the current generation began after the end of the grace period."""
+        if self._began_at is None or self._grace_since is None:
+            return False
+        return self._began_at - self._grace_since >= self._grace
 
     def _carry_out(
         self, pairs: set[NamespacePair], new: set[NamespacePair], stop: StopToken
@@ -271,11 +274,13 @@ class Check:
         becomes_last = self._drained() and not record.last
         changes: dict[str, Any] = {}
         if becomes_last:
-            changes = {"last_from": record.generation + 1, "last_since": time()}
+            changes = {"last_from": record.generation + 1}
         self.figures.generation = None
         self._noted = {side: each.position for side, each in self._changes.items()}
         others = self._rechecks.begin_next(planned=False, done=False, **changes)
-        self._began_at = time()
+        self._began_at = monotonic()
+        if self._store.record.last and self._grace_since is None:
+            self._grace_since = self._began_at
         self._observe(Point.GENERATION_BEGUN, str(record.generation + 1))
         return becomes_last or others
 

@@ -19,7 +19,7 @@ from verifier.compare.scope import Scope
 from verifier.runtime.errors import OperationError
 
 # Raised whenever a saved record changes its meaning: another format is refused, never guessed at.
-FORMAT = 1
+FORMAT = 2
 
 
 class Side(Enum):
@@ -55,8 +55,8 @@ class CheckRecord:
     """One check as it is saved. Times are UNIX seconds.
 
     `owner` is the process that may save it; `identities` are of source and destination. `planned`: all that the current
-    generation has to do is saved; `done`: it is done. When generation `last_from` began, at `last_since`, all changes
-    up to both ends were known: what it finds different counts, if it stays. `first` are the amounts of generation 0.
+    generation has to do is saved; `done`: it is done. When generation `last_from` began, all changes up to both ends
+    were known: what it finds different counts, if it stays. `first` are the amounts of generation 0.
     """
 
     owner: str
@@ -69,7 +69,6 @@ class CheckRecord:
     planned: bool = False
     done: bool = False
     last_from: int | None = None
-    last_since: float | None = None
     first: Amounts | None = None
     rechecked: int = 0
     recheck_seconds: tuple[float, ...] = ()
@@ -108,7 +107,6 @@ def as_document(record: CheckRecord) -> dict[str, Any]:
         "planned": record.planned,
         "done": record.done,
         "lastFrom": record.last_from,
-        "lastSince": record.last_since,
         "first": None if record.first is None else asdict(record.first),
         "rechecked": record.rechecked,
         "recheckSeconds": list(record.recheck_seconds),
@@ -158,7 +156,6 @@ def from_document(document: Mapping[str, Any]) -> CheckRecord:
         planned=document["planned"],
         done=document["done"],
         last_from=document["lastFrom"],
-        last_since=document["lastSince"],
         first=None if document["first"] is None else Amounts(**document["first"]),
         rechecked=document["rechecked"],
         recheck_seconds=tuple(document["recheckSeconds"]),

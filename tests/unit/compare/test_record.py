@@ -45,7 +45,6 @@ ENDED = replace(
     planned=True,
     done=True,
     last_from=6,
-    last_since=3.25,
     first=Amounts(10, 20, 30, None, 2),
     rechecked=44,
     recheck_seconds=(0.5, 1.5),
