@@ -51,8 +51,9 @@ FAILURE_IS_FINAL = ErrorKind(
 CANNOT_COMMIT = ErrorKind(
     "CannotCommit",
     409,
-    "canCommit is false: the copy is not finished, or the destination is too far behind.",
-    "Wait until canCommit is true in GET /api/v1/progress.",
+    "canCommit is false: the copy is not finished, the destination is too far behind, or a definition was changed on a "
+    "source before 6.0.",
+    "Wait until canCommit is true in GET /api/v1/progress, and read its warnings.",
 )
 DESTINATION_NOT_EMPTY = ErrorKind(
     "DestinationNotEmpty",

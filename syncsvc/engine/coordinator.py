@@ -18,7 +18,7 @@ from syncsvc.engine.definitions.listing import Listing
 from syncsvc.engine.definitions.views import reconcile_views
 from syncsvc.engine.definitions.withholding import restore_indexes
 from syncsvc.engine.events.application import Application
-from syncsvc.engine.events.old_source import OldSource
+from syncsvc.engine.events.definition_watch import DefinitionWatch
 from syncsvc.engine.events.rekeying import ShardKeys, ShardKeyWatch
 from syncsvc.engine.observe import Point
 from syncsvc.engine.parts import Parts
@@ -49,6 +49,7 @@ class Coordinator(Phases):
 
     def __init__(self, parts: Parts, stop: StopToken) -> None:
         self._oplog = OplogWatch(parts)
+        self._definitions = DefinitionWatch(parts)
         super().__init__(parts, stop)
 
     def _read(self, stop: StopToken) -> None:
@@ -56,6 +57,7 @@ class Coordinator(Phases):
             reading.spawn("oplog", self._oplog.run, reading.stop)
             reading.spawn("shard-keys", ShardKeyWatch(self._parts).run, reading.stop)
             reading.spawn("balancers", self._watch_balancers, reading.stop)
+            reading.spawn("definitions", self._definitions.run, reading.stop)
             super()._read(reading.stop)
             reading.stop.stop("all is read")
 
@@ -127,8 +129,7 @@ class Coordinator(Phases):
             # Any of them may have withheld indexes.
             self._parts.registry.reload(group.stop)
             self._done("drained")
-            if not self._parts.source_facts.tells_definitions:
-                OldSource(self._parts).check_definitions(group.stop)
+            self._definitions.check(group.stop)
             reconcile_views(self._parts, group.stop)
             ShardKeys(self._parts, group.stop).reconcile()
             restore_indexes(self._parts, group.stop)
@@ -162,7 +163,8 @@ class Coordinator(Phases):
             if caught_up:
                 verification.begin()
             verification.show()
-            self._tell_caught_up(caught_up and verification.is_ready(MOST_LAG))
+            ready = verification.is_ready(MOST_LAG) and self._definitions.unchanged
+            self._tell_caught_up(caught_up and ready)
             stop.sleep(_GLANCE)
         self._done("commit saved")
 

@@ -32,6 +32,7 @@ class WarningKind(Enum):
     INSTANCE_AWAITED = "instance awaited"
     INSTANCE_SILENT = "instance silent"
     BALANCER_ON = "balancer on"
+    DEFINITIONS_CHANGED = "definitions changed"
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,13 @@ def warnings(options: StartOptions, found: Findings, estimates: Estimates) -> It
             "How much of the destination's disk is free is not known, so that nobody checked whether it will do: "
             "the built-in role clusterMonitor may read it."
         )
+    if not found.source.tells_definitions:
+        yield (
+            f"The source runs {found.source.dotted_version}: servers before 6.0 do not report changes of definitions. "
+            "Until the commit, do not create, drop, rename or change collections and indexes on the source: such a "
+            "change ends the sync, or prevents the commit until it is undone. Writes of documents and changes of views "
+            "are synced."
+        )
     if NOTING.lacking(found.source):
         yield (
             f"The user of the source lacks {', '.join(NOTING.on_cluster)}, so that a commit waits for the source's own "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.support.behaviours import UPDATES
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair
 from tests.support.phases import PHASES, When, writes_in
+from tests.support.waiting import wait_for
 
 MEGABYTE = 1 << 20
 
@@ -126,9 +128,9 @@ def test_definitions_outside_of_the_filter_do_no_harm(pair: Pair, unknowing: Dae
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"create": "empty"}, "create on d.empty"),
-        ({"create": "series", "timeseries": {"timeField": "t"}}, "create on d.series"),
-        ({"createIndexes": "c", "indexes": [{"key": {"n": 1}, "name": "n"}]}, "createIndexes or dropIndexes on d.c"),
+        ({"create": "empty"}, "d.empty was created. "),
+        ({"create": "series", "timeseries": {"timeField": "t"}}, "d.series was created. "),
+        ({"createIndexes": "c", "indexes": [{"key": {"n": 1}, "name": "n"}]}, "index n of d.c was created. "),
     ],
 )  # fmt: skip
 def test_what_such_a_source_does_not_tell_is_found_at_commit(
@@ -142,6 +144,137 @@ def test_what_such_a_source_does_not_tell_is_found_at_commit(
     progress = unknowing.wait_for_state("FAILED")
     assert progress["error"] == "UnsupportedChange"
     assert said in progress["errorDescription"]
+
+
+@pytest.fixture
+def watchful(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
+    """A running daemon that compares the definitions of its old source several times a second."""
+    process = pair.daemon(tmp_path)
+    process.believe_the_source_is_old()
+    process.watch_closely()
+    try:
+        process.run()
+        yield process
+    finally:
+        process.close()
+
+
+def index(name: str, **options: Any) -> dict[str, Any]:
+    return {"createIndexes": "items", "indexes": [{"key": {name: 1}, "name": name, **options}]}
+
+
+@dataclass(frozen=True)
+class Undone:
+    """A change of a definition that has no event, the commands that undo it, and what the warning says."""
+
+    change: tuple[dict[str, Any], ...]
+    undo: tuple[dict[str, Any], ...]
+    said: str
+
+    def __str__(self) -> str:
+        return self.said
+
+
+DROPPED = {"dropIndexes": "items", "index": "old"}
+UNDONE = [
+    Undone((index("new"),), ({"dropIndexes": "items", "index": "new"},), "index new of d.items was created"),
+    Undone((DROPPED,), (index("old"),), "index old of d.items was dropped"),
+    Undone((DROPPED, index("old", sparse=True)), (DROPPED, index("old")), "index old of d.items was changed"),
+    Undone(
+        ({"collMod": "items", "index": {"name": "old", "hidden": True}},),
+        ({"collMod": "items", "index": {"name": "old", "hidden": False}},),
+        "index old of d.items was changed",
+    ),
+    Undone(({"create": "new"},), ({"drop": "new"},), "d.new was created"),
+    Undone(
+        ({"collMod": "items", "validator": {"n": {"$gte": 1}}},),
+        ({"collMod": "items", "validator": {"n": {"$gte": 0}}},),
+        "option validator of d.items was changed",
+    ),
+]  # fmt: skip
+
+
+def _fill_defined(client: writes.AnyClient) -> None:
+    # With the options that a collMod of the validator would add.
+    options = {"validationLevel": "strict", "validationAction": "error"}
+    client.d.create_collection("items", validator={"n": {"$gte": 0}}, **options)
+    for name in ("items", "plain"):
+        client.d[name].insert_many({"_id": number, "n": 1} for number in range(10))
+    client.d.command(index("old"))
+
+
+@pytest.mark.parametrize("case", UNDONE, ids=str)
+def test_a_change_without_an_event_prevents_the_commit_until_it_is_undone(
+    pair: Pair, watchful: Daemon, case: Undone
+) -> None:
+    _fill_defined(pair.source.client)
+    watchful.start()
+    assert "warnings" not in watchful.wait_until_committable()
+    for command in case.change:
+        pair.source.client.d.command(command)
+    told = f"{case.said}. A source of version "
+    progress = wait_for(lambda: _warned(watchful, told), told)
+    assert len(progress["warnings"]) == 1
+    warning = progress["warnings"][0]
+    assert warning.startswith(told)
+    assert "A commit is not possible until this is undone on the source (" in warning
+    wait_for(lambda: not watchful.progress()["canCommit"], "canCommit is false")
+    assert watchful.post("commit").json()["error"] == "CannotCommit"
+    for command in case.undo:
+        pair.source.client.d.command(command)
+    assert "warnings" not in watchful.wait_until_committable()
+    watchful.commit()
+    pair.assert_equal()
+
+
+def _warned(daemon: Daemon, told: str) -> dict[str, Any] | None:
+    progress = daemon.progress()
+    return progress if told in " ".join(progress.get("warnings", ())) else None
+
+
+def test_a_restart_forgets_no_change_without_an_event(pair: Pair, watchful: Daemon) -> None:
+    _fill_defined(pair.source.client)
+    watchful.start()
+    watchful.wait_until_committable()
+    pair.source.client.d.command(index("new"))
+    wait_for(lambda: _warned(watchful, "index new of"), "a warning")
+    watchful.kill()
+    watchful.run()
+    progress = wait_for(lambda: _warned(watchful, "index new of"), "a warning")
+    assert not progress["canCommit"]
+    pair.source.client.d.items.drop_index("new")
+    watchful.commit()
+    pair.assert_equal()
+
+
+def test_a_change_without_an_event_is_warned_of_during_the_copy(
+    pair: Pair, watchful: Daemon
+) -> None:
+    _fill_defined(pair.source.client)
+    with writes_in(When.COPY, watchful):
+        pair.source.client.d.command(index("new"))
+        wait_for(lambda: _warned(watchful, "index new of"), "a warning")
+        pair.source.client.d.items.drop_index("new")
+    watchful.commit()
+    pair.assert_equal()
+
+
+def test_views_may_change_on_such_a_source(pair: Pair, watchful: Daemon) -> None:
+    _fill_defined(pair.source.client)
+    pair.source.client.d.create_collection("view", viewOn="items")
+    watchful.start()
+    watchful.wait_until_committable()
+    pair.source.client.d.view.drop()
+    pair.source.client.d.create_collection("other", viewOn="plain", pipeline=[{"$limit": 1}])
+    watchful.commit()
+    pair.assert_equal()
+
+
+def test_preflight_warns_of_such_a_source(pair: Pair, unknowing: Daemon) -> None:
+    writes.fill(pair.source.client)
+    answer = unknowing.post("preflight", unknowing.start_body()).json()
+    assert answer["violations"] == []
+    assert "servers before 6.0 do not report changes of definitions" in " ".join(answer["warnings"])
 
 
 @pytest.fixture(scope="module")

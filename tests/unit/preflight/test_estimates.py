@@ -152,6 +152,12 @@ def test_too_little_is_told_with_the_numbers(
         (None, {}, {}, ["The oplog of the source may not be read"]),
         (OPLOG, {}, {"privileges": frozenset()}, ["lacks appendOplogNote"]),
         (OPLOG, {}, {"privileges": frozenset({"appendOplogNote"})}, []),
+        (
+            OPLOG,
+            {},
+            {"version": (5, 0, 9)},
+            ["The source runs 5.0.9: servers before 6.0 do not report"],
+        ),
     ],
 )
 def test_what_may_become_a_trouble_is_told(

@@ -1,0 +1,158 @@
+"""Compares the definitions of a source before 6.0 with those that were listed, since its events do not report them.
+
+Views are not compared: the commit copies their definitions as they are then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from random import uniform
+from time import monotonic
+
+from syncsvc.engine.parts import Parts
+from syncsvc.errors import UNSUPPORTED_CHANGE
+from syncsvc.figures.progress import WarningKind
+from syncsvc.indexing import destined
+from syncsvc.options import StartOptions
+from syncsvc.saved.registry import CollectionRecord
+from syncsvc.state import Phase
+from verifier.cluster.inventory import list_collections
+from verifier.cluster.reading import read
+from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.compare.definitions import compare_definitions
+from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference
+from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import StopToken
+
+# Pause between two comparisons, in seconds. A comparison sends one command per collection; if it takes long, the pause
+# is this many times as long, which bounds the load on a source with thousands of collections.
+_INTERVAL = 30.0
+_PAUSE_FACTOR = 9.0
+# Poll interval while the collections are being listed, in seconds.
+_GLANCE = 0.2
+# How many changes are named.
+_MOST_NAMED = 10
+
+_COMPARED_IN = (Phase.COPYING, Phase.INDEXING, Phase.APPLYING)
+
+# What happened to a collection, index or option, and what undoes it.
+_CHANGES = {
+    Difference.EXTRA: ("was created", "drop it"),
+    Difference.MISSING: ("was dropped", "create it again as it was"),
+    Difference.CONTENT: ("was changed", "change it back"),
+}
+_OPTION_CHANGES = {
+    Difference.EXTRA: ("was set", "set it back with collMod"),
+    Difference.MISSING: ("was unset", "set it again with collMod"),
+    Difference.CONTENT: ("was changed", "change it back with collMod"),
+}
+
+
+class DefinitionWatch:
+    """Runs in one thread beside the copy and change event application. It has nothing to do for sources from 6.0 on."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._unchanged = parts.source_facts.tells_definitions
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the newest comparison found no change; False before the first comparison."""
+        return self._unchanged
+
+    def run(self, stop: StopToken) -> None:
+        """Compare until stopped, and warn for as long as a definition differs."""
+        if self._parts.source_facts.tells_definitions:
+            return
+        try:
+            while True:
+                if self._parts.run.record.phase in _COMPARED_IN:
+                    stop.sleep(self._compare(stop))
+                else:
+                    stop.sleep(_GLANCE)
+        finally:
+            # No other thread ends this warning.
+            self._parts.progress.end_warning(WarningKind.DEFINITIONS_CHANGED)
+
+    def check(self, stop: StopToken) -> None:
+        """Raise OperationError UnsupportedChange if a definition of the source differs from the listed one."""
+        if self._parts.source_facts.tells_definitions:
+            return
+        found = self._changed(stop)
+        if found:
+            raise OperationError(
+                UNSUPPORTED_CHANGE, f"{_named(found, change_of)}. {self._unreported()}"
+            )
+
+    def _compare(self, stop: StopToken) -> float:
+        """Compare once, and return how long to pause afterwards, in seconds."""
+        began = monotonic()
+        found = self._changed(stop)
+        # In this order: canCommit is never true beside a warning.
+        if found:
+            self._unchanged = False
+            self._parts.progress.warn(WarningKind.DEFINITIONS_CHANGED, self._warning(found))
+        else:
+            self._parts.progress.end_warning(WarningKind.DEFINITIONS_CHANGED)
+            self._unchanged = True
+        pause = max(_INTERVAL, _PAUSE_FACTOR * (monotonic() - began))
+        return pause * uniform(0.8, 1.2)
+
+    def _changed(self, stop: StopToken) -> list[DefinitionMismatch]:
+        listed = read(
+            lambda: list(list_collections(self._parts.source, self._parts.selection)), stop
+        )
+        return changes(self._parts.registry, listed, self._parts.run.record.options)
+
+    def _warning(self, found: Sequence[DefinitionMismatch]) -> str:
+        return (
+            f"{_named(found, change_of)}. {self._unreported()} A commit is not possible until this is undone on the "
+            f"source ({_named(found, remedy_of)}); then this warning ends. If the change has to stay, clean the "
+            "destination and start the sync again."
+        )
+
+    def _unreported(self) -> str:
+        version = self._parts.source_facts.dotted_version
+        return (
+            f"A source of version {version} does not report such changes, so they are not synced."
+        )
+
+
+def changes(
+    records: Iterable[CollectionRecord], listed: Iterable[CollectionSpec], options: StartOptions
+) -> list[DefinitionMismatch]:
+    """Return how the listed collections differ from the saved ones. Pure.
+
+    Collections that are not listed any more are left out: dropping and renaming have events.
+    """
+    now = {each.namespace: destined(each, options) for each in listed if each.kind is not Kind.VIEW}
+    before = [each.definition for each in records if each.definition.namespace in now]
+    return compare_definitions(before, now.values())
+
+
+def change_of(mismatch: DefinitionMismatch) -> str:
+    """Return what was done on the source, in words. Pure."""
+    return f"{_subject(mismatch)} {_words(mismatch)[0]}"
+
+
+def remedy_of(mismatch: DefinitionMismatch) -> str:
+    """Return what undoes it, in words. Pure."""
+    return f"{_subject(mismatch)}: {_words(mismatch)[1]}"
+
+
+def _subject(mismatch: DefinitionMismatch) -> str:
+    kinds = {Aspect.INDEX: "index", Aspect.OPTION: "option"}
+    kind = kinds.get(mismatch.aspect)
+    if kind is None:
+        return str(mismatch.namespace)
+    return f"{kind} {mismatch.component} of {mismatch.namespace}"
+
+
+def _words(mismatch: DefinitionMismatch) -> tuple[str, str]:
+    words = _OPTION_CHANGES if mismatch.aspect is Aspect.OPTION else _CHANGES
+    return words[mismatch.difference]
+
+
+def _named(found: Sequence[DefinitionMismatch], words: Callable[[DefinitionMismatch], str]) -> str:
+    more = f"; and {len(found) - _MOST_NAMED:,} more" if len(found) > _MOST_NAMED else ""
+    return "; ".join(map(words, found[:_MOST_NAMED])) + more
