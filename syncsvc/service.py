@@ -232,8 +232,10 @@ class Service:
 
     def _recover(self, saved: RunRecord) -> bool:
         """Go on with a saved run, unless it is one that would have been refused if its process had not been killed."""
-        store = RunStore.take_over(self._means.writer(saved.options.destination), saved)
-        if saved.start is None and self._differences(store):
+        home = saved.options.destination
+        client, writer = self._means.clusters[home].client, self._means.writer(home)
+        store = RunStore.take_over(client, writer, saved)
+        if store.record.start is None and self._differences(store):
             _log.warning("A start that differs from that of other instances is withdrawn.")
             store.withdraw()
             return False

@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bson.binary import Binary
+from bson.timestamp import Timestamp
 
 from syncsvc.saved.batches import batches
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.saved.run import METADATA_DATABASE, partitions_of
+from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
+from verifier.cluster.newest import newest_time, read_after
 from verifier.cluster.ranges import Range
 from verifier.cluster.reading import read
 from verifier.cluster.writer import ClusterWriter
@@ -123,6 +126,9 @@ class Partitions:
         self._instance = instance
         self._stop = stop
         self._lock = threading.Lock()  # one claim at a time; guards _claimed
+        self._client = client
+        # All reads include what was saved before this process took over.
+        self._since = newest_time(self._run, self._name)
         unfinished = {"instance": instance, "status": {"$ne": CopyStatus.DONE.value}}
         self._claimed = deque(map(_partition, self._find(unfinished)))
 
@@ -204,19 +210,25 @@ class Partitions:
             ours = {"$set": {"instance": self._instance}}
             # Repeated after a lost answer, it changes nothing: whose they are is read after it.
             statement = {"q": {**names, **free}, "u": ours, "multi": True}
-            self._run({"update": self._name, "updates": [statement]})
-            claimed = self._find({**names, "instance": self._instance})
+            time = self._run({"update": self._name, "updates": [statement]})["operationTime"]
+            # An older state would hide these claims, and no other process would copy them.
+            claimed = self._find({**names, "instance": self._instance}, since=time)
             if claimed:
                 return [_partition(each) for each in claimed]
         return []
 
-    def _find(self, query: dict[str, Any], limit: int = 0) -> list[dict[str, Any]]:
-        """The largest first."""
-        order = [("total", -1), ("_id", 1)]
-        return read(
-            lambda: list(self._collection.find(query).sort(order).limit(limit)),
+    def _find(
+        self, query: dict[str, Any], limit: int = 0, since: Timestamp | None = None
+    ) -> list[dict[str, Any]]:
+        """Return saved partitions, the largest first, with all writes up to `since`."""
+        find = {"filter": query, "sort": {"total": -1, "_id": 1}, "limit": limit}
+        time = since or self._since
+
+        documents = read(
+            lambda: read_after(time, self._client, METADATA_DATABASE, self._name, **find),
             self._stop,
         )
+        return [*map(rawbson.decode, documents)]
 
     def _create_index(self) -> None:
         self._run({"createIndexes": self._name, "indexes": [_INDEX]})
@@ -230,7 +242,8 @@ class Partitions:
             ]
             self._run({"update": self._name, "updates": statements})
 
-    def _run(self, command: dict[str, Any]) -> None:
+    def _run(self, command: dict[str, Any]) -> dict[str, Any]:
         reply = self._writer.run(METADATA_DATABASE, command)
         if reply.get("writeErrors"):
             raise RuntimeError(f"the partitions cannot be saved: {reply['writeErrors']}")
+        return reply

@@ -13,8 +13,10 @@ from bson.binary import Binary
 
 from syncsvc.saved.batches import batches
 from syncsvc.saved.run import METADATA_DATABASE, collections_of
+from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.newest import newest_time, read_after
 from verifier.cluster.reading import read
 from verifier.cluster.scan import ResumePoint
 from verifier.cluster.specification import CollectionSpec, Kind
@@ -147,13 +149,16 @@ class Registry:
 
     def reload(self, stop: StopToken) -> None:
         """Know what is saved by now, where others save, too. Raises the driver's errors."""
-        collection = self._client[METADATA_DATABASE][self._name]
         with self.redefining:
-            documents = read(lambda: list(collection.find()), stop)
-            records = [_collection_record(each) for each in documents]
+            documents = read(self._read, stop)
+            records = [_collection_record(rawbson.decode(each)) for each in documents]
             with self._lock:
                 self._records = {record.uuid: record for record in records}
                 self._holders = {record.definition.namespace: record.uuid for record in records}
+
+    def _read(self) -> list[bytes]:
+        time = newest_time(self._run, self._name)
+        return read_after(time, self._client, METADATA_DATABASE, self._name)
 
     def get(self, uuid: bytes) -> CollectionRecord | None:
         with self._lock:
@@ -220,7 +225,8 @@ class Registry:
         if old is not None and self._holders.get(old.definition.namespace) == uuid:
             del self._holders[old.definition.namespace]
 
-    def _run(self, command: dict[str, Any]) -> None:
+    def _run(self, command: dict[str, Any]) -> dict[str, Any]:
         reply = self._writer.run(METADATA_DATABASE, command)
         if reply.get("writeErrors"):
             raise RuntimeError(f"the metadata cannot be saved: {reply['writeErrors']}")
+        return reply

@@ -1,9 +1,10 @@
 """The record of a run, and who may save it.
 
 Everything is saved with majority before it is visible or relied on.
-A process that takes a run over puts its own random name into the record; a save that names another owner matches none,
-and the process that tried it stops at once. (A name, not a counter: two processes may count to the same number, and a
-take-over that is repeated after a lost answer must find itself.)
+A process that takes a run over puts its own random name into the record; a save that names another owner, or another
+state of the record than the saved one, matches none, and the process that tried it stops at once. (A name, not a
+counter: two processes may count to the same number, and a take-over that is repeated after a lost answer must find
+itself.)
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from syncsvc.schemas import StartSchema
 from syncsvc.state import Phase, State
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
+from verifier.cluster.newest import read_newest
 from verifier.cluster.times import Position
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.store import CHECK
@@ -199,7 +201,7 @@ def saved_instances(client: Client) -> tuple[str, ...]:
 
 def load_run(client: Client, instance: str) -> RunRecord | None:
     """The saved run of that instance. Raises OperationError IncompatibleMetadata, and the driver's errors."""
-    document = client[METADATA_DATABASE][_RUNS].find_one({"_id": instance})
+    document = read_newest(client, METADATA_DATABASE, _RUNS, instance)
     return None if document is None else _run_record(document)
 
 
@@ -240,11 +242,21 @@ class RunStore:
         return store
 
     @classmethod
-    def take_over(cls, writer: ClusterWriter, record: RunRecord) -> RunStore:
-        """Go on with a saved run. Raises OperationError Superseded when another process did so first."""
+    def take_over(cls, client: Client, writer: ClusterWriter, record: RunRecord) -> RunStore:
+        """Continue a saved run from its newest record.
+
+        Raises OperationError Superseded if another process took it over first.
+        """
         store = cls(writer, record)
-        store.update(owner=new_owner())
-        if record.start is None:
+        try:
+            store.update(owner=new_owner())
+        except OperationError:
+            newest = load_run(client, record.instance)
+            if newest is None or newest.owner != record.owner or newest.beat == record.beat:
+                raise
+            # Its owner, which still runs, has saved it since it was read.
+            return cls.take_over(client, writer, newest)
+        if store.record.start is None:
             # Nothing is listed before the start is saved, so nothing of this run is lost.
             store._forget_earlier()
         return store
@@ -317,7 +329,10 @@ class RunStore:
 
     def _save(self, old: RunRecord, new: RunRecord) -> None:
         new = replace(new, beat=old.beat + 1)
-        query = {"_id": old.instance, "owner": {"$in": [old.owner, new.owner]}}
+        # What this save replaces, or this save itself, repeated after a lost reply. A record that was read before its
+        # owner saved it once more is neither: a take-over by it would bring back what that owner has changed since.
+        saved = [{"owner": each.owner, "beat": each.beat} for each in (old, new)]
+        query = {"_id": old.instance, "$or": saved}
         statement = {"q": query, "u": _run_document(new)}
         reply = self._writer.run(METADATA_DATABASE, {"update": _RUNS, "updates": [statement]})
         if reply.get("writeErrors") or reply["n"] != 1:

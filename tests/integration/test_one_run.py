@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
 
-from syncsvc.errors import METADATA_LEFT_OVER
-from syncsvc.saved.run import METADATA_DATABASE, RunStore, saved_instances
+import pytest
+from pymongo import MongoClient, WriteConcern
+
+from syncsvc.errors import METADATA_LEFT_OVER, SUPERSEDED
+from syncsvc.sandbox import ReplicaSet
+from syncsvc.sandbox.mongod import Mongod
+from syncsvc.saved.run import METADATA_DATABASE, RunStore, load_run, load_runs, saved_instances
 from tests.support.pair import Pair
+from tests.support.waiting import wait_for
 from tests.unit.syncsvc.records import run_record
+from verifier.cluster.connect import Client
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
@@ -29,6 +39,69 @@ def test_of_two_that_begin_at_once_one_is_refused(pair: Pair, instance: str) -> 
     first.update(can_write=True)
 
 
+def test_a_take_over_keeps_what_was_saved_since_the_record_was_read(pair: Pair) -> None:
+    """For example that a cluster is blocked, which has to be put back one day."""
+    client = pair.destination.client
+    writer = ClusterWriter(client, False, StopToken())
+    owner = RunStore.begin(writer, run_record(owner="first"))
+    stale = owner.record
+    owner.update(found_blocked={"cluster0": False})
+    taken = RunStore.take_over(client, writer, stale)
+    assert taken.record.found_blocked == {"cluster0": False}
+    assert load_run(client, stale.instance) == taken.record
+    for late in (
+        lambda: owner.update(can_write=True),
+        lambda: RunStore.take_over(client, writer, stale),
+    ):
+        with pytest.raises(OperationError) as raised:
+            late()
+        assert raised.value.kind is SUPERSEDED
+    taken.update(can_write=True)
+
+
+@pytest.fixture(scope="module")
+def members() -> Iterator[ReplicaSet]:
+    """A set whose primary can be ahead of what the majority has acknowledged."""
+    with ReplicaSet(name="three", members=3) as started:
+        yield started
+
+
+def test_a_run_is_not_read_before_the_majority_has_it(members: ReplicaSet) -> None:
+    with members.client(readConcernLevel="majority") as client, ThreadPoolExecutor() as executor:
+        record = RunStore.begin(ClusterWriter(client, False, StopToken()), run_record()).record
+        with _without_followers(members):
+            runs = client[METADATA_DATABASE].get_collection("runs", write_concern=WriteConcern(1))
+            runs.update_one({"_id": record.instance}, {"$set": {"beat": 99}})
+            assert load_runs(client)[0].beat == record.beat
+            found = executor.submit(load_run, client, record.instance)
+            asked = {"command.find": "runs", "command.readConcern.level": "linearizable"}
+            wait_for(lambda: found.done() or _running(client, asked), "the read")
+        newest = found.result()
+    assert newest is not None and newest.beat == 99
+
+
+@contextmanager
+def _without_followers(members: ReplicaSet) -> Iterator[None]:
+    """Within the block, no secondary has what the primary writes."""
+    secondaries = [each for each in members.members if each is not members.primary()]
+    try:
+        for each in secondaries:
+            _stop_following(each, "alwaysOn")
+        yield
+    finally:
+        for each in secondaries:
+            _stop_following(each, "off")
+
+
+def _stop_following(member: Mongod, mode: str) -> None:
+    with MongoClient[Any](member.address, directConnection=True) as client:
+        client.admin.command({"configureFailPoint": "stopReplProducer", "mode": mode})
+
+
+def _running(client: Client, query: dict[str, Any]) -> bool:
+    return bool(client.admin.command({"currentOp": 1, **query})["inprog"])
+
+
 def test_what_an_earlier_run_left_is_no_part_of_a_new_one(pair: Pair) -> None:
     """Also where the process is killed between the two."""
     client = pair.destination.client
@@ -38,5 +111,5 @@ def test_what_an_earlier_run_left_is_no_part_of_a_new_one(pair: Pair) -> None:
     begun = RunStore.begin(writer, run_record(owner="first"))
     assert collections.find_one() is None
     collections.insert_one({"_id": "left"})
-    RunStore.take_over(writer, begun.record)
+    RunStore.take_over(client, writer, begun.record)
     assert collections.find_one() is None

@@ -22,6 +22,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.newest import read_newest
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Document
 from verifier.cluster.writer import ClusterWriter
@@ -101,9 +102,15 @@ class CheckStore:
 
     def load(self) -> CheckRecord | None:
         """The saved check. Raises OperationError IncompatibleMetadata."""
-        document = self._ask(lambda: self._database[CHECK].find_one(CHECK))
+        document = self._ask(self._read_record)
         self._record = None if document is None else from_document(document)
         return self._record
+
+    def _read_record(self) -> dict[str, Any] | None:
+        if self._patience is not None:
+            # For readers only, who must not wait for a majority, and may see an older record.
+            return self._database[CHECK].find_one(CHECK)
+        return read_newest(self._database.client, self._database.name, CHECK, CHECK)
 
     def begin(self, record: CheckRecord) -> None:
         """Save a new check in the place of an older one, of which nothing is kept."""

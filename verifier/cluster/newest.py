@@ -1,0 +1,54 @@
+"""Reads saved documents as they are now, also right after an election.
+
+A majority read alone may return older documents, from a primary that was just elected or does not know that it was
+deposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bson.timestamp import Timestamp
+from pymongo.read_concern import ReadConcern
+
+from verifier.cluster.connect import Client
+from verifier.cluster.rawcursor import RawCursor
+
+# How long the members may take to confirm that the primary still is one, in milliseconds.
+_MOST_MS = 30_000
+
+# Changes nothing: nothing is saved under this `_id`.
+_NO_CHANGE = {"q": {"_id": None}, "u": {"$set": {"unused": True}}}
+
+
+def read_newest(client: Client, database: str, collection: str, key: str) -> dict[str, Any] | None:
+    """Return the document with that `_id`, with all writes that were acknowledged before this call.
+
+    Raises the driver's errors; MaxTimeMSExpired if no majority of the members confirms the primary in time.
+    """
+    concern = ReadConcern("linearizable")
+    found = client[database].get_collection(collection, read_concern=concern)
+    return found.find_one({"_id": key}, max_time_ms=_MOST_MS)
+
+
+def newest_time(run: Callable[[dict[str, Any]], dict[str, Any]], collection: str) -> Timestamp:
+    """Return a cluster time that all earlier acknowledged writes precede. `run` runs a command with majority.
+
+    An update that changes nothing is acknowledged when everything before it is.
+    """
+    time: Timestamp = run({"update": collection, "updates": [_NO_CHANGE]})["operationTime"]
+    return time
+
+
+def read_after(
+    time: Timestamp, client: Client, database: str, collection: str, **find: Any
+) -> list[bytes]:
+    """Return the documents of a collection, with all writes up to that time. Raises the driver's errors.
+
+    `find` holds more fields of the command of that name, such as `filter`.
+    """
+    concern = {"level": "majority", "afterClusterTime": time}
+    command = {"find": collection, **find, "readConcern": concern}
+    with RawCursor(client, database, command) as cursor:
+        return [bytes(each) for page in cursor.pages() for each in page.documents()]
