@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from syncsvc import sharding
-from syncsvc.errors import TTL_NOT_VERIFIABLE
+from syncsvc.errors import TTL_NOT_VERIFIABLE, UNSUPPORTED_COLLECTION
 from syncsvc.options import BuildIndexes, StartOptions
 from verifier.cluster.specification import CollectionSpec, Document
 from verifier.runtime.errors import Violation, raise_all
+
+# What decoding puts in place of bytes that are not UTF-8.
+_REPLACEMENT = "\ufffd"
 
 
 def destined(definition: CollectionSpec, options: StartOptions) -> CollectionSpec:
@@ -42,8 +45,21 @@ def ttl_violations(definition: CollectionSpec, options: StartOptions) -> Iterato
         yield TTL_NOT_VERIFIABLE, f"{definition.namespace} has the TTL index {', '.join(names)}."
 
 
+def text_violations(definition: CollectionSpec) -> Iterator[Violation]:
+    """Refuse a definition that cannot be created again, because a name in it is not UTF-8.
+
+    Expressions may hold any text: they are not decoded.
+    """
+    if _REPLACEMENT in repr((definition.namespace, definition.options, definition.indexes)):
+        yield UNSUPPORTED_COLLECTION, (
+            f"{definition.namespace}: a name or text in its definition is not valid UTF-8, or has the character "
+            "U+FFFD, which stands in for that. Change it on the source."
+        )
+
+
 def violations(definition: CollectionSpec, options: StartOptions) -> Iterator[Violation]:
     """What speaks against a collection or view of the source, as it is there."""
+    yield from text_violations(definition)
     yield from ttl_violations(definition, options)
     yield from sharding.violations(destined(definition, options))
 

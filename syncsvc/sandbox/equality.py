@@ -14,6 +14,7 @@ from pymongo import MongoClient
 
 from syncsvc.sandbox.document_merge import (
     LENIENT,
+    RAW,
     AnyCollection,
     by_id,
     different_names,
@@ -198,9 +199,9 @@ def _namespaces(client: Client) -> dict[_Namespace, Specification]:
 
 
 def _collections(client: Client, database: str) -> list[Specification]:
-    # The driver's list_collections() cannot be told to decode every date that a view may hold.
+    # The driver's list_collections() decodes what a view holds, which changes values of deprecated types.
     command = {"listCollections": 1, "cursor": {"batchSize": MOST_COLLECTIONS}}
-    cursor = client[database].command(command, codec_options=LENIENT)["cursor"]
+    cursor = client[database].command(command, codec_options=RAW)["cursor"]
     assert cursor["id"] == 0, f"{database} has too many collections to be compared"
     return list(cursor["firstBatch"])
 
@@ -215,7 +216,10 @@ def _told(shard_key: Specification) -> str:
 
 
 def _indexes(collection: AnyCollection) -> dict[str, Specification]:
-    return {index["name"]: index for index in collection.list_indexes()}
+    # As above, of partial indexes.
+    command = {"listIndexes": collection.name}
+    cursor = collection.database.command(command, codec_options=RAW)["cursor"]
+    return {index["name"]: index for index in cursor["firstBatch"]}
 
 
 def _differing_options(left: Specification, right: Specification) -> Iterator[str]:

@@ -151,7 +151,7 @@ class Registry:
         """Know what is saved by now, where others save, too. Raises the driver's errors."""
         with self.redefining:
             documents = read(self._read, stop)
-            records = [_collection_record(rawbson.decode(each)) for each in documents]
+            records = [_collection_record(rawbson.decode_definition(each)) for each in documents]
             with self._lock:
                 self._records = {record.uuid: record for record in records}
                 self._holders = {record.definition.namespace: record.uuid for record in records}

@@ -1,7 +1,7 @@
 """Change events, parsed from their raw bytes. Pure.
 
 A data event is taken apart by offset: what is needed of it is copied as bytes, and no value is ever decoded, hence
-never altered. Definition events (DDL) are rare, and decoded.
+never altered. Definition events (DDL) are rare, and decoded, except for the expressions in them.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _any_event(raw: bytes) -> DataEvent | DefinitionEvent | Fragment:
     at = fields[b"operationType"]
     kind = _DATA_KINDS.get(raw[at + 4 : at + 3 + int32_at(raw, at)[0]])
     if kind is None:
-        return _definition_event(rawbson.decode(raw))
+        return _definition_event(rawbson.decode_definition(raw))
     at = fields.get(b"collectionUUID", 0)
     collection = raw[at + 5 : at + 21] if at else b""
     namespace = None if at else _namespace_at(raw, fields[b"ns"])
@@ -196,7 +196,7 @@ def parse_key_event(raw: bytes) -> KeyEvent | DefinitionEvent:
     at = fields[b"operationType"]
     operation = raw[at + 4 : at + 3 + int32_at(raw, at)[0]]
     if operation not in _DATA_KINDS:
-        return _definition_event(rawbson.decode(raw))
+        return _definition_event(rawbson.decode_definition(raw))
     at = fields[b"documentKey"]
     key = raw[at : at + int32_at(raw, at)[0]]
     return KeyEvent(operation.decode(), _namespace_at(raw, fields[b"ns"]), key)

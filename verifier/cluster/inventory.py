@@ -33,9 +33,11 @@ def is_id_index(index: Document) -> bool:
 
 
 def _rows(client: Client, database: str, command: dict[str, Any]) -> list[Document]:
-    """All rows of a listing. The driver's own helpers cannot decode every date that a definition may hold."""
+    """Return all rows of a listing, exactly: the driver's own helpers change some values, and refuse others."""
     with RawCursor(client, database, command) as cursor:
-        return [rawbson.decode(row) for page in cursor.pages() for row in page.documents()]
+        return [
+            rawbson.decode_definition(row) for page in cursor.pages() for row in page.documents()
+        ]
 
 
 def list_raw(client: Client, database: str, query: Document | None = None) -> list[Document]:
@@ -222,8 +224,11 @@ def size_of(client: Client, namespace: Namespace) -> int:
 def measure(client: Client, namespace: Namespace) -> Size:
     """The size of a collection; nothing of one that is gone, or a view by now. Raises the driver's errors."""
     pipeline = [{"$collStats": {"storageStats": {"scale": 1}}}]
+    database = client[namespace.database]
+    # Index names need not be UTF-8.
+    collection = database.get_collection(namespace.collection, rawbson.DECODE_OPTIONS)
     try:
-        rows = list(client[namespace.database][namespace.collection].aggregate(pipeline))
+        rows = list(collection.aggregate(pipeline))
     except OperationFailure as error:
         if error.code in (NAMESPACE_NOT_FOUND, COMMAND_NOT_SUPPORTED_ON_VIEW):
             return Size()

@@ -17,10 +17,16 @@ from bson.raw_bson import RawBSONDocument
 Buffer = bytes | memoryview
 
 # Documents are decoded for reports and comparisons of parts only. Dates outside Python's range must not raise.
-_DECODE: CodecOptions[dict[str, Any]] = CodecOptions(
+DECODE_OPTIONS: CodecOptions[dict[str, Any]] = CodecOptions(
     datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="replace"
 )
 RAW_OPTIONS: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
+_DEFINITION: CodecOptions[RawBSONDocument] = DECODE_OPTIONS.with_options(
+    document_class=RawBSONDocument
+)
+
+# The fields of a definition in which users write expressions, with values of any type.
+EXPRESSIONS = ("validator", "pipeline", "partialFilterExpression")
 
 _INT32 = Struct("<i")
 int32_at = _INT32.unpack_from
@@ -154,7 +160,25 @@ def array_documents(raw: bytes, at: int) -> list[memoryview]:
 
 def decode(raw: Buffer) -> dict[str, Any]:
     """A document as a dict, its order kept."""
-    return bson.decode(raw, _DECODE)
+    return bson.decode(raw, DECODE_OPTIONS)
+
+
+def decode_definition(raw: Buffer) -> dict[str, Any]:
+    """Decode the definition of a collection, view or index, and leave the documents of EXPRESSIONS as bytes.
+
+    Decoding and encoding would change Symbol, Undefined and DBPointer values, duplicate names and text that is not
+    UTF-8. Everywhere else in a definition, servers accept none of these except for such text.
+    """
+    opened: dict[str, Any] = _opened(RawBSONDocument(bytes(raw), _DEFINITION))
+    return opened
+
+
+def _opened(value: Any) -> Any:
+    if isinstance(value, RawBSONDocument):
+        return {
+            name: each if name in EXPRESSIONS else _opened(each) for name, each in value.items()
+        }
+    return [*map(_opened, value)] if isinstance(value, list) else value
 
 
 def single(kind: int, name: bytes, value: bytes) -> bytes:

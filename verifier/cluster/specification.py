@@ -28,7 +28,8 @@ class CollectionSpec:
 
     `uuid` is None for views, and that of the buckets for a time-series collection, whose `indexes` are those of the
     buckets, too. `options` are those of `listCollections`, with the `_id` index as `idIndex` where there
-    is one; `indexes` are the others, as `listIndexes` gives them, by name. `shard_key` has the `key` and whether it is
+    is one; `indexes` are the others, as `listIndexes` gives them, by name. In both, expressions (validators, pipelines,
+    filters of partial indexes) are RawBSONDocuments. `shard_key` has the `key` and whether it is
     `unique`; it is empty for what is not sharded, and None where the cluster is a replica set.
     """
 

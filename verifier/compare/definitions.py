@@ -20,17 +20,17 @@ import bson
 from bson.decimal128 import Decimal128
 
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.rawbson import EXPRESSIONS
 from verifier.cluster.specification import FILLER, CollectionSpec, Document
 from verifier.compare.documents import Mode, differences
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference
 
-_EXPRESSIONS = ("validator", "pipeline", "partialFilterExpression")
 _PLAIN = {"v", "key", "name"}
 # Whole numbers beyond this do not all fit into a long.
 _TOO_LARGE = 1 << 62
-# What holds of validation, and of the number of documents in a capped collection, where nothing is said.
+# What holds of validation, and of the number of documents in a capped collection, where nothing is said. An empty
+# validator is none, either.
 _HOLD_ANYWAY: tuple[tuple[str, Any], ...] = (
-    ("validator", {}),
     ("validationLevel", "strict"),
     ("validationAction", "error"),
     ("max", 2147483647),
@@ -71,7 +71,11 @@ def _compare(
 
 def _told(options: Document) -> Document:
     """The options without those that say what holds anyway, which collMod leaves behind and create does not."""
-    return {name: value for name, value in options.items() if (name, value) not in _HOLD_ANYWAY}
+    return {
+        name: value
+        for name, value in options.items()
+        if (name, value) not in _HOLD_ANYWAY and not (name == "validator" and not value)
+    }
 
 
 def _judged(wanted: CollectionSpec, found: CollectionSpec) -> dict[str, Document]:
@@ -131,7 +135,7 @@ def _detail(aspect: Aspect, name: str, wanted: Any, found: Any) -> str:
 
 
 def _comparable(name: str, value: Any) -> Any:
-    return value if name in _EXPRESSIONS else _plain(value)
+    return value if name in EXPRESSIONS else _plain(value)
 
 
 def _plain(value: Any) -> Any:

@@ -190,3 +190,19 @@ class TestDecode:
     def test_text_that_is_no_utf8_is_replaced(self) -> None:
         raw = document(Field(0x02, b"a", string(b"x\xff")))
         assert rawbson.decode(raw) == {"a": "x\ufffd"}
+
+
+def test_the_expressions_of_a_definition_stay_bytes() -> None:
+    odd = rawbson.document(b"\x0ef\0" + rawbson.int32(2) + b"s\0")
+    raw = rawbson.document(
+        b"\x02name\0" + rawbson.int32(2) + b"c\0",
+        b"\x03options\0" + rawbson.document(b"\x03validator\0" + odd, b"\x10size\0" + bytes(4)),
+        b"\x04pipeline\0" + rawbson.document(b"\x030\0" + odd),
+        b"\x04indexes\0" + rawbson.document(b"\x030\0" + bson.encode({"key": {"validator": 1}})),
+    )
+    found = rawbson.decode_definition(raw)
+    assert found["name"] == "c" and found["options"]["size"] == 0
+    assert found["options"]["validator"].raw == odd
+    assert [each.raw for each in found["pipeline"]] == [odd]
+    assert found["indexes"] == [{"key": {"validator": 1}}]
+    assert bson.encode(found) == raw

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import bson
 import pytest
 from bson import Decimal128, Int64
+from bson.raw_bson import RawBSONDocument
 
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
@@ -246,3 +248,14 @@ def test_an_index_for_a_shard_key_is_compared_where_the_source_has_it() -> None:
     assert differences([spec("c", Kind.COLLECTION, None, {**index, "unique": True})], [there]) == [
         "d.c: index a_1 is different (unique: missing on the destination (bool true))"
     ]
+
+
+def test_expressions_that_are_bytes_are_compared_as_bytes() -> None:
+    empty = {"validator": RawBSONDocument(bson.encode({}))}
+    text = bson.encode({"f": "s"})
+    symbol = text.replace(b"\x02f", b"\x0ef")
+    odd, usual = ({"validator": RawBSONDocument(each)} for each in (symbol, text))
+    assert differences([spec(options=empty)], [spec()]) == []
+    assert differences([spec(options=odd)], [spec(options=odd)]) == []
+    (found,) = differences([spec(options=odd)], [spec(options=usual)])
+    assert found.startswith("d.c: option validator is different (validator.f: ")

@@ -1,0 +1,139 @@
+"""Values in definitions that a driver cannot decode, or changes when it does, arrive as they are."""
+
+from __future__ import annotations
+
+import bson
+import pytest
+from bson.raw_bson import RawBSONDocument
+
+from syncsvc.sandbox.replica_set import Client
+from tests.support.checks import Checker
+from tests.support.daemon import Daemon
+from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
+from tests.support.phases import When, writes_in
+from verifier.cluster import rawbson
+from verifier.compare.progress import Outcome
+
+
+def _text(value: bytes) -> bytes:
+    return rawbson.int32(len(value) + 1) + value + b"\0"
+
+
+# Each with its type and its bytes: what decoding and encoding changes, and what the driver's own decoder refuses.
+ODD = {
+    "symbol": (rawbson.SYMBOL, _text(b"s")),
+    "dbpointer": (rawbson.DB_POINTER, _text(b"d.c") + bytes(12)),
+    "undefined": (rawbson.UNDEFINED, b""),
+    "not utf-8": (rawbson.STRING, _text(b"\xff")),
+    "twice": (rawbson.DOCUMENT, rawbson.document(*(b"\x10a\0" + rawbson.int32(n) for n in (1, 2)))),
+    "array": (rawbson.ARRAY, rawbson.document(*(b"\x105\0" + rawbson.int32(n) for n in (1, 2)))),
+    "date": (rawbson.DATE, b"\xff" * 7 + b"\x6f"),
+    "reference": (rawbson.DOCUMENT, bson.encode({"$ref": "c", "$id": 1, "more": 1})),
+    "nan": (rawbson.DOUBLE, b"\1" + bytes(5) + b"\xf8\x7f"),
+    "regex": (rawbson.REGEX, b"a\0imsx\0"),
+    "decimal": (rawbson.DECIMAL128, bytes(15) + b"\x7e"),
+    "scope": (rawbson.CODE_WITH_SCOPE, rawbson.int32(4 + 6 + 12) + _text(b"f") + bson.encode({"a": 1})),
+}  # fmt: skip
+# Which servers take in aggregation expressions only.
+_LITERAL_ONLY = {"undefined"}
+
+
+def expression(name: str) -> RawBSONDocument:
+    """A filter with that value."""
+    kind, value = ODD[name]
+    if name in _LITERAL_ONLY:
+        literal = rawbson.single(kind, b"$literal", value)
+        compared = rawbson.document(b"\x02\x30\0" + _text(b"$_id"), b"\x03\x31\0" + literal)
+        equal = rawbson.single(rawbson.ARRAY, b"$ne", compared)
+        return RawBSONDocument(rawbson.single(rawbson.DOCUMENT, b"$expr", equal))
+    different = rawbson.single(kind, b"$ne" if kind != rawbson.REGEX else b"$not", value)
+    return RawBSONDocument(rawbson.single(rawbson.DOCUMENT, b"f", different))
+
+
+def partial(name: str) -> RawBSONDocument:
+    kind, value = ODD[name]
+    equal = rawbson.single(kind, b"$eq", value)
+    return RawBSONDocument(rawbson.single(rawbson.DOCUMENT, b"f", equal))
+
+
+def define(client: Client, mark: str) -> None:
+    """Create a collection, a view and a partial index with each value."""
+    d = client[mark]
+    for name in ODD:
+        d.create_collection(name, validator=expression(name))
+        d[name].insert_one({"_id": 1})
+        pipeline = [{"$match": expression(name)}]
+        d.create_collection(f"view {name}", viewOn=name, pipeline=pipeline)
+        if name not in _LITERAL_ONLY:
+            index = {"key": {"a": 1}, "name": "a", "partialFilterExpression": partial(name)}
+            d.command({"createIndexes": name, "indexes": [index]})
+
+
+def modify(client: Client, mark: str) -> None:
+    """Give each value to a collection and a view that exist."""
+    d = client[mark]
+    for name in ODD:
+        # With the options that a collMod of the validator would add.
+        options = {"validationLevel": "strict", "validationAction": "error"}
+        d.create_collection(f"modified {name}", validator={"a": 1}, **options)
+        d.create_collection(f"modified view {name}", viewOn=name)
+    for name in ODD:
+        d.command({"collMod": f"modified {name}", "validator": expression(name)})
+        pipeline = [{"$match": expression(name)}]
+        d.command({"collMod": f"modified view {name}", "viewOn": name, "pipeline": pipeline})
+
+
+@across(REPLICA_SETS, SHARDED)
+def test_definitions_arrive_with_values_of_every_type(pair: Pair, daemon: Daemon) -> None:
+    define(pair.source.client, "before")
+    with writes_in(When.APPLY, daemon):
+        define(pair.source.client, "after")
+        modify(pair.source.client, "after")
+        modify(pair.source.client, "before")
+    # What is saved of them is read again.
+    daemon.kill()
+    daemon.run()
+    daemon.commit()
+    pair.assert_equal()
+
+
+@pytest.mark.parametrize("name", ["symbol", "dbpointer", "undefined", "not utf-8", "twice"])
+def test_what_decodes_alike_is_found_different(pair: Pair, checker: Checker, name: str) -> None:
+    odd = expression(name)
+    usual = rawbson.decode(odd.raw)
+    for side, value in ((pair.source, odd), (pair.destination, usual)):
+        d = side.client.d
+        d.create_collection("validated", validator=value)
+        d.create_collection("view", viewOn="validated", pipeline=[{"$match": value}])
+        d.create_collection("indexed")
+        if name not in _LITERAL_ONLY:
+            different = partial(name) if side is pair.source else rawbson.decode(partial(name).raw)
+            index = {"key": {"a": 1}, "name": "a", "partialFilterExpression": different}
+            d.command({"createIndexes": "indexed", "indexes": [index]})
+    check = checker.verdict()
+    assert check.verdict is not None and check.verdict.outcome is Outcome.FAILED
+    found = {("d.validated", "content", "spec", "validator"), ("d.view", "content", "spec", "pipeline")}  # fmt: skip
+    if name not in _LITERAL_ONLY:
+        found.add(("d.indexed", "content", "index", "a"))
+    assert check.definitions() == found
+
+
+def _create_misnamed(client: Client) -> None:
+    key = b"\x03key\0" + bson.encode({"a": 1})
+    index = RawBSONDocument(rawbson.document(key, b"\x02name\0" + _text(b"a\xff")))
+    client.d.command({"createIndexes": "c", "indexes": [index]})
+
+
+@pytest.mark.parametrize("when", [When.BEFORE, When.APPLY], ids=lambda when: when.name)
+def test_a_name_that_is_not_utf_8_is_refused(pair: Pair, daemon: Daemon, when: When) -> None:
+    pair.source.client.d.c.insert_one({"_id": 1})
+    if when is When.BEFORE:
+        _create_misnamed(pair.source.client)
+        answer = daemon.post("start", daemon.start_body()).json()
+    else:
+        daemon.start()
+        daemon.wait_until_committable()
+        _create_misnamed(pair.source.client)
+        answer = daemon.wait_for_state("FAILED")
+    assert answer["error"] == "UnsupportedCollection"
+    assert "d.c: a name or text in its definition is not valid UTF-8" in answer["errorDescription"]
