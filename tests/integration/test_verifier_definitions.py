@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import bson
@@ -12,15 +12,18 @@ import pytest
 from tests.support.checks import Checker
 from tests.support.pair import Pair
 from tests.support.waiting import wait_for
+from verifier.cluster.connect import Client
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace
 from verifier.compare import check as check_module
+from verifier.compare import worker
 from verifier.compare.errors import MISMATCHES_REPLACED
 from verifier.compare.observe import Point
 from verifier.compare.progress import Outcome
 from verifier.compare.record import Request
 from verifier.compare.scope import Scope
 from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import StopToken
 
 Change = Callable[[Any], object]
 
@@ -200,6 +203,27 @@ def test_what_one_server_alone_has_deleted_yet_is_no_mismatch(pair: Pair, checke
     assert checker.verdict().documents() == {
         ("d.c", bson.encode({"_id": number})) for number in (1, 2)
     }
+
+
+def test_a_fast_clock_of_the_destination_hides_no_lost_document(
+    pair: Pair, checker: Checker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clocks cannot be set in a test: the destination's answer is moved, as the check sees it."""
+    for side in (pair.source, pair.destination):
+        side.client.d.c.create_index("t", expireAfterSeconds=0)
+    asked = worker.clock_of
+    ahead_of_time = pair.destination.client.nodes
+
+    def clock_of(client: Client, stop: StopToken) -> datetime:
+        ahead = timedelta(days=90_000 if client.nodes == ahead_of_time else 0)
+        return asked(client, stop) + ahead
+
+    monkeypatch.setattr(worker, "clock_of", clock_of)
+    pair.source.client.d.c.insert_one({"_id": 1, "t": datetime(2201, 1, 1)})
+    check = checker.verdict()
+    assert check.documents() == {("d.c", bson.encode({"_id": 1}))}
+    (note,) = [each for each in check.store.record.notes if "clock" in each]
+    assert "more than 5 seconds ahead of that of the source" in note
 
 
 def test_mismatches_that_are_replaced_while_they_are_read(pair: Pair, checker: Checker) -> None:

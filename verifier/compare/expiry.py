@@ -1,6 +1,8 @@
 """Which documents a server may delete by itself at any moment, because they have expired. Pure.
 
-Each cluster deletes them on its own, about once a minute: one that is left on one side only is no mismatch.
+Each cluster deletes them on its own, about once a minute: one that is left on one side only is no mismatch. The clock
+of the source decides. By the clock of the destination, if that is ahead, a lost document would count as expired while
+users of the source still have it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from bson.objectid import ObjectId
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 
 _SECONDS = "expireAfterSeconds"
+# By how much clocks may differ before a note says so, since asking them takes time, too.
+_MOST_APART = timedelta(seconds=5)
 
 
 def expires(definitions: Iterable[CollectionSpec | None]) -> bool:
@@ -29,6 +33,18 @@ def expires(definitions: Iterable[CollectionSpec | None]) -> bool:
 def expired(definitions: Iterable[CollectionSpec | None], now: datetime) -> list[Document]:
     """The queries with which one of the collections' servers may have found what it deleted by now, in UTC."""
     return [query for each in definitions if each is not None for query in _deletions(each, now)]
+
+
+def note_on_clocks(source: datetime, destination: datetime) -> str | None:
+    """Return what the result says about clocks that differ, at a moment when one side has documents alone."""
+    if abs(destination - source) <= _MOST_APART:
+        return None
+    place = "ahead of" if destination > source else "behind"
+    return (
+        f"The clock of the destination is more than {_MOST_APART.seconds} seconds {place} that of the source. The "
+        "source's clock decided which documents have expired; a document that has expired by the destination's clock "
+        "only, and was deleted there, is reported as missing. Synchronize the clocks (NTP)."
+    )
 
 
 def _deletions(definition: CollectionSpec, now: datetime) -> Iterator[Document]:

@@ -24,7 +24,7 @@ from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.compare.amounts import Tally
 from verifier.compare.comparison import Comparison
 from verifier.compare.definitions import compare_definitions
-from verifier.compare.expiry import expired, expires
+from verifier.compare.expiry import expired, expires, note_on_clocks
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
 from verifier.compare.observe import Observer, Point
 from verifier.compare.rechecks import Rechecks
@@ -137,9 +137,10 @@ class Worker:
         one_sided = [each for each in found if each.difference is not Difference.CONTENT]
         if not one_sided:
             return found
-        gone = expired(self._definitions(names).there, self._latest_clock())
-        if not gone:
+        definitions = self._definitions(names).there
+        if not expires(definitions):
             return found
+        gone = expired(definitions, self._judging_clock())
         left = self._left(names, one_sided, {"$nor": gone})
         return [each for each in found if each.difference is Difference.CONTENT or each.key in left]
 
@@ -156,14 +157,13 @@ class Worker:
             left.update(key for key in keys if canonical(key, id_element(key)) in there)
         return left
 
-    def _latest_clock(self) -> datetime:
-        """The time in UTC by the servers' clocks, which is what documents expire by; of two, the one ahead."""
-
-        def clock(client: Client) -> datetime:
-            reply = read(lambda: client.admin.command("hello"), self._stop)
-            return cast(datetime, reply["localTime"])
-
-        return max(map(clock, self._clients))
+    def _judging_clock(self) -> datetime:
+        """Return the time in UTC by the clock of the source, and note if that of the destination differs."""
+        source, destination = (clock_of(client, self._stop) for client in self._clients)
+        note = note_on_clocks(source, destination)
+        if note is not None:
+            self._store.add_note(note)
+        return source
 
     def _save(self, found: list[DocumentMismatch], since: dict[bytes, float]) -> None:
         """Save mismatches, and that the next generation looks at them again."""
@@ -278,6 +278,12 @@ class Worker:
         count = read(collection.estimated_document_count, self._stop)
         ranges = split(client, name, count, size, self._range_bytes, self._stop)
         self._add_ranges(stored, ranges, count, size)
+
+
+def clock_of(client: Client, stop: StopToken) -> datetime:
+    """Return the time in UTC by a server's clock, by which its documents expire. Raises the driver's errors."""
+    reply = read(lambda: client.admin.command("hello"), stop)
+    return cast(datetime, reply["localTime"])
 
 
 def _present(definition: CollectionSpec | None) -> list[CollectionSpec]:

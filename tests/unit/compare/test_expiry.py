@@ -10,7 +10,7 @@ from bson.objectid import ObjectId
 
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
-from verifier.compare.expiry import expired, expires
+from verifier.compare.expiry import expired, expires, note_on_clocks
 
 NOW = datetime(2026, 1, 1)
 MINUTE_AGO = NOW - timedelta(seconds=60)
@@ -64,3 +64,14 @@ def test_measurements_expire_by_the_bucket() -> None:
 def test_whether_anything_expires() -> None:
     assert expires([None, collection([{"key": {"a": 1}}, TTL])])
     assert not expires([None, collection([{"key": {"a": 1}}])])
+
+
+@pytest.mark.parametrize(
+    "ahead, told",
+    [(0, None), (5, None), (-5, None), (6, "ahead of"), (-3600, "behind")],
+)
+def test_clocks_that_differ_are_noted(ahead: int, told: str | None) -> None:
+    note = note_on_clocks(NOW, NOW + timedelta(seconds=ahead))
+    assert (
+        note is None if told is None else note is not None and f"{told} that of the source" in note
+    )
