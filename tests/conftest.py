@@ -14,12 +14,11 @@ from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Clusters, Pair
 from tests.support.spreading import Spreading
 from verifier.cluster.cluster import open_cluster
 
-_WITHOUT_SERVERS = Path(__file__).parent / "unit"
+pytest_plugins = ("tests.support.retries",)
+
+# Unit tests have no servers to wait for. A fault or model test that fails has found something, whatever it looks like.
+_NEVER_RETRIED = {Path(__file__).parent / name for name in ("unit", "faults", "model")}
 _ORDER = {SHARDED: 0, FROM_SHARDED: 1, TO_SHARDED: 2}
-# For a test on real servers that fails; the summary names it, for that is worth a look. A machine with more to do than
-# it can leaves servers without a primary, or a process without its turn, for longer than any deadline of a test allows.
-# Tests that need no server have no such excuse.
-_ONCE_MORE = pytest.mark.flaky(reruns=1)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -30,15 +29,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spreading:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_by_topology)
     for item in items:
-        if _WITHOUT_SERVERS not in item.path.parents:
-            item.add_marker(_ONCE_MORE)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say why a test was run once more."""
-    for report in terminalreporter.getreports("rerun"):
-        terminalreporter.section(f"first run of {report.nodeid}", sep="-")
-        terminalreporter.line(report.longreprtext)
+        if _NEVER_RETRIED.isdisjoint(item.path.parents):
+            item.add_marker("retry")
 
 
 def _by_topology(item: pytest.Item) -> int:

@@ -4,19 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-
-def wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
-    pause = threading.Event()
-    for _ in range(round(seconds / 0.02)):
-        if condition():
-            return
-        pause.wait(0.02)
-    raise AssertionError(f"not so within {seconds} seconds")
+from tests.support.waiting import wait_for
 
 
 def is_running(pid: int) -> bool:
@@ -37,9 +29,9 @@ def command_of(pid: int) -> str:
 
 def wait_until_gone(pids: set[int], folder: Path) -> None:
     """Wait for the processes to be gone, and for the folder to be empty and used by none."""
-    wait_until(lambda: not any(is_running(pid) for pid in pids))
-    wait_until(lambda: not any(folder.iterdir()))
-    wait_until(lambda: not any(str(folder) in command_of(pid) for pid in _all()))
+    wait_for(lambda: not any(map(is_running, pids)), "the processes are gone")
+    wait_for(lambda: not any(folder.iterdir()), f"{folder} is empty")
+    wait_for(lambda: not any(str(folder) in command_of(p) for p in _all()), "no process uses it")
 
 
 @contextmanager

@@ -16,9 +16,9 @@ from tests.sandbox.processes import (
     is_running,
     python,
     read_line,
-    wait_until,
     wait_until_gone,
 )
+from tests.support.waiting import wait_for
 
 START = "from syncsvc.sandbox import ReplicaSet; r = ReplicaSet(); r.start();"
 START_SHARDED = "from tests.support.sharded.cluster import ShardedCluster; r = ShardedCluster(shards=1); r.start();"
@@ -86,7 +86,7 @@ def test_sigkill_of_the_owner(tmp_path: Path, start: str, number: int) -> None:
 
 def test_sigkill_of_the_owner_while_it_starts(tmp_path: Path) -> None:
     with python(["-c", START], tmp_path) as owner:
-        wait_until(lambda: any(tmp_path.iterdir()))
+        wait_for(lambda: any(tmp_path.iterdir()), "a data folder")
         started = children(owner.pid)
         owner.kill()
         wait_until_gone(started, tmp_path)

@@ -285,14 +285,13 @@ def test_an_idle_change_stream_moves_past_a_note(client: Client) -> None:
     with client.watch(max_await_time_ms=10) as stream:
         noted = client.admin.command({"appendOplogNote": 1, "data": {}})["operationTime"]
         client.admin.command({"appendOplogNote": 1, "data": {}})
-        token = ""
-        for _ in range(100):
+
+        def has_passed() -> bool:
             assert stream.try_next() is None
             assert stream.resume_token is not None
-            token = stream.resume_token["_data"]
-            if token > f"82{noted.time:08X}{noted.inc:08X}FF":
-                return
-    raise AssertionError(f"{token} does not pass {noted}")
+            return str(stream.resume_token["_data"]) > f"82{noted.time:08X}{noted.inc:08X}FF"
+
+        wait_for(has_passed, f"the resume token passes {noted}")
 
 
 def test_what_is_written_is_there_at_the_time_that_was_told(client: Client) -> None:

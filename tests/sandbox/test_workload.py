@@ -1,8 +1,6 @@
 """The workload must really write, must count right, and must not hide what went wrong."""
 
 from collections.abc import Iterator
-from threading import Event
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -11,8 +9,7 @@ from pymongo.errors import WriteError
 
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.workload import Workload
-
-DEADLINE_SECONDS = 120
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -22,12 +19,11 @@ def client() -> Iterator[MongoClient[dict[str, Any]]]:
 
 
 def wait_for_writes(workload: Workload, number: int) -> None:
-    deadline = monotonic() + DEADLINE_SECONDS
-    pause = Event()
-    while min(workload.written.updated, workload.written.inserted) < number:
+    def has_written() -> bool:
         workload.check()
-        assert monotonic() < deadline
-        pause.wait(0.01)
+        return min(workload.written.updated, workload.written.inserted) >= number
+
+    wait_for(has_written, f"{number} writes of each kind")
 
 
 def test_what_is_counted_was_written(client: MongoClient[dict[str, Any]]) -> None:

@@ -51,6 +51,12 @@ class Verifier(ServiceProcess):
         self.writes_off()
         return self.wait_for_verdict()
 
+    def assert_passed(self, progress: dict[str, Any]) -> None:
+        """Fail with all that was found if the verdict is another one."""
+        if progress["verdict"] != "passed":
+            found = [*self.lines("docMismatches"), *self.lines("nsMismatches")]
+            raise AssertionError("\n".join(map(str, [progress["verdictReasons"], *found])))
+
     def lines(self, what: str, **parameters: Any) -> list[dict[str, Any]]:
         """All lines of docMismatches or nsMismatches."""
         answer = self.get(what, **parameters)

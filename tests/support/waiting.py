@@ -17,13 +17,23 @@ _LEAST_PAUSE, _LONGEST_PAUSE = 0.01, 0.1
 _pause = threading.Event()
 
 
+class DeadlinePassed(Exception):
+    """A condition did not become true in time.
+
+    Not an AssertionError: a busy machine can cause it, so a test that fails with it may be retried (see `retries`).
+    """
+
+    def __init__(self, what: str, seconds: float, last_seen: object) -> None:
+        super().__init__(f"not within {seconds:g} seconds: {what}; last seen: {last_seen!r}")
+
+
 def wait_for(condition: Callable[[], T | None], what: str, seconds: float = PATIENCE) -> T:
-    """The first true value of `condition`; fails when the deadline passes."""
+    """Return the first true value of `condition`; raise DeadlinePassed if there is none in time."""
     began = time.monotonic()
     while not (value := condition()):
         waited = time.monotonic() - began
         if waited > seconds:
-            raise AssertionError(f"not within {seconds} seconds: {what}; last seen: {value!r}")
+            raise DeadlinePassed(what, seconds, value)
         # In proportion: most looks are requests, and cost those who are waited for as much as the one who waits.
         _pause.wait(min(max(_LEAST_PAUSE, waited / 10), _LONGEST_PAUSE))
     return value

@@ -1,0 +1,98 @@
+"""A pytest plugin that runs a test marked `retry` once more, if only a busy machine can be to blame for its failure.
+
+On such a machine, a replica set can be without a primary, or a process without its turn, for longer than any deadline.
+So a test is retried if each of its failures is a passed deadline, or a server that its own client could not reach. A
+failed assertion is never retried, as that could hide a lost write. The same holds for a daemon that does not answer: it
+has probably crashed. The last line of a run says how many tests were retried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from _pytest.runner import runtestprotocol
+from pymongo.errors import AutoReconnect
+
+from tests.support.waiting import DeadlinePassed
+
+# ServerSelectionTimeoutError is an AutoReconnect.
+_EXCUSED = (DeadlinePassed, AutoReconnect)
+_RETRIED = "retried"
+_ERRORS = pytest.StashKey[list[BaseException]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "retry: run once more after a timeout (tests/support/retries.py)"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    if item.get_closest_marker("retry") is None:
+        return None
+    if _run(item, nextitem, is_last=False):
+        _run(item, nextitem, is_last=True)
+    return True
+
+
+def _run(item: pytest.Item, nextitem: pytest.Item | None, is_last: bool) -> bool:
+    """Run and report a test. Return whether it must run again: then its failures do not fail the run."""
+    errors = item.stash[_ERRORS] = []
+    location = {"nodeid": item.nodeid, "location": item.location}
+    item.ihook.pytest_runtest_logstart(**location)
+    reports = runtestprotocol(item, log=False, nextitem=nextitem)
+    again = not is_last and bool(errors) and all(map(_is_excused, errors))
+    if again:
+        reports = [each for each in reports if each.failed]
+        for report in reports:
+            report.outcome = _RETRIED  # type: ignore[assignment]
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(**location)
+    return again
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Iterator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and call.excinfo is not None:
+        item.stash.setdefault(_ERRORS, []).append(call.excinfo.value)
+    return report
+
+
+def _is_excused(error: BaseException) -> bool:
+    """Whether an error is a timeout that does not follow from another kind of error, for example in a `finally`."""
+    chain = list(_chain(error))
+    return isinstance(error, _EXCUSED) and not any(isinstance(e, AssertionError) for e in chain)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    return (_RETRIED, "R", "RETRIED") if report.outcome == _RETRIED else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print why each test was retried."""
+    for report in terminalreporter.getreports(_RETRIED):
+        terminalreporter.section(f"first run of {report.nodeid}", sep="-")
+        terminalreporter.line(report.longreprtext)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Print the last line of the run. Processes of xdist have no terminal."""
+    reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and reporter.stats and not config.option.collectonly:
+        retried = {report.nodeid for report in reporter.stats.get(_RETRIED, ())}
+        reporter.write_line(
+            f"{len(retried)} {'test was' if len(retried) == 1 else 'tests were'} retried"
+        )
