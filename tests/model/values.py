@@ -157,8 +157,11 @@ def favoured(random: Random, choices: Sequence[Any], few: int) -> Any:
 
 
 def measurements(random: Random) -> list[Document]:
-    """Some of them fall into one bucket; none is old enough to expire."""
-    begin = datetime(2030, 1, 1, tzinfo=UTC) + timedelta(hours=random.randrange(4))
+    """Return measurements of which some fall into one bucket, and none expires.
+
+    Their times still fit into the 32 bits that a bucket's `_id` has for them.
+    """
+    begin = datetime(2037, 1, 1, tzinfo=UTC) + timedelta(hours=random.randrange(4))
     return [
         {
             "at": begin + timedelta(seconds=random.randrange(5000)),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -19,6 +19,9 @@ from tests.support.daemon import Daemon
 from tests.support.sharded.cluster import Router, ShardedCluster
 
 _KEPT = {"admin", "config", "local"}
+# The first: a document that expires is gone within a second; the TTL monitor comes by every minute otherwise.
+# The second: every index build on a set of one member waits 100 ms otherwise, so that it could be resumed.
+_PARAMETERS = {"ttlMonitorSleepSecs": "1", "resumableIndexBuildMajorityOpTimeTimeoutMillis": "0"}
 
 
 class Topology(Enum):
@@ -113,7 +116,7 @@ class Pair:
         """Compare by the judge that shares nothing with the product."""
         clients = self.source.client, self.destination.client
         result = compare_clusters(*clients, self.shard_keys)
-        assert result.differences == ()
+        assert_none(result.differences)
         assert result.namespaces > 0
 
     def differences(self) -> dict[str, tuple[str, ...]]:
@@ -126,21 +129,46 @@ class Pair:
         self.destination.empty()
 
 
+def assert_none(differences: Sequence[str]) -> None:
+    """Fail with all these differences, one a line; pytest would shorten them."""
+    assert not differences, "\n".join([f"{len(differences)} differences:", *differences])
+
+
 def _entry(namespace: str, shard_key: dict[str, Any]) -> dict[str, Any]:
     database, _, collection = namespace.partition(".")
     key = [{name: kind} for name, kind in shard_key["key"].items()]
     return {"database": database, "collection": collection, "shardCollection": {"key": key}}
 
 
+class _Kind(NamedTuple):
+    """Which cluster is wanted. The shards of a sharded one have one member each."""
+
+    name: str
+    is_sharded: bool
+    members: int
+
+    def is_idle_beside(self, topology: Topology) -> bool:
+        """Whether tests of that topology may do without it: replica sets of one member are always kept."""
+        return self.members > 1 or (self.is_sharded and topology is REPLICA_SETS)
+
+    def cluster(self) -> ReplicaSet | ShardedCluster:
+        if self.is_sharded:
+            return ShardedCluster(name=self.name, parameters=_PARAMETERS)
+        # A large transaction must fit into the cache beside all that was written just before.
+        return ReplicaSet(
+            name=self.name, members=self.members, cache_size_gb=1, parameters=_PARAMETERS
+        )
+
+
 class Clusters:
     """Clusters for many tests, each started when it is first needed. A context manager.
 
-    Sharded ones are ended as soon as a pair of replica sets is asked for: idle servers cost the others time, and there
-    are many of them.
+    Sharded clusters are stopped when a pair of replica sets is asked for, and sets of three members when another pair
+    is: idle servers cost the others time.
     """
 
     def __init__(self) -> None:
-        self._started: dict[tuple[str, bool], tuple[Side, ExitStack]] = {}
+        self._started: dict[_Kind, tuple[Side, ExitStack]] = {}
 
     def __enter__(self) -> Clusters:
         return self
@@ -148,31 +176,29 @@ class Clusters:
     def __exit__(self, *error: object) -> None:
         self._end([*self._started])
 
-    def pair(self, topology: Topology = REPLICA_SETS) -> Pair:
-        of_source, of_destination = topology.value
-        wanted = ("source", of_source), ("destination", of_destination)
-        if topology is REPLICA_SETS:
-            self._end([each for each in self._started if each not in wanted])
+    def pair(self, topology: Topology = REPLICA_SETS, members: int = 1) -> Pair:
+        """Return two clusters, the replica sets among them with so many members."""
+        names = ("source", "destination")
+        wanted = [
+            _Kind(name, is_sharded, 1 if is_sharded else members)
+            for name, is_sharded in zip(names, topology.value, strict=True)
+        ]
+        unused = {kind for kind in self._started if kind.is_idle_beside(topology)}
+        self._end(unused.difference(wanted))
         missing = [each for each in wanted if each not in self._started]
         with ThreadPoolExecutor() as executor:
             list(executor.map(self._start, missing))
         return Pair(*(self._started[each][0] for each in wanted))
 
-    def _start(self, wanted: tuple[str, bool]) -> None:
-        name, is_sharded = wanted
-        # A large transaction must fit into the cache beside all that was written just before.
-        cluster: ReplicaSet | ShardedCluster
-        cluster = (
-            ShardedCluster(name=name) if is_sharded else ReplicaSet(name=name, cache_size_gb=1)
-        )
+    def _start(self, kind: _Kind) -> None:
         with ExitStack() as stack:
-            stack.enter_context(cluster)
+            cluster = stack.enter_context(kind.cluster())
             client = stack.enter_context(cluster.client())
             parts = (getattr(cluster, name, ()) for name in ("shards", "routers"))
             side = Side(cluster.uri, client, *parts)
-            self._started[wanted] = side, stack.pop_all()
+            self._started[kind] = side, stack.pop_all()
 
-    def _end(self, unwanted: Iterable[tuple[str, bool]]) -> None:
+    def _end(self, unwanted: Iterable[_Kind]) -> None:
         with ExitStack() as ended:
             for each in unwanted:
                 _, stack = self._started.pop(each)

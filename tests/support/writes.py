@@ -55,7 +55,7 @@ def single_document_writes(client: AnyClient) -> None:
             {"_id": n}, {"$set": {"n": -n, "sub.a": "x", "added": 1}, "$unset": {"pad": 1}}
         )
     for n in range(40, 60):
-        c.replace_one({"_id": n}, {"replaced": n, "when": datetime(2020, 1, 1)})
+        c.replace_one({"_id": n}, {"replaced": n, "when": _FAR})
     c.delete_many({"_id": {"$gte": 60, "$lt": 80}})
     c.insert_many([{"_id": n, "again": True} for n in range(60, 70)])
 
