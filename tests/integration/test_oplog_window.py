@@ -65,6 +65,18 @@ def roll_over(client: writes.AnyClient) -> None:
     wait_for(rolled, "the oplog has rolled over")
 
 
+def events_read(client: writes.AnyClient) -> int:
+    """Return how many events the cursors of those change streams have returned that the daemon applies."""
+    stream = "cursor.originatingCommand.pipeline.$changeStream"
+    cursors = client.admin.aggregate(
+        [
+            {"$currentOp": {"idleCursors": True, "allUsers": True}},
+            {"$match": {f"{stream}.showRawUpdateDescription": True}},
+        ]
+    )
+    return sum(each["cursor"]["nDocsReturned"] for each in cursors)
+
+
 @contextmanager
 def slow(pair: Pair, command: str, milliseconds: int) -> Iterator[None]:
     """Within the block, each such command takes long on the destination."""
@@ -154,10 +166,12 @@ def test_while_events_wait_to_be_applied(pair: Pair, daemon: Daemon) -> None:
     daemon.start()
     daemon.wait_until_committable()
     with daemon.held_at(Point.EVENTS_APPLIED):
-        # More than the lanes take.
-        pad = "p" * 100_000
-        pair.source.client.d.c.insert_many({"_id": f"new {n}", "pad": pad} for n in range(600))
+        pair.source.client.d.c.update_one({"_id": 1}, {"$set": {"held": True}})
         daemon.wait_until_reached(Point.EVENTS_APPLIED)
+        before = wait_for(lambda: events_read(pair.source.client), "the cursor is idle")
+        # Its event waits until all others are applied, and the reader waits with it.
+        pair.source.client.d.create_collection("later")
+        wait_for(lambda: events_read(pair.source.client) > before, "the reader has the event")
         roll_over(pair.source.client)
         wait_for(lambda: "which fails" in str(daemon.progress().get("warnings")), "a warning")
     progress = daemon.wait_for_state("FAILED")
