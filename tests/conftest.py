@@ -14,10 +14,11 @@ from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Clusters, Pair
 from tests.support.spreading import Spreading
 from verifier.cluster.cluster import open_cluster
 
-pytest_plugins = ("tests.support.retries",)
+pytest_plugins = ("tests.support.retries", "tests.support.selection")
 
 # Unit tests have no servers to wait for. A fault or model test that fails has found something, whatever it looks like.
 _NEVER_RETRIED = {Path(__file__).parent / name for name in ("unit", "faults", "model")}
+_THREE_MEMBERS = {Path(__file__).parent / name for name in ("faults", "model")}
 _ORDER = {SHARDED: 0, FROM_SHARDED: 1, TO_SHARDED: 2}
 
 
@@ -27,17 +28,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spreading:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_by_topology)
     for item in items:
         if _NEVER_RETRIED.isdisjoint(item.path.parents):
             item.add_marker("retry")
+        if not _THREE_MEMBERS.isdisjoint(item.path.parents):
+            item.add_marker("three_members")
+    items.sort(key=_by_clusters)
 
 
-def _by_topology(item: pytest.Item) -> int:
-    """Tests of one topology follow one another, so that few servers run at once."""
+def _by_clusters(item: pytest.Item) -> tuple[int, int]:
+    """Tests between the same clusters follow one another, so that few servers run at once."""
     callspec = getattr(item, "callspec", None)
     topology = None if callspec is None else callspec.params.get("pair")
-    return _ORDER.get(topology, len(_ORDER))
+    return _ORDER.get(topology, len(_ORDER)), _members(item)
+
+
+def _members(item: pytest.Item) -> int:
+    return 3 if item.get_closest_marker("three_members") else 1
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +63,7 @@ def replica_sets(clusters: Clusters) -> Pair:
 @pytest.fixture
 def pair(request: pytest.FixtureRequest, clusters: Clusters) -> Pair:
     """The shared clusters, empty; replica sets where a test does not say otherwise by `across`."""
-    pair = clusters.pair(getattr(request, "param", Topology.REPLICA_SETS))
+    pair = clusters.pair(getattr(request, "param", Topology.REPLICA_SETS), _members(request.node))
     pair.empty()
     return pair
 

@@ -13,6 +13,7 @@ from syncsvc.sandbox.workload import Workload
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.pair import SHARDED, Pair, across
+from tests.support.selection import full
 from tests.support.waiting import wait_for
 
 METADATA = "mongosync_reserved_for_internal_use"
@@ -84,9 +85,9 @@ def test_a_killed_daemon_goes_on(pair: Pair, daemon: Daemon, kill: tuple[Point, 
 
 # One in each phase.
 KILLS_ON_SHARDS = [
-    (Point.COLLECTION_CREATED, "", 1),
+    full((Point.COLLECTION_CREATED, "", 1)),
     (Point.BATCH_WRITTEN, "", 3),
-    (Point.EVENTS_APPLIED, "", 1),
+    full((Point.EVENTS_APPLIED, "", 1)),
     (Point.DEFINITION_APPLIED, "", 1),
 ]
 

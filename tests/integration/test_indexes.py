@@ -157,6 +157,7 @@ def test_an_index_that_cannot_be_built_is_named(pair: Pair, daemon: Daemon) -> N
     assert "Index both: createIndexes on d.c was refused" in progress["errorDescription"]
 
 
+@pytest.mark.each_once
 @pytest.mark.parametrize("build", ["beforeDataCopy", "afterDataCopy"])
 @pytest.mark.parametrize("point", [Point.STARTED, Point.LISTED, Point.BATCH_WRITTEN])
 def test_documents_that_an_index_of_another_time_refuses(

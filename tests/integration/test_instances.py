@@ -13,6 +13,7 @@ from tests.support import writes
 from tests.support.fleet import Fleet, kill_at_each, running_fleet
 from tests.support.pair import SHARDED, Pair, across
 from tests.support.runbook import paste, section
+from tests.support.selection import full
 
 pytestmark = across(SHARDED)
 
@@ -55,7 +56,7 @@ def test_the_copy_is_shared(pair: Pair, fleet: Fleet) -> None:
     pair.assert_equal()
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["coordinator", "follower"])
+@pytest.mark.parametrize("number", [full(0), 1], ids=["coordinator", "follower"])
 def test_an_instance_that_is_killed_in_the_copy_goes_on(
     pair: Pair, fleet: Fleet, number: int
 ) -> None:
@@ -276,7 +277,7 @@ WHILE_APPLYING = [
 ]
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["coordinator", "follower"])
+@pytest.mark.parametrize("number", [0, full(1)], ids=["coordinator", "follower"])
 def test_a_killed_instance_goes_on(pair: Pair, fleet: Fleet, number: int) -> None:
     source, destination = pair.source.client, pair.destination.client
     killed, other = fleet.daemons[number], fleet.daemons[1 - number]

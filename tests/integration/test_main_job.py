@@ -5,11 +5,15 @@ from __future__ import annotations
 import itertools
 import threading
 
+import pytest
+
 from syncsvc.sandbox.workload import Workload
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair, across_topologies
 from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.three_members
 
 
 @across_topologies

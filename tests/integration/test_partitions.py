@@ -17,6 +17,7 @@ from tests.support.cursors import open_cursors
 from tests.support.daemon import Daemon
 from tests.support.documents import IDS
 from tests.support.pair import SHARDED, Pair, across
+from tests.support.selection import full
 from tests.support.waiting import wait_for
 
 pytestmark = across(SHARDED)
@@ -123,12 +124,12 @@ def test_every_document_is_copied_once(pair: Pair, finely: Daemon) -> None:
 
 KILLS = [
     (Point.LISTED, 1),
-    (Point.BATCH_WRITTEN, 1),
+    full(Point.BATCH_WRITTEN, 1),
     (Point.BATCH_WRITTEN, 20),
     (Point.COPY_SAVED, 5),
-    (Point.PARTITION_COPIED, 1),
+    full(Point.PARTITION_COPIED, 1),
     (Point.PARTITION_COPIED, 30),
-    (Point.COLLECTION_COPIED, 1),
+    full(Point.COLLECTION_COPIED, 1),
     (Point.COLLECTION_COPIED, 8),
 ]
 

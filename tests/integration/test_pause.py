@@ -12,7 +12,10 @@ from syncsvc.sandbox.workload import Workload
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.pair import SHARDED, Pair, across, across_topologies
+from tests.support.selection import full
 from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.three_members
 
 METADATA = "mongosync_reserved_for_internal_use"
 PHASES = {
@@ -85,14 +88,23 @@ def test_a_resumed_sync_has_lost_nothing(pair: Pair, daemon: Daemon, point: Poin
 
 
 @across(SHARDED)
-@pytest.mark.parametrize("point", [Point.BATCH_WRITTEN, Point.EVENTS_APPLIED])
+@pytest.mark.parametrize("point", [Point.BATCH_WRITTEN, full(Point.EVENTS_APPLIED)])
 def test_a_resumed_sync_to_shards_has_lost_nothing(
     pair: Pair, daemon: Daemon, point: Point
 ) -> None:
     test_a_resumed_sync_has_lost_nothing(pair, daemon, point)
 
 
-@in_each_phase
+@pytest.mark.parametrize(
+    "point",
+    [
+        full(Point.COLLECTION_CREATED),
+        Point.BATCH_WRITTEN,
+        full(Point.INDEXES_BUILT),
+        Point.EVENTS_APPLIED,
+    ],
+    ids=PHASES.values(),
+)
 def test_a_sync_killed_in_a_pause_stays_paused(pair: Pair, daemon: Daemon, point: Point) -> None:
     """Killed while its threads have not ended yet, and a second time when it has none."""
     with daemon.held_at(point):

@@ -14,6 +14,8 @@ from tests.support.blocks import block, blocked, is_blocked
 from tests.support.daemon import Daemon
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, Side, across
 
+pytestmark = pytest.mark.three_members
+
 REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
 _FAR = datetime(2099, 6, 1, tzinfo=UTC)
 

@@ -51,6 +51,7 @@ def indexes(side: Side, without: str = "") -> list[Any]:
     return found
 
 
+@pytest.mark.each_once
 @pytest.mark.parametrize("primary_has_chunks", [True, False])
 def test_indexes_are_those_of_the_source_on_every_shard(
     pair: Pair, daemon: Daemon, primary_has_chunks: bool

@@ -67,6 +67,7 @@ def prepare(pair: Pair) -> None:
             side.client.admin.command("moveRange", "d.c", min=least, toShard=other)
 
 
+@pytest.mark.each_once
 @across(TO_SHARDED, SHARDED)
 @pytest.mark.parametrize("seed", range(2))
 def test_replayed_documents_have_the_sources_bytes(pair: Pair, seed: int) -> None:

@@ -163,6 +163,7 @@ def write(pair: Pair) -> None:
         database.by_id.update_one({"_id": number + 100}, {"$set": {"made": 1}}, upsert=True)
 
 
+@pytest.mark.each_once
 @pytest.mark.parametrize("when", [When.BEFORE, When.LISTED, When.COPY, When.APPLY])
 def test_shard_keys_change_in_each_phase(pair: Pair, daemon: Daemon, when: When) -> None:
     fill(pair)
@@ -184,6 +185,7 @@ def test_updates_that_are_not_told_exactly(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
 
 
+@pytest.mark.each_once
 @pytest.mark.parametrize("when", [When.COPY, When.APPLY])
 def test_large_documents(pair: Pair, daemon: Daemon, when: When) -> None:
     """As large as a document may be."""
@@ -205,6 +207,7 @@ def test_large_documents(pair: Pair, daemon: Daemon, when: When) -> None:
     pair.assert_equal()
 
 
+@pytest.mark.each_once
 @pytest.mark.parametrize("when", [When.BEFORE, When.LISTED, When.COPY, When.APPLY])
 def test_collated_collections(pair: Pair, daemon: Daemon, when: When) -> None:
     """Strings that are one key to the collection, and several to its shard key."""

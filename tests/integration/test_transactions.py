@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import pytest
 from pymongo.client_session import ClientSession
 
 from syncsvc.engine.observe import Point
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.pair import REPLICA_SETS, TO_SHARDED, Pair, across
+
+pytestmark = pytest.mark.three_members
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.checks import Checker
 from tests.support.pair import Pair
+from tests.support.selection import full
 from tests.support.waiting import wait_for
 from verifier.compare import check as check_module
 from verifier.compare.observe import Point
@@ -97,7 +98,7 @@ def _different(pair: Pair) -> set[tuple[str, bytes]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [0, 1, *map(full, range(2, 10))])
 def test_what_differs_at_the_end_is_reported(
     pair: Pair, checker: Checker, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +134,8 @@ def test_what_was_repaired_within_the_grace_is_no_mismatch(
             pair.destination.client.d.a.insert_one({"_id": 2})
             since = monotonic()
             wait_for(lambda: monotonic() - since > grace, "the grace is over")
-        assert check.wait_for_verdict().outcome is Outcome.PASSED
+        check.wait_for_verdict()
+    check.assert_passed()
 
 
 def test_a_clock_that_is_set_forward_does_not_end_the_grace(
@@ -150,7 +152,8 @@ def test_a_clock_that_is_set_forward_does_not_end_the_grace(
             check.wait_until(Point.GENERATION_DONE, 2)
             pair.destination.client.d.a.delete_one({"_id": 2})
             pair.destination.client.d.a.insert_one({"_id": 1})
-        assert check.wait_for_verdict().outcome is Outcome.PASSED
+        check.wait_for_verdict()
+    check.assert_passed()
 
 
 def test_an_error_ends_a_check_whatever_its_threads_wait_for(pair: Pair, checker: Checker) -> None:

@@ -20,6 +20,8 @@ from tests.support.daemon import Daemon
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.three_members
+
 NOBODY, DESTINATION, BOTH = (False, False), (False, True), (True, True)
 SOURCE = (True, False)
 

@@ -1,0 +1,69 @@
+"""A pytest plugin that chooses the tests of `make test`; the option --full, and `make test-all`, run all of them.
+
+Two marks leave tests out. `full` is for a test, or one value of a parameter, that repeats what others test in more
+steps, modes or phases. `each_once` is for a test with several parameters: only some of its combinations are run, such
+that each value of each parameter is tried. Tests that are named on the command line (`file::test`) are always run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+Value = tuple[str, str]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="run all tests, as `make test-all` does")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "full: only run with --full")
+    config.addinivalue_line(
+        "markers", "each_once: run all combinations of parameters with --full only"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("full") or any("::" in each for each in config.args):
+        return
+    left_out = {item for item in items if item.get_closest_marker("full")}
+    products: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("each_once") and item not in left_out:
+            products[item.nodeid.partition("[")[0]].append(item)
+    for combinations in products.values():
+        left_out |= {*combinations} - {*covering(combinations)}
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+def full(*values: Any) -> Any:
+    """Mark one value of the parameters of a test `full`."""
+    return pytest.param(*values, marks=pytest.mark.full)
+
+
+def covering(combinations: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Return a few of the combinations, which have every value of every parameter, about equally often."""
+    values = {item: _values(item) for item in combinations}
+    missing = set[Value]().union(*values.values())
+    uses = Counter[Value]()
+
+    def gain(item: pytest.Item) -> tuple[int, int]:
+        return len(values[item] & missing), -sum(uses[each] for each in values[item])
+
+    chosen = []
+    while missing:
+        best = max(values, key=gain)
+        chosen.append(best)
+        uses.update(values[best])
+        missing -= values[best]
+    return chosen
+
+
+def _values(item: pytest.Item) -> set[Value]:
+    return {(name, repr(value)) for name, value in getattr(item, "callspec").params.items()}

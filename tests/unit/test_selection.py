@@ -1,0 +1,61 @@
+"""Which tests `make test` runs, in runs of pytest of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TESTS = """
+import pytest
+
+from tests.support.selection import full
+
+
+@pytest.mark.each_once
+@pytest.mark.parametrize("a", "xyz")
+@pytest.mark.parametrize("b", ["p", "q", full("r")])
+def test_each(a, b):
+    pass
+
+
+@pytest.mark.full
+def test_full():
+    pass
+
+
+@pytest.mark.parametrize("a", "xy")
+@pytest.mark.parametrize("b", "pq")
+def test_all(a, b):
+    pass
+"""
+FEW = ["each[p-x]", "each[p-z]", "each[q-y]", *(f"all[{b}-{a}]" for b in "pq" for a in "xy")]
+EVERY = [*(f"each[{b}-{a}]" for b in "pqr" for a in "xyz"), "full", *FEW[3:]]
+
+
+@pytest.mark.parametrize(
+    "named, options, expected",
+    [
+        ("", (), FEW),
+        ("", ("--full",), EVERY),
+        ("::test_full", (), ["full"]),
+        ("::test_each", (), EVERY[:9]),
+    ],
+)
+def test_what_is_collected(
+    tmp_path: Path, named: str, options: tuple[str, ...], expected: list[str]
+) -> None:
+    (tmp_path / "test_it.py").write_text(TESTS)
+    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", str(tmp_path)]
+    plugins = ("-p", "tests.support.selection", "-p", "no:cacheprovider", "-p", "no:schemathesis")
+    done = subprocess.run(
+        [*command, *plugins, "--collect-only", "-q", *options, f"{tmp_path / 'test_it.py'}{named}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    collected = [line.partition("::test_")[2] for line in done.stdout.splitlines() if "::" in line]
+    assert sorted(collected) == sorted(expected)
