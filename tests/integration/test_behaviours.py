@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from tests.support.behaviours import ALL, UPDATES, Behaviour, transactions
 from tests.support.daemon import Daemon
-from tests.support.pair import SHARDED, TO_SHARDED, Pair, Topology, started_pair
+from tests.support.pair import SHARDED, TO_SHARDED, Pair, Topology, assert_none, started_pair
 from tests.support.phases import When, writes_in
 
 
@@ -42,7 +43,8 @@ class Outcome:
 
     def assert_equal(self, behaviour: Behaviour) -> None:
         assert not self.failure
-        assert not {name: found for name, found in self.differences.items() if behaviour.owns(name)}
+        owned = [found for name, found in self.differences.items() if behaviour.owns(name)]
+        assert_none([*chain.from_iterable(owned)])
 
 
 def _chosen(request: pytest.FixtureRequest) -> list[Behaviour]:

@@ -264,7 +264,7 @@ def test_a_destination_that_does_not_answer_is_named(pair: Pair, daemon: Daemon)
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
-    hangs = {"failCommands": ["find"], "blockConnection": True, "blockTimeMS": 30_000}
+    hangs = {"failCommands": ["find"], "blockConnection": True, "blockTimeMS": 15_000}
     fail_point = {"configureFailPoint": "failCommand", "mode": "alwaysOn", "data": hangs}
     pair.destination.client.admin.command(fail_point)
     try:

@@ -179,7 +179,7 @@ def test_commands_at_the_wrong_moment_are_refused_and_change_nothing(
         assert verifier.post("check").json()["error"] == "CheckInProgress"
         verifier.writes_off()
         assert verifier.post("writesOff").json()["error"] == "WritesAlreadyOff"
-    assert verifier.wait_for_verdict()["verdict"] == "passed"
+    verifier.assert_passed(verifier.wait_for_verdict())
     assert verifier.post("writesOff").json()["error"] == "NoCheckRunning"
 
 
@@ -208,7 +208,7 @@ def test_a_filter_chooses_documents(verifier: Verifier, pair: Pair) -> None:
     pair.destination.client.d.c.delete_many({"_id": {"$gte": 90}})
     verifier.run()
     chosen = verifier.verify(filter={"_id": {"$lt": 90}, "$where": "this.a == 1"})
-    assert chosen["verdict"] == "passed"
+    verifier.assert_passed(chosen)
     others = verifier.verify(filter={"$where": "this._id == 90"})
     assert others["verdict"] == "failed"
     assert [line["_id"] for line in verifier.lines("docMismatches")] == [90]
@@ -220,7 +220,7 @@ def test_a_second_check_sees_what_was_repaired(verifier: Verifier, pair: Pair) -
     verifier.run()
     assert verifier.verify()["verdict"] == "failed"
     pair.destination.client.d.c.insert_one({"_id": 7, "a": 1})
-    assert verifier.verify()["verdict"] == "passed"
+    verifier.assert_passed(verifier.verify())
     assert verifier.lines("docMismatches") == []
     assert verifier.terminate() == 0
     reported = [json.loads(line)["message"].partition(":")[0] for line in verifier.log.splitlines()]
@@ -256,7 +256,7 @@ def test_a_check_may_begin_by_itself(pair: Pair, tmp_path: Path) -> None:
     try:
         process.run()
         process.writes_off()
-        assert process.wait_for_verdict()["verdict"] == "passed"
+        process.assert_passed(process.wait_for_verdict())
         assert process.terminate() == 0
     finally:
         process.close()

@@ -24,7 +24,7 @@ from tests.model.selection import selects
 from tests.model.writers import Writers, transaction
 from tests.support.daemon import Daemon
 from tests.support.fleet import Fleet
-from tests.support.pair import Pair, Side
+from tests.support.pair import Pair, Side, assert_none
 from tests.support.waiting import wait_for
 
 _GLANCE = 0.05
@@ -87,7 +87,7 @@ class Run:
     def _assert_equal(self) -> None:
         if not self._plan.filtered and not self._pair.shard_keys:
             self._pair.assert_equal()
-        assert self.differences() == []
+        assert_none(self.differences())
         if self._plan.filtered:
             assert [each for each in _namespaces(self._pair.destination) if not selects(each)] == []
 

@@ -16,7 +16,7 @@ from verifier.compare.check import Check, begin
 from verifier.compare.listing import Listing
 from verifier.compare.mismatch import DefinitionMismatch, DocumentMismatch
 from verifier.compare.observe import Point
-from verifier.compare.progress import Verdict
+from verifier.compare.progress import Outcome, Verdict
 from verifier.compare.record import Request
 from verifier.compare.store import CheckStore
 from verifier.compare.verdict import incomplete
@@ -81,6 +81,13 @@ class RunningCheck:
 
     def wait_for_verdict(self) -> Verdict:
         return wait_for(lambda: self.verdict, "a verdict")
+
+    def assert_passed(self) -> None:
+        """Fail with all that was found if the verdict is another one."""
+        assert self.verdict is not None
+        if self.verdict.outcome is not Outcome.PASSED:
+            found = [*self.documents(), *self.definitions()]
+            raise AssertionError("\n".join(map(str, [self.verdict, *found])))
 
     def documents(self) -> set[tuple[str, bytes]]:
         """The namespaces and keys of the documents that were found different."""
