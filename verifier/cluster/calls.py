@@ -1,7 +1,7 @@
 """Makes every command that this process sends visible while its answer is awaited.
 
-The driver reports when a command starts and ends (command monitoring). Each outstanding one is registered as a wait;
-of the failed ones, the newest of each thread is kept, for the text of the error.
+The driver reports when a command starts and ends (command monitoring). Each outstanding one is registered as a wait.
+The newest command of each thread is kept, for the text of its error.
 """
 
 from __future__ import annotations
@@ -54,10 +54,9 @@ class Call:
 _thread = threading.local()
 
 
-def take_failed() -> Call | None:
-    """Return the newest command of this thread that failed, once."""
-    call: Call | None = getattr(_thread, "failed", None)
-    _thread.failed = None
+def newest() -> Call | None:
+    """Return the newest command that this thread has sent."""
+    call: Call | None = getattr(_thread, "newest", None)
     return call
 
 
@@ -66,26 +65,26 @@ class CallListener(CommandListener):
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
-        self._outstanding: dict[int, tuple[Call, waits.Wait]] = {}
+        self._outstanding: dict[int, waits.Wait] = {}
 
     def started(self, event: CommandStartedEvent) -> None:
         host, port = event.connection_id
         call = Call(event.command_name, _namespace(event), f"{host}:{port}", self._cluster)
         remedy = _REMEDIES.get(event.command_name, _ANSWERING)
+        _thread.newest = call
         wait = waits.begin(f"No answer yet to {call}", remedy)
-        self._outstanding[event.request_id] = call, wait
+        self._outstanding[event.request_id] = wait
 
     def succeeded(self, event: CommandSucceededEvent) -> None:
         self._end(event.request_id)
 
     def failed(self, event: CommandFailedEvent) -> None:
-        _thread.failed = self._end(event.request_id)
+        self._end(event.request_id)
 
-    def _end(self, request: int) -> Call | None:
-        call, wait = self._outstanding.pop(request, (None, None))
+    def _end(self, request: int) -> None:
+        wait = self._outstanding.pop(request, None)
         if wait is not None:
             waits.end(wait)
-        return call
 
 
 def _namespace(event: CommandStartedEvent) -> str:

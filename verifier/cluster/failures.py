@@ -9,10 +9,12 @@ from pymongo.errors import (
     ConnectionFailure,
     OperationFailure,
     PyMongoError,
+    ServerSelectionTimeoutError,
+    WaitQueueTimeoutError,
     WriteConcernError,
 )
 
-from verifier.cluster.calls import take_failed
+from verifier.cluster.calls import newest
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 from verifier.runtime.retry import Temporary
 
@@ -292,8 +294,9 @@ def again(error: BaseException) -> Temporary:
 
 
 def _told(error: BaseException) -> str:
-    """The text of an error, with the command that failed where it is known."""
-    call = take_failed()
+    """Return the text of an error of this thread's newest command, with that command if any was sent."""
+    unsent = isinstance(error, ServerSelectionTimeoutError | WaitQueueTimeoutError)
+    call = None if unsent else newest()
     return text_of(error) if call is None else f"{call}: {text_of(error)}"
 
 

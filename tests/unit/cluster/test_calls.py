@@ -1,0 +1,73 @@
+"""Outstanding commands are registered as waits, by what they are about and where they were sent."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+from pymongo.monitoring import (
+    CommandFailedEvent,
+    CommandListener,
+    CommandStartedEvent,
+    CommandSucceededEvent,
+)
+
+from verifier.cluster.calls import CallListener, newest
+from verifier.runtime import waits
+
+ADDRESS = ("host", 27017)
+
+
+def started(listener: CommandListener, command: dict[str, Any], request: int = 1) -> None:
+    listener.started(CommandStartedEvent(command, "d", request, ADDRESS, request))
+
+
+def succeeded(listener: CommandListener, name: str, request: int = 1) -> None:
+    now = datetime.now() - datetime.now()
+    event = CommandSucceededEvent(
+        now, {"ok": 1}, name, request, ADDRESS, request, database_name="d"
+    )
+    listener.succeeded(event)
+
+
+def failed(listener: CommandListener, name: str, request: int = 1) -> None:
+    now = datetime.now() - datetime.now()
+    event = CommandFailedEvent(now, {"ok": 0}, name, request, ADDRESS, request, database_name="d")
+    listener.failed(event)
+
+
+@pytest.fixture(autouse=True)
+def all_waits_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "LONG", 0.0)
+
+
+@pytest.mark.parametrize(
+    "command, text",
+    [
+        ({"insert": "c"}, "insert of d.c at host:27017 (source)"),
+        ({"getMore": 7, "collection": "c"}, "getMore of d.c at host:27017 (source)"),
+        ({"listCollections": 1}, "listCollections of d at host:27017 (source)"),
+        ({"aggregate": 1}, "aggregate of d at host:27017 (source)"),
+    ],
+)
+def test_an_outstanding_command_is_a_wait(command: dict[str, Any], text: str) -> None:
+    listener = CallListener("source")
+    started(listener, command)
+    (wait,) = waits.long_waits()
+    assert wait.what == f"No answer yet to {text}"
+    assert str(newest()) == text
+    succeeded(listener, next(iter(command)))
+    assert waits.long_waits() == ()
+
+
+def test_a_failed_command_is_a_wait_no_more() -> None:
+    listener = CallListener("source")
+    started(listener, {"insert": "c"}, 1)
+    started(listener, {"createIndexes": "c"}, 2)
+    failed(listener, "insert", 1)
+    (wait,) = waits.long_waits()
+    assert "createIndexes" in wait.what and "index build" in wait.remedy
+    failed(listener, "createIndexes", 2)
+    failed(listener, "createIndexes", 2)
+    assert waits.long_waits() == ()
