@@ -69,7 +69,7 @@ def _serve(settings: Settings, observe: Observer) -> int:
         # First of all, so that an address in use is known before anything is touched.
         app = create_app(service, own_names(settings.address, settings.allowed_hosts))
         server = HttpServer(app, settings.address, settings.port)
-        tasks.spawn("waits", waits.watch, service.show_waits, stop)
+        tasks.spawn("waits", waits.watch, service.show_waits, stop.sleep)
         tasks.spawn("initialize", _initialize, service, settings, observe, opened)
         try:
             _log.info("Serving.", extra={"address": settings.address, "port": settings.port})

@@ -11,12 +11,17 @@ from bson.timestamp import Timestamp
 from verifier.compare.lines import line
 from verifier.compare.mismatch import Difference, StoredMismatch
 from verifier.compare.progress import Amounts, Changes, CheckProgress, Phase, TaskCounts, Verdict
+from verifier.runtime.waits import LongWait
 
 
-def progress_answer(progress: CheckProgress) -> dict[str, Any]:
-    """The `progress` document: what does not apply or is not known is null."""
+def progress_answer(progress: CheckProgress, waits: Sequence[LongWait] = ()) -> dict[str, Any]:
+    """Return the `progress` document: fields that do not apply or are not known are null.
+
+    `warnings` is there only while this process waits for something for long.
+    """
     verdict = progress.verdict
     source, destination = progress.source, progress.destination
+    warnings = {"warnings": [each.text for each in waits]} if waits else {}
     return {
         "phase": progress.phase.value,
         "error": None if verdict is None else _error(verdict),
@@ -36,6 +41,7 @@ def progress_answer(progress: CheckProgress) -> dict[str, Any]:
         "srcLastRecheckedTS": _timestamp(source.rechecked),
         "dstLastRecheckedTS": _timestamp(destination.rechecked),
         "notes": [*progress.notes],
+        **warnings,
     }
 
 

@@ -16,6 +16,7 @@ from verifier.compare.progress import CheckProgress
 from verifier.compare.schemas import DefinitionMismatchesSchema, DocumentMismatchesSchema
 from verifier.runtime.httpd import Readers, json_body, parameters
 from verifier.runtime.schemas import EmptySchema, load
+from verifier.runtime.waits import long_waits
 from verifier.schemas import CheckSchema
 
 SUCCESS = {"success": True}
@@ -62,7 +63,7 @@ def blueprint(service: Service) -> Blueprint:
     @api.get("/progress")
     def progress() -> dict[str, Any]:
         _no_parameters()
-        return {"progress": progress_answer(service.progress()), **SUCCESS}
+        return {"progress": progress_answer(service.progress(), long_waits()), **SUCCESS}
 
     @api.get("/summary")
     def summary() -> dict[str, Any]:

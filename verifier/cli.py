@@ -15,7 +15,7 @@ from verifier.app import create_app
 from verifier.cluster.cluster import Cluster, open_cluster
 from verifier.compare.observe import Observer, ignore
 from verifier.compare.progress import Outcome, Phase
-from verifier.runtime import logs, process
+from verifier.runtime import logs, process, waits
 from verifier.runtime.errors import OperationError
 from verifier.runtime.httpd import HttpServer
 from verifier.runtime.malloc import keep_large_buffers
@@ -69,6 +69,7 @@ def _run(settings: Settings, observe: Observer) -> int:
 
         service = Service(*clusters, settings, spawn, observe, stop)
         tasks.spawn("progress", announce_progress, service, stop)
+        tasks.spawn("waits", waits.watch, lambda shown: None, stop.sleep)
         try:
             if settings.check_once:
                 status = _check_once(service, stop)

@@ -39,6 +39,7 @@ from verifier.runtime.openapi import (
     always,
     described,
     nullable,
+    sometimes,
 )
 from verifier.runtime.schemas import Boolean, EmptySchema, Strict
 from verifier.schemas import CheckSchema
@@ -135,6 +136,7 @@ class _Progress(Strict):
         fields.Nested, "All changes of the destination up to it were looked at.", _ClusterTime
     )
     notes = always(fields.List, "What was not compared, and why.", fields.String())
+    warnings = sometimes(fields.List, "Long waits, and what to do about them.", fields.String())
 
 
 class _DocumentMismatches(Strict):

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from verifier.runtime.waits import waiting
+
 T = TypeVar("T")
 
 # How long a wait on a channel sleeps before it looks at its stop token again, in seconds.
@@ -130,8 +132,7 @@ class TaskGroup:
     ) -> None:
         if error is not None:
             self.stop.stop(error)
-        for thread in self._threads:
-            thread.join()
+        self._join()
         self._parent.release(self.stop)
         errors = list(self._errors)
         if error is not None and not isinstance(error, Cancelled):
@@ -140,6 +141,17 @@ class TaskGroup:
             self._raise(errors, error)
         else:
             self._parent.check()
+
+    def _join(self) -> None:
+        if not self._errors:
+            for thread in self._threads:
+                thread.join()
+            return
+        # The failure is raised when the last thread has ended, which can take as long as its calls.
+        failed = f"{self.name} has failed and waits for its other calls to end: {self._errors[0]}"
+        with waiting(failed, "They end after a minute or two."):
+            for thread in self._threads:
+                thread.join()
 
     def _raise(self, errors: list[BaseException], body: BaseException | None) -> None:
         if len(errors) > 1:

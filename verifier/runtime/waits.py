@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
-from verifier.runtime.tasks import StopToken
-
 # Waits that last longer are shown, in seconds.
 LONG = 15.0
 # Poll interval of `watch`, in seconds.
@@ -91,8 +89,8 @@ def long_waits() -> tuple[LongWait, ...]:
     return tuple(LongWait(each.what, each.remedy, now - each.since) for each in shown)
 
 
-def watch(show: Callable[[tuple[LongWait, ...]], None], stop: StopToken) -> None:
-    """Hand the long waits to `show` every second, and log where one begins and ends, until stopped."""
+def watch(show: Callable[[tuple[LongWait, ...]], None], sleep: Callable[[float], None]) -> None:
+    """Hand the long waits to `show` every second, and log where one begins and ends, until `sleep` raises."""
     known: dict[str, LongWait] = {}
     while True:
         current = {each.what: each for each in long_waits()}
@@ -103,4 +101,4 @@ def watch(show: Callable[[tuple[LongWait, ...]], None], stop: StopToken) -> None
             seconds = round(known[what].seconds, 1)
             _log.info("A long wait ended.", extra={"wait": what, "seconds": seconds})
         known = current
-        stop.sleep(_INTERVAL)
+        sleep(_INTERVAL)

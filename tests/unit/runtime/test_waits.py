@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 
 import pytest
 
+from tests.support.waiting import wait_for
 from verifier.runtime import waits
-from verifier.runtime.tasks import Cancelled, StopToken
+from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 
 
 def test_a_short_wait_is_not_shown() -> None:
@@ -57,9 +59,30 @@ def test_the_beginning_and_the_end_of_a_long_wait_are_logged_once(
             stop.stop("enough")
 
     with caplog.at_level(logging.INFO), pytest.raises(Cancelled):
-        waits.watch(show, stop)
+        waits.watch(show, stop.sleep)
     assert seen == [["a lock"]] * 3 + [[]] * 2
     assert [each.message for each in caplog.records] == [
         "A long wait began.",
         "A long wait ended.",
     ]
+
+
+def test_a_failure_that_waits_for_other_threads_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "LONG", 0.0)
+    release = threading.Event()
+
+    def fail() -> None:
+        raise ValueError("the reason")
+
+    def leave() -> None:
+        with TaskGroup("group", StopToken()) as group:
+            group.spawn("hanging", release.wait)
+            group.spawn("failing", fail)
+            group.stop.sleep(60)
+
+    outer = StopToken()
+    with pytest.raises(ValueError, match="the reason"), TaskGroup("outer", outer) as watched:
+        watched.spawn("group", leave)
+        (shown,) = wait_for(waits.long_waits, "the failure is shown")
+        assert shown.what == "group has failed and waits for its other calls to end: the reason"
+        release.set()

@@ -22,6 +22,7 @@ from verifier.answers import progress_answer, summary_answer
 from verifier.compare.lines import line
 from verifier.compare.mismatch import Difference
 from verifier.compare.progress import Amounts, CheckProgress, Outcome, Phase, Verdict
+from verifier.runtime.waits import LongWait
 
 NOTHING = {
     "docsCompared": 0,
@@ -204,3 +205,10 @@ def test_a_line_names_a_definition() -> None:
         "durationSecs": 0.0,
         "place": "place-1",
     }
+
+
+def test_long_waits_are_warnings() -> None:
+    wait = LongWait("No answer yet to find of d.c at host:1 (source)", "Check the server.", 20.0)
+    (warning,) = progress_answer(CheckProgress(), [wait])["warnings"]
+    assert warning == wait.text
+    assert "warnings" not in progress_answer(CheckProgress())
