@@ -27,6 +27,8 @@ from syncsvc.engine.phases import Phases
 from syncsvc.engine.wayback import refuse_lost, refuse_written, turned, turned_along
 from syncsvc.engine.writeblock import WriteBlock, to_put_back
 from syncsvc.figures.progress import Progress, ProgressSnapshot
+from syncsvc.saved.emptying import forget_earlier
+from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.peers import Peers
 from syncsvc.saved.registry import CollectionRecord, Registry
@@ -82,6 +84,20 @@ class Means:
         """Writes to a cluster, also while a run stops."""
         cluster = self.clusters[name]
         return ClusterWriter(cluster.client, cluster.facts.access_control, self.stop)
+
+    def saver(self, name: str) -> FencedWriter:
+        """Return the writer for the run record on a cluster, which this process writes in its own sessions.
+
+        Another process cannot refuse these writes, but the record names its owner.
+        """
+        cluster = self.clusters[name]
+        return FencedWriter(
+            cluster.client,
+            cluster.facts.access_control,
+            self.stop,
+            Fence.of_process(),
+            cluster.facts.is_sharded,
+        )
 
 
 class Runner:
@@ -210,6 +226,8 @@ class Runner:
         """Make what carries the run out from what is saved, with a stop token of its own."""
         self._means.stop.release(self._stop)
         self._stop = StopToken(self._means.stop)
+        # Saved before it is used: no other engine of the run has this epoch.
+        self._store.update(epoch=self.record.epoch + 1)
         parts = self._parts(self._stop)
         self._registry = parts.registry
         kind = Coordinator if self.record.coordinates else Follower
@@ -224,7 +242,11 @@ class Runner:
         source, destination = means.clusters[record.source], means.clusters[record.destination]
         # What is saved stays where the sync began, also when it runs the other way.
         home = means.clusters[record.options.destination]
-        writer, saving = self._writer(destination, stop), self._writer(home, stop)
+        saving = self._fenced(home, stop)
+        writer = saving if destination is home else self._fenced(destination, stop)
+        if record.coordinates and record.start is None:
+            # Nothing is listed before the start is saved, so nothing of this run is lost.
+            forget_earlier(home.client, saving, stop)
         judge = judge_of_filters(source, destination)
         return Parts(
             source=source.client,
@@ -246,6 +268,17 @@ class Runner:
             load=means.load,
             observe=means.observe,
         )
+
+    def _fenced(self, cluster: Cluster, stop: StopToken) -> FencedWriter:
+        """Return the writer of a new engine, after no write of an earlier engine can take effect on the cluster."""
+        facts = cluster.facts
+        fence = Fence(self.record.fence, self.record.epoch)
+        writer = FencedWriter(
+            cluster.client, facts.access_control, stop, fence, facts.is_sharded, self._store.confirm
+        )
+        writer.settle()
+        writer.end_definitions()
+        return writer
 
     def _writer(self, cluster: Cluster, stop: StopToken) -> ClusterWriter:
         """Writes only while this process owns the run."""

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from time import monotonic
 from typing import Any
+from uuid import uuid4
 
 import pymongo
 
@@ -124,6 +125,7 @@ class Service:
                 phase=Phase.INITIALIZING,
                 options=options,
                 identities=(source.identity, destination.identity),
+                fence=uuid4(),
                 instances=judgement.instances,
             )
             self._begin(record)
@@ -223,7 +225,7 @@ class Service:
 
     def _begin(self, record: RunRecord) -> None:
         """Save the run, and carry it out. Raises OperationError where others have begun one at the same moment."""
-        store = RunStore.begin(self._means.writer(record.options.destination), record)
+        store = RunStore.begin(self._means.saver(record.options.destination), record)
         different = self._differences(store)
         if different:
             store.withdraw()
@@ -233,7 +235,7 @@ class Service:
     def _recover(self, saved: RunRecord) -> bool:
         """Go on with a saved run, unless it is one that would have been refused if its process had not been killed."""
         home = saved.options.destination
-        client, writer = self._means.clusters[home].client, self._means.writer(home)
+        client, writer = self._means.clusters[home].client, self._means.saver(home)
         store = RunStore.take_over(client, writer, saved)
         if store.record.start is None and self._differences(store):
             _log.warning("A start that differs from that of other instances is withdrawn.")

@@ -10,6 +10,7 @@ from syncsvc.engine.instances import Instances
 from syncsvc.engine.observe import Observer
 from syncsvc.engine.writeblock import WriteBlock
 from syncsvc.figures.progress import Progress
+from syncsvc.saved.fence import FencedWriter
 from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.registry import CollectionRecord, Registry
 from syncsvc.saved.run import RunStore
@@ -17,7 +18,6 @@ from syncsvc.settings import LoadLevel
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.filters import Selection
-from verifier.cluster.writer import ClusterWriter
 from verifier.compare.store import CheckStore
 
 
@@ -31,7 +31,7 @@ class Parts:
     source_facts: ClusterFacts
     client: Client
     destination_facts: ClusterFacts
-    writer: ClusterWriter
+    writer: FencedWriter
     destination: Destination
     source_block: WriteBlock
     destination_block: WriteBlock

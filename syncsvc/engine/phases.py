@@ -85,6 +85,8 @@ class Phases(ABC):
         while (phase := run.record.phase) in phases:
             _log.info(f"Starting {phase.value} phase")
             following = phases[phase](stop)
+            # Threads that the phase has cancelled may have left writes on their way.
+            self._parts.writer.settle()
             run.update(phase=following)
             _log.debug(f"Updating the in-memory phase from `{phase.value}` to `{following.value}`.")
             self._show_copied()

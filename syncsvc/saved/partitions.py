@@ -16,6 +16,7 @@ from bson.binary import Binary
 from bson.timestamp import Timestamp
 
 from syncsvc.saved.batches import batches
+from syncsvc.saved.emptying import delete_rows
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.saved.run import METADATA_DATABASE, partitions_of
 from verifier.cluster import rawbson
@@ -121,6 +122,7 @@ class Partitions:
         self, client: Client, writer: ClusterWriter, turn: int, instance: str, stop: StopToken
     ) -> None:
         self._name = partitions_of(turn)
+        self._client = client
         self._collection = client[METADATA_DATABASE][self._name]
         self._writer = writer
         self._instance = instance
@@ -162,7 +164,7 @@ class Partitions:
     def forget(self, uuid: bytes) -> None:
         """Let the collection be planned anew."""
         query = {"_id.collection": Binary(uuid, 4)}
-        self._run({"delete": self._name, "deletes": [{"q": query, "limit": 0}]})
+        delete_rows(self._client, self._writer, self._name, query, self._stop)
 
     def claim(self) -> Partition | None:
         """One to copy, which nobody else will copy, the largest first; None where none is left.
@@ -206,13 +208,14 @@ class Partitions:
     def _newly_claimed(self) -> list[Partition]:
         free = {"status": CopyStatus.WAITING.value, "instance": None}
         while waiting := _together(self._find(free, _MOST_CLAIMED)):
-            names = {"_id": {"$in": [each["_id"] for each in waiting]}}
+            ids = [each["_id"] for each in waiting]
             ours = {"$set": {"instance": self._instance}}
-            # Repeated after a lost answer, it changes nothing: whose they are is read after it.
-            statement = {"q": {**names, **free}, "u": ours, "multi": True}
-            time = self._run({"update": self._name, "updates": [statement]})["operationTime"]
+            # Repeated after a lost answer, they change nothing: whose they are is read after them.
+            statements = [{"q": {"_id": each, **free}, "u": ours} for each in ids]
+            time = self._run({"update": self._name, "updates": statements})["operationTime"]
             # An older state would hide these claims, and no other process would copy them.
-            claimed = self._find({**names, "instance": self._instance}, since=time)
+            query = {"_id": {"$in": ids}, "instance": self._instance}
+            claimed = self._find(query, since=time)
             if claimed:
                 return [_partition(each) for each in claimed]
         return []

@@ -12,6 +12,7 @@ from typing import Any
 from bson.binary import Binary
 
 from syncsvc.saved.batches import batches
+from syncsvc.saved.emptying import delete_rows
 from syncsvc.saved.run import METADATA_DATABASE, collections_of
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
@@ -138,6 +139,7 @@ class Registry:
     def __init__(self, client: Client, writer: ClusterWriter, turn: int, stop: StopToken) -> None:
         self._client = client
         self._writer = writer
+        self._stop = stop
         self._turn = turn
         self._name = collections_of(turn)
         self._lock = threading.Lock()  # guards _records and _holders
@@ -206,7 +208,7 @@ class Registry:
     def save_next(self, records: Iterable[CollectionRecord]) -> None:
         """Put these collections in the place of all that is saved for the sync as it is after one more reversal."""
         name = collections_of(self._turn + 1)
-        self._run({"delete": name, "deletes": [{"q": {}, "limit": 0}]})
+        delete_rows(self._client, self._writer, name, {}, self._stop)
         self._put(name, [_statement(None, each) for each in records])
 
     def remove(self, record: CollectionRecord) -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from time import monotonic
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from bson.timestamp import Timestamp
 
@@ -28,7 +28,6 @@ from verifier.cluster.connect import Client
 from verifier.cluster.newest import read_newest
 from verifier.cluster.times import Position
 from verifier.cluster.writer import ClusterWriter
-from verifier.compare.store import CHECK
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import FOREVER, patience_left
 from verifier.runtime.schemas import load
@@ -38,7 +37,7 @@ METADATA_DATABASE = "mongosync_reserved_for_internal_use"
 _RUNS = "runs"
 # There is one run at most: those who coordinate have the same value there, those who help one of their own.
 _ONLY_INDEX = {"key": {"only": 1}, "name": "only", "unique": True}
-# Those of the present direction and of the next one, by turns.
+# The collections of the present direction and of the next one, by turns.
 _COLLECTIONS = ("collections", "collectionsReversed")
 _PARTITIONS = ("partitions", "partitionsReversed")
 
@@ -48,7 +47,7 @@ CONFIRM_INTERVAL = 1.0
 _LOOK_AT_DESTINATION = "See the other warnings for what the destination does not answer."
 
 # Raised whenever a record changes its meaning: another format is refused, never guessed at.
-FORMAT = 5
+FORMAT = 6
 
 
 @dataclass(frozen=True)
@@ -72,6 +71,9 @@ class RunRecord:
     none where one does all. `barrier` is the resume token of the newest definition event that this instance has come
     to, or has applied for all where it coordinates. `caught_up` is whether all were near enough to the source for a
     commit, as the one that coordinates saw it last. `beat` grows with each save.
+
+    `fence` is the UUID from which the sessions of the writes are derived, and their numbers begin with `epoch`, which
+    each preparation of an engine raises: see `syncsvc.saved.fence`.
     """
 
     instance: str
@@ -80,6 +82,7 @@ class RunRecord:
     phase: Phase
     options: StartOptions
     identities: tuple[str, str]
+    fence: UUID
     start: Position | None = None
     position: Position | None = None
     copy_end: Timestamp | None = None
@@ -95,6 +98,7 @@ class RunRecord:
     barrier: str | None = None
     caught_up: bool = False
     beat: int = 0
+    epoch: int = 0
 
     @property
     def coordinator(self) -> str:
@@ -151,6 +155,8 @@ def _run_document(record: RunRecord) -> dict[str, Any]:
         "barrier": record.barrier,
         "caughtUp": record.caught_up,
         "beat": record.beat,
+        "fence": record.fence.hex,
+        "epoch": record.epoch,
     }
 
 
@@ -191,6 +197,8 @@ def _run_record(document: dict[str, Any]) -> RunRecord:
         barrier=document["barrier"],
         caught_up=document["caughtUp"],
         beat=document["beat"],
+        fence=UUID(document["fence"]),
+        epoch=document["epoch"],
     )
 
 
@@ -238,7 +246,6 @@ class RunStore:
                 errors.METADATA_LEFT_OVER,
                 "Another process has begun a sync to this cluster at the same moment.",
             )
-        store._forget_earlier()
         return store
 
     @classmethod
@@ -256,9 +263,6 @@ class RunStore:
                 raise
             # Its owner, which still runs, has saved it since it was read.
             return cls.take_over(client, writer, newest)
-        if store.record.start is None:
-            # Nothing is listed before the start is saved, so nothing of this run is lost.
-            store._forget_earlier()
         return store
 
     def _is_ours(self) -> bool:
@@ -268,17 +272,6 @@ class RunStore:
         except OperationError:
             return False
         return True
-
-    def _forget_earlier(self) -> None:
-        """What an earlier run left of its collections would count as copied, and its check would be gone on with.
-
-        Of several instances, the one that lists the collections forgets.
-        """
-        if not self.record.coordinates:
-            return
-        for name in (*_COLLECTIONS, *_PARTITIONS, CHECK):
-            command = {"delete": name, "deletes": [{"q": {}, "limit": 0}]}
-            self._writer.run(METADATA_DATABASE, command)
 
     def update(self, **changes: Any) -> RunRecord:
         """Save the record with these fields changed. Raises OperationError Superseded.
@@ -329,6 +322,8 @@ class RunStore:
 
     def _save(self, old: RunRecord, new: RunRecord) -> None:
         new = replace(new, beat=old.beat + 1)
+        # Not when the reply comes: another process may take the run over in between.
+        asked_at = monotonic()
         # What this save replaces, or this save itself, repeated after a lost reply. A record that was read before its
         # owner saved it once more is neither: a take-over by it would bring back what that owner has changed since.
         saved = [{"owner": each.owner, "beat": each.beat} for each in (old, new)]
@@ -340,4 +335,4 @@ class RunStore:
                 errors.SUPERSEDED, f"The run of {old.instance} belongs to another process now."
             )
         self.record = new
-        self._confirmed_at = monotonic()
+        self._confirmed_at = asked_at

@@ -14,6 +14,7 @@ from syncsvc.errors import METADATA_LEFT_OVER, SUPERSEDED
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.mongod import Mongod
 from syncsvc.saved.run import METADATA_DATABASE, RunStore, load_run, load_runs, saved_instances
+from tests.support.daemon import Daemon
 from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 from tests.unit.syncsvc.records import run_record
@@ -102,14 +103,15 @@ def _running(client: Client, query: dict[str, Any]) -> bool:
     return bool(client.admin.command({"currentOp": 1, **query})["inprog"])
 
 
-def test_what_an_earlier_run_left_is_no_part_of_a_new_one(pair: Pair) -> None:
-    """Also where the process is killed between the two."""
-    client = pair.destination.client
-    writer = ClusterWriter(client, False, StopToken())
-    collections = client[METADATA_DATABASE].collectionsReversed
-    collections.insert_one({"_id": "left"})
-    begun = RunStore.begin(writer, run_record(owner="first"))
-    assert collections.find_one() is None
-    collections.insert_one({"_id": "left"})
-    RunStore.take_over(client, writer, begun.record)
-    assert collections.find_one() is None
+def test_what_an_earlier_run_left_is_no_part_of_a_new_one(pair: Pair, daemon: Daemon) -> None:
+    """Such a row would be read as a collection that is copied already."""
+    pair.source.client.d.c.insert_one({"_id": 1})
+    metadata = pair.destination.client[METADATA_DATABASE]
+    names = ("collections", "collectionsReversed", "partitions", "partitionsReversed")
+    for name in names:
+        metadata[name].insert_many({"_id": f"left {n}"} for n in range(3))
+    daemon.start()
+    daemon.commit()
+    pair.assert_equal()
+    left = {"_id": {"$type": "string"}}
+    assert [metadata[name].count_documents(left) for name in names] == [0] * len(names)

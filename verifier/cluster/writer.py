@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bson.codec_options import CodecOptions
+from pymongo.client_session import ClientSession
 from pymongo.errors import OperationFailure, WriteConcernError
 
 from verifier.cluster import failures
@@ -16,7 +17,7 @@ from verifier.runtime.tasks import StopToken
 # After this time without an acknowledgement by the majority the server answers, so that the wait is known for what it
 # is, and the command is repeated. In milliseconds.
 _ACKNOWLEDGEMENT_MS = 10_000
-_MAJORITY = {"w": "majority", "wtimeout": _ACKNOWLEDGEMENT_MS}
+MAJORITY = {"w": "majority", "wtimeout": _ACKNOWLEDGEMENT_MS}
 # Servers quote keys in their messages, and those of a collated key are no text.
 _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(unicode_decode_error_handler="replace")
 
@@ -49,24 +50,37 @@ class ClusterWriter:
         """
 
         # Our fields go last: the first names the command.
-        full = {**command, "writeConcern": _MAJORITY, **self._extra}
+        full = {**command, "writeConcern": MAJORITY, **self._extra}
         if "createIndexes" in command:
             # The default waits for all voting members, so that one that is down would block every index build.
             full["commitQuorum"] = "majority"
-        return self._repeat(database, full) if repeat else self._once(database, full)
+        session = self._session_of(command)
+        if not repeat:
+            return self._once(database, full, session)
+        return self._repeat(database, full, session)
 
     def administer(self, command: dict[str, Any], database: str = "admin") -> dict[str, Any]:
         """Run an administrative command that takes no write concern of its own. Raises the driver's errors."""
         return self._repeat(database, command)
 
-    def _repeat(self, database: str, command: dict[str, Any]) -> dict[str, Any]:
-        # Tried once even when stopped: what a process saves on its way out is worth one call.
-        return retry(lambda: self._once(database, command), failures.temporary, self._stop)
+    def _session_of(self, command: dict[str, Any]) -> ClientSession | None:
+        """Return the session that `run` sends a command with; None lets the driver choose one."""
+        return None
 
-    def _once(self, database: str, command: dict[str, Any]) -> dict[str, Any]:
+    def _repeat(
+        self, database: str, command: dict[str, Any], session: ClientSession | None = None
+    ) -> dict[str, Any]:
+        # Tried once even when stopped: what a process saves on its way out is worth one call.
+        return retry(lambda: self._once(database, command, session), failures.temporary, self._stop)
+
+    def _once(
+        self, database: str, command: dict[str, Any], session: ClientSession | None = None
+    ) -> dict[str, Any]:
         if self._confirm is not None:
             self._confirm()
-        reply = self._client.get_database(database).command(command, codec_options=_LENIENT)
+        reply = self._client.get_database(database).command(
+            command, codec_options=_LENIENT, session=session
+        )
         _raise_temporary(reply)
         return reply
 

@@ -68,6 +68,8 @@ _TASKS, _RECHECKS = "tasks", "rechecks"
 _DOCUMENTS, _DEFINITIONS = "documentMismatches", "definitionMismatches"
 _OF_A_GENERATION = (_TASKS, _RECHECKS, _DOCUMENTS, _DEFINITIONS)
 
+_DROPPED = (failures.NAMESPACE_NOT_FOUND, failures.COLLECTION_UUID_MISMATCH)
+
 # What one insert carries: a message of the server holds 48 MB, a command 100,000 documents.
 _MOST_DOCUMENTS = 5_000
 _MOST_BYTES = 8 << 20
@@ -129,7 +131,7 @@ class CheckStore:
 
     def forget(self) -> None:
         """Have no check any more. What it has found goes when the next one begins."""
-        self._run({"delete": CHECK, "deletes": [{"q": {}, "limit": 0}]})
+        self._run({"delete": CHECK, "deletes": [{"q": {"_id": CHECK}, "limit": 1}]})
 
     def clean(self) -> None:
         """Forget every check."""
@@ -316,11 +318,18 @@ class CheckStore:
 
     def _drop(self, names: Iterable[str]) -> None:
         for name in names:
-            try:
-                self._run({"drop": name})
-            except OperationFailure as error:
-                if error.code != failures.NAMESPACE_NOT_FOUND:
-                    raise
+            for uuid in self._uuids(name):
+                try:
+                    # By its UUID: a repeated drop must not meet the collection of a later plan.
+                    self._run({"drop": name, "collectionUUID": uuid})
+                except OperationFailure as error:
+                    if error.code not in _DROPPED:
+                        raise
+
+    def _uuids(self, name: str) -> list[Any]:
+        """Return the UUID of the collection with that name; none if it does not exist."""
+        rows = self._ask(lambda: list(self._database.list_collections(filter={"name": name})))
+        return [each["info"]["uuid"] for each in rows]
 
     def _find(self, name: str, query: Document) -> Iterator[Document]:
         """The rows in the order of their `_id`s; a cursor that is lost goes on after the last one."""

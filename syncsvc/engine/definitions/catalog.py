@@ -20,8 +20,14 @@ from verifier.cluster.specification import CollectionSpec, Document, Kind, same_
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
+_GONE = failures.NAMESPACE_NOT_FOUND
+
 # The view is there; or it makes a circle, is too deep, or has another collation, with views that are yet to change.
 _PASSING_VIEW_CODES = (failures.NAMESPACE_EXISTS, 5, 165, 167)
+
+# The commands that name the collection by its UUID as well: one that arrives late, for example after its own retry,
+# must not change another collection that has the name by then.
+_BY_UUID = frozenset({"collMod", "createIndexes", "drop", "dropIndexes", "renameCollection"})
 
 # The collection or index is gone; a view has the name; the index was not prepared, so it is another one; or there is
 # one like it.
@@ -225,13 +231,31 @@ class Catalog:
     def _run(
         self, namespace: Namespace, command: dict[str, Any], *expected: int
     ) -> dict[str, Any] | None:
-        """The reply; None when the server answered with one of the expected codes, which say that it was done."""
+        """Return the reply; None if the server answered with one of the expected codes, which say that it was done."""
         try:
-            return self._writer.run(namespace.database, command)
+            return self._writer.run(
+                namespace.database, {**command, **self._by_uuid(namespace, command)}
+            )
         except OperationFailure as error:
             if error.code in expected:
                 return None
+            if error.code == failures.COLLECTION_UUID_MISMATCH and _GONE in expected:
+                return None
             raise _refused(next(iter(command)), namespace, error) from error
+
+    def _by_uuid(self, namespace: Namespace, command: dict[str, Any]) -> dict[str, Any]:
+        """Return the field that limits a command to the collection that has the name now; views have no UUID."""
+        name, target = next(iter(command.items()))
+        if name not in _BY_UUID:
+            return {}
+        if name == "renameCollection":
+            database, _, target = target.partition(".")
+            namespace = Namespace(database, target)
+        # Servers do not take the UUID of the buckets of a time series.
+        listed = self._list(namespace.database, {"name": target, "type": Kind.COLLECTION.value})
+        if not listed or target.startswith("system."):
+            return {}
+        return {"collectionUUID": listed[0]["info"]["uuid"]}
 
 
 def _loses_shard_key(

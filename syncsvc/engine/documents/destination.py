@@ -9,13 +9,15 @@ import bson
 from pymongo.errors import OperationFailure
 
 from syncsvc.engine.documents.translate import fold, update_statement
+from syncsvc.saved.fence import FencedWriter
 from verifier.cluster.events import DataEvent, DataKind
 from verifier.cluster.failures import DUPLICATE_KEY, is_refusal
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawbson import RawDocuments
-from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import Budget, StopToken
 
+# From this number of statements on, a transaction costs less than as many retryable writes.
+_MANY = 8
 # What is sent at once by all threads together, in bytes. The driver holds it three times over while it is sent.
 _SENDING_BYTES = 16 << 20
 
@@ -31,13 +33,13 @@ class Refused(Exception):
 class Destination:
     """Validators are bypassed: what the source holds is right by definition."""
 
-    def __init__(self, writer: ClusterWriter, stop: StopToken) -> None:
+    def __init__(self, writer: FencedWriter, stop: StopToken) -> None:
         self._writer = writer
         self._sending = Budget(_SENDING_BYTES, stop)
 
     def insert(self, namespace: Namespace, documents: bytes) -> list[dict[str, Any]]:
         """Insert documents that stand end to end: the write errors. What is there stays as it is there."""
-        reply = self._write(namespace, "insert", "documents", documents, ordered=False)
+        reply = self._write(namespace, "insert", "documents", [documents], ordered=False)
         return list(reply.get("writeErrors", ()))
 
     def update(
@@ -47,12 +49,12 @@ class Destination:
 
         Without `repeat`, a transient failure is raised as the driver's error.
         """
-        reply = self._write(namespace, "update", "updates", b"".join(statements), ordered, repeat)
+        reply = self._write(namespace, "update", "updates", statements, ordered, repeat)
         return int(reply["n"]), list(reply.get("writeErrors", ()))
 
     def delete(self, namespace: Namespace, statements: Sequence[bytes], ordered: bool) -> None:
         """Run delete statements; deleting nothing succeeds. Raises Refused."""
-        reply = self._write(namespace, "delete", "deletes", b"".join(statements), ordered)
+        reply = self._write(namespace, "delete", "deletes", statements, ordered)
         errors = reply.get("writeErrors")
         if errors:
             raise Refused(errors)
@@ -77,10 +79,11 @@ class Destination:
         namespace: Namespace,
         verb: str,
         field: str,
-        documents: bytes,
+        parts: Sequence[bytes],
         ordered: bool,
         repeat: bool = True,
     ) -> dict[str, Any]:
+        documents = b"".join(parts)
         command = {
             verb: namespace.collection,
             "ordered": ordered,
@@ -89,7 +92,7 @@ class Destination:
         if verb != "delete":
             command["bypassDocumentValidation"] = True
         with self._sending.hold(len(documents)):
-            return self._writer.run(namespace.database, command, repeat)
+            return self._writer.run(namespace.database, command, repeat, len(parts) >= _MANY)
 
 
 def is_there_already(error: dict[str, Any]) -> bool:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -34,10 +34,14 @@ def find_mongos() -> str | None:
 
 
 class Router:
-    """A mongos, or the stand-in for one, that can be killed and started again on the same port."""
+    """A mongos, or the stand-in for one, that can be killed and started again on the same port.
 
-    def __init__(self, config: ReplicaSet) -> None:
+    `sessions` is the folder in which the stand-ins for the routers of a cluster keep what they share.
+    """
+
+    def __init__(self, config: ReplicaSet, sessions: Callable[[], Path]) -> None:
         self._config = config
+        self._sessions = sessions
         self._port = 0
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -72,7 +76,8 @@ class Router:
         address = self._config.members[0].address
         mongos = find_mongos()
         if mongos is None:
-            return [sys.executable, "-m", "tests.support.sharded.router", address, str(self._port)]
+            router = [sys.executable, "-m", "tests.support.sharded.router"]
+            return [*router, address, str(self._port), str(self._sessions())]
         database = f"{self._config.name}/{address}"
         return [mongos, "--configdb", database, "--port", str(self._port), "--bind_ip", "127.0.0.1"]
 
@@ -116,7 +121,8 @@ class ShardedCluster:
         self.name = name
         self.config = member("config", "configsvr")
         self.shards = tuple(member(f"shard{number}", "shardsvr") for number in range(shards))
-        self.routers = tuple(Router(self.config) for _ in range(routers))
+        self.routers = tuple(Router(self.config, self._shared) for _ in range(routers))
+        self._folder: Path | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -138,6 +144,7 @@ class ShardedCluster:
         """Start all servers side by side, and wait until the cluster can be written to."""
         with ExitStack() as undo:
             undo.callback(self.stop)
+            self._folder = keeper.make_folder(Path(tempfile.gettempdir()))
             with ThreadPoolExecutor() as pool:
                 list(pool.map(ReplicaSet.start, (self.config, *self.shards)))
                 self._add_shards()
@@ -148,6 +155,13 @@ class ShardedCluster:
         """End all servers and remove their data; harmless when it is not started."""
         for each in (*self.routers, *self.shards, self.config):
             each.stop()
+        if self._folder is not None:
+            keeper.remove_folder(self._folder)
+            self._folder = None
+
+    def _shared(self) -> Path:
+        assert self._folder is not None
+        return self._folder
 
     def _add_shards(self) -> None:
         with self.config.client() as client:

@@ -1,8 +1,8 @@
 """Turns the public commands of a sharded cluster into those that its servers answer among themselves.
 
 It does not route documents itself: `clusterFind` and its like, on any shard, do what `mongos` does. What no such
-command exists for is sent to the shards that are concerned, with the versions that they want to see. It has no
-sessions, and of a write that is sent again it does not know that it was there before.
+command exists for is sent to the shards that are concerned, with the versions that they want to see. It ends no
+sessions. The numbers of retryable writes it checks itself (`numbers`), because the internal commands take none.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from tests.support.sharded import chunks, definitions, opened, reading, writing
 from tests.support.sharded.call import Call
 from tests.support.sharded.cursors import Cursors
+from tests.support.sharded.numbers import Numbers
 from tests.support.sharded.servers import ON_CONFIG_SERVER, Handler, Servers
 from tests.support.sharded.wire import NO_SUCH_COMMAND, Clock, Document, Refused, refusal
 
@@ -24,8 +25,9 @@ _INTERNAL_FIELDS = ("lastCommittedOpTime", "$configTime", "$topologyTime", "$gle
 class Commands:
     """Carries out the commands of one client."""
 
-    def __init__(self, config: str, clock: Clock, cursors: Cursors) -> None:
+    def __init__(self, config: str, clock: Clock, cursors: Cursors, numbers: Numbers) -> None:
         self._clock = clock
+        self._numbers = numbers
         self._servers = Servers(config, clock, cursors)
 
     def close(self) -> None:
@@ -36,7 +38,8 @@ class Commands:
         self._clock.observe(body)
         passed = {name: value for name, value in body.items() if name not in _NOT_PASSED_ON}
         try:
-            reply = self._carry_out(Call(passed, sequences, retryable="txnNumber" in body))
+            call = Call(passed, sequences, retryable="txnNumber" in body)
+            reply = self._once(call, body) if call.retryable else self._carry_out(call)
         except Refused as error:
             reply = error.reply
         except OSError as error:
@@ -52,9 +55,13 @@ class Commands:
             reply["$clusterTime"] = self._clock.newest
         return reply
 
-    def _carry_out(self, call: Call) -> Document:
-        if "autocommit" in call.body:
+    def _once(self, call: Call, body: Document) -> Document:
+        if "autocommit" in body:
             raise refusal(NO_SUCH_COMMAND, "no transactions in this stand-in")
+        number = int(body["txnNumber"])
+        return self._numbers.once(body["lsid"], number, lambda: self._carry_out(call))
+
+    def _carry_out(self, call: Call) -> Document:
         if call.name in _ANYWHERE:
             return _ANYWHERE[call.name](self._servers, call)
         if call.name in _OF_CONFIG_SERVER:
@@ -77,7 +84,7 @@ _OF_CONFIG_SERVER = frozenset(
 )
 # Wherever they are run.
 _ANYWHERE: dict[str, Handler] = {
-    "endSessions": lambda servers, call: {"ok": 1.0},
+    **dict.fromkeys(("endSessions", "killSessions"), lambda servers, call: {"ok": 1.0}),
     "appendOplogNote": _noted,
     "setUserWriteBlockMode": lambda servers, call: servers.on_config_server(
         "_configsvrSetUserWriteBlockMode", call

@@ -1,4 +1,6 @@
-"""A stand-in for `mongos`: `python -m tests.support.sharded.router CONFIG_SERVER PORT`, both on loopback.
+"""A stand-in for `mongos`: `python -m tests.support.sharded.router CONFIG_SERVER PORT FOLDER`, both on loopback.
+
+All routers of a cluster share the folder.
 
 One thread for each connection of a client. What it does not know, it refuses by name.
 """
@@ -11,9 +13,11 @@ import socket
 import socketserver
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 from tests.support.sharded.commands import Commands
 from tests.support.sharded.cursors import Cursors
+from tests.support.sharded.numbers import Numbers
 from tests.support.sharded.wire import Clock, Document, Message, read_message
 
 _log = logging.getLogger(__name__)
@@ -55,14 +59,15 @@ class Router(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, config: str, port: int) -> None:
+    def __init__(self, config: str, port: int, folder: Path) -> None:
         super().__init__(("127.0.0.1", port), _Client)
         self._config = config
         self._clock = Clock()
         self._cursors = Cursors()
+        self._numbers = Numbers(folder)
 
     def commands(self) -> Commands:
-        return Commands(self._config, self._clock, self._cursors)
+        return Commands(self._config, self._clock, self._cursors, self._numbers)
 
 
 def _carried_out(commands: Commands, message: Message) -> Document:
@@ -97,5 +102,5 @@ def _hello(message: Message, number: int) -> Document:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    with Router(sys.argv[1], int(sys.argv[2])) as router:
+    with Router(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])) as router:
         router.serve_forever()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import bson
 import pytest
@@ -57,6 +58,7 @@ RUNS = [
     run_record(failure=Failure("SomeError", "Why.")),
     run_record(turns=3, way_back=START, found_blocked={"cluster0": True, "cluster1": False}),
     run_record(instances=("a", "coordinator"), barrier="82", caught_up=True, beat=7),
+    run_record(fence=UUID(int=2**127 + 5), epoch=3),
     run_record(
         options=StartOptions(
             "a",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from bson import Timestamp
 
@@ -27,6 +28,7 @@ def run_record(**fields: Any) -> RunRecord:
         "phase": Phase.COPYING,
         "options": StartOptions("cluster0", "cluster1"),
         "identities": ("65aa", "65bb"),
+        "fence": UUID(int=7),
     }
     return RunRecord(**{**usual, **fields})
 

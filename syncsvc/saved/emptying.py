@@ -1,0 +1,40 @@
+"""Deletes many rows of the metadata, each by its own statement: servers number no statement that deletes several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syncsvc.saved.batches import batches
+from syncsvc.saved.run import METADATA_DATABASE, collections_of, partitions_of
+from verifier.cluster import rawbson
+from verifier.cluster.connect import Client
+from verifier.cluster.newest import newest_time, read_after
+from verifier.cluster.reading import read
+from verifier.cluster.writer import ClusterWriter
+from verifier.compare.store import CHECK
+from verifier.runtime.tasks import StopToken
+
+
+def delete_rows(
+    client: Client, writer: ClusterWriter, name: str, query: dict[str, Any], stop: StopToken
+) -> None:
+    """Delete the rows of a collection that match the query now. Raises the driver's errors."""
+    time = newest_time(lambda command: writer.run(METADATA_DATABASE, command), name)
+    find = {"filter": query, "projection": {"_id": 1}}
+    rows = read(lambda: read_after(time, client, METADATA_DATABASE, name, **find), stop)
+    ids = [rawbson.decode(each)["_id"] for each in rows]
+    for batch in batches({"q": {"_id": each}, "limit": 1} for each in ids):
+        reply = writer.run(METADATA_DATABASE, {"delete": name, "deletes": batch})
+        if reply.get("writeErrors"):
+            raise RuntimeError(f"the metadata cannot be deleted: {reply['writeErrors'][:3]}")
+
+
+def forget_earlier(client: Client, writer: ClusterWriter, stop: StopToken) -> None:
+    """Delete what an earlier run has saved of collections, partitions and its check.
+
+    Otherwise its collections would count as copied, and its check would be continued.
+    """
+    for turn in range(2):
+        for name in (collections_of(turn), partitions_of(turn)):
+            delete_rows(client, writer, name, {}, stop)
+    delete_rows(client, writer, CHECK, {}, stop)

@@ -1,0 +1,323 @@
+"""Makes a cluster refuse writes of a run that arrive late.
+
+A command can be held up in the network or on a server while its process is killed, paused or superseded, or while it
+sends the command again. If the command ran then, it would undo newer writes. So each insert, update and delete carries
+a session and a number (`lsid`, `txnNumber`): a server refuses a number below the highest that it has seen on the
+session, with code 225.
+
+A slot is such a session, used by one write at a time. It is settled when no command that was sent on it can take effect
+any more: each was answered, or a majority of the cluster has recorded a higher number. The lsids are derived from a
+UUID in the run record, and the numbers begin with the epoch of the record. Whatever prepares an engine saves the next
+epoch, and then settles all slots before it writes anything else. So the writes of earlier engines are refused, whether
+they ran in this process or in another one.
+
+Sharded clusters keep the numbers on each shard. Slots are settled there by updates in a sharded collection that has
+documents on every shard.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any, cast
+from uuid import UUID, uuid4, uuid5
+
+from bson.binary import Binary
+from bson.int64 import Int64
+from pymongo.client_session import ClientSession
+from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
+
+from syncsvc import errors
+from syncsvc.saved.run import METADATA_DATABASE
+from verifier.cluster import failures
+from verifier.cluster.connect import Client
+from verifier.cluster.writer import MAJORITY, ClusterWriter
+from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import retry
+from verifier.runtime.tasks import StopToken
+
+_log = logging.getLogger(__name__)
+
+# The collection in which slots are settled, in the metadata database.
+FENCES = "fences"
+# More than there are threads that write at once, at the highest load level.
+_SLOTS = 16
+# On a sharded cluster, a slot is settled by this many updates for each shard. The shards are chosen by the hashes of
+# the `_id`s: a shard is missed with a probability of e**-16.
+_MARKS_A_SHARD = 16
+_COUNTER_BITS = 32
+# How often a wait checks for what it waits for, and how long a killed command may take to end, in seconds.
+_GLANCE = 0.05
+_PATIENCE = 10.0
+
+# The commands that take a number.
+_NUMBERED = frozenset({"insert", "update", "delete"})
+# An index build goes on when its process is killed, and the next process joins it: it is not to be ended.
+_CONTINUED = "createIndexes"
+# A transaction that fails costs as much as the write that follows it. After a failure, this many batches for the
+# collection are written without one. (Some collections take none: capped ones, for example.)
+_BATCHES_WITHOUT = 50
+
+
+def _session(client: Client, lsid: Binary) -> ClientSession:
+    """Return a session with a given lsid. It is never ended, so that the driver's pool never has it."""
+    session = client.start_session(causal_consistency=False)
+    cast(dict[str, Any], session.session_id)["id"] = lsid
+    return session
+
+
+class Slot:
+    """A session with increasing numbers. `settled` is False while an earlier command may still take effect."""
+
+    def __init__(self, name: str, lsid: Binary, first: int, settled: bool) -> None:
+        self.name = name
+        self.lsid = lsid
+        self.settled = settled
+        self.session: ClientSession | None = None
+        self._number = first
+
+    def next_number(self) -> Int64:
+        self._number += 1
+        return Int64(self._number)
+
+
+class Fence:
+    """The slots of one engine on one cluster. Threads share it."""
+
+    def __init__(self, identity: UUID, epoch: int, slots: int = _SLOTS) -> None:
+        """Slots of the first epoch are settled: no other process knows their lsids yet."""
+        self._changed = threading.Condition()  # guards _free
+        self._free = [
+            Slot(
+                f"{identity.hex} {number}",
+                _lsid(identity, f"slot {number}"),
+                epoch << _COUNTER_BITS,
+                settled=epoch <= 1,
+            )
+            for number in range(slots)
+        ]
+        self.definitions = _lsid(identity, "definitions")
+        self.succeeds_another = epoch > 1
+
+    @classmethod
+    def of_process(cls) -> Fence:
+        """Return the fence for the run record itself, which is saved before the epoch of a run is known."""
+        return cls(uuid4(), 1, slots=1)
+
+    @contextmanager
+    def slot(self, stop: StopToken) -> Iterator[Slot]:
+        """Check out a slot for one write, an unsettled one first. Raise `Cancelled` if stopped before one is free."""
+        slot = self._take(stop)
+        try:
+            yield slot
+        finally:
+            with self._changed:
+                self._free.append(slot)
+                self._changed.notify()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all slots that are not in use are settled."""
+        with self._changed:
+            return all(each.settled for each in self._free)
+
+    def _take(self, stop: StopToken) -> Slot:
+        with self._changed:
+            while not self._free:
+                stop.check()
+                self._changed.wait(_GLANCE)
+            slot = next((each for each in self._free if not each.settled), self._free[-1])
+            self._free.remove(slot)
+            return slot
+
+
+def _lsid(identity: UUID, name: str) -> Binary:
+    return Binary(uuid5(identity, name).bytes, 4)
+
+
+class FencedWriter(ClusterWriter):
+    """Runs commands on a cluster behind a fence: none of them takes effect after its call has ended.
+
+    Exceptions are commands on definitions, which take no number, and calls that raise `Cancelled`, whose slots are
+    settled later.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        access_control: bool,
+        stop: StopToken,
+        fence: Fence,
+        sharded: bool,
+        confirm: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(client, access_control, stop, confirm)
+        self._fence = fence
+        self._sharded = sharded
+        self._marks = (
+            0 if sharded else 1
+        )  # updates that settle a slot; 0 until the collection is sharded
+        self._without: dict[tuple[str, str], int] = (
+            {}
+        )  # batches left to write without a transaction
+
+    def settle(self) -> None:
+        """Return when no earlier command on a slot that is not in use can take effect any more.
+
+        Raises OperationError Superseded if another process has taken the run over.
+        """
+        while not self._fence.is_settled:
+            with self._fence.slot(self._stop) as slot:
+                self._settle(slot)
+
+    def end_definitions(self) -> None:
+        """End the commands on definitions that earlier engines have left running on the servers."""
+        if not self._fence.succeeds_another:
+            return
+        lsid = self._fence.definitions
+        self.administer({"killSessions": [{"id": lsid}]})
+        began = monotonic()
+        while running := self._running(lsid):
+            if monotonic() - began > _PATIENCE:
+                _log.warning(
+                    "A command of an earlier process still runs. It may change definitions after newer commands; the "
+                    "verification finds this.",
+                    extra={"commands": running},
+                )
+                return
+            self._stop.sleep(_GLANCE)
+
+    def _running(self, lsid: Binary) -> list[str]:
+        pipeline = [{"$currentOp": {}}, {"$match": {"lsid.id": lsid, "op": "command"}}]
+        found = self.administer({"aggregate": 1, "pipeline": pipeline, "cursor": {}})
+        return [str(each.get("command")) for each in found["cursor"]["firstBatch"]]
+
+    def run(
+        self, database: str, command: dict[str, Any], repeat: bool = True, together: bool = False
+    ) -> dict[str, Any]:
+        """As in `ClusterWriter`. With `together`, the write is tried as one transaction first.
+
+        A transaction costs the server half as much as the same statements with a number, which it records one by one.
+        Whatever goes wrong in a transaction, the statements are run without one.
+        """
+        name, target = next(iter(command.items()))
+        if name not in _NUMBERED:
+            return super().run(database, command, repeat)
+        with self._fence.slot(self._stop) as slot:
+            try:
+                if together and self._takes_transaction(database, target):
+                    reply = self._transact(slot, database, command, repeat)
+                    if reply is not None:
+                        return reply
+                    self._without[database, target] = _BATCHES_WITHOUT
+                return self._write(slot, database, command, repeat)
+            except PyMongoError:
+                # The caller goes on with other writes: this one must not come after them.
+                self._settle(slot)
+                raise
+
+    def _takes_transaction(self, database: str, target: str) -> bool:
+        if self._sharded:
+            # It would be committed in two phases, which costs more than it saves.
+            return False
+        left = self._without.get((database, target), 0)
+        self._without[database, target] = max(left - 1, 0)
+        return not left
+
+    def _write(
+        self, slot: Slot, database: str, command: dict[str, Any], repeat: bool
+    ) -> dict[str, Any]:
+        def attempt() -> dict[str, Any]:
+            self._settle_once(slot)
+            full = {**command, "writeConcern": MAJORITY, **self._extra}
+            return self._send(slot, database, {**full, "txnNumber": slot.next_number()})
+
+        return retry(attempt, failures.temporary, self._stop) if repeat else attempt()
+
+    def _transact(
+        self, slot: Slot, database: str, command: dict[str, Any], repeat: bool
+    ) -> dict[str, Any] | None:
+        """Return the reply of a transaction; None if it has failed. Its slot is unsettled if that is unknown."""
+        try:
+            self._settle_once(slot)
+            transaction = {"txnNumber": slot.next_number(), "autocommit": False}
+            begun = {**command, **self._extra, **transaction, "startTransaction": True}
+            reply = self._send(slot, database, begun)
+            if reply.get("writeErrors"):
+                # The server has aborted it.
+                return None
+            commit = {"commitTransaction": 1, **transaction, "writeConcern": MAJORITY}
+            self._send(slot, "admin", commit)
+            return reply
+        except OperationFailure:
+            return None
+        except ConnectionFailure:
+            if not repeat:
+                raise
+            return None
+
+    def _settle(self, slot: Slot) -> None:
+        retry(lambda: self._settle_once(slot), failures.temporary, self._stop)
+
+    def _settle_once(self, slot: Slot) -> None:
+        """Have a majority record a number that is higher than those of all earlier commands of the slot.
+
+        The update changes documents: a write that changes nothing raises the number in the memory of one server only.
+        """
+        if slot.settled:
+            return
+        self._marks = self._marks or self._spread_marks()
+        number = slot.next_number()
+        mark = {"$set": {"number": number, "lsid": slot.lsid}}
+        updates = [
+            {"q": {"_id": f"{slot.name} {each}"}, "u": mark, "upsert": True}
+            for each in range(self._marks)
+        ]
+        command = {"update": FENCES, "updates": updates, "ordered": False, "txnNumber": number}
+        reply = self._send(
+            slot, METADATA_DATABASE, {**command, "writeConcern": MAJORITY, **self._extra}
+        )
+        if reply.get("writeErrors"):
+            slot.settled = False
+            raise RuntimeError(f"a slot cannot be settled: {reply['writeErrors'][:3]}")
+
+    def _spread_marks(self) -> int:
+        """Make sure that the collection of the marks has a part on every shard; return how many marks reach all."""
+        name = f"{METADATA_DATABASE}.{FENCES}"
+        config = self._client["config"]
+        shards = {each["_id"] for each in config["shards"].find({"draining": {"$ne": True}})}
+        found = config["collections"].find_one({"_id": name})
+        chunks: Iterable[dict[str, Any]] = (
+            [] if found is None else config["chunks"].find({"uuid": found["uuid"]})
+        )
+        if not shards <= {each["shard"] for each in chunks}:
+            if found is not None:
+                super().run(METADATA_DATABASE, {"drop": FENCES})
+            super().run("admin", {"shardCollection": name, "key": {"_id": "hashed"}})
+        return _MARKS_A_SHARD * len(shards)
+
+    def _send(self, slot: Slot, database: str, command: dict[str, Any]) -> dict[str, Any]:
+        """Send one command on a slot. Raises OperationError Superseded if its number is refused."""
+        if slot.session is None:
+            slot.session = _session(self._client, slot.lsid)
+        slot.settled = False
+        try:
+            reply = self._once(database, command, slot.session)
+        except OperationFailure as error:
+            if error.code == failures.TRANSACTION_TOO_OLD:
+                raise OperationError(
+                    errors.SUPERSEDED, "The destination has refused a write as outdated."
+                ) from error
+            # A router may have sent the command to several shards, and have the answer of one.
+            slot.settled = not self._sharded
+            raise
+        slot.settled = True
+        return reply
+
+    def _session_of(self, command: dict[str, Any]) -> ClientSession | None:
+        if next(iter(command)) == _CONTINUED:
+            return None
+        return _session(self._client, self._fence.definitions)

@@ -1,0 +1,212 @@
+"""A server refuses the writes of a fenced writer that run after their call has ended, or after a later engine began."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from pymongo.errors import PyMongoError
+
+from syncsvc.saved import fence as fence_module
+from syncsvc.saved.fence import Fence, FencedWriter
+from tests.support.pair import SHARDED, Pair, across
+from tests.support.waiting import wait_for
+from verifier.cluster.connect import Client, connect
+from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import StopToken
+
+_APPLICATION = "late"
+_HELD_MS = 3_000
+# More than a client of these tests waits for an answer.
+_WAIT_MS = 500
+MANY = range(20)
+
+
+@pytest.fixture
+def client(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """A client that gives up soon, as after an outage of the network."""
+    monkeypatch.setattr("verifier.cluster.connect._SOCKET_MS", _WAIT_MS)
+    with closing(connect(pair.destination.uri, _APPLICATION)) as client:
+        yield client
+
+
+def writer(client: Client, run: UUID, epoch: int = 1, sharded: bool = False) -> FencedWriter:
+    return FencedWriter(client, False, StopToken(), Fence(run, epoch), sharded)
+
+
+@contextmanager
+def held(pair: Pair, name: str) -> Iterator[None]:
+    """Have the server hold the next command of that name; the block ends when it has run, or was refused."""
+    client = pair.destination.client
+    data = {
+        "failCommands": [name],
+        "appName": _APPLICATION,
+        "blockConnection": True,
+        "blockTimeMS": _HELD_MS,
+    }
+    point = {"configureFailPoint": "failCommand"}
+    client.admin.command({**point, "mode": {"times": 1}, "data": data})
+    try:
+        yield
+        assert _held(client, name), f"{name} has not been held until now"
+        wait_for(lambda: not _held(client, name), f"the held {name} is over")
+    finally:
+        client.admin.command({**point, "mode": "off"})
+
+
+def _held(client: Any, name: str) -> bool:
+    wanted = {
+        "appName": _APPLICATION,
+        f"command.{name}": {"$exists": True},
+        "microsecs_running": {"$exists": False},
+    }
+    return bool(list(client.admin.aggregate([{"$currentOp": {}}, {"$match": wanted}])))
+
+
+def update(value: int, ids: Any = (1,)) -> dict[str, Any]:
+    updates = [{"q": {"_id": each}, "u": {"$set": {"v": value}}, "upsert": True} for each in ids]
+    return {"update": "c", "updates": updates}
+
+
+def delete(ids: Any) -> dict[str, Any]:
+    return {"delete": "c", "deletes": [{"q": {"_id": each}, "limit": 1} for each in ids]}
+
+
+def insert(ids: Any) -> dict[str, Any]:
+    return {"insert": "c", "documents": [{"_id": each} for each in ids], "ordered": False}
+
+
+# What is held, whether it is one transaction, and what is written after it and must stay.
+CASES: dict[str, tuple[str, dict[str, Any], bool, dict[str, Any]]] = {
+    "update": ("update", update(1), False, update(2)),
+    "updates": ("update", update(1, MANY), True, update(2, MANY)),
+    "commit": ("commitTransaction", update(1, MANY), True, update(2, MANY)),
+    "insert": ("insert", insert(MANY), False, delete(MANY)),
+    # The second attempt changes nothing, and the server does not record that it has run.
+    "delete of nothing": ("delete", delete(MANY), False, insert(MANY)),
+    "deletes of nothing": ("delete", delete(MANY), True, insert(MANY)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_late_first_attempt_of_a_repeated_write(pair: Pair, client: Client, case: str) -> None:
+    name, command, together, later = CASES[case]
+    writes = writer(client, uuid4())
+    with held(pair, name):
+        writes.run("d", command, together=together)
+        writes.run("d", later)
+        expected = _documents(pair)
+    assert _documents(pair) == expected
+
+
+def _documents(pair: Pair) -> list[Any]:
+    return list(pair.destination.client.d.c.find().sort("_id", 1))
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_late_write_that_is_not_repeated(pair: Pair, client: Client, together: bool) -> None:
+    writes = writer(client, uuid4())
+    with held(pair, "update"):
+        with pytest.raises(PyMongoError):
+            writes.run("d", update(1, MANY), repeat=False, together=together)
+        assert _documents(pair) == []
+    assert _documents(pair) == []
+
+
+def test_a_late_write_whose_thread_was_cancelled(pair: Pair, client: Client) -> None:
+    stop = StopToken()
+    writes = FencedWriter(client, False, stop, Fence(uuid4(), 1), False)
+    ended: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            writes.run("d", update(1))
+        except BaseException as error:  # noqa: B036 - looked at below
+            ended.append(error)
+
+    with held(pair, "update"):
+        thread = threading.Thread(target=write)
+        thread.start()
+        wait_for(lambda: _held(pair.destination.client, "update"), "the update is held")
+        stop.stop("enough")
+        thread.join()
+        assert [type(each).__name__ for each in ended] == ["Cancelled"]
+        writes.settle()
+    assert _documents(pair) == []
+
+
+def test_a_late_write_of_an_earlier_engine(pair: Pair, client: Client) -> None:
+    run, stop = uuid4(), StopToken()
+    earlier = FencedWriter(client, False, stop, Fence(run, 1), False)
+    with held(pair, "update"):
+        stop.stop("pause")
+        with pytest.raises(BaseException, match="pause"):
+            earlier.run("d", update(1, MANY))
+        writer(client, run, epoch=2).settle()
+        assert _documents(pair) == []
+    assert _documents(pair) == []
+
+
+@across(SHARDED)
+def test_shards_refuse_an_earlier_engine(pair: Pair, client: Client) -> None:
+    run = uuid4()
+    earlier, later = (writer(client, run, epoch, sharded=True) for epoch in (1, 2))
+    earlier.run("d", update(1))
+    later.settle()
+    for command in (update(3), insert(MANY), delete([1])):
+        with pytest.raises(OperationError) as refused:
+            earlier.run("d", command)
+        assert refused.value.kind.name == "Superseded"
+    assert _documents(pair) == [{"_id": 1, "v": 1}]
+
+
+def test_an_earlier_engine_is_refused_and_superseded(pair: Pair, client: Client) -> None:
+    run = uuid4()
+    earlier, later = (writer(client, run, epoch) for epoch in (1, 2))
+    earlier.run("d", update(1))
+    later.settle()
+    later.end_definitions()
+    commands: list[Callable[[], Any]] = [
+        lambda: earlier.run("d", update(3)),
+        lambda: earlier.run("d", update(3, MANY), together=True),
+        lambda: earlier.run("d", delete([1]), repeat=False),
+    ]
+    for command in commands:
+        with pytest.raises(OperationError) as refused:
+            command()
+        assert refused.value.kind.name == "Superseded"
+    assert _documents(pair) == [{"_id": 1, "v": 1}]
+
+
+def test_collections_that_take_no_transaction(pair: Pair, client: Client) -> None:
+    d = pair.destination.client.d
+    d.create_collection("c", capped=True, size=100_000)
+    d.c.insert_many({"_id": n, "v": 0} for n in MANY)
+    writes = writer(client, uuid4())
+    for value in (1, 2):
+        assert writes.run("d", update(value, MANY), together=True)["n"] == len(MANY)
+    assert {each["v"] for each in _documents(pair)} == {2}
+
+
+def test_a_document_that_is_refused_leaves_the_others(pair: Pair, client: Client) -> None:
+    d = pair.destination.client.d
+    d.c.create_index("v", unique=True, partialFilterExpression={"v": {"$gt": 99}})
+    d.c.insert_one({"_id": "taken", "v": 100})
+    statements = update(1, MANY)["updates"] + update(100, ["clash"])["updates"]
+    command = {"update": "c", "updates": statements, "ordered": False}
+    reply = writer(client, uuid4()).run("d", command, together=True)
+    assert reply["n"] == len(MANY)
+    assert [(each["index"], each["code"]) for each in reply["writeErrors"]] == [(20, 11000)]
+
+
+def test_the_session_goes_with_every_write(pair: Pair, client: Client) -> None:
+    """Not the driver's own: a server would not know that two processes are one run."""
+    run = uuid4()
+    writer(client, run).run("d", update(1))
+    sessions = pair.destination.client.config.transactions.distinct("_id.id")
+    (slot,) = Fence(run, 1, slots=fence_module._SLOTS)._free[-1:]
+    assert slot.lsid in sessions

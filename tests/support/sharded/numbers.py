@@ -1,0 +1,64 @@
+"""The numbers of retryable writes, as a sharded cluster keeps them for its routers.
+
+The internal commands that stand in for a router's own writes take no number. So the router does what each shard of a
+real cluster does: it refuses a number below the newest of its session, and answers a number that it has seen before
+with the recorded reply. Unlike real shards, it keeps one number for the whole cluster.
+
+All routers of a cluster share a folder, with one file for each session. A file is locked while a write of its session
+runs, as a session is on a real server.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import bson
+from bson.raw_bson import RawBSONDocument
+
+from tests.support.sharded.wire import Document, fields, refusal
+
+TRANSACTION_TOO_OLD = 225
+
+
+class Numbers:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def once(self, lsid: Any, number: int, run: Callable[[], Document]) -> Document:
+        """Return the reply of `run`, or the recorded one. Raise Refused for a number that is too old."""
+        name = bytes(fields(_raw(lsid))["id"]).hex()
+        with (self._folder / f"session-{name}").open("a+b") as kept:
+            fcntl.flock(kept, fcntl.LOCK_EX)
+            newest, recorded = _read(kept)
+            if number < newest:
+                message = f"Retryable write with txnNumber {number} is prohibited on session {name}"
+                raise refusal(TRANSACTION_TOO_OLD, message)
+            if number == newest and recorded is not None:
+                return recorded
+            # Also where the write fails: a shard knows the number then.
+            _write(kept, number, None)
+            reply = run()
+            _write(kept, number, reply)
+            return reply
+
+
+def _raw(document: Any) -> bytes:
+    return document.raw if isinstance(document, RawBSONDocument) else bson.encode(document)
+
+
+def _read(kept: IO[bytes]) -> tuple[int, Document | None]:
+    kept.seek(0)
+    content = kept.read()
+    if not content:
+        return -1, None
+    found = fields(content)
+    return found["number"], None if found["reply"] is None else fields(found["reply"].raw)
+
+
+def _write(kept: IO[bytes], number: int, reply: Document | None) -> None:
+    kept.truncate(0)
+    kept.write(bson.encode({"number": number, "reply": reply}))
+    kept.flush()

@@ -1,0 +1,74 @@
+"""Slots of a fence: their sessions and numbers, and the order in which they are checked out."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from uuid import UUID, uuid4
+
+import pytest
+
+from syncsvc.saved.fence import Fence, Slot
+from verifier.runtime.tasks import Cancelled, StopToken
+
+RUN = UUID(int=5)
+
+
+def slots_of(fence: Fence) -> list[Slot]:
+    with ExitStack() as stack:
+        found = []
+        while not found or fence._free:
+            found.append(stack.enter_context(fence.slot(StopToken())))
+        return found
+
+
+def test_every_engine_of_a_run_has_the_same_sessions() -> None:
+    first, second = (
+        {each.lsid for each in slots_of(Fence(RUN, epoch, slots=3))} for epoch in (1, 2)
+    )
+    assert first == second
+    assert len(first) == 3
+
+
+def test_another_run_has_other_sessions() -> None:
+    first, second = ({each.lsid for each in slots_of(Fence(uuid4(), 1))} for _ in range(2))
+    assert first.isdisjoint(second)
+
+
+def test_the_sessions_of_definitions_are_no_slots() -> None:
+    fence = Fence(RUN, 1)
+    assert fence.definitions not in {each.lsid for each in slots_of(fence)}
+
+
+def test_numbers_increase_from_one_epoch_to_the_next() -> None:
+    (old,), (new,) = (slots_of(Fence(RUN, epoch, slots=1)) for epoch in (1, 2))
+    first = [old.next_number() for _ in range(1000)]
+    assert first == sorted({*first})
+    assert first[-1] < new.next_number()
+
+
+def test_numbers_are_of_64_bits_also_in_late_epochs() -> None:
+    (slot,) = slots_of(Fence(RUN, 2**31 - 1, slots=1))
+    assert 0 < slot.next_number() < 2**63
+
+
+@pytest.mark.parametrize(("epoch", "settled"), [(1, True), (2, False), (7, False)])
+def test_a_later_engine_begins_with_unsettled_slots(epoch: int, settled: bool) -> None:
+    assert Fence(RUN, epoch).is_settled is settled
+
+
+def test_an_unsettled_slot_is_checked_out_first() -> None:
+    fence = Fence(RUN, 1, slots=3)
+    with fence.slot(StopToken()), fence.slot(StopToken()) as left:
+        left.settled = False
+    assert not fence.is_settled
+    with fence.slot(StopToken()) as slot:
+        assert slot is left
+        assert fence.is_settled  # of those that nobody uses
+
+
+def test_a_slot_has_one_user_at_a_time() -> None:
+    fence, stop = Fence(RUN, 1, slots=1), StopToken()
+    stop.stop("enough")
+    # A free one is given also when stopped: what a process saves on its way out is worth one call.
+    with fence.slot(stop), pytest.raises(Cancelled), fence.slot(stop):
+        raise AssertionError("the slot was given twice")
