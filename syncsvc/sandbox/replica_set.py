@@ -180,7 +180,10 @@ class ReplicaSet:
     def _initiate(self) -> None:
         config: dict[str, Any] = {
             "_id": self.name,
-            "members": [{"_id": i, "host": m.address} for i, m in enumerate(self.members)],
+            "members": [
+                {"_id": number, "host": self._advertised(member)}
+                for number, member in enumerate(self.members)
+            ],
         }
         if self._size > 1:
             config["settings"] = _SETTINGS_OF_THREE
@@ -202,8 +205,12 @@ class ReplicaSet:
     def _uri(self, user: str) -> str:
         if not self.members:
             raise SandboxError(f"The replica set {self.name} is not started; start it first.")
-        addresses = ",".join(member.address for member in self.members)
+        addresses = ",".join(self._advertised(member) for member in self.members)
         return f"mongodb://{user}{addresses}/?replicaSet={self.name}{self._tls()}"
+
+    def _advertised(self, member: Mongod) -> str:
+        """Return the address by which clients and the other members reach a member."""
+        return member.address
 
     def _find_primary(self) -> Mongod | None:
         running = (member for member in self.members if member.pid is not None)

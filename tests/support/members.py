@@ -1,0 +1,118 @@
+"""Replica sets of three members, and what happens to members: stops, restarts, rollbacks, loss of the majority."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from syncsvc.sandbox import ReplicaSet
+from syncsvc.sandbox.mongod import Mongod
+from syncsvc.sandbox.replica_set import Client
+from tests.support.proxy import Network, Proxy
+from tests.support.waiting import wait_for
+
+
+class ThreeMembers(ReplicaSet):
+    """A replica set of three members that elects a new primary within seconds."""
+
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__(name=name, members=3, **options)
+
+    @contextmanager
+    def stopped(self, member: Mongod) -> Iterator[None]:
+        """Within the block, the process of the member stands still; its connections stay open."""
+        pid = member.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def kill_primary(self) -> int:
+        """SIGKILL the primary; its index."""
+        index = self.members.index(self.primary())
+        self.kill_member(index)
+        return index
+
+    @contextmanager
+    def without_primary(self) -> Iterator[None]:
+        """Within the block, two members are dead, among them the primary, so that there is no primary."""
+        first = self.kill_primary()
+        second = (first + 1) % len(self.members)
+        self.kill_member(second)
+        try:
+            yield
+        finally:
+            for index in (first, second):
+                self.members[index].restart()
+            self.primary()
+            for index in (first, second):
+                self._wait_until_in_service(self.members[index])
+
+    def restart_all(self) -> None:
+        """Restart one member after another, the primary last, as in an upgrade."""
+        primary = self.members.index(self.primary())
+        others = [index for index in range(len(self.members)) if index != primary]
+        for index in (*others, primary):
+            self.kill_member(index)
+            self.restart_member(index)
+        self.primary()
+
+    @contextmanager
+    def without_majority(self) -> Iterator[None]:
+        """Within the block, the primary stays primary, and no write reaches another member."""
+        primary = self.primary()
+        others = [self._direct_client(each) for each in self.members if each is not primary]
+        try:
+            for each in others:
+                _set_point(each, "stopReplProducer", "alwaysOn")
+            yield
+        finally:
+            for each in others:
+                _set_point(each, "stopReplProducer", "off")
+                each.close()
+
+    def roll_back(self, write: Any) -> None:
+        """Have `write`, called with a client of the primary alone, be acknowledged by it and then rolled back.
+
+        Returns when the old primary follows the new one.
+        """
+        old = self.primary()
+        with self.without_majority(), self._direct_client(old) as client:
+            write(client)
+            os.kill(_pid(old), signal.SIGSTOP)
+        try:
+            wait_for(lambda: self._primary_beside(old), "another primary")
+        finally:
+            os.kill(_pid(old), signal.SIGCONT)
+        wait_for(lambda: self._role(old) == "secondary", "the old primary has rolled back")
+
+    def _primary_beside(self, old: Mongod) -> bool:
+        return any(self._role(each) == "primary" for each in self.members if each is not old)
+
+
+class ProxiedMembers(ThreeMembers):
+    """Three members that clients and other members reach through proxies alone."""
+
+    def __init__(self, name: str, network: Network, **options: Any) -> None:
+        super().__init__(name, **options)
+        self._network = network
+        self._proxies: dict[int, Proxy] = {}
+
+    def _advertised(self, member: Mongod) -> str:
+        if member.port not in self._proxies:
+            self._proxies[member.port] = self._network.proxy(member.port)
+        return self._proxies[member.port].address
+
+
+def _pid(member: Mongod) -> int:
+    assert member.pid is not None
+    return member.pid
+
+
+def _set_point(client: Client, point: str, mode: str) -> None:
+    client.admin.command({"configureFailPoint": point, "mode": mode})

@@ -1,0 +1,302 @@
+"""TCP proxies on loopback, one for each server, that delay, hold, lose, cut or reset messages of the wire protocol.
+
+Each connection is known by the application name in its first message, so that a test can disturb the product alone
+while the members of a replica set and the test itself keep talking through the same proxies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from collections import Counter
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
+
+PRODUCT = "syncsvc"
+_HOST = "127.0.0.1"
+_LENGTH = struct.Struct("<i")
+_OP_MSG = 2013
+# Closing a socket with this option sends RST instead of FIN.
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class Way(Enum):
+    """A direction of a connection."""
+
+    TO_SERVER = "to the server"
+    TO_CLIENT = "to the client"
+
+
+BOTH_WAYS = frozenset(Way)
+
+
+@dataclass(eq=False)
+class Rule:
+    """What happens to the messages of matching connections.
+
+    `commands` limits it to requests of these names and their replies; `connections` to connections that existed at
+    a certain time. `latency` is in seconds. `cut_after` is the number of bytes of one message that still pass before
+    the connection is reset.
+    """
+
+    application: str = PRODUCT
+    ways: frozenset[Way] = BOTH_WAYS
+    commands: frozenset[str] = frozenset()
+    connections: frozenset[Connection] | None = None
+    latency: float = 0.0
+    bytes_per_second: float | None = None
+    held: bool = False
+    lost: bool = False
+    cut_after: int | None = None
+    hits: int = 0
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def matches(self, connection: Connection, way: Way) -> bool:
+        if way not in self.ways or self.application not in connection.application:
+            return False
+        if self.connections is not None and connection not in self.connections:
+            return False
+        return not self.commands or connection.command in self.commands
+
+
+class Network:
+    """The event loop of some proxies, in a thread of its own, and the rules that they obey. A context manager."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="network", daemon=True)
+        self.rules: list[Rule] = []
+        self.connections: set[Connection] = set()
+        # How many requests of each command the product has sent through these proxies.
+        self.sent: Counter[str] = Counter()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._run(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def proxy(self, port: int) -> Proxy:
+        """A proxy of the server with that port, which need not run yet."""
+        listener = socket.create_server((_HOST, 0))
+        proxy = Proxy(self, port, listener.getsockname()[1])
+        self._run(proxy.listen(listener))
+        return proxy
+
+    @contextmanager
+    def obeying(self, rule: Rule) -> Iterator[Rule]:
+        """Within the block, the proxies obey the rule; what is held is released at its end, in order."""
+        self._loop.call_soon_threadsafe(self.rules.append, rule)
+        try:
+            yield rule
+        finally:
+            self._run(self._lift(rule))
+
+    def held(self, *ways: Way, commands: tuple[str, ...] = ()) -> Any:
+        """Hold messages within the block, also those of a client that is gone; deliver them at its end."""
+        chosen = frozenset(ways) or BOTH_WAYS
+        return self.obeying(Rule(held=True, ways=chosen, commands=frozenset(commands)))
+
+    def held_of_existing(self, *ways: Way) -> Any:
+        """Hold messages on the connections that exist now; later connections work."""
+        chosen = frozenset(ways) or BOTH_WAYS
+        return self.obeying(Rule(held=True, ways=chosen, connections=self.of(PRODUCT)))
+
+    def of(self, application: str) -> frozenset[Connection]:
+        """The present connections of an application."""
+        return frozenset(each for each in [*self.connections] if application in each.application)
+
+    def lost(self, *ways: Way) -> Any:
+        """Lose all messages within the block: connections that lost one stay silent until a side closes them."""
+        return self.obeying(Rule(lost=True, ways=frozenset(ways) or BOTH_WAYS))
+
+    def slow(self, latency: float = 0.0, bytes_per_second: float | None = None) -> Any:
+        return self.obeying(Rule(latency=latency, bytes_per_second=bytes_per_second))
+
+    def cut(self, way: Way, after: int, *commands: str) -> Any:
+        """Reset each connection in the block inside its next message, after so many bytes of it."""
+        return self.obeying(
+            Rule(cut_after=after, ways=frozenset({way}), commands=frozenset(commands))
+        )
+
+    def reset(self, application: str = PRODUCT) -> int:
+        """Reset all connections of the application; how many there were."""
+
+        async def reset_all() -> int:
+            found = self.of(application)
+            for each in found:
+                each.reset()
+            return len(found)
+
+        return self._run(reset_all())
+
+    async def _lift(self, rule: Rule) -> None:
+        self.rules.remove(rule)
+        rule.released.set()
+
+    async def _end(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _run(self, call: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result(30)
+
+
+class Proxy:
+    """Listens on a port of its own and passes connections on to the port of a server."""
+
+    def __init__(self, network: Network, server: int, port: int) -> None:
+        self.network = network
+        self.server = server
+        self.port = port
+        # One for each direction: connections share the bandwidth of a rule.
+        self.lines = {way: asyncio.Lock() for way in Way}
+
+    @property
+    def address(self) -> str:
+        return f"{_HOST}:{self.port}"
+
+    async def listen(self, listener: socket.socket) -> None:
+        await asyncio.start_server(self._accept, sock=listener)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            server = await asyncio.open_connection(_HOST, self.server)
+        except OSError:
+            _reset(writer)
+            return
+        connection = Connection(self, (reader, writer), server)
+        self.network.connections.add(connection)
+        try:
+            # Cancelled at the end of the test; asyncio would print that.
+            with suppress(asyncio.CancelledError):
+                await connection.run()
+        finally:
+            self.network.connections.discard(connection)
+
+
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Connection:
+    """One client's connection and the one to the server that belongs to it."""
+
+    def __init__(self, proxy: Proxy, client: Stream, server: Stream) -> None:
+        self.application = ""
+        # The name of the newest request, to which a reply belongs.
+        self.command = ""
+        self._proxy = proxy
+        self._network = proxy.network
+        self._client, self._server = client, server
+        self._deaf: set[Way] = set()
+
+    async def run(self) -> None:
+        client, server = self._client, self._server
+        await asyncio.gather(
+            self._pass_on(Way.TO_SERVER, client[0], server[1]),
+            self._pass_on(Way.TO_CLIENT, server[0], client[1]),
+        )
+        for _, writer in (client, server):
+            writer.close()
+
+    def reset(self) -> None:
+        for _, writer in (self._client, self._server):
+            _reset(writer)
+
+    async def _pass_on(
+        self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Read without end, so that what a killed client has sent is here, and pass it on as the rules allow."""
+        messages: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        reading = asyncio.create_task(_read_all(reader, messages))
+        try:
+            with suppress(OSError):
+                while (arrival := await messages.get())[1]:
+                    await self._deliver(way, *arrival, writer)
+                if writer.can_write_eof():
+                    writer.write_eof()
+        finally:
+            reading.cancel()
+
+    async def _deliver(
+        self, way: Way, arrived: float, message: bytes, writer: asyncio.StreamWriter
+    ) -> None:
+        if way is Way.TO_SERVER:
+            self._note(message)
+        while rule := next((r for r in self._network.rules if r.matches(self, way)), None):
+            rule.hits += 1
+            if not rule.held:
+                break
+            await rule.released.wait()
+        if way in self._deaf or (rule and rule.lost):
+            self._deaf.add(way)
+            return
+        if rule and rule.cut_after is not None:
+            writer.write(message[: rule.cut_after])
+            self.reset()
+            return
+        if rule:
+            await self._delay(rule, way, arrived, len(message))
+        writer.write(message)
+        await writer.drain()
+
+    async def _delay(self, rule: Rule, way: Way, arrived: float, size: int) -> None:
+        now = asyncio.get_running_loop().time()
+        await asyncio.sleep(max(0.0, arrived + rule.latency - now))
+        if rule.bytes_per_second is not None:
+            async with self._proxy.lines[way]:
+                await asyncio.sleep(size / rule.bytes_per_second)
+
+    def _note(self, message: bytes) -> None:
+        if not self.application:
+            self.application = PRODUCT if PRODUCT.encode() in message else "other"
+        self.command = _command(message)
+        if self.application == PRODUCT:
+            self._network.sent[self.command] += 1
+
+
+async def _read_all(
+    reader: asyncio.StreamReader, messages: asyncio.Queue[tuple[float, bytes]]
+) -> None:
+    """Put each message with the time of its arrival, and an empty one at the end."""
+    now = asyncio.get_running_loop().time
+    try:
+        while True:
+            head = await reader.readexactly(_LENGTH.size)
+            rest = await reader.readexactly(_LENGTH.unpack(head)[0] - len(head))
+            messages.put_nowait((now(), head + rest))
+    except asyncio.IncompleteReadError as error:
+        if error.partial:
+            messages.put_nowait((now(), error.partial))
+    except OSError:
+        pass
+    messages.put_nowait((now(), b""))
+
+
+def _command(message: bytes) -> str:
+    """The name of the command in a request; `hello` for the older form of a request, which nothing else uses."""
+    if _LENGTH.unpack_from(message, 12)[0] != _OP_MSG:
+        return "hello"
+    # After the flags and the kind of the first section: its length, the type of its first field, and its name.
+    return message[26 : message.index(0, 26)].decode()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        writer.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE
+        )
+    writer.transport.abort()
