@@ -127,6 +127,11 @@ class ServiceProcess:
         self._process = Forked(type(self).program, self.folder, options, self._output)
 
     @property
+    def output(self) -> str:
+        """What the processes with this folder wrote to their standard streams."""
+        return self._output.read_text()
+
+    @property
     def _output(self) -> Path:
         return self.folder / "output"
 

@@ -1,0 +1,147 @@
+"""Fail points of the servers: errors, closed connections and stalls of single commands, for the product alone.
+
+`failCommand` must be armed on every member, or a step-down loses it. Only one can be armed at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pymongo import MongoClient
+from pymongo.errors import PyMongoError
+
+from syncsvc import __version__
+from syncsvc.sandbox import ReplicaSet
+
+APPLICATION = f"syncsvc {__version__}"
+Client = MongoClient[dict[str, Any]]
+Document = Mapping[str, Any]
+
+ALWAYS = "alwaysOn"
+
+
+def times(number: int) -> Document:
+    return {"times": number}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to a command; `point` is another fail point than failCommand, which concerns writes of everyone."""
+
+    name: str
+    data: Document = field(default_factory=dict, compare=False)
+    point: str = "failCommand"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def error(code: int, *labels: str) -> Fault:
+    """The command is refused before it runs."""
+    return Fault(f"error {code}", {"errorCode": code, **_labels(labels)})
+
+
+def write_concern_error(code: int) -> Fault:
+    """The command runs, and is not confirmed."""
+    what = {"code": code, "errmsg": "as the test wants it"}
+    return Fault(f"write concern error {code}", {"writeConcernError": what})
+
+
+def blocked(seconds: float) -> Fault:
+    """The command waits before it runs, also when its client is gone."""
+    what = {"blockConnection": True, "blockTimeMS": round(seconds * 1000)}
+    return Fault(f"blocked {seconds:g} s", what)
+
+
+CLOSED = Fault("connection closed", {"closeConnection": True})
+
+
+def _labels(labels: Iterable[str]) -> Document:
+    return {"errorLabels": list(labels)} if labels else {}
+
+
+class FailPoints:
+    """The fail points of some members, by direct connections. A context manager, which ends with none armed."""
+
+    def __init__(self, *sets: ReplicaSet, application: str | None = APPLICATION) -> None:
+        members = [member.address for each in sets for member in each.members]
+        self._clients: list[Client] = [
+            MongoClient(each, directConnection=True, serverSelectionTimeoutMS=2000)
+            for each in members
+        ]
+        self._application = application
+
+    def __enter__(self) -> FailPoints:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.disarm("failCommand")
+        for each in self._clients:
+            each.close()
+
+    def arm(self, fault: Fault, commands: Iterable[str], mode: Any, **filters: Any) -> Armed:
+        """Arm the fault for these commands on all members; `filters` are further fields of the fail point."""
+        data: dict[str, Any] = {}
+        if fault.point == "failCommand":
+            data = {**fault.data, **filters, "failCommands": [*commands]}
+            if self._application is not None:
+                data["appName"] = self._application
+        before = self._set(fault.point, mode, data)
+        return Armed(self, fault, sum(before.values()))
+
+    @contextmanager
+    def armed(
+        self, fault: Fault, commands: Iterable[str], mode: Any = ALWAYS, **filters: Any
+    ) -> Iterator[Armed]:
+        armed = self.arm(fault, commands, mode, **filters)
+        try:
+            yield armed
+        finally:
+            armed.end()
+
+    def disarm(self, point: str) -> int:
+        """Disarm it everywhere; how often commands have met it since the servers started."""
+        return sum(self._set(point, "off", {}).values())
+
+    def entered(self, point: str) -> int:
+        """How often commands have met it since the servers started, as far as they answer."""
+        return sum(_entered(each, point) for each in self._clients)
+
+    def _set(self, point: str, mode: Any, data: Document) -> dict[int, int]:
+        found = {}
+        for number, each in enumerate(self._clients):
+            try:
+                command = {"configureFailPoint": point, "mode": mode, "data": dict(data)}
+                found[number] = int(each.admin.command(command).get("count", 0))
+            except PyMongoError:
+                # A member that is down has no fail points, and comes back without them.
+                continue
+        return found
+
+
+@dataclass
+class Armed:
+    """A fault that is armed, or was."""
+
+    points: FailPoints
+    fault: Fault
+    before: int
+    hits: int = 0
+
+    def has_struck(self, times: int = 1) -> bool:
+        return self.points.entered(self.fault.point) - self.before >= times
+
+    def end(self) -> int:
+        self.hits = self.points.disarm(self.fault.point) - self.before
+        return self.hits
+
+
+def _entered(client: Client, point: str) -> int:
+    try:
+        reply = client.admin.command({"getParameter": 1, f"failpoint.{point}": 1})
+        return int(reply[f"failpoint.{point}"].get("timesEntered", 0))
+    except PyMongoError:
+        return 0

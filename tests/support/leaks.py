@@ -1,0 +1,64 @@
+"""What a process of ours holds: threads and memory here, cursors and sessions on the servers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pymongo import MongoClient
+
+from tests.support.waiting import wait_for
+
+AnyClient = MongoClient[Any]
+
+# More than a sync of a few hundred documents needs, and less than any leak of documents or threads would take.
+_MOST_MEMORY_MB = 400
+# The driver keeps a pool of sessions, one for each call that ran at the same time; a leak would be one for each call.
+_MOST_SESSIONS = 150
+
+
+@dataclass(frozen=True)
+class Holdings:
+    threads: int
+    sessions: int
+
+
+def holdings(pid: int, *clients: AnyClient) -> Holdings:
+    return Holdings(_threads(pid), sum(map(_sessions, clients)))
+
+
+def assert_no_leaks(pid: int, before: Holdings, *clients: AnyClient) -> None:
+    """Wait until the process holds no more than before a sync, which a committed sync must soon do."""
+    wait_for(lambda: _threads(pid) <= before.threads, f"no more than {before.threads} threads", 30)
+    wait_for(lambda: not idle_cursors(*clients), "no open cursors", 30)
+    assert sum(map(_sessions, clients)) - before.sessions <= _MOST_SESSIONS
+    assert _memory_mb(pid) < _MOST_MEMORY_MB
+
+
+def idle_cursors(*clients: AnyClient) -> list[dict[str, Any]]:
+    """The open cursors of clients; members that follow this one have some of their own."""
+    operations = [{"$currentOp": {"idleCursors": True, "allUsers": True}}]
+    found = [each for client in clients for each in client.admin.aggregate(operations)]
+    return [each["cursor"] for each in found if each["type"] == "idleCursor" and _is_ours(each)]
+
+
+def _is_ours(operation: dict[str, Any]) -> bool:
+    # A member that fetches the oplog names the term of its primary.
+    return "term" not in operation["cursor"]["originatingCommand"]
+
+
+def _sessions(client: AnyClient) -> int:
+    counted = [{"$listLocalSessions": {"allUsers": True}}, {"$count": "sessions"}]
+    return sum(int(each["sessions"]) for each in client.admin.aggregate(counted))
+
+
+def _threads(pid: int) -> int:
+    return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
+
+
+def _memory_mb(pid: int) -> int:
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) // 1024
