@@ -1,0 +1,214 @@
+"""The fault matrix as values: stages of a sync, the commands sent in each, faults, and how often a fault strikes.
+
+A cell is one combination. Cells are packed into flights: one sync takes cells of every stage.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import combinations, product
+from random import Random
+from typing import Any
+
+from tests.support.failpoints import CLOSED, Fault, blocked, error, write_concern_error
+
+
+class Stage(Enum):
+    """A part of a sync. The order is that of a sync."""
+
+    LISTING = "listing"
+    COPY = "copy"
+    INDEXES = "index build"
+    VERIFICATION = "verification"
+    EVENTS = "events"
+    COMMIT = "commit"
+    REVERSE = "reverse"
+
+
+class On(Enum):
+    """The cluster that refuses the command, by its role at the start of the sync."""
+
+    SOURCE = "source"
+    DESTINATION = "destination"
+
+
+class Times(Enum):
+    ONCE = 1
+    THREE_TIMES = 3
+    FOR_20_SECONDS = 0
+
+
+# What the daemon sends to replica sets in each stage, as a proxy saw it; test_commands_are_known keeps it true.
+COMMANDS: dict[tuple[Stage, On], tuple[str, ...]] = {
+    (Stage.LISTING, On.SOURCE): (
+        *("listDatabases", "listCollections", "listIndexes", "aggregate", "find"),
+    ),
+    (Stage.LISTING, On.DESTINATION): ("update", "listCollections", "create"),
+    (Stage.COPY, On.SOURCE): ("find",),
+    (Stage.COPY, On.DESTINATION): ("insert", "update"),
+    (Stage.INDEXES, On.SOURCE): ("appendOplogNote",),
+    (Stage.INDEXES, On.DESTINATION): ("listIndexes", "createIndexes", "update"),
+    (Stage.VERIFICATION, On.SOURCE): (
+        *("aggregate", "getMore", "listDatabases", "listCollections", "listIndexes", "count"),
+        "find",
+    ),
+    (Stage.VERIFICATION, On.DESTINATION): (
+        *("aggregate", "find", "listCollections", "insert", "listDatabases", "getMore"),
+        *("update", "listIndexes"),
+    ),
+    (Stage.EVENTS, On.SOURCE): ("getMore",),
+    (Stage.EVENTS, On.DESTINATION): (
+        *("insert", "update", "getMore", "delete", "listCollections", "renameCollection"),
+        *("create", "listIndexes", "drop", "collMod", "createIndexes", "dropIndexes"),
+    ),
+    (Stage.COMMIT, On.SOURCE): (
+        *("getMore", "setUserWriteBlockMode", "appendOplogNote", "listDatabases"),
+        *("listCollections", "listIndexes", "aggregate", "find", "killCursors"),
+    ),
+    (Stage.COMMIT, On.DESTINATION): (
+        *("getMore", "update", "find", "listDatabases", "listCollections"),
+        *("appendOplogNote", "listIndexes", "aggregate", "collMod"),
+        *("setUserWriteBlockMode", "killCursors"),
+    ),
+    (Stage.REVERSE, On.SOURCE): (
+        *("aggregate", "setUserWriteBlockMode", "listDatabases", "listCollections"),
+        *("listIndexes", "collMod"),
+    ),
+    (Stage.REVERSE, On.DESTINATION): ("aggregate", "update", "find"),
+}
+
+# What reaches the shards for documents of a sharded collection: from the router under names of its own commands, and
+# from shard to shard under the plain names, whose errors the router reports inside `writeErrors`.
+SHARD_COMMANDS: dict[tuple[Stage, On], tuple[str, ...]] = {
+    (Stage.COPY, On.SOURCE): ("find", "clusterFind"),
+    (Stage.COPY, On.DESTINATION): ("insert", "clusterInsert"),
+    (Stage.VERIFICATION, On.SOURCE): ("find", "clusterFind"),
+    (Stage.VERIFICATION, On.DESTINATION): ("find", "clusterFind"),
+    (Stage.EVENTS, On.DESTINATION): (
+        *("insert", "clusterInsert", "update", "clusterUpdate", "delete", "clusterDelete"),
+    ),
+    (Stage.COMMIT, On.DESTINATION): ("find", "collMod", "createIndexes"),
+}
+
+_TRANSIENT = (6, 7, 89, 91, 189, 11600, 11602, 10107, 13435, 9001, 262, 112, 246)
+_UNFORESEEN = (
+    *(365, 24, 50, 355, 14031, 317, 202, 8, 12587, 276, 46, 117, 237, 96, 279, 292, 146, 273),
+)
+_LOST_CURSOR = (43, 175)
+_REFUSED_LOGIN = (13, 18)
+
+# By class: the pairwise selection takes every class with every command, and every fault somewhere.
+FAULTS: dict[str, tuple[Fault, ...]] = {
+    "transient": tuple(map(error, _TRANSIENT)),
+    "unforeseen": tuple(map(error, _UNFORESEEN)),
+    "lost cursor": tuple(map(error, _LOST_CURSOR)),
+    "refused login": tuple(map(error, _REFUSED_LOGIN)),
+    "closed": (CLOSED,),
+    "blocked": (blocked(1),),
+    "unconfirmed": tuple(map(write_concern_error, (64, 79, 91, 189))),
+}
+CLASS_OF = {fault.name: name for name, faults in FAULTS.items() for fault in faults}
+
+_CONFIRMED = frozenset(
+    {
+        *("insert", "update", "delete", "create", "createIndexes", "collMod", "dropIndexes"),
+        *("drop", "renameCollection", "setUserWriteBlockMode", "appendOplogNote"),
+        *("clusterInsert", "clusterUpdate", "clusterDelete"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    stage: Stage
+    on: On
+    command: str
+    fault: Fault
+    times: Times
+
+    def __str__(self) -> str:
+        times = self.times.name.lower().replace("_", " ")
+        return f"{self.stage.value}: {self.command} on {self.on.value}, {self.fault}, {times}"
+
+    @property
+    def where(self) -> tuple[Stage, On]:
+        return self.stage, self.on
+
+    @property
+    def kind(self) -> str:
+        return CLASS_OF[self.fault.name]
+
+
+Flight = tuple[Cell, ...]
+
+
+Commands = Mapping[tuple[Stage, On], tuple[str, ...]]
+
+
+def all_cells(times: Collection[Times], commands: Commands = COMMANDS) -> Iterator[Cell]:
+    """Every possible combination."""
+    faults = [fault for each in FAULTS.values() for fault in each]
+    for where, names in commands.items():
+        for command, fault, often in product(names, faults, times):
+            if "unconfirmed" != CLASS_OF[fault.name] or command in _CONFIRMED:
+                yield Cell(*where, command, fault, often)
+
+
+def pairwise(cells: Iterable[Cell], seed: int = 0) -> list[Cell]:
+    """A small choice of cells in which every pair of properties that occurs in `cells` occurs."""
+    chosen: list[Cell] = []
+    covered: set[Any] = set()
+    ordered = list(cells)
+    Random(seed).shuffle(ordered)
+    # Those with most new pairs first: ten for each cell, so what is left of a pass has fewer.
+    for wanted in range(10, 0, -1):
+        for each in ordered:
+            pairs = _pairs(each)
+            if len(pairs - covered) >= wanted:
+                chosen.append(each)
+                covered |= pairs
+    return chosen
+
+
+def _pairs(cell: Cell) -> set[Any]:
+    """The pairs of properties that a selection must contain; of commands and faults, by the class of the fault."""
+    properties = {"stage": cell.stage, "on": cell.on, "kind": cell.kind, "times": cell.times}
+    pairs = set(combinations(properties.items(), 2))
+    pairs.add((("command", cell.command), ("kind", cell.kind)))
+    pairs.add((("where", (*cell.where, cell.command)), ("any", None)))
+    pairs.add((("fault", cell.fault.name), ("on", cell.on)))
+    pairs.add((("fault", cell.fault.name), ("times", cell.times)))
+    return pairs
+
+
+def pack(cells: Iterable[Cell]) -> list[Flight]:
+    """Flights that together hold the cells: each takes as many of a stage and a cluster as there is room for."""
+    waiting: dict[tuple[Stage, On], list[Cell]] = defaultdict(list)
+    for each in cells:
+        waiting[each.where].append(each)
+    flights = []
+    while any(waiting.values()):
+        flight: list[Cell] = []
+        for where, queue in waiting.items():
+            size = _ROOM.get(where[0], 1)
+            flight += queue[:size]
+            del queue[:size]
+        flights.append(tuple(flight))
+    return flights
+
+
+# How many cells of one cluster a stage takes one after another, where not one.
+_ROOM = {
+    Stage.EVENTS: 5,
+    Stage.VERIFICATION: 2,
+    Stage.COMMIT: 2,
+    Stage.LISTING: 2,
+    Stage.REVERSE: 2,
+}
+
+
+def of_stage(flight: Sequence[Cell], stage: Stage, on: On) -> list[Cell]:
+    return [each for each in flight if each.where == (stage, on)]

@@ -1,0 +1,377 @@
+"""One sync, from listing to a reverse and its commit, with faults in each stage and writes going on meanwhile."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Protocol
+
+from pymongo.errors import PyMongoError
+
+from syncsvc.engine.observe import Point
+from tests.faults.cells import Cell, Stage, Times
+from tests.support.daemon import Daemon
+from tests.support.failpoints import ALWAYS, Armed, FailPoints
+from tests.support.failpoints import times as so_many
+from tests.support.pair import Pair
+from tests.support.waiting import wait_for
+from tests.support.writes import AnyClient
+
+_OPTIONS = {"enableUserWriteBlocking": "sourceAndDestination", "buildIndexes": "afterDataCopy"}
+# A stage, its faults included, takes a small part of this; what takes longer is a hang. In seconds.
+DEADLINE = 120.0
+# Failures of which no resume and no restart is possible: a fault of the matrix must never lead to one.
+FINAL: frozenset[str] = frozenset()
+_MOST_RECOVERIES = 30
+_STRIKES_FOR = 20.0
+_pause = threading.Event()
+
+
+class Flown(AssertionError):
+    """A sync failed for good."""
+
+
+class Action(Protocol):
+    """Something that happens in a stage, beside the sync."""
+
+    def run(self, over: threading.Event) -> None:
+        """Run until done, or until the stage is over."""
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """Something that is done once, however long it takes."""
+
+    name: str
+    disturb: Callable[[], None]
+
+    def run(self, over: threading.Event) -> None:
+        self.disturb()
+
+
+class Sabotage:
+    """Strikes with cells of one stage and cluster, one after another, until the stage ends; the first is armed now."""
+
+    def __init__(
+        self, points: FailPoints, cells: list[Cell], told: list[str], **filters: Any
+    ) -> None:
+        """`told` is given the cells that have struck; `filters` are further fields of the fail point."""
+        self._told = told
+        self._filters = filters
+        self._points = points
+        self._cells = cells
+        self._first: Armed | None = self._arm(cells[0])
+        self.struck: list[Cell] = []
+
+    def _arm(self, cell: Cell) -> Armed:
+        mode = ALWAYS if cell.times is Times.FOR_20_SECONDS else so_many(cell.times.value)
+        return self._points.arm(cell.fault, [cell.command], mode, **self._filters)
+
+    def run(self, over: threading.Event) -> None:
+        armed = self._first
+        for cell in self._cells:
+            if over.is_set():
+                break
+            armed = armed or self._arm(cell)
+            self._wait(cell, armed, over)
+            if armed.end():
+                self.struck.append(cell)
+                self._told.append(str(cell))
+            armed = None
+        if armed is not None:
+            armed.end()
+
+    def _wait(self, cell: Cell, armed: Armed, over: threading.Event) -> None:
+        if cell.times is Times.FOR_20_SECONDS:
+            # Also when the stage could end meanwhile: what is refused for that long holds it up.
+            _pause.wait(_STRIKES_FOR)
+            return
+        while not armed.has_struck(cell.times.value) and not over.wait(0.02):
+            continue
+
+
+class Journey:
+    """A flight under way."""
+
+    def __init__(
+        self, pair: Pair, daemon: Daemon, actions: Callable[[Stage], Sequence[Action]]
+    ) -> None:
+        """`actions` makes what happens in a stage, when that stage begins."""
+        self.pair = pair
+        self.daemon = daemon
+        self.failures: list[str] = []
+        self.told: list[str] = []
+        self.stage: Stage | None = None
+        self.seconds: dict[Stage, float] = {}
+        self._actions = actions
+        self._stack = ExitStack()
+
+    def fly(self) -> None:
+        """Through all stages; raises Flown, or what a wait or the comparison raises."""
+        with self._stack:
+            self._fly()
+
+    def _fly(self) -> None:
+        daemon, source = self.daemon, self.pair.source.client
+        copied = self._hold(Point.COLLECTION_COPIED, number=collections_of(source))
+        listed, built = self._hold(Point.LISTED), self._hold(Point.INDEXES_BUILT)
+        started = self._hold(Point.STARTED)
+        reversible = not self.pair.changes_to_shards
+        self._command("start", daemon.start_body(**_OPTIONS, reversible=reversible))
+        self._until_held(started)
+        with writing(source):
+            with self._struck_in(Stage.LISTING):
+                started.release()
+                self._until_held(listed)
+            with self._struck_in(Stage.COPY):
+                listed.release()
+                self._until_held(copied)
+            with self._struck_in(Stage.INDEXES):
+                copied.release()
+                self._until_held(built)
+            with self._struck_in(Stage.VERIFICATION):
+                built.release()
+                self._until(lambda progress: progress["canCommit"], "canCommit")
+            with self._struck_in(Stage.EVENTS) as over:
+                define_much(source, over)
+                self._until_applied("mark of the events")
+        with self._struck_in(Stage.COMMIT):
+            self._commit()
+        self.pair.assert_equal()
+        if reversible:
+            self._return()
+
+    def _return(self) -> None:
+        with self._struck_in(Stage.REVERSE):
+            self._reverse()
+        patiently(lambda: write(self.pair.destination.client, 1000))
+        self._commit()
+        self.pair.assert_equal()
+
+    def _hold(self, point: Point, number: int = 1) -> _Hold:
+        hold = _Hold(self.daemon, point, number)
+        self._stack.callback(hold.release)
+        return hold
+
+    @contextmanager
+    def _struck_in(self, stage: Stage) -> Iterator[Callable[[], bool]]:
+        """Within the block the cells of the stage strike; the value tells whether all of them have."""
+        self.stage, began, over = stage, monotonic(), threading.Event()
+        actions = self._actions(stage)
+        with ThreadPoolExecutor(max_workers=max(1, len(actions))) as executor:
+            running = [executor.submit(each.run, over) for each in actions]
+            try:
+                yield lambda: all(each.done() for each in running)
+            finally:
+                over.set()
+        for each in running:
+            each.result()
+        self.seconds[stage] = monotonic() - began
+
+    def _until_held(self, hold: _Hold) -> None:
+        later = _INFO_AFTER[hold.point]
+        self._until(lambda p: hold.is_reached() or p["info"] in later, hold.point.value)
+
+    def _until_applied(self, mark: str) -> None:
+        mark_it = self.pair.source.client.d.plain.update_one
+        patiently(lambda: mark_it({"_id": mark}, {"$set": {"marked": True}}, upsert=True))
+        found = self.pair.destination.client.d.plain.find_one
+        self._until(lambda progress: found({"_id": mark}) is not None, mark)
+
+    def _commit(self) -> None:
+        def committed(progress: dict[str, Any]) -> bool:
+            if progress["state"] == "RUNNING" and progress["canCommit"]:
+                self._post("commit")
+            return bool(progress["state"] == "COMMITTED")
+
+        self._until(committed, "COMMITTED")
+
+    def _reverse(self) -> None:
+        def reversed_(progress: dict[str, Any]) -> bool:
+            if progress["state"] == "COMMITTED":
+                self._post("reverse")
+            return bool(progress["state"] == "RUNNING")
+
+        self._until(reversed_, "reversed")
+
+    def _command(self, name: str, body: Any) -> None:
+        answer = self.daemon.post(name, body)
+        assert answer.ok, answer.text
+
+    def _post(self, name: str) -> None:
+        """A command may be refused by name, and is repeated as a user would."""
+        answer = self.daemon.post(name)
+        if not answer.ok:
+            refused = answer.json()
+            assert refused["errorDescription"], refused
+            self.told.append(f"/{name} refused: {refused['error']}")
+
+    def _until(self, holds: Callable[[dict[str, Any]], bool], what: str) -> None:
+        """Wait, and go on after failures as a user would."""
+
+        def look() -> bool:
+            if not self.daemon.answers():
+                # Killed by an action, which starts it again.
+                return False
+            progress = self.daemon.progress()
+            if progress["state"] == "FAILED":
+                self._recover(progress)
+                return False
+            return bool(holds(progress))
+
+        wait_for(look, f"{what} in {self.stage} after {self.told[-6:]}", DEADLINE)
+
+    def _recover(self, progress: dict[str, Any]) -> None:
+        name, description = progress["error"], progress["errorDescription"]
+        failure = f"{name}: {description}"
+        self.failures.append(failure)
+        self.told.append(f"FAILED {failure}")
+        assert name and description, progress
+        if len(self.failures) > _MOST_RECOVERIES:
+            raise Flown(f"fails again and again: {self.failures[-3:]}")
+        if self.daemon.post("resume").ok:
+            return
+        self.daemon.terminate()
+        self._run_again()
+        if self.daemon.progress()["state"] == "FAILED" and name not in FINAL:
+            raise Flown(f"{self.stage}: {failure} after {self.told[-6:]}")
+
+    def _run_again(self) -> None:
+        """Start the process until it runs: a fault may strike it before it answers, and it says so by name."""
+        self.daemon.launch()
+
+        def runs() -> bool:
+            if self.daemon.exit_status is not None:
+                last = self.daemon.output.rstrip().rpartition("\n")[2]
+                assert re.match(r"syncsvc: \w+: ", last), self.daemon.output[-2000:]
+                self.told.append(f"not started: {last}")
+                self.daemon.launch()
+            return self.daemon.answers() and self.daemon.progress()["state"] != "INITIALIZING"
+
+        wait_for(runs, f"the process runs again in {self.stage}", DEADLINE)
+
+
+class _Hold:
+    """A point at which the daemon is held until `release`."""
+
+    def __init__(self, daemon: Daemon, point: Point, number: int) -> None:
+        self.point = point
+        self._daemon = daemon
+        self._number = number
+        self._held = ExitStack()
+        self._held.enter_context(daemon.held_at(point, number=number))
+
+    def is_reached(self) -> bool:
+        return self._daemon.has_reached(self.point, number=self._number)
+
+    def release(self) -> None:
+        self._held.close()
+
+
+_APPLYING = ("change event application",)
+_INDEXING = ("building indexes", *_APPLYING)
+_COPYING = ("collection copy", *_INDEXING)
+# What `info` says once the point is passed, where a restarted process was not held there.
+_INFO_AFTER = {
+    Point.STARTED: _COPYING,
+    Point.LISTED: _COPYING,
+    Point.COLLECTION_COPIED: _INDEXING,
+    Point.INDEXES_BUILT: _APPLYING,
+}
+
+
+def fill(pair: Pair, documents: int = 200) -> None:
+    """A few collections of each kind."""
+    d = pair.source.client.d
+    for name in ("hashed", "plain"):
+        if name == "hashed":
+            pair.shard("d.hashed")
+        d[name].create_index("n")
+        d[name].create_index("u", unique=not pair.is_sharded, sparse=True)
+        pad = "p" * 1000
+        d[name].insert_many({"_id": n, "n": n, "u": n, "pad": pad} for n in range(documents))
+    d.create_collection("capped", capped=True, size=100_000)
+    d.capped.insert_many({"_id": n} for n in range(20))
+    for n in range(4):
+        d[f"small {n}"].insert_many({"_id": i, "n": i} for i in range(5))
+        d[f"small {n}"].create_index("n")
+    d.command({"create": "view", "viewOn": "plain", "pipeline": [{"$match": {"n": {"$gt": 3}}}]})
+
+
+def collections_of(client: AnyClient) -> int:
+    found = client.d.list_collections(filter={"type": "collection"})
+    return sum(not each["name"].startswith("system.") for each in found)
+
+
+def write(client: AnyClient, number: int) -> None:
+    """Inserts, updates and deletes, different ones for each number."""
+    for name in ("hashed", "plain"):
+        c = client.d[name]
+        c.insert_many([{"_id": f"{number} {n}", "n": n} for n in range(5)])
+        c.update_many({"_id": {"$lt": 10}}, {"$inc": {"k": 1}, "$set": {f"f{number % 5}": number}})
+        c.replace_one({"_id": number % 100}, {"replaced": number, "n": number})
+        c.delete_many({"_id": {"$in": [f"{number - 1} {n}" for n in range(4)]}})
+
+
+@contextmanager
+def writing(client: AnyClient) -> Iterator[None]:
+    """Within the block, somebody writes to the source."""
+    stop = threading.Event()
+
+    def run() -> None:
+        number = 0
+        while not stop.wait(0.1):
+            number += 1
+            with suppress(PyMongoError):
+                write(client, number)
+
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        running = executor.submit(run)
+        try:
+            yield
+        finally:
+            stop.set()
+        running.result()
+
+
+def define_much(client: AnyClient, over: Callable[[], bool]) -> None:
+    """Change definitions until `over`, at least once."""
+    number, began = 0, monotonic()
+    while not number or not over():
+        number += 1
+        with suppress(PyMongoError):
+            define(client, number)
+        _pause.wait(0.2)
+        if monotonic() - began > DEADLINE:
+            return
+
+
+def define(client: AnyClient, number: int) -> None:
+    """Create a collection, change it, and rename it; drop the one of the last time."""
+    d, name = client.d, f"new {number}"
+    d.create_collection(name)
+    d[name].insert_many({"_id": n, "n": n} for n in range(20))
+    d[name].create_index("n", name="later")
+    d.command({"collMod": name, "validator": {"n": {"$gte": 0}}})
+    d[name].create_index("m")
+    d[name].drop_index("m_1")
+    d[name].delete_many({"_id": {"$lt": 3}})
+    d.drop_collection(f"renamed {number - 1}")
+    d[name].rename(f"renamed {number}")
+
+
+def patiently(write: Callable[[], Any]) -> None:
+    """Repeat a write of the test while its cluster has no primary."""
+
+    def done() -> bool:
+        with suppress(PyMongoError):
+            write()
+            return True
+        return False
+
+    wait_for(done, "a write of the test")

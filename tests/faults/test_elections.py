@@ -1,0 +1,168 @@
+"""Elections, dead and stopped servers and processes, and rollbacks in every stage of a sync between sets of three."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.cells import Stage
+from tests.faults.flight import Disturbance, Journey, fill
+from tests.support.daemon import Daemon
+from tests.support.leaks import assert_no_leaks, holdings
+from tests.support.members import ThreeMembers
+from tests.support.pair import Pair, Side
+
+_pause = threading.Event()
+Sets = tuple[ThreeMembers, ThreeMembers]
+
+
+@pytest.fixture(scope="module")
+def sets() -> Iterator[Sets]:
+    with ThreeMembers("source") as source, ThreeMembers("destination") as destination:
+        yield source, destination
+
+
+def _step_down(members: ThreeMembers) -> None:
+    members.step_down()
+
+
+def _kill_primary(members: ThreeMembers) -> None:
+    index = members.kill_primary()
+    members.primary()
+    members.restart_member(index)
+
+
+def _stop_primary(members: ThreeMembers, seconds: float = 5) -> None:
+    with members.stopped(members.primary()):
+        _pause.wait(seconds)
+    members.primary()
+
+
+def _no_primary(members: ThreeMembers, seconds: float) -> None:
+    with members.without_primary():
+        _pause.wait(seconds)
+
+
+def _no_majority(members: ThreeMembers, seconds: float = 5) -> None:
+    with members.without_majority():
+        _pause.wait(seconds)
+
+
+def _roll_back(members: ThreeMembers) -> None:
+    """Roll back what the test itself writes; on the destination also what the daemon wrote meanwhile."""
+
+    def write(client: Any) -> None:
+        documents = [{"_id": f"rolled back {n}"} for n in range(20)]
+        database = client["d" if members.name == "source" else "of_the_test"]
+        concern = {"w": 1}
+        database.command({"insert": "plain", "documents": documents, "writeConcern": concern})
+
+    members.roll_back(write)
+
+
+# One set of servers, and what happens to it.
+OF_SERVERS: dict[str, Callable[[ThreeMembers], None]] = {
+    "step-down": _step_down,
+    "killed primary": _kill_primary,
+    "stopped primary": _stop_primary,
+    "no majority": _no_majority,
+    "rollback": _roll_back,
+    "no primary for 5 s": partial(_no_primary, seconds=5),
+    "no primary for 15 s": partial(_no_primary, seconds=15),
+    "no primary for 60 s": partial(_no_primary, seconds=60),
+    "rolling restart": ThreeMembers.restart_all,
+}
+
+
+def _kill_daemon(daemon: Daemon) -> None:
+    daemon.kill()
+    daemon.run()
+
+
+def _stop_daemon(daemon: Daemon, seconds: float = 5) -> None:
+    os.kill(daemon.pid, signal.SIGSTOP)
+    try:
+        _pause.wait(seconds)
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+
+
+OF_DAEMON = {"killed daemon": _kill_daemon, "stopped daemon": _stop_daemon}
+
+
+def _fly(sets: Sets, folder: Path, disturb: Callable[[Stage, Daemon], list[Disturbance]]) -> None:
+    clients = [each.client() for each in sets]
+    sides = [Side(each.uri, client) for each, client in zip(sets, clients, strict=True)]
+    pair = Pair(sides[0], sides[1])
+    pair.empty()
+    fill(pair)
+    daemon = pair.daemon(folder)
+    try:
+        daemon.run()
+        before = holdings(daemon.pid, *clients)
+        Journey(pair, daemon, lambda stage: disturb(stage, daemon)).fly()
+        assert_no_leaks(daemon.pid, before, *clients)
+    finally:
+        daemon.close()
+        for each in clients:
+            each.close()
+
+
+# One of each kind, and each cluster in turn.
+MIXED = {
+    Stage.LISTING: ("step-down", 0),
+    Stage.COPY: ("killed primary", 1),
+    Stage.INDEXES: ("stopped primary", 1),
+    Stage.VERIFICATION: ("killed primary", 0),
+    Stage.EVENTS: ("rollback", 1),
+    Stage.COMMIT: ("no primary for 5 s", 1),
+    Stage.REVERSE: ("step-down", 1),
+}
+MORE = {
+    Stage.LISTING: ("killed daemon", 0),
+    Stage.COPY: ("rolling restart", 0),
+    Stage.VERIFICATION: ("stopped daemon", 0),
+    Stage.EVENTS: ("rollback", 0),
+    Stage.COMMIT: ("no majority", 1),
+    Stage.REVERSE: ("rolling restart", 1),
+}
+
+
+@pytest.mark.parametrize("plan", [MIXED, MORE], ids=["one", "another"])
+def test_a_sync_through_disturbances(
+    sets: Sets, tmp_path: Path, plan: dict[Stage, tuple[str, int]]
+) -> None:
+    def disturb(stage: Stage, daemon: Daemon) -> list[Disturbance]:
+        if stage not in plan:
+            return []
+        name, side = plan[stage]
+        return [_disturbance(name, sets[side], daemon)]
+
+    _fly(sets, tmp_path, disturb)
+
+
+def _disturbance(name: str, members: ThreeMembers, daemon: Daemon) -> Disturbance:
+    if name in OF_DAEMON:
+        return Disturbance(name, partial(OF_DAEMON[name], daemon))
+    return Disturbance(name, partial(OF_SERVERS[name], members))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", [*OF_SERVERS, *OF_DAEMON])
+@pytest.mark.parametrize("side", [(0,), (1,), (0, 1)], ids=["source", "destination", "both"])
+def test_a_disturbance_in_every_stage(
+    sets: Sets, tmp_path: Path, name: str, side: tuple[int, ...]
+) -> None:
+    def disturb(stage: Stage, daemon: Daemon) -> list[Disturbance]:
+        if name in OF_DAEMON:
+            return [_disturbance(name, sets[0], daemon)]
+        return [_disturbance(name, sets[each], daemon) for each in side]
+
+    _fly(sets, tmp_path, disturb)

@@ -1,0 +1,228 @@
+"""Requests of a process that was killed, cut off or replaced reach the destination after newer ones of its successor.
+
+Nothing that arrives late may change the destination: neither before the commit nor after it, when its users write.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.observe import Point
+from tests.support.daemon import Daemon
+from tests.support.failpoints import APPLICATION, FailPoints, blocked, times
+from tests.support.members import ProxiedMembers
+from tests.support.pair import Pair, Side
+from tests.support.proxy import PRODUCT, Network, Rule, Way
+from tests.support.waiting import wait_for
+from tests.support.writes import AnyClient
+
+_pause = threading.Event()
+_UNVERIFIED = {"verification": {"enabled": False}}
+
+
+class Proxied:
+    """Two replica sets of three members behind proxies; `network` are those of the destination."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.network = stack.enter_context(Network())
+        source = stack.enter_context(ProxiedMembers("source", stack.enter_context(Network())))
+        self.destination = stack.enter_context(ProxiedMembers("destination", self.network))
+        self.points = stack.enter_context(FailPoints(self.destination))
+        sides = [
+            Side(each.uri, stack.enter_context(each.client()))
+            for each in (source, self.destination)
+        ]
+        self.pair = Pair(sides[0], sides[1])
+
+
+@pytest.fixture(scope="module")
+def proxied() -> Iterator[Proxied]:
+    with ExitStack() as stack:
+        yield Proxied(stack)
+
+
+@pytest.fixture
+def pair(proxied: Proxied) -> Pair:
+    proxied.pair.empty()
+    c = proxied.pair.source.client.d.c
+    c.create_index("n")
+    c.insert_many({"_id": n, "n": n, "pad": "p" * 500} for n in range(300))
+    return proxied.pair
+
+
+def _applied(pair: Pair, document: dict[str, Any]) -> None:
+    """Wait until the destination has this document of d.c."""
+    found = pair.destination.client.d.c.find_one
+    wait_for(lambda: found({"_id": document["_id"]}) == document, f"{document} is applied")
+
+
+def test_an_update_that_the_server_holds_back(proxied: Proxied, pair: Pair, daemon: Daemon) -> None:
+    daemon.start(**_UNVERIFIED)
+    daemon.wait_until_committable()
+    c = pair.source.client.d.c
+    with proxied.points.armed(blocked(12), ["update"], times(1), namespace="d.c") as held:
+        c.replace_one({"_id": 1}, {"v": 1})
+        wait_for(held.has_struck, "an update is held")
+        daemon.kill()
+        daemon.run()
+        c.replace_one({"_id": 1}, {"v": 2})
+        _applied(pair, {"_id": 1, "v": 2})
+        wait_for(lambda: not _blocked(pair.destination.client), "the held update has run")
+    daemon.commit()
+    pair.assert_equal()
+
+
+def _blocked(client: AnyClient) -> bool:
+    operations = client.admin.aggregate([{"$currentOp": {}}])
+    return any(each.get("appName") == APPLICATION and each["ns"] == "d.c" for each in operations)
+
+
+@pytest.mark.parametrize(
+    "committed", [pytest.param(False, marks=pytest.mark.full), True], ids=["before", "after commit"]
+)
+def test_inserts_that_the_network_holds_back(
+    proxied: Proxied, pair: Pair, daemon: Daemon, committed: bool
+) -> None:
+    c = pair.source.client.d.c
+    with ExitStack() as stack:
+        with daemon.held_at(Point.LISTED):
+            daemon.start(**_UNVERIFIED)
+            daemon.wait_until_reached(Point.LISTED)
+            rule = proxied.network.held(Way.TO_SERVER, commands=("insert",))
+            held = stack.enter_context(rule)
+        _kill_with_held(proxied.network, held, daemon)
+        daemon.run()
+        daemon.wait_until_committable()
+        c.delete_many({"_id": {"$lt": 100}})
+        c.update_many({}, {"$set": {"new": True}})
+        c.insert_one({"_id": "mark"})
+        _applied(pair, {"_id": "mark"})
+        if committed:
+            daemon.commit()
+            pair.assert_equal()
+    _wait_until_delivered(proxied.network, held)
+    if not committed:
+        daemon.commit()
+    pair.assert_equal()
+
+
+def _kill_with_held(network: Network, held: Rule, daemon: Daemon) -> None:
+    """Kill the process with a request held; from now on, only its connections are concerned."""
+    wait_for(lambda: held.hits, "a request is held")
+    held.connections = network.of(PRODUCT)
+    daemon.kill()
+
+
+def _wait_until_delivered(network: Network, held: Rule) -> None:
+    left = held.connections or frozenset()
+    wait_for(lambda: not left & network.connections, "held requests were answered")
+
+
+# What is done first, the command of ours that is held, and what is done to the source after that.
+Definition = tuple[Callable[[Any], Any], str, Callable[[Any], Any]]
+DEFINITIONS: dict[str, Definition] = {
+    "drop": (
+        lambda d: d.drop_collection("c"),
+        "drop",
+        lambda d: d.c.insert_many({"_id": n, "second": n} for n in range(50)),
+    ),
+    "rename": (
+        lambda d: d.c.rename("e"),
+        "renameCollection",
+        lambda d: (d.e.rename("f"), d.c.insert_many({"_id": n, "again": n} for n in range(50))),
+    ),
+    "collMod": (
+        lambda d: d.command({"collMod": "c", "validator": {"first": {"$exists": False}}}),
+        "collMod",
+        lambda d: d.command({"collMod": "c", "validator": {"second": {"$exists": False}}}),
+    ),
+    "createIndexes": (
+        lambda d: d.c.create_index("late"),
+        "createIndexes",
+        lambda d: d.c.drop_index("late_1"),
+    ),
+    "dropIndexes": (
+        lambda d: d.c.drop_index("n_1"),
+        "dropIndexes",
+        lambda d: d.c.create_index("n"),
+    ),
+    "create": (
+        lambda d: d.create_collection("made"),
+        "create",
+        lambda d: d.drop_collection("made"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "definition",
+    ["drop", *(pytest.param(each, marks=pytest.mark.full) for each in [*DEFINITIONS][1:])],
+)
+def test_definitions_that_the_network_holds_back(
+    proxied: Proxied, pair: Pair, daemon: Daemon, definition: str
+) -> None:
+    first, command, then = DEFINITIONS[definition]
+    daemon.start()
+    daemon.wait_until_committable()
+    d = pair.source.client.d
+    with proxied.network.held(Way.TO_SERVER, commands=(command,)) as held:
+        first(d)
+        _kill_with_held(proxied.network, held, daemon)
+        daemon.run()
+        then(d)
+        d.marks.insert_one({"_id": "mark"})
+        wait_for(lambda: pair.destination.client.d.marks.find_one(), "the mark is applied")
+    _wait_until_delivered(proxied.network, held)
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_take_over_while_updates_are_held_back(
+    proxied: Proxied, pair: Pair, daemon: Daemon, tmp_path: Path
+) -> None:
+    daemon.start(**_UNVERIFIED)
+    daemon.wait_until_committable()
+    c = pair.source.client.d.c
+    (tmp_path / "successor").mkdir()
+    successor = pair.daemon(tmp_path / "successor")
+    try:
+        with proxied.network.held_of_existing(Way.TO_SERVER) as held:
+            c.update_many({"_id": {"$lt": 50}}, {"$set": {"v": 1}})
+            c.insert_many({"_id": f"late {n}"} for n in range(10))
+            wait_for(lambda: held.hits, "requests are held")
+            successor.run()
+            c.update_many({"_id": {"$lt": 50}}, {"$set": {"v": 2}})
+            c.delete_many({"_id": {"$regex": "late"}})
+            c.insert_one({"_id": "mark"})
+            _applied(pair, {"_id": "mark"})
+        daemon.wait_for_state("FAILED")
+        successor.commit()
+        pair.assert_equal()
+    finally:
+        successor.close()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("way", [(Way.TO_SERVER,), (Way.TO_CLIENT,), tuple(Way)])
+def test_a_daemon_cut_off_for_35_seconds(
+    proxied: Proxied, pair: Pair, daemon: Daemon, way: tuple[Way, ...]
+) -> None:
+    daemon.start(**_UNVERIFIED)
+    daemon.wait_until_committable()
+    c = pair.source.client.d.c
+    with proxied.network.held(*way):
+        for number in range(35):
+            c.update_many({"_id": {"$lt": 50}}, {"$set": {"v": number}})
+            c.insert_one({"_id": f"late {number}"})
+            c.delete_one({"_id": f"late {number - 5}"})
+            _pause.wait(1)
+    c.insert_one({"_id": "mark"})
+    _applied(pair, {"_id": "mark"})
+    daemon.commit()
+    pair.assert_equal()

@@ -1,0 +1,119 @@
+"""The fault matrix on replica sets of three members: each flight is one sync that takes faults in all of its stages.
+
+A few flights hold every pair of properties (command, class of fault, stage, cluster, number of times). The marker
+`full` has every command with every fault.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.cells import Flight, On, Stage, Times, all_cells, of_stage, pack, pairwise
+from tests.faults.flight import Journey, Sabotage, fill
+from tests.support.failpoints import FailPoints
+from tests.support.leaks import assert_no_leaks, holdings
+from tests.support.members import ThreeMembers
+from tests.support.pair import Pair, Side
+
+# A server that refuses a command as if it were no primary any more, and still is one, tells no driver that waits for
+# news of it before the heartbeat.
+_HEARTBEAT = "&heartbeatFrequencyMS=500"
+
+PAIRWISE = pack(pairwise(all_cells((Times.ONCE, Times.THREE_TIMES))))
+FULL = pack(all_cells((Times.ONCE, Times.THREE_TIMES)))
+# Every fault in every stage, for commands in turn: a strike of 20 seconds for each command would take days.
+LONG = pack(pairwise(all_cells((Times.FOR_20_SECONDS,))))
+
+
+@pytest.fixture(scope="module")
+def members() -> Iterator[Members]:
+    with Members() as members:
+        yield members
+
+
+class Members:
+    """Two replica sets of three members, and the fail points of each."""
+
+    def __init__(self) -> None:
+        self._sets = ThreeMembers("source"), ThreeMembers("destination")
+
+    def __enter__(self) -> Members:
+        for each in self._sets:
+            each.start()
+        sides = [Side(each.uri + _HEARTBEAT, each.client()) for each in self._sets]
+        self.clients = [each.client for each in sides]
+        self.pair = Pair(sides[0], sides[1])
+        self.points = dict(zip(On, map(FailPoints, self._sets), strict=True))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for client in self.clients:
+            client.close()
+        for each in self._sets:
+            each.stop()
+
+
+def _fly(members: Members, folder: Path, flight: Flight) -> Journey:
+    pair = members.pair
+    pair.empty()
+    fill(pair)
+    daemon = pair.daemon(folder)
+    sabotages: list[Sabotage] = []
+
+    def actions(stage: Stage) -> list[Sabotage]:
+        cells = [(members.points[on], of_stage(flight, stage, on)) for on in On]
+        made = [Sabotage(points, some, journey.told) for points, some in cells if some]
+        sabotages.extend(made)
+        return made
+
+    journey = Journey(pair, daemon, actions)
+    try:
+        daemon.run()
+        before = holdings(daemon.pid, *members.clients)
+        journey.fly()
+        assert_no_leaks(daemon.pid, before, *members.clients)
+    finally:
+        for each in members.points.values():
+            each.disarm("failCommand")
+        daemon.close()
+    return journey
+
+
+@pytest.mark.parametrize("flight", PAIRWISE, ids=range(len(PAIRWISE)))
+def test_a_sync_with_faults_ends_equal(members: Members, tmp_path: Path, flight: Flight) -> None:
+    _fly(members, tmp_path, flight)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("flight", FULL, ids=range(len(FULL)))
+def test_every_command_with_every_fault(members: Members, tmp_path: Path, flight: Flight) -> None:
+    _fly(members, tmp_path, flight)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("flight", LONG, ids=range(len(LONG)))
+def test_faults_that_last(members: Members, tmp_path: Path, flight: Flight) -> None:
+    _fly(members, tmp_path, flight)
+
+
+def test_a_flight_without_faults(members: Members, tmp_path: Path) -> None:
+    journey = _fly(members, tmp_path, ())
+    assert (journey.failures, journey.told) == ([], [])
+
+
+def test_the_selection_holds_every_stage_cluster_class_and_command() -> None:
+    cells = [cell for flight in PAIRWISE for cell in flight]
+    everything = [*all_cells((Times.ONCE, Times.THREE_TIMES))]
+    for properties in (
+        lambda cell: (cell.stage, cell.kind),
+        lambda cell: (cell.where, cell.command),
+        lambda cell: (cell.command, cell.kind),
+        lambda cell: (cell.fault.name, cell.on),
+    ):
+        assert {*map(properties, cells)} == {*map(properties, everything)}
+    assert {*Stage} == {cell.stage for cell in cells}
+    assert Counter(cells).most_common(1)[0][1] == 1

@@ -1,0 +1,67 @@
+"""The fault matrix on sharded clusters: errors of shards, of which the router makes errors of documents or of commands.
+
+The fail points of shards know no application: they are limited to one collection, and on the source to reads.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.faults.cells import (
+    SHARD_COMMANDS,
+    Flight,
+    On,
+    Stage,
+    Times,
+    all_cells,
+    of_stage,
+    pack,
+    pairwise,
+)
+from tests.faults.flight import Journey, Sabotage, fill
+from tests.support.failpoints import FailPoints
+from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
+
+_OFTEN = (Times.ONCE, Times.THREE_TIMES)
+PAIRWISE = pack(pairwise(all_cells(_OFTEN, SHARD_COMMANDS)))
+FULL = pack(all_cells(_OFTEN, SHARD_COMMANDS))
+_FILTERS = {"namespace": "d.hashed", "failInternalCommands": True}
+
+
+def _fly(pair: Pair, folder: Path, flight: Flight) -> None:
+    fill(pair)
+    with ExitStack() as stack:
+        sides = {On.SOURCE: pair.source, On.DESTINATION: pair.destination}
+        points = {
+            on: stack.enter_context(FailPoints(*side.shards, application=None))
+            for on, side in sides.items()
+            if side.shards
+        }
+
+        def actions(stage: Stage) -> list[Sabotage]:
+            cells = [(each, of_stage(flight, stage, on)) for on, each in points.items()]
+            return [Sabotage(each, some, journey.told, **_FILTERS) for each, some in cells if some]
+
+        daemon = pair.daemon(folder)
+        stack.callback(daemon.close)
+        journey = Journey(pair, daemon, actions)
+        daemon.run()
+        journey.fly()
+
+
+@across(TO_SHARDED, SHARDED)
+@pytest.mark.parametrize("flight", PAIRWISE, ids=range(len(PAIRWISE)))
+def test_a_sync_with_faults_of_shards_ends_equal(
+    pair: Pair, tmp_path: Path, flight: Flight
+) -> None:
+    _fly(pair, tmp_path, flight)
+
+
+@pytest.mark.full
+@across(TO_SHARDED, SHARDED)
+@pytest.mark.parametrize("flight", FULL, ids=range(len(FULL)))
+def test_every_command_with_every_fault(pair: Pair, tmp_path: Path, flight: Flight) -> None:
+    _fly(pair, tmp_path, flight)

@@ -1,0 +1,149 @@
+"""Slow, cut, reset and silent connections between the daemon and one of the clusters, in a sync with live writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.faults.cells import COMMANDS, On, Stage
+from tests.faults.flight import Disturbance, Journey, fill
+from tests.support.members import ProxiedMembers
+from tests.support.pair import Pair, Side
+from tests.support.proxy import PRODUCT, Network, Rule, Way
+from tests.support.waiting import wait_for
+
+# The driver's own, those of a start, which is refused when one fails, and some that are in the matrix elsewhere.
+_ELSEWHERE = frozenset(
+    {
+        *("hello", "ismaster", "ping", "endSessions", "buildinfo", "connectionStatus"),
+        *("replSetGetConfig", "serverStatus", "collStats", "getParameter", "killCursors"),
+    }
+)
+
+
+class Proxied:
+    """Two replica sets of three members behind proxies, by cluster."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.networks = tuple(stack.enter_context(Network()) for _ in range(2))
+        names = zip(("source", "destination"), self.networks, strict=True)
+        sets = [stack.enter_context(ProxiedMembers(name, network)) for name, network in names]
+        sides = [Side(each.uri, stack.enter_context(each.client())) for each in sets]
+        self.pair = Pair(sides[0], sides[1])
+
+
+@pytest.fixture(scope="module")
+def proxied() -> Iterator[Proxied]:
+    with ExitStack() as stack:
+        yield Proxied(stack)
+
+
+def _reset(network: Network) -> None:
+    for _ in range(3):
+        wait_for(network.reset, "a connection is reset")
+
+
+def _struck(within: AbstractContextManager[Rule], hits: int = 3) -> None:
+    with within as rule:
+        wait_for(lambda: rule.hits >= hits, "messages meet the rule")
+
+
+def _silent(network: Network, *ways: Way) -> None:
+    """The present connections lose what is sent, and never answer; new ones work."""
+    chosen = frozenset(ways)
+    lost = Rule(lost=True, ways=chosen, connections=network.of(PRODUCT))
+    _struck(network.obeying(lost))
+
+
+BRIEF: dict[str, Callable[[Network], None]] = {
+    "reset": _reset,
+    "cut requests": lambda network: _struck(network.cut(Way.TO_SERVER, 50)),
+    "cut replies": lambda network: _struck(network.cut(Way.TO_CLIENT, 30)),
+}
+SILENT: dict[str, Callable[[Network], None]] = {
+    "requests are lost": lambda network: _silent(network, Way.TO_SERVER),
+    "replies are lost": lambda network: _silent(network, Way.TO_CLIENT),
+    "everything is lost": lambda network: _silent(network, *Way),
+}
+
+
+def _fly(proxied: Proxied, folder: Path, disturb: Callable[[Stage], list[Disturbance]]) -> None:
+    pair = proxied.pair
+    pair.empty()
+    fill(pair)
+    daemon = pair.daemon(folder)
+    try:
+        daemon.run()
+        Journey(pair, daemon, disturb).fly()
+    finally:
+        daemon.close()
+
+
+@pytest.mark.full
+def test_a_slow_network(proxied: Proxied, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        for network in proxied.networks:
+            stack.enter_context(network.slow(latency=0.02, bytes_per_second=2_000_000))
+        _fly(proxied, tmp_path, lambda stage: [])
+
+
+def test_broken_connections(proxied: Proxied, tmp_path: Path) -> None:
+    stages = [*Stage]
+
+    def disturb(stage: Stage) -> list[Disturbance]:
+        number = stages.index(stage)
+        name = [*BRIEF][number % len(BRIEF)]
+        return [Disturbance(name, lambda: BRIEF[name](proxied.networks[number % 2]))]
+
+    _fly(proxied, tmp_path, disturb)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", BRIEF)
+def test_broken_connections_in_every_stage(proxied: Proxied, tmp_path: Path, name: str) -> None:
+    def disturb(stage: Stage) -> list[Disturbance]:
+        # One request at a time: both clusters would not be of more use, and hold up one another.
+        network = proxied.networks[[*Stage].index(stage) % 2 == 0]
+        return [Disturbance(name, lambda: BRIEF[name](network))]
+
+    _fly(proxied, tmp_path, disturb)
+
+
+def test_the_matrix_has_the_commands_of_a_sync(proxied: Proxied, tmp_path: Path) -> None:
+    """What the daemon sends is in the matrix, or known to be of no account there."""
+    for network in proxied.networks:
+        network.sent.clear()
+    _fly(proxied, tmp_path, lambda stage: [])
+    every = {command for names in COMMANDS.values() for command in names}
+    for on, network in zip(On, proxied.networks, strict=True):
+        known = {each for where, names in COMMANDS.items() if where[1] is on for each in names}
+        # Each cluster is written to: after the reverse it is the source's turn.
+        assert known - {*network.sent} == set()
+        assert {*network.sent} - every - _ELSEWHERE == set()
+
+
+SILENCES = [
+    ("replies are lost", 0, Stage.EVENTS),
+    *(
+        pytest.param(name, side, stage, marks=pytest.mark.full)
+        for name in SILENT
+        for side in (0, 1)
+        for stage in Stage
+        if (name, side, stage) != ("replies are lost", 0, Stage.EVENTS)
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "side", "stage"), SILENCES)
+def test_connections_that_never_answer(
+    proxied: Proxied, tmp_path: Path, name: str, side: int, stage: Stage
+) -> None:
+    def disturb(now: Stage) -> list[Disturbance]:
+        if now is not stage:
+            return []
+        return [Disturbance(name, lambda: SILENT[name](proxied.networks[side]))]
+
+    _fly(proxied, tmp_path, disturb)
