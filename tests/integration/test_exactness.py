@@ -26,6 +26,7 @@ from syncsvc.engine.events.lanes import Lane, Portion, Room
 from syncsvc.engine.frontier import Frontier
 from syncsvc.engine.parts import Parts
 from syncsvc.figures.progress import Progress
+from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from tests.support.pair import Pair
 from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
@@ -33,7 +34,6 @@ from verifier.cluster.events import DataEvent, parse_event
 from verifier.cluster.facts import gather
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
-from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
 
 RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
@@ -134,7 +134,8 @@ class Replay:
         facts = gather(source)
         self.progress = Progress()
         nothing: Any = None
-        writer = ClusterWriter(destination, False, self._stop)
+        sharded = bool(pair.destination.shards)
+        writer = FencedWriter(destination, False, self._stop, Fence.of_process(), sharded)
         given: dict[str, Any] = {
             "source": source,
             "source_facts": facts,
