@@ -90,7 +90,6 @@ SHARD_COMMANDS: dict[tuple[Stage, On], tuple[str, ...]] = {
     (Stage.EVENTS, On.DESTINATION): (
         *("insert", "clusterInsert", "update", "clusterUpdate", "delete", "clusterDelete"),
     ),
-    (Stage.COMMIT, On.DESTINATION): ("find", "collMod", "createIndexes"),
 }
 
 _TRANSIENT = (6, 7, 89, 91, 189, 11600, 11602, 10107, 13435, 9001, 262, 112, 246)

@@ -28,6 +28,7 @@ DEADLINE = 120.0
 # Failures of which no resume and no restart is possible: a fault of the matrix must never lead to one.
 FINAL: frozenset[str] = frozenset()
 _MOST_RECOVERIES = 30
+_MOST_ROUNDS = 40
 _STRIKES_FOR = 20.0
 _pause = threading.Event()
 
@@ -138,8 +139,7 @@ class Journey:
                 built.release()
                 self._until(lambda progress: progress["canCommit"], "canCommit")
             with self._struck_in(Stage.EVENTS) as over:
-                define_much(source, over)
-                self._until_applied("mark of the events")
+                self._define_until(over)
         with self._struck_in(Stage.COMMIT):
             self._commit()
         self.pair.assert_equal()
@@ -182,6 +182,15 @@ class Journey:
         patiently(lambda: mark_it({"_id": mark}, {"$set": {"marked": True}}, upsert=True))
         found = self.pair.destination.client.d.plain.find_one
         self._until(lambda progress: found({"_id": mark}) is not None, mark)
+
+    def _define_until(self, over: Callable[[], bool]) -> None:
+        """Change definitions, no faster than they are applied, until `over`, which a fault may keep from coming."""
+        for number in range(_MOST_ROUNDS):
+            with suppress(PyMongoError):
+                define(self.pair.source.client, number)
+            self._until_applied(f"mark {number}")
+            if over():
+                return
 
     def _commit(self) -> None:
         def committed(progress: dict[str, Any]) -> bool:
@@ -337,18 +346,6 @@ def writing(client: AnyClient) -> Iterator[None]:
         finally:
             stop.set()
         running.result()
-
-
-def define_much(client: AnyClient, over: Callable[[], bool]) -> None:
-    """Change definitions until `over`, at least once."""
-    number, began = 0, monotonic()
-    while not number or not over():
-        number += 1
-        with suppress(PyMongoError):
-            define(client, number)
-        _pause.wait(0.2)
-        if monotonic() - began > DEADLINE:
-            return
 
 
 def define(client: AnyClient, number: int) -> None:

@@ -19,6 +19,7 @@ from tests.support.failpoints import APPLICATION, FailPoints, blocked, times
 from tests.support.members import ProxiedMembers
 from tests.support.pair import Pair, Side
 from tests.support.proxy import PRODUCT, Network, Rule, Way
+from tests.support.selection import full
 from tests.support.waiting import wait_for
 from tests.support.writes import AnyClient
 
@@ -83,9 +84,7 @@ def _blocked(client: AnyClient) -> bool:
     return any(each.get("appName") == APPLICATION and each["ns"] == "d.c" for each in operations)
 
 
-@pytest.mark.parametrize(
-    "committed", [pytest.param(False, marks=pytest.mark.full), True], ids=["before", "after commit"]
-)
+@pytest.mark.parametrize("committed", [full(False), True], ids=["before", "after commit"])
 def test_inserts_that_the_network_holds_back(
     proxied: Proxied, pair: Pair, daemon: Daemon, committed: bool
 ) -> None:
@@ -162,7 +161,7 @@ DEFINITIONS: dict[str, Definition] = {
 
 @pytest.mark.parametrize(
     "definition",
-    ["drop", *(pytest.param(each, marks=pytest.mark.full) for each in [*DEFINITIONS][1:])],
+    ["drop", *(full(each) for each in [*DEFINITIONS][1:])],
 )
 def test_definitions_that_the_network_holds_back(
     proxied: Proxied, pair: Pair, daemon: Daemon, definition: str

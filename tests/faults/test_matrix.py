@@ -76,6 +76,9 @@ def _fly(members: Members, folder: Path, flight: Flight) -> Journey:
         before = holdings(daemon.pid, *members.clients)
         journey.fly()
         assert_no_leaks(daemon.pid, before, *members.clients)
+    except AssertionError as error:
+        error.add_note(f"Struck: {journey.told}")
+        raise
     finally:
         for each in members.points.values():
             each.disarm("failCommand")

@@ -13,6 +13,7 @@ from tests.faults.flight import Disturbance, Journey, fill
 from tests.support.members import ProxiedMembers
 from tests.support.pair import Pair, Side
 from tests.support.proxy import PRODUCT, Network, Rule, Way
+from tests.support.selection import full
 from tests.support.waiting import wait_for
 
 # The driver's own, those of a start, which is refused when one fails, and some that are in the matrix elsewhere.
@@ -128,7 +129,7 @@ def test_the_matrix_has_the_commands_of_a_sync(proxied: Proxied, tmp_path: Path)
 SILENCES = [
     ("replies are lost", 0, Stage.EVENTS),
     *(
-        pytest.param(name, side, stage, marks=pytest.mark.full)
+        full(name, side, stage)
         for name in SILENT
         for side in (0, 1)
         for stage in Stage

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pymongo import MongoClient
 
-from tests.support.waiting import wait_for
+from tests.support.waiting import DeadlinePassed, wait_for
 
 AnyClient = MongoClient[Any]
 
@@ -23,25 +24,36 @@ _MOST_SESSIONS = 150
 class Holdings:
     threads: int
     sessions: int
+    cursors: frozenset[str]
 
 
 def holdings(pid: int, *clients: AnyClient) -> Holdings:
-    return Holdings(_threads(pid), sum(map(_sessions, clients)))
+    return Holdings(_threads(pid), sum(map(_sessions, clients)), idle_cursors(*clients))
 
 
 def assert_no_leaks(pid: int, before: Holdings, *clients: AnyClient) -> None:
     """Wait until the process holds no more than before a sync, which a committed sync must soon do."""
     wait_for(lambda: _threads(pid) <= before.threads, f"no more than {before.threads} threads", 30)
-    wait_for(lambda: not idle_cursors(*clients), "no open cursors", 30)
+    with suppress(DeadlinePassed):
+        wait_for(lambda: idle_cursors(*clients) <= before.cursors, "no more open cursors", 30)
+    left = idle_cursors(*clients) - before.cursors
+    assert not left, "\n".join(left)
     assert sum(map(_sessions, clients)) - before.sessions <= _MOST_SESSIONS
     assert _memory_mb(pid) < _MOST_MEMORY_MB
 
 
-def idle_cursors(*clients: AnyClient) -> list[dict[str, Any]]:
-    """The open cursors of clients; members that follow this one have some of their own."""
+def idle_cursors(*clients: AnyClient) -> frozenset[str]:
+    """What the open cursors of clients were opened by; members that follow this one have some of their own."""
     operations = [{"$currentOp": {"idleCursors": True, "allUsers": True}}]
     found = [each for client in clients for each in client.admin.aggregate(operations)]
-    return [each["cursor"] for each in found if each["type"] == "idleCursor" and _is_ours(each)]
+    ours = (each for each in found if each["type"] == "idleCursor" and _is_ours(each))
+    return frozenset(map(_opened_by, ours))
+
+
+def _opened_by(operation: dict[str, Any]) -> str:
+    cursor = operation["cursor"]
+    opened = str(cursor["originatingCommand"])[:300]
+    return f"{cursor['cursorId']} on {operation['ns']}, {cursor['createdDate']}: {opened}"
 
 
 def _is_ours(operation: dict[str, Any]) -> bool:
