@@ -44,8 +44,10 @@ def move(client: Client, name: str, low: Any, high: Any) -> None:
 
 
 def shard_keys(client: Client) -> dict[str, tuple[list[Any], bool]]:
-    """The keys of all sharded collections of users, whether each is unique."""
-    rows = client.config.collections.find({"_id": {"$not": {"$regex": "^config"}}})
+    """Return the keys of the sharded collections of users, and whether each is unique."""
+    rows = client.config.collections.find(
+        {"_id": {"$not": {"$regex": "^(config|mongosync_reserved)"}}}
+    )
     return {row["_id"]: (list(row["key"].items()), row["unique"]) for row in rows}
 
 
