@@ -28,7 +28,7 @@ from verifier.compare.feed import Feed
 from verifier.compare.progress import CheckProgress, Outcome, Verdict
 from verifier.compare.record import Request
 from verifier.compare.worker import Sides
-from verifier.runtime.errors import INTERNAL_ERROR, OperationError
+from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import TaskGroup
 from verifier.runtime.waits import waiting
 
@@ -46,7 +46,6 @@ _OF_SYNC = (
     failures.CLUSTER_UNREACHABLE,
     failures.NOT_AUTHORIZED,
     failures.UNEXPECTED_SERVER_ERROR,
-    INTERNAL_ERROR,
     SUPERSEDED,
     INCOMPATIBLE_METADATA,
 )

@@ -159,6 +159,11 @@ DEFINITIONS: dict[str, Definition] = {
 }
 
 
+# Nothing refuses these when they arrive late and change the collection that they were meant for. The verification finds
+# what they did: see docs/late-writes.rst.
+OPEN = {"collMod", "createIndexes", "dropIndexes", "create"}
+
+
 @pytest.mark.parametrize(
     "definition",
     ["drop", *(full(each) for each in [*DEFINITIONS][1:])],
@@ -178,8 +183,11 @@ def test_definitions_that_the_network_holds_back(
         d.marks.insert_one({"_id": "mark"})
         wait_for(lambda: pair.destination.client.d.marks.find_one(), "the mark is applied")
     _wait_until_delivered(proxied.network, held)
-    daemon.commit()
-    pair.assert_equal()
+    if definition in OPEN:
+        assert daemon.commit_or_fail()["error"] == "VerificationFailed"
+    else:
+        daemon.commit()
+        pair.assert_equal()
 
 
 def test_a_take_over_while_updates_are_held_back(

@@ -245,7 +245,7 @@ def test_an_instance_that_is_away_is_named_and_awaited(pair: Pair, fleet: Fleet)
         away.kill()
         source.d.c.insert_many([{"n": n} for n in range(100)])
         name = fleet.names[fleet.daemons.index(away)]
-        fleet.wait_for_warning(other, f"Nothing is heard of these instances: {name}")
+        fleet.wait_for_warning(other, f"No heartbeat from: {name}")
         assert other.progress()["state"] == "RUNNING"
         away.run()
         fleet.wait_without_warnings()

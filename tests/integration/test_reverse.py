@@ -20,6 +20,12 @@ REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestinati
 _FAR = datetime(2099, 6, 1, tzinfo=UTC)
 
 
+def address(client: writes.AnyClient) -> str:
+    """Return the address that the progress shows: of the primary, or of the first router."""
+    host, port = client.primary or min(client.topology_description.server_descriptions())
+    return f"{host}:{port}"
+
+
 def _fill(pair: Pair) -> None:
     client = pair.source.client
     pair.shard("d.c")
@@ -92,8 +98,8 @@ def _redefine(client: writes.AnyClient) -> None:
 
 def _assert_direction(pair: Pair, daemon: Daemon, source: str, destination: str) -> None:
     addresses = {
-        "cluster0": "{}:{}".format(*(pair.source.client.address or ())),
-        "cluster1": "{}:{}".format(*(pair.destination.client.address or ())),
+        "cluster0": address(pair.source.client),
+        "cluster1": address(pair.destination.client),
     }
     assert daemon.progress()["directionMapping"] == {
         "Source": f"{source}: {addresses[source]}",

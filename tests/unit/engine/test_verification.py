@@ -72,7 +72,7 @@ def test_a_refusal_says_why_and_where_to_read_on(outcome: Outcome, kind: ErrorKi
         (failures.CLUSTER_UNREACHABLE, failures.CLUSTER_UNREACHABLE),
         (failures.NOT_AUTHORIZED, failures.NOT_AUTHORIZED),
         (failures.UNEXPECTED_SERVER_ERROR, failures.UNEXPECTED_SERVER_ERROR),
-        (INTERNAL_ERROR, INTERNAL_ERROR),
+        (INTERNAL_ERROR, errors.VERIFICATION_INCOMPLETE),
         (failures.EVENT_TOO_LARGE, errors.VERIFICATION_INCOMPLETE),
     ],
 )
