@@ -113,6 +113,7 @@ def test_broken_connections_in_every_stage(proxied: Proxied, tmp_path: Path, nam
     _fly(proxied, tmp_path, disturb)
 
 
+@pytest.mark.full
 def test_the_matrix_has_the_commands_of_a_sync(proxied: Proxied, tmp_path: Path) -> None:
     """What the daemon sends is in the matrix, or known to be of no account there."""
     for network in proxied.networks:

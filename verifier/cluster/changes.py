@@ -151,7 +151,8 @@ class ChangeReader:
             since = _shown(self._position.time)
             raise OperationError(
                 failures.OPLOG_WINDOW_EXCEEDED,
-                f"No oplog of {self._stream.facts.address} and its set reaches back to {since}.",
+                f"The oplog at {self._stream.facts.address} no longer reaches back to {since}, "
+                "nor does that of another member.",
             ) from error
 
     def _pages(self) -> Iterator[StreamPage]:

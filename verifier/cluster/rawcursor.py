@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 
 from bson.timestamp import Timestamp
 from pymongo.client_session import ClientSession
-from pymongo.errors import PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
@@ -24,6 +24,8 @@ from verifier.runtime.tasks import StopToken
 
 # A page of about this size is as fast as one of 16 MB and keeps memory small. In bytes.
 PAGE_BYTES = 3 << 20
+# How often a server that refuses it is asked to free a cursor.
+_MOST_KILLS = 5
 _INT64 = Struct("<q")
 _UNSIGNED_PAIR = Struct("<II")
 
@@ -115,10 +117,19 @@ class RawCursor:
     ) -> None:
         assert self._session is not None
         if self._cursor_id:
-            # Only saves the server memory: an unreachable server has nothing to save.
-            with contextlib.suppress(PyMongoError):
-                self._run({"killCursors": self._collection, "cursors": [self._cursor_id]})
+            self._kill()
         self._session.end_session()
+
+    def _kill(self) -> None:
+        """Free the cursor on its server, which is asked again if it refuses; an unreachable one is left alone."""
+        for _ in range(_MOST_KILLS):
+            try:
+                self._run({"killCursors": self._collection, "cursors": [self._cursor_id]})
+                return
+            except OperationFailure:
+                continue
+            except PyMongoError:
+                return
 
     def pages(self) -> Iterator[Page]:
         """Every page until the cursor is exhausted; endless for a change stream. Raises the driver's errors."""
