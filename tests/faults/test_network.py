@@ -21,6 +21,7 @@ _ELSEWHERE = frozenset(
     {
         *("hello", "ismaster", "ping", "endSessions", "buildinfo", "connectionStatus"),
         *("replSetGetConfig", "serverStatus", "collStats", "getParameter", "killCursors"),
+        "killSessions",
     }
 )
 
@@ -113,7 +114,6 @@ def test_broken_connections_in_every_stage(proxied: Proxied, tmp_path: Path, nam
     _fly(proxied, tmp_path, disturb)
 
 
-@pytest.mark.full
 def test_the_matrix_has_the_commands_of_a_sync(proxied: Proxied, tmp_path: Path) -> None:
     """What the daemon sends is in the matrix, or known to be of no account there."""
     for network in proxied.networks:
