@@ -157,12 +157,10 @@ class FencedWriter(ClusterWriter):
         super().__init__(client, access_control, stop, confirm)
         self._fence = fence
         self._sharded = sharded
-        self._marks = (
-            0 if sharded else 1
-        )  # updates that settle a slot; 0 until the collection is sharded
-        self._without: dict[tuple[str, str], int] = (
-            {}
-        )  # batches left to write without a transaction
+        # How many updates settle a slot; 0 until the collection of the marks is sharded.
+        self._marks = 0 if sharded else 1
+        # By database and collection: how many batches are left to be written without a transaction.
+        self._without: dict[tuple[str, str], int] = {}
 
     def settle(self) -> None:
         """Return when no earlier command on a slot that is not in use can take effect any more.

@@ -238,12 +238,7 @@ def is_transient(error: BaseException) -> bool:
         return False
     if any(error.has_error_label(label) for label in _TRANSIENT_LABELS):
         return True
-    return is_transient_code(code_of(error))
-
-
-def is_transient_code(code: int | None) -> bool:
-    """Return whether a server's code, of a command or of one write in it, says "not now"."""
-    return code in _TRANSIENT_CODES
+    return code_of(error) in _TRANSIENT_CODES
 
 
 def is_refusal(error: BaseException) -> bool:
