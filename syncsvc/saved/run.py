@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from bson.timestamp import Timestamp
+from pymongo.errors import PyMongoError
 
 from syncsvc import errors
 from syncsvc.options import StartOptions
@@ -28,7 +29,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.newest import read_newest
 from verifier.cluster.times import Position
 from verifier.cluster.writer import ClusterWriter
-from verifier.runtime.errors import OperationError
+from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 from verifier.runtime.retry import FOREVER, patience_left
 from verifier.runtime.schemas import load
 from verifier.runtime.waits import waiting
@@ -223,6 +224,14 @@ def new_owner() -> str:
     return uuid4().hex
 
 
+class _GaveUp(NamedTuple):
+    """When a save was last given up (monotonic seconds), with which error."""
+
+    at: float = 0.0
+    kind: ErrorKind = INTERNAL_ERROR
+    description: str = ""
+
+
 class RunStore:
     """The run record of this process: changes are saved first, then seen in `record`."""
 
@@ -230,6 +239,7 @@ class RunStore:
         self._writer = writer
         self._lock = threading.Lock()  # one save at a time; guards the change of record
         self._confirmed_at = 0.0
+        self._gave_up = _GaveUp()
         self.record = record
 
     @classmethod
@@ -276,7 +286,8 @@ class RunStore:
     def update(self, **changes: Any) -> RunRecord:
         """Save the record with these fields changed. Raises OperationError Superseded.
 
-        An impatient caller gets OperationError ClusterUnreachable while the save of another thread hangs.
+        An impatient caller gets OperationError ClusterUnreachable while the save of another thread hangs. A caller that
+        waited while the save of another thread was repeated in vain gets the error of that save.
         """
         with self._one_save():
             self._save(self.record, replace(self.record, **changes))
@@ -284,7 +295,7 @@ class RunStore:
 
     @contextmanager
     def _one_save(self) -> Iterator[None]:
-        seconds = patience_left()
+        asked_at, seconds = monotonic(), patience_left()
         with waiting(
             "The record of the run is being saved by another thread", _LOOK_AT_DESTINATION
         ):
@@ -295,7 +306,15 @@ class RunStore:
                 "The destination has not acknowledged an earlier save of the run yet.",
             )
         try:
+            if self._gave_up.at > asked_at:
+                raise OperationError(self._gave_up.kind, self._gave_up.description)
             yield
+        except PyMongoError as error:
+            if seconds == FOREVER:
+                # Otherwise all threads that wait for the lock would try for as long, one after another.
+                kind = failures.named_kind(error) or INTERNAL_ERROR
+                self._gave_up = _GaveUp(monotonic(), kind, f"{failures.text_of(error)}.")
+            raise
         finally:
             self._lock.release()
 
