@@ -14,8 +14,6 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-import pymongo
-
 from syncsvc import errors
 from syncsvc.engine.observe import Observer
 from syncsvc.figures.progress import Progress
@@ -32,6 +30,7 @@ from syncsvc.saved.run import RunRecord, RunStore, new_owner
 from syncsvc.settings import LoadLevel
 from syncsvc.state import Phase, State, Trigger, next_state
 from verifier.cluster import failures
+from verifier.cluster.bounds import PATIENCE, answered_soon
 from verifier.cluster.cluster import Cluster
 from verifier.compare.mismatch import StoredMismatch
 from verifier.runtime.commands import Commands, Startup
@@ -41,21 +40,6 @@ from verifier.runtime.tasks import StopToken
 from verifier.runtime.waits import LongWait
 
 _log = logging.getLogger(__name__)
-
-# For how long a command repeats a call that fails, and how long all calls of a command that asks for little may take
-# together, in seconds: scripts and operators wait for the answer, whatever the clusters do.
-_PATIENCE = 8.0
-_LONGEST = 12.0
-
-
-@contextmanager
-def answered_soon() -> Iterator[None]:
-    """Bound the calls of a command. Raises the driver's errors.
-
-    A save that was given up may still take effect; the next save of this process overwrites it.
-    """
-    with impatient(_PATIENCE), pymongo.timeout(_LONGEST):
-        yield
 
 
 class Service:
@@ -109,7 +93,7 @@ class Service:
 
     def start(self, options: StartOptions) -> None:
         """Begin a sync. Raises OperationError."""
-        with self._command(), impatient(_PATIENCE):
+        with self._command(), impatient(PATIENCE):
             if self._is_answered_again(options):
                 return
             state = next_state(self.state, Trigger.START)
@@ -136,7 +120,7 @@ class Service:
         Raises OperationError InvalidState while the clusters are not known yet, CommandInProgress during another one.
         """
         self._await_startup()
-        with self._preflights.one(), impatient(_PATIENCE):
+        with self._preflights.one(), impatient(PATIENCE):
             judgement = self._judge(options)
             return replace(judgement, violations=(*self._no_start(), *judgement.violations))
 
@@ -161,7 +145,7 @@ class Service:
     def reverse(self) -> None:
         """Let a committed sync run the other way. Raises OperationError."""
         # Without a bound on the whole: it reads the change streams of both clusters.
-        with self._command(), impatient(_PATIENCE):
+        with self._command(), impatient(PATIENCE):
             self._runner_for(Trigger.REVERSE).reverse()
 
     def show_waits(self, waits: tuple[LongWait, ...]) -> None:

@@ -17,6 +17,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from verifier import errors, rules
 from verifier.cluster import failures
+from verifier.cluster.bounds import PATIENCE, answered_soon
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.facts import gather
 from verifier.cluster.filters import bad_patterns
@@ -40,11 +41,15 @@ from verifier.runtime.errors import (
     describe,
     raise_all,
 )
+from verifier.runtime.retry import impatient
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.tasks import Cancelled, StopToken
 from verifier.settings import Settings
 
 _log = logging.getLogger(__name__)
+
+# For how long a start of the process repeats a failing call, in seconds.
+_STARTUP_PATIENCE = 30.0
 
 # What a restart may find gone: told, not saved, so that a restarted process goes on with the check.
 _PASSING = frozenset(
@@ -84,8 +89,8 @@ class Service:
         self._check: Check | None = None
 
     def recover(self) -> None:
-        """Go on with the saved check, or tell what it ended with. Raises OperationError."""
-        with failures.named_errors():
+        """Continue the saved check, or load the result of one that has ended. Raises OperationError."""
+        with failures.named_errors(), impatient(_STARTUP_PATIENCE):
             if self._settings.clean:
                 self._store.clean()
             record = self._store.load()
@@ -100,7 +105,7 @@ class Service:
 
     def check(self, document_filter: dict[str, Any] | None) -> None:
         """Begin a check, of the documents that fit a filter. Raises OperationError."""
-        with self._commands.one(), failures.named_errors():
+        with self._commands.one(), failures.named_errors(), impatient(PATIENCE):
             if self._is_running():
                 raise OperationError(errors.CHECK_IN_PROGRESS, "The check was not begun.")
             request = self._request(document_filter)
@@ -111,7 +116,7 @@ class Service:
 
     def writes_off(self) -> None:
         """Tell the check that users write to neither cluster any more. Raises OperationError."""
-        with self._commands.one(), failures.named_errors():
+        with self._commands.one(), failures.named_errors(), answered_soon():
             if self._check is None or not self._is_running():
                 raise OperationError(errors.NO_CHECK_RUNNING, "writesOff was refused.")
             if self._store.record.writes_off:
