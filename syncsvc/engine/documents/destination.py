@@ -16,8 +16,10 @@ from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawbson import RawDocuments
 from verifier.runtime.tasks import Budget, StopToken
 
-# From this number of statements on, a transaction costs less than as many retryable writes.
+# From this number of statements on, or this many bytes of documents to insert, a transaction costs less than as many
+# retryable writes.
 _MANY = 8
+_MANY_BYTES = 64 << 10
 # What is sent at once by all threads together, in bytes. The driver holds it three times over while it is sent.
 _SENDING_BYTES = 16 << 20
 
@@ -39,7 +41,10 @@ class Destination:
 
     def insert(self, namespace: Namespace, documents: bytes) -> list[dict[str, Any]]:
         """Insert documents that stand end to end: the write errors. What is there stays as it is there."""
-        reply = self._write(namespace, "insert", "documents", [documents], ordered=False)
+        together = len(documents) >= _MANY_BYTES
+        reply = self._write(
+            namespace, "insert", "documents", [documents], ordered=False, together=together
+        )
         return list(reply.get("writeErrors", ()))
 
     def update(
@@ -49,12 +54,16 @@ class Destination:
 
         Without `repeat`, a transient failure is raised as the driver's error.
         """
-        reply = self._write(namespace, "update", "updates", statements, ordered, repeat)
+        together = len(statements) >= _MANY
+        reply = self._write(
+            namespace, "update", "updates", statements, ordered, together=together, repeat=repeat
+        )
         return int(reply["n"]), list(reply.get("writeErrors", ()))
 
     def delete(self, namespace: Namespace, statements: Sequence[bytes], ordered: bool) -> None:
         """Run delete statements; deleting nothing succeeds. Raises Refused."""
-        reply = self._write(namespace, "delete", "deletes", statements, ordered)
+        together = len(statements) >= _MANY
+        reply = self._write(namespace, "delete", "deletes", statements, ordered, together=together)
         errors = reply.get("writeErrors")
         if errors:
             raise Refused(errors)
@@ -81,6 +90,8 @@ class Destination:
         field: str,
         parts: Sequence[bytes],
         ordered: bool,
+        *,
+        together: bool,
         repeat: bool = True,
     ) -> dict[str, Any]:
         documents = b"".join(parts)
@@ -92,7 +103,7 @@ class Destination:
         if verb != "delete":
             command["bypassDocumentValidation"] = True
         with self._sending.hold(len(documents)):
-            return self._writer.run(namespace.database, command, repeat, len(parts) >= _MANY)
+            return self._writer.run(namespace.database, command, repeat, together)
 
 
 def is_there_already(error: dict[str, Any]) -> bool:
