@@ -63,6 +63,7 @@ COMMANDS: dict[tuple[Stage, On], tuple[str, ...]] = {
     (Stage.EVENTS, On.DESTINATION): (
         *("insert", "update", "getMore", "delete", "listCollections", "renameCollection"),
         *("create", "listIndexes", "drop", "collMod", "createIndexes", "dropIndexes"),
+        "commitTransaction",
     ),
     (Stage.COMMIT, On.SOURCE): (
         *("getMore", "setUserWriteBlockMode", "appendOplogNote", "listDatabases"),
@@ -115,6 +116,7 @@ _CONFIRMED = frozenset(
     {
         *("insert", "update", "delete", "create", "createIndexes", "collMod", "dropIndexes"),
         *("drop", "renameCollection", "setUserWriteBlockMode", "appendOplogNote"),
+        "commitTransaction",
         *("clusterInsert", "clusterUpdate", "clusterDelete"),
     }
 )

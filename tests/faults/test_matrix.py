@@ -86,7 +86,6 @@ def _fly(members: Members, folder: Path, flight: Flight) -> Journey:
     return journey
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("flight", PAIRWISE, ids=range(len(PAIRWISE)))
 def test_a_sync_with_faults_ends_equal(members: Members, tmp_path: Path, flight: Flight) -> None:
     _fly(members, tmp_path, flight)

@@ -13,10 +13,10 @@ from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.mongod import Mongod
 from tests.support import writes
 from tests.support.daemon import Daemon
+from tests.support.oplogs import roll_over
 from tests.support.pair import Pair, Side
 from tests.support.waiting import wait_for
 
-NOTE = "n" * 4_000_000
 # The oplog of a member that keeps its entries for that many hours grows beyond its size.
 KEEP = {"replSetResizeOplog": 1, "minRetentionHours": 2.0}
 
@@ -47,16 +47,6 @@ def make_primary(source: ReplicaSet, chosen: Mongod) -> None:
         config["version"] += 1
         client.admin.command("replSetReconfig", config)
     wait_for(lambda: source.primary() is chosen, "the member with the long oplog is primary")
-
-
-def roll_over(client: writes.AnyClient) -> None:
-    now = client.admin.command("ping")["operationTime"]
-
-    def is_over() -> bool:
-        client.admin.command({"appendOplogNote": 1, "data": {"note": NOTE}})
-        return bool(client.local["oplog.rs"].find().sort("$natural", 1).limit(1)[0]["ts"] > now)
-
-    wait_for(is_over, "the oplog has rolled over")
 
 
 def test_a_sync_waits_for_the_member_with_the_longer_oplog(

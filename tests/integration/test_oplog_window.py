@@ -14,11 +14,11 @@ from syncsvc.engine.observe import Point
 from syncsvc.sandbox import ReplicaSet
 from tests.support import writes
 from tests.support.daemon import Daemon
+from tests.support.oplogs import note, roll_over
 from tests.support.pair import Pair, Side
 from tests.support.waiting import wait_for
 
 METADATA = "mongosync_reserved_for_internal_use"
-NOTE = "n" * 4_000_000
 
 
 @pytest.fixture(scope="module")
@@ -47,22 +47,6 @@ def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
         yield process
     finally:
         process.close()
-
-
-def note(client: writes.AnyClient) -> None:
-    """Write to the oplog what no change stream shows."""
-    client.admin.command({"appendOplogNote": 1, "data": {"note": NOTE}})
-
-
-def roll_over(client: writes.AnyClient) -> None:
-    """Write until the oplog holds nothing of what it holds now."""
-    now = client.admin.command("ping")["operationTime"]
-
-    def rolled() -> bool:
-        note(client)
-        return bool(client.local["oplog.rs"].find_one({}, {"ts": 1})["ts"] > now)
-
-    wait_for(rolled, "the oplog has rolled over")
 
 
 def events_read(client: writes.AnyClient) -> int:

@@ -17,6 +17,7 @@ from tests.support.blocks import (
     is_blocked,
 )
 from tests.support.daemon import Daemon
+from tests.support.failpoints import APPLICATION
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
 from tests.support.waiting import wait_for
 
@@ -95,7 +96,7 @@ def test_a_start_that_fails_leaves_the_clusters_as_they_were(pair: Pair, daemon:
     """The daemon is killed where its failure is saved, so the next one has to do it."""
     writes.fill(pair.source.client)
     daemon.kill_at(Point.FAILURE_SAVED)
-    _fail_once(pair, "create", code=2)
+    _fail(pair, "create", 2, {"times": 1})
     daemon.start(enableUserWriteBlocking=True)
     daemon.wait_until_killed()
     assert blocked(pair) == DESTINATION
@@ -111,7 +112,7 @@ def test_a_start_that_fails_keeps_what_somebody_else_had_blocked(
     writes.fill(pair.source.client)
     block(pair.source)
     block(pair.destination)
-    _fail_once(pair, "create", code=2)
+    _fail(pair, "create", 2, {"times": 1})
     daemon.start(enableUserWriteBlocking=True)
     daemon.wait_for_state("FAILED")
     wait_for(lambda: "on neither cluster" in daemon.progress()["errorDescription"], "it is told")
@@ -147,12 +148,15 @@ def test_a_verdict_that_fails_gives_the_source_back(
 
 def test_a_failure_that_may_pass_keeps_users_out(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
-    with daemon.held_at(Point.STEP_DONE, "source blocked"):
-        daemon.start(enableUserWriteBlocking=True)
-        daemon.ask_for_commit()
-        daemon.wait_until_reached(Point.STEP_DONE, "source blocked")
-        _fail_once(pair, "update", code=13)
-    assert daemon.wait_for_state("FAILED")["error"] == "NotAuthorized"
+    with ExitStack() as failing:
+        with daemon.held_at(Point.STEP_DONE, "source blocked"):
+            daemon.start(enableUserWriteBlocking=True)
+            daemon.ask_for_commit()
+            daemon.wait_until_reached(Point.STEP_DONE, "source blocked")
+            failing.callback(_fail, pair, "update", 8, "off")
+            _fail(pair, "update", 8, "alwaysOn")
+        failed = daemon.wait_for_state("FAILED")
+    assert failed["error"] == "UnexpectedServerError"
     assert blocked(pair) == BOTH
     assert "cluster0 (the source) and cluster1" in daemon.progress()["errorDescription"]
     assert daemon.terminate() == 0
@@ -185,8 +189,8 @@ def _wait_until_a_block_waits(pair: Pair) -> None:
     wait_for(lambda: list(pair.source.client.admin.aggregate(pipeline)), "a block that waits")
 
 
-def _fail_once(pair: Pair, command: str, code: int) -> None:
-    data = {"failCommands": [command], "errorCode": code}
+def _fail(pair: Pair, command: str, code: int, mode: Any) -> None:
+    data = {"failCommands": [command], "errorCode": code, "appName": APPLICATION}
     pair.destination.client.admin.command(
-        {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": data}
+        {"configureFailPoint": "failCommand", "mode": mode, "data": data}
     )

@@ -74,7 +74,8 @@ def test_the_end_of_the_program_without_a_stop(tmp_path: Path) -> None:
     wait_until_gone({int(run.stdout)}, tmp_path)
 
 
-@pytest.mark.parametrize("start, number", [(START, 2), (START_SHARDED, 4)])
+# A member, two routers and the config server where they are, and the process that ends them all.
+@pytest.mark.parametrize("start, number", [(START, 2), (START_SHARDED, 5)])
 def test_sigkill_of_the_owner(tmp_path: Path, start: str, number: int) -> None:
     with python(["-c", f"{start} {WAIT}"], tmp_path) as owner:
         assert read_line(owner) == "started"

@@ -143,7 +143,9 @@ class ServiceProcess:
         return self._answers(ready=False)
 
     def _answers(self, ready: bool) -> bool:
-        with contextlib.suppress(requests.ConnectionError):
+        # A process that is killed while it answers breaks off its answer.
+        broken = (requests.ConnectionError, requests.exceptions.ChunkedEncodingError)
+        with contextlib.suppress(*broken):
             return self.progress().get("state") != "INITIALIZING" or not ready
         return False
 
