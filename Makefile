@@ -9,7 +9,7 @@ INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --editable
 # Tests start some hundred processes of ours, and none should compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check lint types unit test test-all format openapi coverage bench clean
+.PHONY: help demo check lint types unit test test-all format reference docs coverage bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -21,6 +21,11 @@ $(VENV)/demo-installed: setup.cfg setup.py
 
 $(VENV)/installed: $(VENV)/demo-installed
 	$(INSTALL) '.[demo,test,lint]'
+	@touch $@
+
+$(VENV)/docs-installed: setup.cfg setup.py
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) '.[docs]'
 	@touch $@
 
 demo: $(VENV)/demo-installed  ## watch a real migration, from start to COMMITTED, under live writes
@@ -50,8 +55,11 @@ format: $(VENV)/installed  ## put the code into its form
 	$(BIN)/isort --quiet syncsvc verifier tests
 	$(BIN)/black --quiet --line-length 100 syncsvc verifier tests
 
-openapi: $(VENV)/installed  ## write the descriptions of both APIs to docs
-	$(BIN)/python -m tests.support.descriptions
+reference: $(VENV)/installed  ## write the generated parts of docs, and the OpenAPI files
+	$(BIN)/python -m tests.support.reference
+
+docs: $(VENV)/docs-installed  ## build the documentation in build/docs; warnings are errors
+	$(BIN)/python -m sphinx --quiet --nitpicky --fail-on-warning --keep-going docs build/docs
 
 coverage: $(VENV)/installed  ## run the tests and show what they do not reach
 	$(BIN)/python -m pytest -n $(PROCESSES) --cov --cov-report=term

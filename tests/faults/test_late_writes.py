@@ -160,7 +160,7 @@ DEFINITIONS: dict[str, Definition] = {
 
 
 # Nothing refuses these when they arrive late and change the collection that they were meant for. The verification finds
-# what they did: see docs/late-writes.rst.
+# what they did: see docs/reference/limits.rst.
 OPEN = {"collMod", "createIndexes", "dropIndexes", "create"}
 
 

@@ -11,8 +11,8 @@ import pytest
 from syncsvc.engine.observe import Point
 from tests.support import writes
 from tests.support.fleet import Fleet, kill_at_each, running_fleet
+from tests.support.pages import commands, paste
 from tests.support.pair import SHARDED, Pair, across
-from tests.support.runbook import paste, section
 from tests.support.selection import full
 
 pytestmark = across(SHARDED)
@@ -318,10 +318,11 @@ def test_a_killed_instance_goes_on(pair: Pair, fleet: Fleet, number: int) -> Non
     pair.assert_equal()
 
 
-def test_the_runbook_of_several_instances(pair: Pair, fleet: Fleet) -> None:
+def test_the_page_on_several_instances(pair: Pair, fleet: Fleet) -> None:
     writes.fill(pair.source.client)
     ports = {f"2718{2 + n}": str(each.port) for n, each in enumerate(fleet.daemons)}
     addresses = {"localhost": "127.0.0.1", **ports}
-    shown = "".join(paste(block.text, addresses) for block in section("Several instances"))
+    found = commands("docs/howto/several-instances.rst")
+    shown = "".join(paste(block.text, addresses) for block in found)
     assert shown.count('"COMMITTED"') == len(fleet.daemons)
     pair.assert_equal()

@@ -33,7 +33,7 @@ def assert_nothing_is_read(process: ServiceProcess, *paths: str) -> None:
 
 
 def curl(process: ServiceProcess, command: str, *options: str) -> str:
-    """As the README shows it: the content type is that of forms."""
+    """Send the request as the documentation does: curl uses the content type of forms."""
     called = ["curl", "-s", process.url(command), "-X", "POST", "--data", "{}", *options]
     done = subprocess.run(called, capture_output=True, text=True, timeout=PATIENCE, check=True)
     return done.stdout

@@ -1,7 +1,4 @@
-"""The OpenAPI descriptions of both services, and whether an answer is as described.
-
-`python -m tests.support.descriptions` writes the descriptions to docs.
-"""
+"""The OpenAPI descriptions of both services, and checks of answers against them."""
 
 from __future__ import annotations
 
@@ -66,8 +63,3 @@ def _validator(
     schema = document["paths"][path][method]["responses"][status]["content"][kind]["schema"]
     # Where the references of the schema lead to.
     return Draft202012Validator({**schema, "components": document["components"]})
-
-
-if __name__ == "__main__":
-    for each in DESCRIPTIONS:
-        file_of(each).write_text(text_of(each))

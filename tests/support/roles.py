@@ -13,7 +13,7 @@ SHARDED_READER, SHARDED_WRITER = "backup", "clusterManager"
 
 @dataclass(frozen=True)
 class Use:
-    """One row of the README's table: the options of a start, and which roles it needs on either side."""
+    """One row of the table of roles: the options of a start, and the roles that it needs on each cluster."""
 
     name: str
     source: tuple[str, ...]
@@ -58,7 +58,7 @@ def as_rst() -> str:
         f"    on the destination {_listed(use.destination)}.\n"
         for use in USES
     ) + (
-        f"\nA sharded cluster needs one role more: ``{SHARDED_READER}`` as the source, ``{SHARDED_WRITER}`` as the "
+        f"\nA sharded cluster needs one more role: ``{SHARDED_READER}`` as the source, ``{SHARDED_WRITER}`` as the "
         "destination, and as\nthe source of a sync with ``reversible``.\n"
     )
 

@@ -56,7 +56,7 @@ def app_of(service: str) -> Flask:
 
 @BOTH
 def test_the_file_is_up_to_date(service: str) -> None:
-    assert file_of(service).read_text() == text_of(service), "run make openapi"
+    assert file_of(service).read_text() == text_of(service), "run make reference"
 
 
 @BOTH

@@ -64,10 +64,12 @@ READ: dict[str, Callable[[list[str]], object]] = {
 
 
 @of_each_unit
-def test_the_program_takes_its_options_and_those_of_the_runbook(
+def test_the_program_takes_its_options_and_those_of_the_documentation(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    variables = re.findall(r"^    (SYNCSVC_\w+)='(.*)'$", (DOCS / "runbook.rst").read_text(), re.M)
+    variables = re.findall(
+        r"^    (SYNCSVC_\w+)='(.*)'$", (DOCS / "howto" / "prepare.rst").read_text(), re.M
+    )
     for variable, value in variables:
         monkeypatch.setenv(variable, value)
     (started,) = re.findall("^ExecStart=(.*)$", (DOCS / name).read_text(), re.M)

@@ -1,0 +1,14 @@
+"""How Sphinx builds the documentation: `make docs`. Needs no network."""
+
+from syncsvc import __version__
+
+project = "syncsvc"
+copyright = "the authors of syncsvc"
+release = __version__
+html_theme = "furo"
+html_title = f"syncsvc {release}"
+html_show_sourcelink = False
+# Flags, options and field names keep their hyphens and quotes.
+smartquotes = False
+# Code blocks that show JSON answers shorten them with "...".
+suppress_warnings = ["misc.highlighting_failure"]

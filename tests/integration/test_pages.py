@@ -1,0 +1,227 @@
+"""The commands in the documentation, run as they are printed and in their order; only the addresses differ."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from syncsvc.sandbox.replica_set import Client
+from tests.support.daemon import Daemon
+from tests.support.pages import Block, commands, paste
+from tests.support.pair import TO_SHARDED, Pair, across
+from tests.support.verifier import Verifier
+
+DATABASE = "shop"
+# The connection strings that pages use.
+SOURCES = (
+    "mongodb://user:password@source.example/?replicaSet=a",
+    "mongodb://127.0.0.1:20001/?replicaSet=source",
+)
+DESTINATIONS = (
+    "mongodb://user:password@destination.example/?replicaSet=b",
+    "mongodb://127.0.0.1:20002/?replicaSet=destination",
+)
+
+
+class Operator:
+    """Follows the pages: pastes commands, and does what systemd does with the two services.
+
+    The daemon does not run at first.
+    """
+
+    def __init__(self, pair: Pair, folder: Path) -> None:
+        self._pair = pair
+        self._folder = folder
+        self.daemon = pair.daemon(folder)
+        (folder / "verifier").mkdir()
+        uris = pair.source.uri, pair.destination.uri
+        self._verifier = Verifier(*uris, folder / "verifier")
+
+    def close(self) -> None:
+        self.daemon.close()
+        self._verifier.close()
+
+    def follow(self, page: str, *titles: str) -> str:
+        """Run the commands of a page, under these titles or all, and return what the shell shows."""
+        return "".join(map(self._run, commands(page, *titles)))
+
+    def _run(self, block: Block) -> str:
+        if block.language == "javascript":
+            self._evaluate(block.text)
+            return ""
+        lines = block.text.replace("\\\n", " ").splitlines()
+        shown = ""
+        for is_service, found in groupby(lines, _starts_or_stops):
+            if is_service:
+                for line in found:
+                    self._start_or_stop(line)
+            else:
+                shown += paste("\n".join(found), self._replaced)
+        return shown
+
+    @property
+    def _replaced(self) -> dict[str, str]:
+        """Map the printed addresses and programs to those of the test."""
+        source, destination = self._pair.source.uri, self._pair.destination.uri
+        return {
+            **dict.fromkeys(SOURCES, source),
+            **dict.fromkeys(DESTINATIONS, destination),
+            "source.example:27017": urlsplit(source).netloc,
+            "destination.example:27017": urlsplit(destination).netloc,
+            "localhost:27182": f"127.0.0.1:{self.daemon.port}",
+            "localhost:27020": f"127.0.0.1:{self._verifier.port}",
+            ".venv/bin/syncsvc-verifier": f"{sys.executable} -m verifier",
+            "syncsvc-verifier --": f"{sys.executable} -m verifier --",
+            ".venv/bin/python": sys.executable,
+        }
+
+    def _start_or_stop(self, line: str) -> None:
+        program, *arguments = shlex.split(line)
+        if program != "systemctl":
+            options = (self._replaced.get(each, each) for each in arguments)
+            self.daemon = self._pair.daemon(self._folder, *options)
+            self.daemon.run()
+            return
+        command, *units = (each for each in arguments if not each.startswith("--"))
+        for unit in units:
+            process = {"syncsvc": self.daemon, "syncsvc-verifier": self._verifier}[unit]
+            if command != "start":
+                process.close()
+            if command in ("start", "restart"):
+                process.run()
+
+    def _evaluate(self, text: str) -> None:
+        """Run statements for mongosh. The first line is a comment that names the cluster."""
+        comment, *statements = text.splitlines()
+        client = (self._pair.source if "source" in comment else self._pair.destination).client
+        for statement in statements:
+            if found := re.fullmatch(r"db\.adminCommand\((\{.*\})\)", statement):
+                client.admin.command(yaml.safe_load(found[1]))
+            elif found := re.fullmatch(r'db\.getSiblingDB\("(\w+)"\)\.dropDatabase\(\)', statement):
+                client.drop_database(found[1])
+            else:
+                raise AssertionError(f"this test cannot evaluate {statement}")
+
+
+def _starts_or_stops(line: str) -> bool:
+    return re.match(r"systemctl |(\.venv/bin/)?syncsvc ", line) is not None
+
+
+@pytest.fixture
+def operator(pair: Pair, tmp_path: Path) -> Iterator[Operator]:
+    operator = Operator(pair, tmp_path)
+    yield operator
+    operator.close()
+
+
+@pytest.fixture
+def daemon(operator: Operator) -> Daemon:
+    """The daemon of the operator, which runs as a service does."""
+    operator.daemon.run()
+    return operator.daemon
+
+
+def fill(client: Client) -> None:
+    client[DATABASE].orders.insert_many({"_id": number, "n": number} for number in range(1000))
+    client[DATABASE].orders.create_index("n", unique=True)
+
+
+def names(client: Client) -> set[str]:
+    return {*client.list_database_names()} - {"admin", "config", "local"}
+
+
+def test_the_readme(pair: Pair, operator: Operator) -> None:
+    fill(pair.source.client)
+    shown = operator.follow("README.rst")
+    assert shown.count('"COMMITTED"') == 1
+    pair.assert_equal()
+
+
+def test_the_tutorial(pair: Pair, operator: Operator) -> None:
+    shown = operator.follow("docs/tutorial.rst")
+    assert '"violations": []' in shown
+    assert shown.count('"COMMITTED"') == 1
+    assert "PASSED" in shown
+    pair.assert_equal()
+    assert pair.destination.client[DATABASE].orders.count_documents({}) == 1001
+
+
+def test_a_migration(pair: Pair, operator: Operator, daemon: Daemon) -> None:
+    fill(pair.source.client)
+    shown = operator.follow("docs/howto/prepare.rst")
+    assert '"IDLE"' in shown and '"violations": []' in shown
+    assert '"COMMITTED"' in operator.follow("docs/howto/migrate.rst")
+    assert daemon.progress()["canWrite"] is True
+    pair.assert_equal()
+    shown = operator.follow("docs/howto/verify.rst")
+    assert '"verdict": "passed"' in shown and "PASSED" in shown
+    operator.follow("docs/howto/clean-up.rst", "After the commit")
+    assert names(pair.destination.client) == {DATABASE}
+
+
+def test_a_migration_that_is_given_up(pair: Pair, operator: Operator, daemon: Daemon) -> None:
+    fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    daemon.kill()
+    operator.follow("docs/howto/troubleshoot.rst", "The process was killed")
+    daemon.wait_until_committable()
+    operator.follow("docs/howto/clean-up.rst", "Give up a sync")
+    assert names(pair.destination.client) == set()
+    for side in (pair.source, pair.destination):
+        side.client[DATABASE].orders.insert_one({"_id": "again"})
+    pair.destination.client.drop_database(DATABASE)
+    # A new sync can begin then.
+    daemon.run()
+    daemon.start()
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_migration_that_is_reversed(pair: Pair, operator: Operator, daemon: Daemon) -> None:
+    fill(pair.source.client)
+    shown = operator.follow("docs/howto/reverse.rst", "Start a reversible sync")
+    assert '"violations":[]' in shown
+    daemon.commit()
+    pair.destination.client[DATABASE].orders.insert_one({"_id": "of the destination"})
+    operator.follow("docs/howto/reverse.rst", "Reverse", "Return to the old cluster")
+    assert pair.source.client[DATABASE].orders.find_one({"_id": "of the destination"})
+    pair.assert_equal()
+    pair.destination.client.admin.command({"setUserWriteBlockMode": 1, "global": False})
+
+
+def test_a_verification_that_fails(pair: Pair, operator: Operator, daemon: Daemon) -> None:
+    fill(pair.source.client)
+    daemon.start(enableUserWriteBlocking="none")
+    daemon.wait_until_committable()
+    pair.destination.client[DATABASE].orders.update_one({"_id": 7}, {"$set": {"n": -1}})
+    daemon.commit_or_fail()
+    shown = operator.follow("docs/howto/troubleshoot.rst", "Troubleshoot", "Verification failed")
+    assert '"VerificationFailed"' in shown
+    assert '"content"' in shown and f"{DATABASE}.orders" in shown
+
+
+def test_a_block_that_is_lifted_by_hand(pair: Pair, operator: Operator) -> None:
+    pair.source.client.admin.command({"setUserWriteBlockMode": 2, "global": True})
+    operator.follow("docs/howto/clean-up.rst", "Lift a write block by hand")
+    pair.source.client[DATABASE].orders.insert_one({"_id": 1})
+
+
+@across(TO_SHARDED)
+def test_a_migration_to_a_sharded_cluster(pair: Pair, operator: Operator, daemon: Daemon) -> None:
+    pair.shard(f"{DATABASE}.orders", {"customer": 1, "_id": 1})
+    pair.shard(f"{DATABASE}.visits")
+    for name in ("orders", "visits"):
+        documents = ({"_id": number, "customer": number % 10} for number in range(1000))
+        pair.source.client[DATABASE][name].insert_many(documents)
+    operator.follow("docs/howto/sharding.rst")
+    daemon.commit()
+    pair.assert_equal()

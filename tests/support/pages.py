@@ -1,0 +1,77 @@
+"""The commands in the documentation, and a shell to run them in.
+
+A command is in a `code-block` of language `sh` or `javascript` (for mongosh). Tests run the blocks as they are printed.
+A block that cannot be run has a comment before it that says why::
+
+    .. not run by the tests: REASON
+    .. code-block:: sh
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+
+from tests.support.waiting import PATIENCE
+
+ROOT = Path(__file__).parents[2]
+PAGES = (
+    Path("README.rst"),
+    Path("docs/tutorial.rst"),
+    *sorted(page.relative_to(ROOT) for page in ROOT.glob("docs/howto/*.rst")),
+)
+
+_TITLE = re.compile(r"^(\S[^\n]*)\n(?:=|-|~){3,}\n", re.M)
+_BLOCK = re.compile(
+    r"(?P<reason>^ *\.\. not run by the tests: [^\n]+\n)?"
+    r"^(?P<indent> *)\.\. code-block:: (?P<language>sh|javascript)\n\n"
+    r"(?P<text>(?:(?P=indent) {4}[^\n]*\n|\n)+)",
+    re.M,
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Commands for a shell or for mongosh, and the title that they are printed under."""
+
+    title: str
+    language: str
+    text: str
+    is_run: bool
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """Return all commands of a page, in order."""
+    text = (ROOT / page).read_text()
+    for found in _BLOCK.finditer(text):
+        *_, title = _TITLE.findall(text, 0, found.start())
+        yield Block(
+            title, found["language"], dedent(found["text"]).strip(), found["reason"] is None
+        )
+
+
+def commands(page: str, *titles: str) -> list[Block]:
+    """Return the commands under these titles that tests can run; those of the whole page without titles."""
+    found = [each for each in blocks(Path(page)) if each.is_run]
+    chosen = [each for each in found if each.title in titles or not titles]
+    assert {each.title for each in chosen} >= {*titles}, f"{page} has no commands under {titles}"
+    return chosen
+
+
+def paste(text: str, replaced: Mapping[str, str]) -> str:
+    """Run these lines in a shell, with some words replaced, and return the output. Fails if a command fails."""
+    # All at once: what replaces one word may contain another one.
+    text = re.sub("|".join(map(re.escape, replaced)), lambda found: replaced[found[0]], text)
+    done = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", text],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, (text, done.stdout, done.stderr)
+    assert not re.search('"success": *false', done.stdout), (text, done.stdout)
+    return done.stdout

@@ -1,0 +1,284 @@
+"""The parts of the documentation that are generated from the tables in the code.
+
+A page in docs has generated text between two comments::
+
+    .. generated: NAME
+
+    .. end of generated text
+
+`python -m tests.support.reference` writes all generated text, and the OpenAPI documents of both services.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+import syncsvc.errors
+import syncsvc.reports.metrics
+import syncsvc.settings
+import verifier.errors
+import verifier.metrics
+import verifier.settings
+from syncsvc.preflight.estimates import memory_needed
+from syncsvc.settings import LOAD_LEVELS
+from syncsvc.state import State, Trigger, next_state
+from tests.support import descriptions, roles
+from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS
+from verifier.cluster import extended
+from verifier.compare.lines import line
+from verifier.report import report
+from verifier.runtime import errors, metrics, options
+from verifier.runtime.errors import OperationError
+from verifier.runtime.httpd import REQUEST_THREADS
+from verifier.runtime.openapi import Operation
+from verifier.runtime.schemas import EmptySchema
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+_REGION = re.compile(
+    r"^(\.\. generated: (?P<name>\S+)\n\n)(?:.*?\n)??(\.\. end of generated text\n)", re.M | re.S
+)
+# The errors that any request can fail with.
+_COMMON = tuple(
+    kind.name for kind in Operation("post", "", "", None, body=EmptySchema()).all_errors
+)
+# Bodies that are described by hand, in another place.
+_ELSEWHERE = {"Start": "The body has the :ref:`options of a start <start-options>`."}
+
+
+def filled(text: str) -> str:
+    """Return the text of a page with all its generated parts up to date."""
+
+    def fill(found: re.Match[str]) -> str:
+        return f"{found[1]}{GENERATED[found['name']]().rstrip()}\n\n{found[3]}"
+
+    return _REGION.sub(fill, text)
+
+
+def names(text: str) -> list[str]:
+    """Return the names of the generated parts of a page."""
+    return [found["name"] for found in _REGION.finditer(text)]
+
+
+def pages() -> list[Path]:
+    """Return the pages of the documentation, sorted by path."""
+    return sorted(DOCS.rglob("*.rst"))
+
+
+def _literal(lines: Iterable[str]) -> str:
+    return "::\n\n" + "".join(f"    {each}".rstrip() + "\n" for each in lines)
+
+
+def _transitions() -> str:
+    """Render the table of states, one line for each trigger and the state that it leads to."""
+    steps = [
+        (trigger, following, state)
+        for trigger in Trigger
+        for state in State
+        if (following := _following(state, trigger))
+    ]
+    grouped = groupby(steps, key=lambda step: step[:2])
+    return _literal(
+        f"{', '.join(state.value for *_, state in found)} --{trigger.value}--> {following.value}"
+        for (trigger, following), found in grouped
+    )
+
+
+def _following(state: State, trigger: Trigger) -> State | None:
+    with suppress(OperationError):
+        return next_state(state, trigger)
+    return None
+
+
+def _load_levels() -> str:
+    rows = [
+        (level, load.readers, load.writers, load.lanes, f"{memory_needed(load) // 1_000_000} MB")
+        for level, load in LOAD_LEVELS.items()
+    ]
+    heads = ("load level", "readers", "writers", "lanes", "memory required")
+    return tabulate(rows, heads, tablefmt="rst") + "\n"
+
+
+def _threads() -> str:
+    """Render how many threads one sync between replica sets has, as the page on the architecture adds them up."""
+    process = 3 + REQUEST_THREADS
+    sync = process + 3
+    rows = [
+        (
+            level,
+            sync + load.readers + load.writers,
+            sync + 3 + load.lanes + 2 + load.readers,
+        )
+        for level, load in LOAD_LEVELS.items()
+    ]
+    heads = ("load level", "collection copy", "change event application, with verification")
+    return tabulate(rows, heads, tablefmt="rst") + "\n"
+
+
+def _report() -> str:
+    return _literal(report(EXAMPLE, EXAMPLE_DOCUMENTS, EXAMPLE_DEFINITIONS))
+
+
+def _mismatch_lines() -> str:
+    found = [*map(line, EXAMPLE_DOCUMENTS), *map(line, EXAMPLE_DEFINITIONS)]
+    return _literal(map(extended.written, found))
+
+
+def _api(service: str) -> str:
+    every = f"Any request can be refused with {_listed(_COMMON)}.\n\n"
+    text = every + "\n".join(_Api(descriptions.DESCRIPTIONS[service]).operations())
+    return re.sub("\n{3,}", "\n\n", text)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"``{name}``" for name in names)
+
+
+class _Api:
+    """Renders an OpenAPI document."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self._document = document
+
+    def operations(self) -> Iterator[str]:
+        for path, methods in self._document["paths"].items():
+            for method, operation in methods.items():
+                title = f"``{method.upper()} {path}``"
+                yield "\n".join([title, "~" * len(title), "", *self._operation(operation)])
+
+    def _operation(self, operation: dict[str, Any]) -> Iterator[str]:
+        yield f"{operation['summary']}\n"
+        if parameters := operation.get("parameters"):
+            yield "Parameters:\n"
+            for each in parameters:
+                yield from self._field(each["name"], each["schema"], not each["required"])
+            yield ""
+        if body := operation.get("requestBody"):
+            yield from self._body(self._schema(body))
+        yield from self._answer(self._schema(operation["responses"]["200"]))
+        if found := [name for name in self._errors(operation) if name not in _COMMON]:
+            yield f"Errors: {_listed(found)}.\n"
+
+    def _schema(self, message: dict[str, Any]) -> dict[str, Any]:
+        (content,) = message["content"].values()
+        schema: dict[str, Any] = content["schema"]
+        return schema
+
+    def _body(self, schema: dict[str, Any]) -> Iterator[str]:
+        name = schema.get("$ref", "").rpartition("/")[2]
+        if name in _ELSEWHERE:
+            yield f"{_ELSEWHERE[name]}\n"
+        elif fields := list(self._fields(schema)):
+            yield "Request body:\n"
+            yield from [*fields, ""]
+        else:
+            yield "Request body: ``{}``, or none.\n"
+
+    def _answer(self, schema: dict[str, Any]) -> Iterator[str]:
+        if schema.get("type") == "array":
+            yield "Answer: one JSON object per line, of these kinds:\n"
+            for each in schema["items"]["anyOf"]:
+                name = each["$ref"].rpartition("/")[2]
+                yield f"``{name}``"
+                yield from _indented([*self._fields(each), ""])
+        elif schema.get("type") == "string":
+            yield "Answer: text.\n"
+        elif fields := list(self._fields(schema)):
+            yield "Answer:\n"
+            yield from [*fields, ""]
+
+    def _fields(self, schema: dict[str, Any]) -> Iterator[str]:
+        resolved = self._resolved(schema)
+        required = resolved.get("required", ())
+        for name, field in resolved.get("properties", {}).items():
+            if name != "success":
+                yield from self._field(name, field, name not in required)
+
+    def _field(self, name: str, schema: dict[str, Any], optional: bool) -> Iterator[str]:
+        notes = [self._kind(schema)]
+        if "default" in schema:
+            notes.append(f"default {_json(schema['default'])}")
+        elif optional:
+            notes.append("optional")
+        yield f"``{name}`` ({', '.join(notes)})"
+        inner = list(self._fields(self._inner(schema)))
+        text = schema.get("description") or self._resolved(schema).get("description", "")
+        yield from _indented([text or "..", *(["", *inner] if inner else []), ""])
+
+    def _kind(self, schema: dict[str, Any]) -> str:
+        resolved = self._resolved(schema)
+        if "enum" in resolved:
+            return " or ".join(map(_json, resolved["enum"]))
+        if "anyOf" in resolved:
+            return " or ".join(map(self._kind, resolved["anyOf"]))
+        kind = resolved.get("type", "any value")
+        if kind == "array":
+            return f"array of {self._kind(resolved['items'])}"
+        return kind if isinstance(kind, str) else " or ".join(kind)
+
+    def _inner(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return the schema of the object, of the elements of an array, or of what is not null."""
+        resolved = self._resolved(schema)
+        if "items" in resolved:
+            return self._inner(resolved["items"])
+        for each in resolved.get("anyOf", ()):
+            return self._inner(each)
+        return resolved
+
+    def _resolved(self, schema: dict[str, Any]) -> dict[str, Any]:
+        if "$ref" not in schema:
+            return schema
+        name = schema["$ref"].rpartition("/")[2]
+        found: dict[str, Any] = self._document["components"]["schemas"][name]
+        return found
+
+    def _errors(self, operation: dict[str, Any]) -> Iterator[str]:
+        for status, message in operation["responses"].items():
+            if status != "200":
+                _, error = self._schema(message)["allOf"]
+                yield from error["properties"]["error"]["enum"]
+
+
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    return (f"    {each}" if each else each for each in lines)
+
+
+def _json(value: Any) -> str:
+    return f"``{extended.written(value)}``" if not isinstance(value, str) else f"``{value}``"
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    "syncsvc-api": lambda: _api("syncsvc"),
+    "syncsvc-errors": lambda: errors.as_rst(syncsvc.errors.ALL),
+    "syncsvc-metrics": lambda: metrics.as_rst(syncsvc.reports.metrics.TABLE),
+    "syncsvc-options": lambda: options.as_rst(syncsvc.settings.TABLE, syncsvc.settings.PREFIX),
+    "verifier-api": lambda: _api("verifier"),
+    "verifier-errors": lambda: errors.as_rst(verifier.errors.ALL),
+    "verifier-metrics": lambda: metrics.as_rst(verifier.metrics.TABLE),
+    "verifier-options": lambda: options.as_rst(verifier.settings.TABLE, verifier.settings.PREFIX),
+    "load-levels": _load_levels,
+    "mismatch-lines": _mismatch_lines,
+    "report": _report,
+    "roles": roles.as_rst,
+    "states": _transitions,
+    "threads": _threads,
+}
+
+
+def main() -> None:
+    """Write the OpenAPI documents, and the generated text of all pages."""
+    for service in descriptions.DESCRIPTIONS:
+        descriptions.file_of(service).write_text(descriptions.text_of(service))
+    for page in pages():
+        page.write_text(filled(page.read_text()))
+
+
+if __name__ == "__main__":
+    main()

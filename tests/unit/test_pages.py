@@ -1,0 +1,60 @@
+"""Every command that the documentation prints is run by a test, or says why not."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import PAGES, ROOT, Block, blocks
+
+# The functions of the tests that run commands: their arguments are a page and its titles.
+RUNNERS = {"commands", "follow"}
+LOOKS_LIKE_A_COMMAND = re.compile(
+    r"^ +(?:\$ )?(?:\.venv/|curl|db\.|make |mongosh|pip |python|sudo|syncsvc|systemctl)", re.M
+)
+
+
+def runs() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The pages and titles whose commands the integration tests run; no titles stand for a whole page."""
+    for file in (ROOT / "tests" / "integration").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and name_of(node.func) in RUNNERS:
+                constants = [each.value for each in node.args if isinstance(each, ast.Constant)]
+                if constants:
+                    yield constants[0], tuple(constants[1:])
+
+
+def name_of(function: ast.expr) -> str:
+    return getattr(function, "attr", getattr(function, "id", ""))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_command_is_run(page: Path) -> None:
+    found = [titles for name, titles in runs() if name == str(page)]
+    left = {block.title for block in blocks(page) if block.is_run and not is_in(block, found)}
+    assert not left, f"no integration test runs the commands under {left}"
+
+
+def is_in(block: Block, found: list[tuple[str, ...]]) -> bool:
+    return any(not titles or block.title in titles for titles in found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_commands_are_printed_as_such(page: Path) -> None:
+    text = (ROOT / page).read_text()
+    literal = re.findall(r"::\n\n((?: +[^\n]*\n|\n)+)", re.sub(r"\.\. code-block::.*", "", text))
+    for block in literal:
+        assert not LOOKS_LIKE_A_COMMAND.search(block), block
+
+
+def test_the_commands_of_a_page_are_found() -> None:
+    found = list(blocks(Path("docs/howto/clean-up.rst")))
+    assert found[0] == Block(
+        "After the commit", "sh", "systemctl disable --now syncsvc syncsvc-verifier", True
+    )
+    assert {each.language for each in found} == {"sh", "javascript"}
+    assert not found[-1].is_run

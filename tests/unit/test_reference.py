@@ -1,0 +1,56 @@
+"""The generated parts of the documentation are up to date, and nothing is left undocumented."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from syncsvc.reports.lines import lines
+from syncsvc.schemas import StartSchema
+from syncsvc.state import Phase, State
+from tests.support import reference
+from tests.support.reference import DOCS, GENERATED, filled, pages
+from tests.unit.reports.test_lines import BEFORE, running
+
+REFERENCE = DOCS / "reference"
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(DOCS)))
+def test_a_page_is_up_to_date(page: Path) -> None:
+    text = page.read_text()
+    assert text == filled(text), "run make reference"
+
+
+def test_every_generated_part_has_one_place() -> None:
+    names = [name for page in pages() for name in reference.names(page.read_text())]
+    assert sorted(names) == sorted(GENERATED)
+
+
+def test_a_changed_part_is_written_again() -> None:
+    page = ".. generated: states\n\nOld text.\n\n.. end of generated text\n\nMore.\n"
+    assert "Old text." not in filled(page)
+    assert "IDLE --start--> RUNNING" in filled(page)
+    assert filled(page).endswith("\n.. end of generated text\n\nMore.\n")
+
+
+def test_every_state_is_explained() -> None:
+    text = (REFERENCE / "api.rst").read_text()
+    for state in State:
+        assert f"\n``{state.value}``\n" in text
+
+
+def test_every_option_of_a_start_is_explained() -> None:
+    text = (REFERENCE / "options.rst").read_text()
+    for name in StartSchema().fields:
+        assert f"``{name}``" in text
+
+
+def test_every_line_about_a_sync_is_explained() -> None:
+    text = (REFERENCE / "log.rst").read_text()
+    for phase in (Phase.COPYING, Phase.APPLYING):
+        for line in lines(BEFORE, running(phase), {}):
+            # The numbers in the message are those of the moment.
+            assert line.message.partition(" 0 ")[0] in text
+            for field in line.fields:
+                assert f"``{field}``" in text
