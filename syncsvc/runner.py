@@ -18,12 +18,12 @@ from pymongo.errors import PyMongoError
 from syncsvc import errors
 from syncsvc.engine.balancers import Balancer
 from syncsvc.engine.coordinator import Coordinator
-from syncsvc.engine.documents.destination import Destination
+from syncsvc.engine.documents.document_writer import DocumentWriter
 from syncsvc.engine.follower import Follower
 from syncsvc.engine.instances import Instances
 from syncsvc.engine.observe import Observer, Point
-from syncsvc.engine.parts import Parts
 from syncsvc.engine.phases import Phases
+from syncsvc.engine.run_context import RunContext
 from syncsvc.engine.wayback import refuse_lost, refuse_written, turned, turned_along
 from syncsvc.engine.writeblock import WriteBlock, to_put_back
 from syncsvc.figures.progress import Progress, ProgressSnapshot
@@ -70,7 +70,7 @@ def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
 
 
 @dataclass(frozen=True)
-class Means:
+class ProcessContext:
     """What the process has for its runs: the clusters by name, and a way to run a function in a thread that it owns."""
 
     clusters: Mapping[str, Cluster]
@@ -103,13 +103,13 @@ class Means:
 class Runner:
     """One run, from its record on."""
 
-    def __init__(self, store: RunStore, means: Means) -> None:
+    def __init__(self, store: RunStore, process: ProcessContext) -> None:
         self._store = store
-        self._means = means
+        self._process = process
         self._changing = threading.Lock()  # held while a command or a failure changes the state
         self._at_rest = threading.Event()  # set while no thread carries the run out
         self._at_rest.set()
-        self._stop = StopToken(means.stop)
+        self._stop = StopToken(process.stop)
         # The state in which the run failed, if it can be resumed.
         self._failed_in: State | None = None
         self._prepare()
@@ -161,7 +161,7 @@ class Runner:
         """Let the run go on to the cut-over. Raises OperationError CannotCommit."""
         with self._changing:
             state = next_state(self.record.state, Trigger.COMMIT)
-            if not can_commit(self.record, self._means.progress.snapshot):
+            if not can_commit(self.record, self._process.progress.snapshot):
                 raise OperationError(
                     errors.CANNOT_COMMIT, "commit was refused, because canCommit is false."
                 )
@@ -180,9 +180,9 @@ class Runner:
             assert record.way_back is not None and record.position is not None
             self._refuse_unless_as_committed(record)
             # It was blocked as the source, but whoever wanted to may have lifted that since, and written until now.
-            old = self._means.clusters[record.source]
-            self._block(old, self._means.stop).set()
-            refuse_written(old, record.position, self._means.stop)
+            old = self._process.clusters[record.source]
+            self._block(old, self._process.stop).set()
+            refuse_written(old, record.position, self._process.stop)
             changes = turned(record, record.way_back)
         else:
             self._refuse_to_turn_alone(record)
@@ -198,23 +198,23 @@ class Runner:
 
     def _refuse_to_turn_alone(self, record: RunRecord) -> None:
         """What the one that coordinates will refuse must not be waited for."""
-        home = self._means.clusters[record.options.destination]
-        leader = Peers(home.client, self._store).coordinator(self._means.stop)
+        home = self._process.clusters[record.options.destination]
+        leader = Peers(home.client, self._store).coordinator(self._process.stop)
         if leader is not None and leader.turns == record.turns and leader.way_back is not None:
             self._refuse_unless_as_committed(leader)
 
     def _refuse_unless_as_committed(self, committed: RunRecord) -> None:
         """The new destination must hold what it held at the commit, and the new source tell all since then."""
         assert committed.way_back is not None and committed.position is not None
-        clusters = self._means.clusters
-        refuse_lost(clusters[committed.destination], committed.way_back, self._means.stop)
-        refuse_written(clusters[committed.source], committed.position, self._means.stop)
+        clusters = self._process.clusters
+        refuse_lost(clusters[committed.destination], committed.way_back, self._process.stop)
+        refuse_written(clusters[committed.source], committed.position, self._process.stop)
 
     def _wait_for_rest(self) -> None:
         """Wait until the run's thread has ended. Raises OperationError ClusterUnreachable if that takes long."""
         deadline = monotonic() + _REST_SECONDS
         while not self._at_rest.wait(_GLANCE):
-            self._means.stop.check()
+            self._process.stop.check()
             if monotonic() > deadline:
                 raise OperationError(
                     failures.CLUSTER_UNREACHABLE,
@@ -224,49 +224,49 @@ class Runner:
 
     def _prepare(self) -> None:
         """Make what carries the run out from what is saved, with a stop token of its own."""
-        self._means.stop.release(self._stop)
-        self._stop = StopToken(self._means.stop)
+        self._process.stop.release(self._stop)
+        self._stop = StopToken(self._process.stop)
         # Saved before it is used: no other engine of the run has this epoch.
         self._store.update(epoch=self.record.epoch + 1)
-        parts = self._parts(self._stop)
-        self._registry = parts.registry
+        context = self._context(self._stop)
+        self._registry = context.registry
         kind = Coordinator if self.record.coordinates else Follower
-        self._phases: Phases = kind(parts, self._stop)
+        self._phases: Phases = kind(context, self._stop)
 
     def _go_on(self) -> None:
         self._at_rest.clear()
-        self._means.spawn("sync", self._carry_out)
+        self._process.spawn("sync", self._carry_out)
 
-    def _parts(self, stop: StopToken) -> Parts:
-        means, record = self._means, self.record
-        source, destination = means.clusters[record.source], means.clusters[record.destination]
+    def _context(self, stop: StopToken) -> RunContext:
+        process, record = self._process, self.record
+        source, destination = process.clusters[record.source], process.clusters[record.destination]
         # What is saved stays where the sync began, also when it runs the other way.
-        home = means.clusters[record.options.destination]
+        home = process.clusters[record.options.destination]
         saving = self._fenced(home, stop)
         writer = saving if destination is home else self._fenced(destination, stop)
         if record.coordinates and record.start is None:
             # Nothing is listed before the start is saved, so nothing of this run is lost.
             forget_earlier(home.client, saving, stop)
         judge = judge_of_filters(source, destination)
-        return Parts(
-            source=source.client,
+        return RunContext(
+            source_client=source.client,
             source_facts=source.facts,
-            client=destination.client,
+            destination_client=destination.client,
             destination_facts=destination.facts,
-            writer=writer,
-            destination=Destination(writer, stop),
+            destination_writer=writer,
+            document_writer=DocumentWriter(writer, stop),
             source_block=self._block(source, stop),
             destination_block=self._block(destination, stop),
             balancers=tuple(self._balancer(each, stop) for each in (source, destination)),
             run=self._store,
-            instances=Instances(self._store, Peers(home.client, self._store), means.progress),
+            instances=Instances(self._store, Peers(home.client, self._store), process.progress),
             registry=Registry(home.client, saving, record.turns, stop),
             partitions=Partitions(home.client, saving, record.turns, record.instance, stop),
             checks=CheckStore(home.client, saving, METADATA_DATABASE, stop),
             selection=Selection(record.options.namespaces, judge.client, stop),
-            progress=means.progress,
-            load=means.load,
-            observe=means.observe,
+            progress=process.progress,
+            load=process.load,
+            observe=process.observe,
         )
 
     def _fenced(self, cluster: Cluster, stop: StopToken) -> FencedWriter:
@@ -288,12 +288,12 @@ class Runner:
     def _block(self, cluster: Cluster, stop: StopToken) -> WriteBlock:
         writer = self._writer(cluster, stop)
         sharded = cluster.facts.is_sharded
-        return WriteBlock(cluster.name, sharded, writer, self._store, self._means.observe)
+        return WriteBlock(cluster.name, sharded, writer, self._store, self._process.observe)
 
     def _balancer(self, cluster: Cluster, stop: StopToken) -> Balancer:
         writer = self._writer(cluster, stop)
         sharded = cluster.facts.is_sharded
-        return Balancer(cluster.name, sharded, writer, self._store, self._means.observe)
+        return Balancer(cluster.name, sharded, writer, self._store, self._process.observe)
 
     def _carry_out(self) -> None:
         """The outermost frame of the run's thread: however a run ends, its record says so."""
@@ -336,11 +336,11 @@ class Runner:
         try:
             # In this order: a run that goes on must never find its source open again.
             self._store.update(**failed)
-            self._means.observe(Point.FAILURE_SAVED, "")
+            self._process.observe(Point.FAILURE_SAVED, "")
             for name in to_put_back(self.record):
-                self._block(self._means.clusters[name], self._means.stop).put_back()
-            for cluster in self._means.clusters.values():
-                self._balancer(cluster, self._means.stop).put_back()
+                self._block(self._process.clusters[name], self._process.stop).put_back()
+            for cluster in self._process.clusters.values():
+                self._balancer(cluster, self._process.stop).put_back()
         except (OperationError, PyMongoError) as error:
             _log.error(
                 "Could not save the failure or unblock the clusters; this is retried at the next start.",

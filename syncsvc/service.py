@@ -24,7 +24,7 @@ from syncsvc.reporter import Reporter
 from syncsvc.reports.namespaces import namespaces_report
 from syncsvc.reports.progress import progress_report
 from syncsvc.reports.sync import Sync
-from syncsvc.runner import Means, Runner, can_commit
+from syncsvc.runner import ProcessContext, Runner, can_commit
 from syncsvc.saved.peers import Peers, described, differences
 from syncsvc.saved.run import RunRecord, RunStore, new_owner
 from syncsvc.settings import LoadLevel
@@ -63,7 +63,7 @@ class Service:
         # One at a time: where a cluster hangs, more would keep all threads that answer requests.
         self._preflights = Commands()
         self._progress = Progress()
-        self._means = Means({}, load, self._progress, spawn, observe, stop)
+        self._process = ProcessContext({}, load, self._progress, spawn, observe, stop)
         self._state = State.INITIALIZING  # while there is no run
         self._runner: Runner | None = None
         # A run that this process found: the start that began it may be sent again.
@@ -79,11 +79,13 @@ class Service:
 
         Raises OperationError Superseded, and the driver's errors.
         """
-        self._means = replace(self._means, clusters=clusters)
+        self._process = replace(self._process, clusters=clusters)
         if saved is None or not self._recover(saved):
             self._state = next_state(self._state, Trigger.READY)
         _log.info("The process is ready.", extra={"state": self.state.value})
-        self._means.spawn("reporter", Reporter(clusters, self._progress, self.sync, self._stop).run)
+        self._process.spawn(
+            "reporter", Reporter(clusters, self._progress, self.sync, self._stop).run
+        )
         self.startup.end()
 
     def stop_waiting(self) -> None:
@@ -97,7 +99,7 @@ class Service:
             if self._is_answered_again(options):
                 return
             state = next_state(self.state, Trigger.START)
-            clusters = self._means.clusters
+            clusters = self._process.clusters
             judgement = self._judge(options)
             raise_all(judgement.violations)
             _log.info("Preflight checks completed.", extra={"warnings": list(judgement.warnings)})
@@ -154,7 +156,7 @@ class Service:
 
     def progress(self) -> dict[str, Any]:
         """The body of `progress`, in the shape of the interface."""
-        clusters = self._means.clusters
+        clusters = self._process.clusters
         addresses = {name: cluster.facts.address for name, cluster in clusters.items()}
         return progress_report(self.sync(), addresses, self._instance)
 
@@ -190,7 +192,7 @@ class Service:
         if runner is None:
             return iter(())
         home = runner.record.options.destination
-        client, writer = self._means.clusters[home].client, self._means.writer(home)
+        client, writer = self._process.clusters[home].client, self._process.writer(home)
         return mismatches(client, writer, after, limit, least_seconds, self._stop)
 
     @contextmanager
@@ -209,7 +211,7 @@ class Service:
 
     def _begin(self, record: RunRecord) -> None:
         """Save the run, and carry it out. Raises OperationError where others have begun one at the same moment."""
-        store = RunStore.begin(self._means.saver(record.options.destination), record)
+        store = RunStore.begin(self._process.saver(record.options.destination), record)
         different = self._differences(store)
         if different:
             store.withdraw()
@@ -219,7 +221,7 @@ class Service:
     def _recover(self, saved: RunRecord) -> bool:
         """Go on with a saved run, unless it is one that would have been refused if its process had not been killed."""
         home = saved.options.destination
-        client, writer = self._means.clusters[home].client, self._means.saver(home)
+        client, writer = self._process.clusters[home].client, self._process.saver(home)
         store = RunStore.take_over(client, writer, saved)
         if store.record.start is None and self._differences(store):
             _log.warning("A start that differs from that of other instances is withdrawn.")
@@ -232,11 +234,11 @@ class Service:
     def _differences(self, store: RunStore) -> dict[str, list[str]]:
         """What others were started with otherwise."""
         record = store.record
-        others = Peers(self._means.clusters[record.options.destination].client, store)
+        others = Peers(self._process.clusters[record.options.destination].client, store)
         return differences(record.options, record.instances, others.others(self._stop))
 
     def _carry_out(self, store: RunStore) -> None:
-        runner = Runner(store, self._means)
+        runner = Runner(store, self._process)
         runner.begin()
         self._runner = runner
 
@@ -264,5 +266,5 @@ class Service:
             yield error.kind, error.description
 
     def _judge(self, options: StartOptions) -> Judgement:
-        means = self._means
-        return judge(options, self._instance, means.clusters, means.load, self._stop)
+        process = self._process
+        return judge(options, self._instance, process.clusters, process.load, self._stop)

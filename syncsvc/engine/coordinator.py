@@ -21,8 +21,8 @@ from syncsvc.engine.events.application import Application
 from syncsvc.engine.events.definition_watch import DefinitionWatch
 from syncsvc.engine.events.rekeying import ShardKeys, ShardKeyWatch
 from syncsvc.engine.observe import Point
-from syncsvc.engine.parts import Parts
 from syncsvc.engine.phases import Phases
+from syncsvc.engine.run_context import RunContext
 from syncsvc.engine.turning import weaken_definitions
 from syncsvc.engine.verification import Verification
 from syncsvc.engine.watch import OplogWatch
@@ -47,92 +47,92 @@ _GLANCE = 0.05
 class Coordinator(Phases):
     """Does all of a run that is done once, and the share of one instance."""
 
-    def __init__(self, parts: Parts, stop: StopToken) -> None:
-        self._oplog = OplogWatch(parts)
-        self._definitions = DefinitionWatch(parts)
-        super().__init__(parts, stop)
+    def __init__(self, context: RunContext, stop: StopToken) -> None:
+        self._oplog = OplogWatch(context)
+        self._definitions = DefinitionWatch(context)
+        super().__init__(context, stop)
 
     def _read(self, stop: StopToken) -> None:
         with TaskGroup("reading", stop) as reading:
             reading.spawn("oplog", self._oplog.run, reading.stop)
-            reading.spawn("shard-keys", ShardKeyWatch(self._parts).run, reading.stop)
+            reading.spawn("shard-keys", ShardKeyWatch(self._context).run, reading.stop)
             reading.spawn("balancers", self._watch_balancers, reading.stop)
             reading.spawn("definitions", self._definitions.run, reading.stop)
             super()._read(reading.stop)
             reading.stop.stop("all is read")
 
     def _turn(self, stop: StopToken) -> Phase:
-        parts = self._parts
-        turns = parts.run.record.turns
-        parts.instances.wait_for_all(lambda other: other.turns == turns, stop)
-        parts.observe(Point.TURNING, "")
+        context = self._context
+        turns = context.run.record.turns
+        context.instances.wait_for_all(lambda other: other.turns == turns, stop)
+        context.observe(Point.TURNING, "")
         self._keep_balancers_still(stop)
         # What was proved is of the other direction.
-        parts.checks.forget()
-        parts.progress.set(check=None)
-        weaken_definitions(parts, stop)
-        parts.observe(Point.TURNED, "")
+        context.checks.forget()
+        context.progress.set(check=None)
+        weaken_definitions(context, stop)
+        context.observe(Point.TURNED, "")
         # Both at once: no other phase is one of a sync that is being reversed.
-        parts.run.update(
-            state=next_state(parts.run.record.state, Trigger.TURN), phase=Phase.APPLYING
+        context.run.update(
+            state=next_state(context.run.record.state, Trigger.TURN), phase=Phase.APPLYING
         )
         return Phase.APPLYING
 
     def _initialize(self, stop: StopToken) -> Phase:
-        parts = self._parts
-        if parts.run.record.options.blocks_destination:
-            parts.destination_block.set()
+        context = self._context
+        if context.run.record.options.blocks_destination:
+            context.destination_block.set()
         self._keep_balancers_still(stop)
         # The start of the change stream is saved before anything is read: what is written from here on comes as an
         # event, whatever the listing and the copy see of it. Taken later, writes in between would be lost.
-        if parts.run.record.start is None:
-            stream = ChangeStream(parts.source, parts.source_facts)
+        if context.run.record.start is None:
+            stream = ChangeStream(context.source_client, context.source_facts)
             start = read(lambda: start_position(stream), stop)
-            parts.run.update(start=start, position=start)
-        parts.observe(Point.STARTED, "")
-        Listing(parts, stop).run()
-        plan_copy(parts, stop)
-        parts.observe(Point.LISTED, "")
+            context.run.update(start=start, position=start)
+        context.observe(Point.STARTED, "")
+        Listing(context, stop).run()
+        plan_copy(context, stop)
+        context.observe(Point.LISTED, "")
         return Phase.COPYING
 
     def _keep_balancers_still(self, stop: StopToken) -> None:
-        for each in self._parts.balancers:
+        for each in self._context.balancers:
             each.keep_still(stop)
 
     def _watch_balancers(self, stop: StopToken) -> None:
-        watch_balancers(self._parts.balancers, self._parts.run, self._parts.progress, stop)
+        watch_balancers(self._context.balancers, self._context.run, self._context.progress, stop)
 
     def _copy(self, stop: StopToken) -> Phase:
-        copy_all(self._parts, stop)
-        self._parts.instances.wait_for_all(lambda other: other.phase.copied, stop)
+        copy_all(self._context, stop)
+        self._context.instances.wait_for_all(lambda other: other.phase.copied, stop)
         # Any of them may have withheld indexes.
-        self._parts.registry.reload(stop)
-        _log.info(partitions(tuple(self._parts.registry)).message)
-        self._parts.run.update(copy_end=append_note(self._parts.source, stop))
+        self._context.registry.reload(stop)
+        _log.info(partitions(tuple(self._context.registry)).message)
+        self._context.run.update(copy_end=append_note(self._context.source_client, stop))
         return Phase.INDEXING
 
     def _index(self, stop: StopToken) -> Phase:
-        if self._parts.run.record.options.build_indexes.after_copy:
-            build_all(self._parts, stop)
+        if self._context.run.record.options.build_indexes.after_copy:
+            build_all(self._context, stop)
         return Phase.APPLYING
 
     def _apply(self, stop: StopToken) -> Phase:
         with TaskGroup("apply", stop) as group:
-            verification = Verification(self._parts, group)
-            application = Application(self._parts, verification.feed, group)
+            verification = Verification(self._context, group)
+            application = Application(self._context, verification.feed, group)
             self._oplog.follow(application.held_after)
             self._wait_for_commit(application, verification, group.stop)
             self._block_source()
             commit_time = self._commit_time(group.stop)
             application.wait_until_past(commit_time)
-            self._parts.instances.wait_for_all(is_past(commit_time), group.stop)
+            self._context.instances.wait_for_all(is_past(commit_time), group.stop)
             # Any of them may have withheld indexes.
-            self._parts.registry.reload(group.stop)
+            self._context.registry.reload(group.stop)
             self._done("drained")
             self._definitions.check(group.stop)
-            reconcile_views(self._parts, group.stop)
-            ShardKeys(self._parts, group.stop).reconcile()
-            restore_indexes(self._parts, group.stop)
+            reconcile_views(self._context, group.stop)
+            ShardKeys(self._context, group.stop).reconcile()
+            restore_indexes(self._context, group.stop)
             # Also before: a restart that finds a verdict, or its beginnings, must not apply again what that is about.
             application.save_position()
             verification.finish(commit_time)
@@ -145,8 +145,8 @@ class Coordinator(Phases):
 
     def _cut_over(self, stop: StopToken) -> Phase:
         # Users may write to the destination then, and no instance any more.
-        self._parts.instances.wait_for_all(lambda other: other.phase.applied, stop)
-        Cutover(self._parts, Catalog(self._parts, stop), stop).run()
+        self._context.instances.wait_for_all(lambda other: other.phase.applied, stop)
+        Cutover(self._context, Catalog(self._context, stop), stop).run()
         return Phase.DONE
 
     def _wait_for_commit(
@@ -156,7 +156,7 @@ class Coordinator(Phases):
         # What an earlier process saw, others would take for the present.
         self._tell_caught_up(False)
         while not self._all_committing(stop):
-            progress = self._parts.progress
+            progress = self._context.progress
             if monotonic() - progress.snapshot.lag_at > _LAG_HOLDS:
                 progress.forget_lag()
             caught_up = self._have_caught_up(application, stop)
@@ -169,35 +169,35 @@ class Coordinator(Phases):
         self._done("commit saved")
 
     def _all_committing(self, stop: StopToken) -> bool:
-        return self._commit_asked.is_set() and self._parts.instances.all_hold(is_committing, stop)
+        return self._commit_asked.is_set() and self._context.instances.all_hold(is_committing, stop)
 
     def _have_caught_up(self, application: Application, stop: StopToken) -> bool:
-        copy_end = self._parts.run.record.copy_end
+        copy_end = self._context.run.record.copy_end
         assert copy_end is not None
-        lag = self._parts.progress.snapshot.lag_seconds
+        lag = self._context.progress.snapshot.lag_seconds
         if not application.is_past(copy_end) or lag is None or lag > MOST_LAG:
             return False
         near = is_near(application.passed, copy_end)
-        return self._parts.instances.all_hold(near, stop)
+        return self._context.instances.all_hold(near, stop)
 
     def _tell_caught_up(self, caught_up: bool) -> None:
-        self._parts.progress.set(caught_up=caught_up)
-        record = self._parts.run.record
+        self._context.progress.set(caught_up=caught_up)
+        record = self._context.run.record
         if record.instances and record.caught_up != caught_up:
-            self._parts.run.update(caught_up=caught_up)
+            self._context.run.update(caught_up=caught_up)
 
     def _block_source(self) -> None:
         # Before the commit time is taken: what a user is told was written is older than that then, and is applied.
-        if self._parts.run.record.options.blocks_source:
-            self._parts.source_block.set()
+        if self._context.run.record.options.blocks_source:
+            self._context.source_block.set()
             self._done("source blocked")
 
     def _commit_time(self, stop: StopToken) -> Timestamp:
         """The source's time when the commit was first asked for: everything up to it is applied before it is done."""
-        if self._parts.run.record.commit_time is None:
-            self._parts.run.update(commit_time=append_note(self._parts.source, stop))
+        if self._context.run.record.commit_time is None:
+            self._context.run.update(commit_time=append_note(self._context.source_client, stop))
             self._done("commit time saved")
-        commit_time = self._parts.run.record.commit_time
+        commit_time = self._context.run.record.commit_time
         assert commit_time is not None
         return commit_time
 

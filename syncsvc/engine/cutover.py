@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.observe import Point
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.engine.wayback import prepare_way_back
 from verifier.runtime.tasks import StopToken
 
@@ -22,7 +22,7 @@ Step = tuple[str, Callable[[], None]]
 class Cutover:
     """The steps after the verdict. Nothing of the source is read any more."""
 
-    parts: Parts
+    context: RunContext
     catalog: Catalog
     stop: StopToken
 
@@ -35,45 +35,45 @@ class Cutover:
             *self._for_the_balancers(),
             ("indexes unique", self._convert),
         ]
-        run = self.parts.run
+        run = self.context.run
         for name, step in steps:
             self.stop.check()
             if name not in run.record.steps:
                 step()
                 run.update(steps=(*run.record.steps, name))
-                self.parts.observe(Point.STEP_DONE, name)
+                self.context.observe(Point.STEP_DONE, name)
 
     def _prepare(self) -> None:
-        for record in self.parts.registry:
+        for record in self.context.registry:
             self.stop.check()
             self.catalog.prepare(record.definition)
 
     def _for_the_way_back(self) -> list[Step]:
         """After all that the destination must hold before users write, and before they do."""
-        if not self.parts.run.record.options.reversible:
+        if not self.context.run.record.options.reversible:
             return []
         return [("way back prepared", self._prepare_way_back)]
 
     def _prepare_way_back(self) -> None:
-        self.parts.run.update(way_back=prepare_way_back(self.parts, self.stop))
+        self.context.run.update(way_back=prepare_way_back(self.context, self.stop))
 
     def _unblock(self) -> None:
-        if self.parts.run.record.options.blocks_destination:
-            self.parts.destination_block.lift()
+        if self.context.run.record.options.blocks_destination:
+            self.context.destination_block.lift()
 
     def _allow_writes(self) -> None:
-        self.parts.run.update(can_write=True)
+        self.context.run.update(can_write=True)
 
     def _for_the_balancers(self) -> list[Step]:
-        if not any(each.sharded for each in self.parts.balancers):
+        if not any(each.sharded for each in self.context.balancers):
             return []
         return [("balancers put back", self._put_balancers_back)]
 
     def _put_balancers_back(self) -> None:
-        for each in self.parts.balancers:
+        for each in self.context.balancers:
             each.put_back()
 
     def _convert(self) -> None:
-        for record in self.parts.registry:
+        for record in self.context.registry:
             self.stop.check()
             self.catalog.convert(record.definition)

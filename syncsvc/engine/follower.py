@@ -26,29 +26,29 @@ class Follower(Phases):
 
     def _initialize(self, stop: StopToken) -> Phase:
         leader = self._wait(lambda other: other.phase is not Phase.INITIALIZING, stop)
-        self._parts.run.update(start=leader.start, position=leader.start)
-        self._parts.registry.reload(stop)
+        self._context.run.update(start=leader.start, position=leader.start)
+        self._context.registry.reload(stop)
         return Phase.COPYING
 
     def _copy(self, stop: StopToken) -> Phase:
-        copy_claimed(self._parts, stop)
+        copy_claimed(self._context, stop)
         return Phase.INDEXING
 
     def _index(self, stop: StopToken) -> Phase:
         leader = self._wait(_is_applying, stop)
-        self._parts.run.update(copy_end=leader.copy_end)
-        self._parts.registry.reload(stop)
+        self._context.run.update(copy_end=leader.copy_end)
+        self._context.registry.reload(stop)
         return Phase.APPLYING
 
     def _turn(self, stop: StopToken) -> Phase:
-        parts = self._parts
-        parts.observe(Point.TURNING, "")
+        context = self._context
+        context.observe(Point.TURNING, "")
         leader = self._wait(_is_applying, stop)
-        parts.registry.reload(stop)
-        parts.observe(Point.TURNED, "")
+        context.registry.reload(stop)
+        context.observe(Point.TURNED, "")
         # Both at once: no other phase is one of a sync that is being reversed.
-        parts.run.update(
-            state=next_state(parts.run.record.state, Trigger.TURN),
+        context.run.update(
+            state=next_state(context.run.record.state, Trigger.TURN),
             phase=Phase.APPLYING,
             start=leader.start,
             position=leader.start,
@@ -59,7 +59,7 @@ class Follower(Phases):
     def _apply(self, stop: StopToken) -> Phase:
         with TaskGroup("apply", stop) as group:
             if not self._is_cut_over(group.stop):
-                Application(self._parts, Feed(), group)
+                Application(self._context, Feed(), group)
             while not self._is_cut_over(group.stop):
                 group.stop.sleep(_GLANCE)
             group.stop.stop("commit")
@@ -68,21 +68,21 @@ class Follower(Phases):
     def _is_cut_over(self, stop: StopToken) -> bool:
         """Whether nothing is to be applied any more; until then, show what the one that coordinates tells."""
         leader = self._wait(_any, stop)
-        self._parts.progress.set(caught_up=leader.caught_up and leader.state in ACTIVE)
-        return leader.turns > self._parts.run.record.turns or leader.phase.applied
+        self._context.progress.set(caught_up=leader.caught_up and leader.state in ACTIVE)
+        return leader.turns > self._context.run.record.turns or leader.phase.applied
 
     def _cut_over(self, stop: StopToken) -> Phase:
         self._wait(lambda other: other.can_write, stop)
-        self._parts.run.update(can_write=True)
+        self._context.run.update(can_write=True)
         # Whoever withheld them, the one that coordinates has built them.
-        self._parts.progress.end_warning(WarningKind.INDEXES_WITHHELD)
+        self._context.progress.end_warning(WarningKind.INDEXES_WITHHELD)
         self._wait(lambda other: other.state is State.COMMITTED, stop)
         return Phase.DONE
 
     def _wait(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> RunRecord:
         """Wait until that is true of the one that coordinates, or it runs the other way already."""
-        turns = self._parts.run.record.turns
-        return self._parts.instances.wait_for_coordinator(
+        turns = self._context.run.record.turns
+        return self._context.instances.wait_for_coordinator(
             lambda other: other.turns > turns or other.turns == turns and holds(other), stop
         )
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
 from syncsvc.engine.observe import Point
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.saved.partitions import Partition
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import CONFIRM_INTERVAL
@@ -24,11 +24,11 @@ _log = logging.getLogger(__name__)
 class Phases(ABC):
     """Carries one run from its stored phase to its end, in the thread that calls `run`."""
 
-    def __init__(self, parts: Parts, stop: StopToken) -> None:
-        self._parts = parts
+    def __init__(self, context: RunContext, stop: StopToken) -> None:
+        self._context = context
         self._stop = stop
         self._commit_asked = threading.Event()
-        parts.progress.forget_pace()
+        context.progress.forget_pace()
         self._show_copied()
 
     def commit(self) -> None:
@@ -37,11 +37,11 @@ class Phases(ABC):
 
     def run(self) -> None:
         """Return when the run is committed. Raises what makes it fail, and `Cancelled` when stopped."""
-        if self._parts.run.record.state is State.COMMITTING:
+        if self._context.run.record.state is State.COMMITTING:
             self._commit_asked.set()
         with TaskGroup("run", self._stop) as group:
             group.spawn("owner", self._keep_owning, group.stop)
-            group.spawn("instances", self._parts.instances.watch, group.stop)
+            group.spawn("instances", self._context.instances.watch, group.stop)
             self._read(group.stop)
             self._carry_out({Phase.CUTTING_OVER: self._cut_over}, group.stop)
             group.stop.stop("done")
@@ -81,12 +81,12 @@ class Phases(ABC):
         self, phases: Mapping[Phase, Callable[[StopToken], Phase]], stop: StopToken
     ) -> None:
         """Go through these phases, from the stored one on."""
-        run = self._parts.run
+        run = self._context.run
         while (phase := run.record.phase) in phases:
             _log.info(f"Starting {phase.value} phase")
             following = phases[phase](stop)
             # Threads that the phase has cancelled may have left writes on their way.
-            self._parts.writer.settle()
+            self._context.destination_writer.settle()
             run.update(phase=following)
             _log.debug(f"Updating the in-memory phase from `{phase.value}` to `{following.value}`.")
             self._show_copied()
@@ -95,27 +95,27 @@ class Phases(ABC):
         """Learn of another process that took the run over, and let others know of this one."""
         while True:
             stop.sleep(CONFIRM_INTERVAL)
-            self._parts.run.confirm()
+            self._context.run.confirm()
 
     def _done(self, step: str) -> None:
-        self._parts.observe(Point.STEP_DONE, step)
+        self._context.observe(Point.STEP_DONE, step)
 
     def _own_copies(
         self, records: Sequence[CollectionRecord]
     ) -> Sequence[CollectionRecord | Partition]:
-        run = self._parts.run.record
+        run = self._context.run.record
         # Once it was reversed, what was copied is both clusters' alike.
         if not run.instances or run.turns:
             return records
-        return [each for each in self._parts.partitions if each.instance == run.instance]
+        return [each for each in self._context.partitions if each.instance == run.instance]
 
     def _show_copied(self) -> None:
         """Show what is saved of the copy, at the beginning of each phase: the total, and what this instance copied."""
-        records = list(self._parts.registry)
+        records = list(self._context.registry)
         own = self._own_copies(records)
-        phase = self._parts.run.record.phase
+        phase = self._context.run.record.phase
         total = sum(each.copied if phase.copied else each.total for each in records)
-        self._parts.progress.set(
+        self._context.progress.set(
             total_bytes=None if phase is Phase.INITIALIZING else total,
             copied_bytes=sum(each.copied for each in own),
             copied_documents=sum(each.documents for each in own),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from syncsvc.engine.definitions.standin import stand_in
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.indexing import destined
 from syncsvc.state import State
 from verifier.cluster.filters import NamespaceFilter
@@ -25,23 +25,23 @@ _MOST_LAG = 10
 class SyncSubject:
     """The subject of the check, before the cut-over."""
 
-    parts: Parts
+    context: RunContext
     stop: StopToken
 
     def pairs(self) -> set[NamespacePair]:
         """Whatever the filter: the destination was empty, and may hold nothing that is not of the source."""
-        parts = self.parts
-        selected = parts.selection.of(names_on(parts.source, self.stop))
-        names = {*selected, *names_on(parts.client, self.stop)}
+        context = self.context
+        selected = context.selection.of(names_on(context.source_client, self.stop))
+        names = {*selected, *names_on(context.destination_client, self.stop)}
         return {NamespacePair(each, each) for each in names}
 
     def expected(self, source: CollectionSpec) -> CollectionSpec | None:
         """What stands in for it until commit."""
-        parts = self.parts
-        if not parts.selection.selects(source.namespace):
+        context = self.context
+        if not context.selection.selects(source.namespace):
             return None
-        record = None if source.uuid is None else parts.registry.get(source.uuid)
-        wanted = destined(source, parts.run.record.options)
+        record = None if source.uuid is None else context.registry.get(source.uuid)
+        wanted = destined(source, context.run.record.options)
         if record is not None:
             # Of a source without shards, it keeps the key that it was created with, whatever its name is by now.
             shard_key = source.shard_key or record.definition.shard_key
@@ -57,9 +57,9 @@ class SyncSubject:
 
         So it does when a commit was asked for, which waits for all of them, and then has everything looked at.
         """
-        if self.parts.run.record.state is State.COMMITTING:
+        if self.context.run.record.state is State.COMMITTING:
             return False
-        lag = self.parts.progress.snapshot.lag_seconds
+        lag = self.context.progress.snapshot.lag_seconds
         return lag is not None and lag <= _MOST_LAG
 
 

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.observe import Point
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from verifier.cluster.inventory import list_collections
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Kind
 from verifier.runtime.tasks import StopToken
 
 
-def weaken_definitions(parts: Parts, stop: StopToken) -> None:
+def weaken_definitions(context: RunContext, stop: StopToken) -> None:
     """Make all collections of the destination stand-ins. May be repeated, before any event is applied."""
-    catalog = Catalog(parts, stop)
-    found = read(lambda: list(list_collections(parts.client)), stop)
+    catalog = Catalog(context, stop)
+    found = read(lambda: list(list_collections(context.destination_client)), stop)
     for definition in found:
         stop.check()
-        record = parts.registry.at(definition.namespace)
+        record = context.registry.at(definition.namespace)
         if record is None or definition.kind is Kind.VIEW:
             continue
         # What is there now, not what is saved: an index that users changed meanwhile needs other commands.
         catalog.weaken(definition)
         catalog.reconcile_indexes(record.definition)
-        parts.observe(Point.COLLECTION_WEAKENED, str(definition.namespace))
+        context.observe(Point.COLLECTION_WEAKENED, str(definition.namespace))

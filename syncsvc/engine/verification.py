@@ -11,7 +11,7 @@ from __future__ import annotations
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.engine.subject import SyncSubject
 from syncsvc.errors import (
     INCOMPATIBLE_METADATA,
@@ -57,11 +57,11 @@ class Verification:
     To be made before any event is read, since an unfinished check must not miss one. `feed` takes the events.
     """
 
-    def __init__(self, parts: Parts, group: TaskGroup) -> None:
-        self._parts = parts
+    def __init__(self, context: RunContext, group: TaskGroup) -> None:
+        self._context = context
         self._group = group
         self._stop = group.stop
-        self._enabled = parts.run.record.options.verification
+        self._enabled = context.run.record.options.verification
         self.feed = Feed()
         self._check: Check | None = None
         self._verdict: Verdict | None = None
@@ -71,8 +71,8 @@ class Verification:
     def begin(self) -> None:
         """Begin the check, now that the destination has caught up, unless it has begun. Raises the driver's errors."""
         if self._enabled and self._check is None:
-            sides, store = self._sides(), self._parts.checks
-            position = self._parts.run.record.position
+            sides, store = self._sides(), self._context.checks
+            position = self._context.run.record.position
             begin(sides.source, sides.destination, Request(), store, self._stop, position)
             self._launch(self._new_check(self.feed))
 
@@ -85,7 +85,7 @@ class Verification:
     def show(self) -> None:
         """Tell how far the check is."""
         if self._check is not None:
-            self._parts.progress.set(check=self._check.figures.progress())
+            self._context.progress.set(check=self._check.figures.progress())
 
     def finish(self, written_until: Timestamp) -> None:
         """Return when source and destination are proved equal. Users write to neither any more.
@@ -98,7 +98,7 @@ class Verification:
         with waiting("The commit waits for the verdict of the verification", _VERIFYING):
             while self._verdict is None:
                 self.begin()
-                if self._check is not None and not self._parts.checks.record.writes_off:
+                if self._check is not None and not self._context.checks.record.writes_off:
                     self._check.no_more_writes(written_until)
                 self.show()
                 self._stop.sleep(_GLANCE)
@@ -109,7 +109,7 @@ class Verification:
 
     def _recall(self) -> None:
         """Go on with the check that is saved, or know what it ended with."""
-        store = self._parts.checks
+        store = self._context.checks
         try:
             saved = store.load()
         except OperationError as error:
@@ -140,7 +140,7 @@ class Verification:
 
     def _give_up(self, error: OperationError) -> None:
         """Let a check begin anew: changes of the destination were lost before it could read them."""
-        self._parts.progress.warn(
+        self._context.progress.warn(
             WarningKind.CHECK_REPEATED,
             "The verification began anew, because the oplog of the destination was too short for it. "
             f"Enlarge it on each member (replSetResizeOplog). {error.description}",
@@ -149,16 +149,18 @@ class Verification:
         self._check = None
 
     def _new_check(self, feed: Feed | None) -> Check:
-        parts = self._parts
-        subject = SyncSubject(parts, self._stop)
-        return Check(subject, self._sides(), parts.checks, _GRACE, parts.observe, self._stop, feed)
+        context = self._context
+        subject = SyncSubject(context, self._stop)
+        return Check(
+            subject, self._sides(), context.checks, _GRACE, context.observe, self._stop, feed
+        )
 
     def _sides(self) -> Sides:
-        parts = self._parts
+        context = self._context
         return Sides(
-            Cluster("source", parts.source, parts.source_facts),
-            Cluster("destination", parts.client, parts.destination_facts),
-            parts.load.readers,
+            Cluster("source", context.source_client, context.source_facts),
+            Cluster("destination", context.destination_client, context.destination_facts),
+            context.load.readers,
             _RANGE_BYTES,
         )
 

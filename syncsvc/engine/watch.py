@@ -10,7 +10,7 @@ from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure
 
 from syncsvc.engine import window
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.figures.progress import WarningKind
 from syncsvc.state import Phase
 from verifier.cluster import failures
@@ -33,8 +33,8 @@ _ENLARGE = "Enlarge it on each member (replSetResizeOplog), or write less to the
 class OplogWatch:
     """One thread beside the phases that read the source."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
         self._looks: deque[window.Look] = deque()
         self._held_after: Callable[[], Timestamp | None] | None = None
 
@@ -57,8 +57,8 @@ class OplogWatch:
         self._end_warnings()
 
     def _keep_looking(self, stop: StopToken) -> None:
-        while self._parts.run.record.phase in _READING:
-            if self._parts.run.record.position is None:
+        while self._context.run.record.phase in _READING:
+            if self._context.run.record.position is None:
                 stop.sleep(_GLANCE)
                 continue
             self._look(stop)
@@ -75,9 +75,9 @@ class OplogWatch:
 
         Of a sharded source, nothing can be seen: its change stream tells when an oplog was too short.
         """
-        progress = self._parts.progress
+        progress = self._context.progress
         try:
-            oplog = retry(lambda: read_oplog(self._parts.source), _judge, stop)
+            oplog = retry(lambda: read_oplog(self._context.source_client), _judge, stop)
         except OperationFailure as error:
             if not _is_refused(error):
                 raise
@@ -95,7 +95,7 @@ class OplogWatch:
         needed = self._needed()
         if needed is None or not window.is_lost(oplog, needed):
             return
-        elsewhere = only_elsewhere(reach(self._parts.source, needed), needed)
+        elsewhere = only_elsewhere(reach(self._context.source_client, needed), needed)
         if elsewhere is not None:
             self._warn_short(oplog, f"{elsewhere.what}. {elsewhere.remedy}")
         else:
@@ -115,13 +115,13 @@ class OplogWatch:
         return self._saved()
 
     def _saved(self) -> Timestamp:
-        position = self._parts.run.record.position
+        position = self._context.run.record.position
         assert position is not None
         return position.time
 
     def _tell(self, oplog: Oplog) -> None:
-        progress = self._parts.progress
-        copying = self._parts.run.record.phase is Phase.COPYING
+        progress = self._context.progress
+        copying = self._context.run.record.phase is Phase.COPYING
         snapshot = progress.snapshot
         now = window.Look(monotonic(), oplog, snapshot.copied_bytes if copying else None)
         self._looks.append(now)
@@ -133,26 +133,26 @@ class OplogWatch:
         self._warn(oplog, left, window.copy_seconds_left(self._looks, total))
 
     def _warn(self, oplog: Oplog, left: float | None, copy_left: float | None) -> None:
-        warned = WarningKind.OPLOG_SHORT in self._parts.progress.snapshot.warnings
+        warned = WarningKind.OPLOG_SHORT in self._context.progress.snapshot.warnings
         text = None
         if window.is_lost(oplog, self._saved()):
             text = "it no longer holds what a restart of this sync would need."
         elif left is not None:
             text = window.warning(left, copy_left, warned)
         if text is None:
-            self._parts.progress.end_warning(WarningKind.OPLOG_SHORT)
+            self._context.progress.end_warning(WarningKind.OPLOG_SHORT)
         else:
             self._warn_short(oplog, f"{text} {_ENLARGE}")
 
     def _warn_short(self, oplog: Oplog, text: str) -> None:
         size = f"{oplog.limit / 1e6:.0f} MB"
-        self._parts.progress.warn(
+        self._context.progress.warn(
             WarningKind.OPLOG_SHORT, f"The oplog of the source ({size}) is short: {text}"
         )
 
     def _end_warnings(self) -> None:
         for kind in (WarningKind.OPLOG_UNKNOWN, WarningKind.OPLOG_SHORT):
-            self._parts.progress.end_warning(kind)
+            self._context.progress.end_warning(kind)
 
 
 def _is_refused(error: BaseException) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from syncsvc.engine.definitions.standin import prepared
 from syncsvc.engine.events.ddl import OF_NO_CONSEQUENCE
 from syncsvc.engine.observe import Point
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.errors import OLD_SOURCE_WRITTEN
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import RunRecord
@@ -35,16 +35,16 @@ from verifier.runtime.tasks import StopToken
 _SHOWN = 5
 
 
-def prepare_way_back(parts: Parts, stop: StopToken) -> Position:
+def prepare_way_back(context: RunContext, stop: StopToken) -> Position:
     """Save what the next turn starts from, all but the position that it starts at, which is returned.
 
     May be repeated for as long as users do not write: what an earlier call saved is replaced.
     """
-    stream = ChangeStream(parts.client, parts.destination_facts)
+    stream = ChangeStream(context.destination_client, context.destination_facts)
     start = read(lambda: start_position(stream), stop)
-    uuids = read(lambda: list_uuids(parts.client), stop)
-    parts.registry.save_next(mirrored(parts.registry, uuids))
-    parts.observe(Point.WAY_BACK_SAVED, "")
+    uuids = read(lambda: list_uuids(context.destination_client), stop)
+    context.registry.save_next(mirrored(context.registry, uuids))
+    context.observe(Point.WAY_BACK_SAVED, "")
     return start
 
 

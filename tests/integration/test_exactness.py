@@ -20,11 +20,11 @@ from pymongo import DeleteOne, InsertOne, ReplaceOne, UpdateOne
 from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError
 
-from syncsvc.engine.documents.destination import Destination
+from syncsvc.engine.documents.document_writer import DocumentWriter
 from syncsvc.engine.events.dispatch import group_of
 from syncsvc.engine.events.lanes import Lane, Portion, Room
 from syncsvc.engine.frontier import Frontier
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.figures.progress import Progress
 from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
@@ -137,14 +137,16 @@ class Replay:
         sharded = bool(pair.destination.shards)
         writer = FencedWriter(destination, False, self._stop, Fence.of_process(), sharded)
         given: dict[str, Any] = {
-            "source": source,
+            "source_client": source,
             "source_facts": facts,
-            "client": destination,
-            "destination": Destination(writer, self._stop),
+            "destination_client": destination,
+            "document_writer": DocumentWriter(writer, self._stop),
             "progress": self.progress,
             "observe": lambda point, detail: None,
         }
-        parts = Parts(**{each.name: given.get(each.name, nothing) for each in fields(Parts)})
+        context = RunContext(
+            **{each.name: given.get(each.name, nothing) for each in fields(RunContext)}
+        )
         listed = next(source.d.list_collections(filter={"name": "c"}))
         name = Namespace("d", "c")
         spec = CollectionSpec(
@@ -155,7 +157,7 @@ class Replay:
         self._stream = ChangeStream(source, facts, raw_updates=True)
         self._position = start_position(self._stream)
         self._frontier = Frontier(self._position)
-        self._lane = Lane(parts, self._frontier, Room(self._stop), self._stop)
+        self._lane = Lane(context, self._frontier, Room(self._stop), self._stop)
 
     def run(self, random: Random) -> int:
         """Apply what was written since this was made, in batches of random size; the number of events."""

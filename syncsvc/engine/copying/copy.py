@@ -14,12 +14,12 @@ from bson.timestamp import Timestamp
 
 from syncsvc.engine.copying.partitioned import ClaimedPartitions, settle, settle_often
 from syncsvc.engine.copying.portion import PortionCopy
-from syncsvc.engine.documents.destination import is_there_already
+from syncsvc.engine.documents.document_writer import is_there_already
 from syncsvc.engine.documents.translate import Outcome, zero_timestamp_documents
 from syncsvc.engine.documents.whole import write_whole
 from syncsvc.engine.frontier import Entry
 from syncsvc.engine.observe import Point
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.errors import DOCUMENT_NOT_COPIED
 from syncsvc.figures.durations import Operation, timed
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
@@ -40,19 +40,19 @@ class CollectionCopy(PortionCopy[ResumePoint | None]):
     """The copy of a whole collection of a replica set, in natural order."""
 
     def __init__(
-        self, parts: Parts, record: CollectionRecord, not_before: Timestamp, stop: StopToken
+        self, context: RunContext, record: CollectionRecord, not_before: Timestamp, stop: StopToken
     ) -> None:
         super().__init__(record, record.resume, record.copied, record.documents)
-        self._parts = parts
+        self._context = context
         self._not_before = not_before
         self._stop = stop
 
     def pages(self) -> Iterator[tuple[Sequence[memoryview], ResumePoint | None]]:
-        self._parts.progress.collections.reading(self.record.uuid)
+        self._context.progress.collections.reading(self.record.uuid)
         scan = Scan(
-            self._parts.source,
+            self._context.source_client,
             self.record.source_storage,
-            self._parts.source_uuid(self.record),
+            self._context.source_uuid(self.record),
             self._not_before,
             self.record.resume,
             self._stop,
@@ -64,7 +64,7 @@ class CollectionCopy(PortionCopy[ResumePoint | None]):
     ) -> None:
         done = status is CopyStatus.DONE
         # The rest of the record may be changed meanwhile, by others.
-        self._parts.registry.change(
+        self._context.registry.change(
             self.record,
             status=status,
             copied=copied,
@@ -72,7 +72,7 @@ class CollectionCopy(PortionCopy[ResumePoint | None]):
             resume=None if done else place,
         )
         point = Point.COLLECTION_COPIED if done else Point.COPY_SAVED
-        self._parts.observe(point, str(self.record.namespace))
+        self._context.observe(point, str(self.record.namespace))
 
 
 class Batch(NamedTuple):
@@ -87,36 +87,36 @@ class Batch(NamedTuple):
 class Copier:
     """Copies what the registry says is not copied yet; of a sharded source, what this instance can claim of it."""
 
-    def __init__(self, parts: Parts, stop: StopToken) -> None:
-        self._parts = parts
+    def __init__(self, context: RunContext, stop: StopToken) -> None:
+        self._context = context
         self._stop = stop
 
     def run(self, not_before: Timestamp) -> None:
         """Return when nothing is left to be copied. Reads what the source held at `not_before` or later."""
         with TaskGroup("copy", self._stop) as group:
             batches: Channel[Batch] = Channel(_WAITING_BYTES, group.stop)
-            for number in range(self._parts.load.writers):
+            for number in range(self._context.load.writers):
                 group.spawn(f"write-{number}", self._write_all, batches)
             with TaskGroup("copy", group.stop) as readers:
                 left = self._left(not_before, readers.stop)
-                for number in range(self._parts.load.readers):
+                for number in range(self._context.load.readers):
                     readers.spawn(f"read-{number}", self._read_all, left, batches)
             batches.close()
 
     def _left(self, not_before: Timestamp, stop: StopToken) -> Iterable[PortionCopy[Any]]:
         """What is to be copied; several threads iterate, and each portion is given to one of them."""
-        if self._parts.source_facts.is_sharded:
-            return ClaimedPartitions(self._parts, not_before, stop)
+        if self._context.source_facts.is_sharded:
+            return ClaimedPartitions(self._context, not_before, stop)
         waiting: Channel[PortionCopy[Any]] = Channel(1 << 40, stop)
         for record in self._unfinished():
-            waiting.put(CollectionCopy(self._parts, record, not_before, stop), 1)
+            waiting.put(CollectionCopy(self._context, record, not_before, stop), 1)
         waiting.close()
         return waiting
 
     def _unfinished(self) -> list[CollectionRecord]:
         """Large collections first, so that none of them is left alone at the end."""
         records = [
-            record for record in self._parts.registry if record.status is not CopyStatus.DONE
+            record for record in self._context.registry if record.status is not CopyStatus.DONE
         ]
         return sorted(records, key=lambda record: record.total, reverse=True)
 
@@ -130,7 +130,7 @@ class Copier:
             copy.all_read()
 
     def _read(self, copy: PortionCopy[Any], batches: Channel[Batch]) -> None:
-        progress = self._parts.progress
+        progress = self._context.progress
         for (documents, place), seconds in timed(copy.pages()):
             progress.stopwatch.note(Operation.COPY_READ, seconds)
             batch = Batch(copy, copy.enter(place), documents, sum(map(len, documents)))
@@ -145,11 +145,11 @@ class Copier:
             self._write(batch)
 
     def _write(self, batch: Batch) -> None:
-        progress = self._parts.progress
+        progress = self._context.progress
         if batch.documents:
             with progress.stopwatch.timing(Operation.COPY_WRITE):
                 self._insert(batch)
-        self._parts.observe(Point.BATCH_WRITTEN, str(batch.copy.record.namespace))
+        self._context.observe(Point.BATCH_WRITTEN, str(batch.copy.record.namespace))
         batch.copy.written(batch.entry, len(batch.documents), batch.size)
         progress.add(copied_documents=len(batch.documents), copied_bytes=batch.size)
         progress.collections.copied(batch.copy.record.uuid, len(batch.documents), batch.size)
@@ -174,13 +174,13 @@ class Copier:
         else:
             plain = list(batch.documents)
         if plain:
-            errors = self._parts.destination.insert(namespace, block)
+            errors = self._context.document_writer.insert(namespace, block)
             refused = [plain[each["index"]] for each in errors if not _is_copied(record, each)]
             self._upsert(record, refused)
 
     def _upsert(self, record: CollectionRecord, documents: Sequence[memoryview]) -> None:
         whole = [Outcome(id_only(bytes(each)), bytes(each)) for each in documents]
-        left, error = write_whole(self._parts, record, whole, True, self._stop)
+        left, error = write_whole(self._context, record, whole, True, self._stop)
         if left:
             raise OperationError(
                 DOCUMENT_NOT_COPIED,
@@ -188,28 +188,28 @@ class Copier:
             )
 
 
-def copy_all(parts: Parts, stop: StopToken) -> None:
+def copy_all(context: RunContext, stop: StopToken) -> None:
     """Return when every collection is copied, of a sharded source by whichever instance."""
-    if not parts.source_facts.is_sharded:
-        _copy(parts, stop)
+    if not context.source_facts.is_sharded:
+        _copy(context, stop)
         return
     with TaskGroup("copy", stop) as group:
-        group.spawn("settle", settle_often, parts, group.stop)
-        copy_claimed(parts, group.stop)
+        group.spawn("settle", settle_often, context, group.stop)
+        copy_claimed(context, group.stop)
         group.stop.stop("all is copied")
-    settle(parts)
+    settle(context)
 
 
-def copy_claimed(parts: Parts, stop: StopToken) -> None:
+def copy_claimed(context: RunContext, stop: StopToken) -> None:
     """Copy what this instance can claim of a sharded source, and return when all instances have copied theirs."""
-    _copy(parts, stop)
-    while not parts.partitions.all_done():
+    _copy(context, stop)
+    while not context.partitions.all_done():
         stop.sleep(_GLANCE)
 
 
-def _copy(parts: Parts, stop: StopToken) -> None:
+def _copy(context: RunContext, stop: StopToken) -> None:
     # Whatever was written before the change stream's start is older than now, and no copy may miss it.
-    Copier(parts, stop).run(append_note(parts.source, stop))
+    Copier(context, stop).run(append_note(context.source_client, stop))
 
 
 def _is_copied(record: CollectionRecord, error: dict[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from bson.timestamp import Timestamp
 
 from syncsvc.engine.copying.portion import PortionCopy
 from syncsvc.engine.observe import Point
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.errors import DUPLICATE_IDS
 from syncsvc.saved.partitions import Partition
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
@@ -34,43 +34,43 @@ _RANGE_BYTES = 64 << 20
 _SETTLE_INTERVAL = 1.0
 
 
-def plan_copy(parts: Parts, stop: StopToken) -> None:
+def plan_copy(context: RunContext, stop: StopToken) -> None:
     """Cut what is not copied yet into partitions, where the source is sharded; what is planned stays as it is."""
-    if not parts.source_facts.is_sharded:
+    if not context.source_facts.is_sharded:
         return
-    planned = parts.partitions.planned()
+    planned = context.partitions.planned()
     left = [
         each
-        for each in parts.registry
+        for each in context.registry
         if each.status is not CopyStatus.DONE and each.uuid not in planned
     ]
     large = [each for each in left if each.total > _RANGE_BYTES and not each.definition.capped]
     for record in large:
-        parts.partitions.plan(record.uuid, _ranges(parts, record, stop), record.total)
+        context.partitions.plan(record.uuid, _ranges(context, record, stop), record.total)
     cut = {each.uuid for each in large}
-    parts.partitions.plan_whole({each.uuid: each.total for each in left if each.uuid not in cut})
+    context.partitions.plan_whole({each.uuid: each.total for each in left if each.uuid not in cut})
 
 
-def _ranges(parts: Parts, record: CollectionRecord, stop: StopToken) -> list[Range]:
+def _ranges(context: RunContext, record: CollectionRecord, stop: StopToken) -> list[Range]:
     try:
         return split(
-            parts.source,
+            context.source_client,
             record.source_storage,
             record.total_documents,
             record.total,
             _RANGE_BYTES,
             stop,
-            parts.source_uuid(record),
+            context.source_uuid(record),
         )
     except CollectionGone:
         return [Range()]
 
 
-def settle(parts: Parts) -> None:
+def settle(context: RunContext) -> None:
     """Save of each collection what all instances have copied of it."""
-    copied = parts.partitions.copied()
+    copied = context.partitions.copied()
     changed, done = [], []
-    for record in parts.registry:
+    for record in context.registry:
         now = copied.get(record.uuid)
         if now is None or record.status is CopyStatus.DONE:
             continue
@@ -79,41 +79,41 @@ def settle(parts: Parts) -> None:
         status = CopyStatus.DONE if now.done else record.status
         saved = {"status": status, "copied": now.bytes, "documents": now.documents}
         changed.append((record, saved))
-    parts.registry.change_all(changed)
+    context.registry.change_all(changed)
     for record in done:
-        parts.observe(Point.COLLECTION_COPIED, str(record.namespace))
+        context.observe(Point.COLLECTION_COPIED, str(record.namespace))
 
 
-def settle_often(parts: Parts, stop: StopToken) -> None:
+def settle_often(context: RunContext, stop: StopToken) -> None:
     """Until stopped; by one instance."""
     while True:
-        settle(parts)
+        settle(context)
         stop.sleep(_SETTLE_INTERVAL)
 
 
 class ClaimedPartitions:
     """What this instance can claim, for several threads that iterate; each partition is given to one of them."""
 
-    def __init__(self, parts: Parts, not_before: Timestamp, stop: StopToken) -> None:
-        self._parts = parts
+    def __init__(self, context: RunContext, not_before: Timestamp, stop: StopToken) -> None:
+        self._context = context
         self._not_before = not_before
         self._stop = stop
         self._lock = threading.Lock()  # guards _begun
         self._begun: set[bytes] = set()
 
     def __iter__(self) -> Iterator[PartitionCopy]:
-        while (partition := self._parts.partitions.claim()) is not None:
-            record = self._parts.registry.get(partition.uuid)
+        while (partition := self._context.partitions.claim()) is not None:
+            record = self._context.registry.get(partition.uuid)
             if record is None:
                 # The collection is synced no more.
-                self._parts.partitions.save(replace(partition, status=CopyStatus.DONE))
+                self._context.partitions.save(replace(partition, status=CopyStatus.DONE))
                 continue
             with self._lock:
                 first = partition.uuid not in self._begun
                 self._begun.add(partition.uuid)
             if first:
-                self._parts.progress.collections.reading(partition.uuid)
-            yield PartitionCopy(self._parts, record, partition, self._not_before, self._stop)
+                self._context.progress.collections.reading(partition.uuid)
+            yield PartitionCopy(self._context, record, partition, self._not_before, self._stop)
 
 
 class PartitionCopy(PortionCopy[bytes | None]):
@@ -121,7 +121,7 @@ class PartitionCopy(PortionCopy[bytes | None]):
 
     def __init__(
         self,
-        parts: Parts,
+        context: RunContext,
         record: CollectionRecord,
         partition: Partition,
         not_before: Timestamp,
@@ -131,7 +131,7 @@ class PartitionCopy(PortionCopy[bytes | None]):
             # It is read from the beginning again.
             partition = replace(partition, copied=0, documents=0)
         super().__init__(record, partition.place, partition.copied, partition.documents)
-        self._parts = parts
+        self._context = context
         self._partition = partition
         self._not_before = not_before
         self._stop = stop
@@ -141,16 +141,16 @@ class PartitionCopy(PortionCopy[bytes | None]):
         return self._in_natural_order() if self.record.definition.capped else self._by_id()
 
     def _in_natural_order(self) -> Iterator[tuple[Sequence[memoryview], None]]:
-        source, uuid = self._parts.source, self._parts.source_uuid(self.record)
+        source, uuid = self._context.source_client, self._context.source_uuid(self.record)
         storage = self.record.source_storage
         scan = Scan(source, storage, uuid, self._not_before, None, self._stop)
         return ((page.documents(), None) for page, _ in scan.pages())
 
     def _by_id(self) -> Iterator[tuple[Sequence[memoryview], bytes | None]]:
         scan = RangeScan(
-            self._parts.source,
+            self._context.source_client,
             self.record.source_storage,
-            self._parts.source_uuid(self.record),
+            self._context.source_uuid(self.record),
             self._partition.range,
             self._not_before,
             self._partition.place,
@@ -163,9 +163,9 @@ class PartitionCopy(PortionCopy[bytes | None]):
     def _refuse_equal(self, namespace: Namespace, keys: Sequence[bytes]) -> None:
         definition = self.record.definition
         collation = definition.options["collation"] if definition.collated else None
-        uuid = self._parts.source_uuid(self.record)
+        uuid = self._context.source_uuid(self.record)
         try:
-            refuse_equal(self._parts.source, namespace, uuid, collation, keys, self._stop)
+            refuse_equal(self._context.source_client, namespace, uuid, collation, keys, self._stop)
         except EqualIds as error:
             raise OperationError(
                 DUPLICATE_IDS,
@@ -175,7 +175,7 @@ class PartitionCopy(PortionCopy[bytes | None]):
 
     def keep(self, status: CopyStatus, place: bytes | None, copied: int, documents: int) -> None:
         done = status is CopyStatus.DONE
-        self._parts.partitions.save(
+        self._context.partitions.save(
             replace(
                 self._partition,
                 status=status,
@@ -185,4 +185,4 @@ class PartitionCopy(PortionCopy[bytes | None]):
             )
         )
         point = Point.PARTITION_COPIED if done else Point.COPY_SAVED
-        self._parts.observe(point, str(self.record.namespace))
+        self._context.observe(point, str(self.record.namespace))

@@ -10,7 +10,7 @@ from syncsvc import sharding
 from syncsvc.engine.definitions import standin
 from syncsvc.engine.definitions.sharding import Sharding
 from syncsvc.engine.observe import Point
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from verifier.cluster import failures
 from verifier.cluster.inventory import find_named, is_id_index, list_indexes, list_raw
@@ -44,13 +44,13 @@ _USERS_WERE_FASTER = (
 class Catalog:
     """The definitions on the destination, which are stand-ins until commit."""
 
-    def __init__(self, parts: Parts, stop: StopToken) -> None:
-        self._client = parts.client
-        self._writer = parts.writer
+    def __init__(self, context: RunContext, stop: StopToken) -> None:
+        self._destination_client = context.destination_client
+        self._destination_writer = context.destination_writer
         self._stop = stop
-        self._observe = parts.observe
-        sharded = parts.destination_facts.is_sharded
-        self._sharding = Sharding(parts, stop) if sharded else None
+        self._observe = context.observe
+        sharded = context.destination_facts.is_sharded
+        self._sharding = Sharding(context, stop) if sharded else None
 
     def create(self, definition: CollectionSpec) -> None:
         """Make sure that a collection is there as a stand-in, and has its indexes. Raises OperationError."""
@@ -179,7 +179,7 @@ class Catalog:
             ) from error
 
     def _indexes(self, namespace: Namespace) -> dict[str, Document]:
-        indexes = read(lambda: list_indexes(self._client, *namespace), self._stop)
+        indexes = read(lambda: list_indexes(self._destination_client, *namespace), self._stop)
         return {each["name"]: each for each in indexes if not is_id_index(each)}
 
     def _drop_index(self, namespace: Namespace, name: str) -> None:
@@ -215,7 +215,7 @@ class Catalog:
     def _is_still(self, definition: CollectionSpec) -> bool:
         """Whether the collection is what it was: without its indexes it is another, or none, which would be created."""
         found = read(
-            lambda: find_named(self._client, definition.namespace),
+            lambda: find_named(self._destination_client, definition.namespace),
             self._stop,
         )
         built = standin.stand_in(definition).indexes.keys()
@@ -226,14 +226,14 @@ class Catalog:
         return next((Kind(each["type"]) for each in listed), None)
 
     def _list(self, database: str, query: Document) -> list[Document]:
-        return read(lambda: list_raw(self._client, database, query), self._stop)
+        return read(lambda: list_raw(self._destination_client, database, query), self._stop)
 
     def _run(
         self, namespace: Namespace, command: dict[str, Any], *expected: int
     ) -> dict[str, Any] | None:
         """Return the reply; None if the server answered with one of the expected codes, which say that it was done."""
         try:
-            return self._writer.run(
+            return self._destination_writer.run(
                 namespace.database, {**command, **self._by_uuid(namespace, command)}
             )
         except OperationFailure as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.naming import placed
 from syncsvc.engine.observe import Point
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.indexing import destined
 from syncsvc.preflight.rules import definition_violations
 from syncsvc.saved.registry import CopyStatus
@@ -19,21 +19,21 @@ from verifier.runtime.tasks import StopToken
 class Listing:
     """Runs after the change stream's start is saved: what changes while it lists comes as an event later."""
 
-    def __init__(self, parts: Parts, stop: StopToken) -> None:
-        self._source = parts.source
-        self._catalog = Catalog(parts, stop)
-        self._facts = parts.source_facts
-        self._registry = parts.registry
-        self._partitions = parts.partitions
-        self._selection = parts.selection
-        self._options = parts.run.record.options
-        self._observe = parts.observe
+    def __init__(self, context: RunContext, stop: StopToken) -> None:
+        self._source_client = context.source_client
+        self._catalog = Catalog(context, stop)
+        self._facts = context.source_facts
+        self._registry = context.registry
+        self._partitions = context.partitions
+        self._selection = context.selection
+        self._options = context.run.record.options
+        self._observe = context.observe
         self._stop = stop
 
     def run(self) -> None:
         """Raises OperationError UnsupportedCollection and TTLNotVerifiable."""
         listed = read(
-            lambda: list(list_collections(self._source, self._selection)),
+            lambda: list(list_collections(self._source_client, self._selection)),
             self._stop,
         )
         # Once more: what was true when the sync was asked for need not be true now.
@@ -65,7 +65,7 @@ class Listing:
         record = self._registry.get(definition.uuid)
         if record is None:
             amount = read(
-                lambda: measure(self._source, definition.storage),
+                lambda: measure(self._source_client, definition.storage),
                 self._stop,
             )
             # Saved with its true definition before it is created without it.

@@ -16,7 +16,7 @@ from pymongo.errors import OperationFailure
 from syncsvc import sharding
 from syncsvc.engine.definitions.source import find_on_source
 from syncsvc.engine.observe import Point
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.sharding import Range
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
@@ -36,10 +36,10 @@ _SIMPLE = {"locale": "simple"}
 class Sharding:
     """What concerns the shards of the destination. Raises the driver's errors."""
 
-    def __init__(self, parts: Parts, stop: StopToken) -> None:
-        self._parts = parts
-        self._client = parts.client
-        self._writer = parts.writer
+    def __init__(self, context: RunContext, stop: StopToken) -> None:
+        self._context = context
+        self._destination_client = context.destination_client
+        self._destination_writer = context.destination_writer
         self._stop = stop
 
     def place(self, database: str) -> None:
@@ -50,12 +50,12 @@ class Sharding:
         load = Counter(shard for name, shard in databases.items() if is_user_database(name))
         shard = min(self._shards(), key=lambda name: (load[name], name))
         try:
-            self._writer.administer({"enableSharding": database, "primaryShard": shard})
+            self._destination_writer.administer({"enableSharding": database, "primaryShard": shard})
         except OperationFailure as error:
             # It came to be on another shard meanwhile, as databases do with the first thing in them.
             if error.code != failures.NAMESPACE_EXISTS:
                 raise
-        self._parts.observe(Point.DATABASE_PLACED, database)
+        self._context.observe(Point.DATABASE_PLACED, database)
 
     def is_sharded(self, namespace: Namespace) -> bool:
         return bool(self._config("collections", {"_id": str(namespace)}))
@@ -67,15 +67,15 @@ class Sharding:
         # What a process that was killed has left may overlap.
         self.remove_zones()
         self._set_zones(namespace, self._ranges(definition))
-        self._parts.observe(Point.ZONES_SET, str(namespace))
+        self._context.observe(Point.ZONES_SET, str(namespace))
         command = {
             "shardCollection": str(namespace),
             "key": key["key"],
             "unique": key["unique"],
             "collation": _SIMPLE,
         }
-        self._writer.run("admin", command)
-        self._parts.observe(Point.COLLECTION_SHARDED, str(namespace))
+        self._destination_writer.run("admin", command)
+        self._context.observe(Point.COLLECTION_SHARDED, str(namespace))
 
     def _ranges(self, definition: CollectionSpec) -> list[Range]:
         key = definition.shard_key
@@ -90,7 +90,7 @@ class Sharding:
             return []
         database = definition.namespace.database
         # The destination may keep it under another name.
-        found = find_on_source(self._parts, database, definition.uuid, self._stop)
+        found = find_on_source(self._context, database, definition.uuid, self._stop)
         if found is None:
             return []
         wanted = [{"$sample": {"size": _SAMPLE_SIZE}}, *_only(fields)]
@@ -108,14 +108,14 @@ class Sharding:
             "allowDiskUse": True,
             "collation": _SIMPLE,
         }
-        return self._rows(self._parts.source, namespace.database, command)
+        return self._rows(self._context.source_client, namespace.database, command)
 
     def _set_zones(self, namespace: Namespace, ranges: list[Range]) -> None:
         if len(ranges) == 1 or self._has_zones(namespace):
             return
         shards = self._shards()
         for shard in shards:
-            self._writer.administer({"addShardToZone": shard, "zone": _ZONE + shard})
+            self._destination_writer.administer({"addShardToZone": shard, "zone": _ZONE + shard})
         for (least, beyond), shard in zip(ranges, cycle(shards)):
             self._place_range(str(namespace), least, beyond, _ZONE + shard)
 
@@ -132,11 +132,11 @@ class Sharding:
             for zone in shard.get("tags", ()):
                 if zone.startswith(_ZONE):
                     command = {"removeShardFromZone": shard["_id"], "zone": zone}
-                    self._writer.administer(command)
+                    self._destination_writer.administer(command)
 
     def _place_range(self, name: str, least: Document, beyond: Document, zone: str | None) -> None:
         command = {"updateZoneKeyRange": name, "min": least, "max": beyond, "zone": zone}
-        self._writer.administer(command)
+        self._destination_writer.administer(command)
 
     def _shards(self) -> list[str]:
         rows = self._config("shards")
@@ -149,7 +149,9 @@ class Sharding:
             "filter": query or {},
             "readConcern": {"level": "majority"},
         }
-        return [rawbson.decode(each) for each in self._rows(self._client, "config", command)]
+        return [
+            rawbson.decode(each) for each in self._rows(self._destination_client, "config", command)
+        ]
 
     def _rows(self, client: Client, database: str, command: dict[str, Any]) -> list[bytes]:
         def rows() -> list[bytes]:

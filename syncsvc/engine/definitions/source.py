@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from verifier.cluster.inventory import find_collection, find_named, find_time_series
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
@@ -11,19 +11,21 @@ from verifier.runtime.tasks import StopToken
 
 
 def find_on_source(
-    parts: Parts, database: str, uuid: bytes, stop: StopToken
+    context: RunContext, database: str, uuid: bytes, stop: StopToken
 ) -> CollectionSpec | None:
     """The collection with that UUID, under the name that it has by now; None when it is gone."""
-    return read(lambda: find_collection(parts.source, database, uuid), stop)
+    return read(lambda: find_collection(context.source_client, database, uuid), stop)
 
 
 def find_named_on_source(
-    parts: Parts, namespace: Namespace, stop: StopToken
+    context: RunContext, namespace: Namespace, stop: StopToken
 ) -> CollectionSpec | None:
     """What has that name by now, if anything has."""
-    return read(lambda: find_named(parts.source, namespace), stop)
+    return read(lambda: find_named(context.source_client, namespace), stop)
 
 
-def time_series_on_source(parts: Parts, namespace: Namespace, stop: StopToken) -> bytes | None:
+def time_series_on_source(
+    context: RunContext, namespace: Namespace, stop: StopToken
+) -> bytes | None:
     """The UUID of the time-series collection that has that name by now, if one has."""
-    return read(lambda: find_time_series(parts.source, namespace), stop)
+    return read(lambda: find_time_series(context.source_client, namespace), stop)

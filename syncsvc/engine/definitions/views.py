@@ -7,7 +7,7 @@ view may be defined over one that is yet to be changed. Views hold no data, so t
 from __future__ import annotations
 
 from syncsvc.engine.definitions.catalog import Catalog
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from verifier.cluster.connect import Client
 from verifier.cluster.filters import Selection
 from verifier.cluster.inventory import list_collections
@@ -17,11 +17,11 @@ from verifier.cluster.specification import CollectionSpec, Kind, same_document
 from verifier.runtime.tasks import StopToken
 
 
-def reconcile_views(parts: Parts, stop: StopToken) -> None:
+def reconcile_views(context: RunContext, stop: StopToken) -> None:
     """Drop the views that the source does not have like that, and create the ones that it has."""
-    wanted = _views(parts.source, parts.selection, stop)
-    found = _views(parts.client, None, stop)
-    catalog = Catalog(parts, stop)
+    wanted = _views(context.source_client, context.selection, stop)
+    found = _views(context.destination_client, None, stop)
+    catalog = Catalog(context, stop)
     for namespace, view in found.items():
         if namespace not in wanted or not same_document(wanted[namespace].options, view.options):
             catalog.drop(namespace)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 
 from syncsvc.engine.definitions.catalog import Catalog
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.registry import CollectionRecord
 from verifier.runtime.errors import OperationError
@@ -24,40 +24,40 @@ _BUILDS = 5
 _PAUSE = 1.0
 
 
-def withhold(parts: Parts, uuid: bytes, reason: str, stop: StopToken) -> bool:
+def withhold(context: RunContext, uuid: bytes, reason: str, stop: StopToken) -> bool:
     """Take the indexes of a collection away, so that what they refused can be tried again; False if there are none."""
-    with parts.registry.redefining:
-        record = parts.registry.get(uuid)
+    with context.registry.redefining:
+        record = context.registry.get(uuid)
         if record is None or not record.definition.indexes:
             return False
         if not record.withheld:
-            record = parts.registry.change(record, withheld=True)
+            record = context.registry.change(record, withheld=True)
             _log.warning(
                 "The indexes of a collection are withheld.",
                 extra={"namespace": str(record.namespace), "reason": reason},
             )
-            _warn(parts)
-        Catalog(parts, stop).reconcile_indexes(record.present)
+            _warn(context)
+        Catalog(context, stop).reconcile_indexes(record.present)
         return True
 
 
-def build_indexes(parts: Parts, record: CollectionRecord, stop: StopToken) -> None:
+def build_indexes(context: RunContext, record: CollectionRecord, stop: StopToken) -> None:
     """Give a collection the indexes of its definition; withhold them if documents are in the way."""
     try:
-        Catalog(parts, stop).reconcile_indexes(record.present)
+        Catalog(context, stop).reconcile_indexes(record.present)
     except OperationError as error:
-        if not withhold(parts, record.uuid, error.description, stop):
+        if not withhold(context, record.uuid, error.description, stop):
             raise
 
 
-def restore_indexes(parts: Parts, stop: StopToken) -> None:
+def restore_indexes(context: RunContext, stop: StopToken) -> None:
     """Build all that were withheld. Raises OperationError DefinitionNotApplicable for one that cannot be."""
-    catalog = Catalog(parts, stop)
-    for record in parts.registry:
+    catalog = Catalog(context, stop)
+    for record in context.registry:
         if record.withheld:
             _restore(catalog, record, stop)
-            parts.registry.change(record, withheld=False)
-    _warn(parts)
+            context.registry.change(record, withheld=False)
+    _warn(context)
 
 
 def _restore(catalog: Catalog, record: CollectionRecord, stop: StopToken) -> None:
@@ -71,12 +71,12 @@ def _restore(catalog: Catalog, record: CollectionRecord, stop: StopToken) -> Non
         stop.sleep(_PAUSE)
 
 
-def _warn(parts: Parts) -> None:
-    names = sorted(str(each.namespace) for each in parts.registry if each.withheld)
+def _warn(context: RunContext) -> None:
+    names = sorted(str(each.namespace) for each in context.registry if each.withheld)
     if not names:
-        parts.progress.end_warning(WarningKind.INDEXES_WITHHELD)
+        context.progress.end_warning(WarningKind.INDEXES_WITHHELD)
         return
-    parts.progress.warn(
+    context.progress.warn(
         WarningKind.INDEXES_WITHHELD,
         f"The indexes of {', '.join(names)} are kept off the destination for now, because they refuse documents of "
         "another time. They are built when a commit was asked for, before the verification, which comes later then.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from syncsvc.engine.documents.destination import is_there_already
+from syncsvc.engine.documents.document_writer import is_there_already
 from syncsvc.engine.documents.statements import WriteError, run_deletes
 from syncsvc.engine.documents.translate import (
     Outcome,
@@ -17,7 +17,7 @@ from syncsvc.engine.documents.translate import (
     update_statement,
 )
 from syncsvc.engine.observe import Point
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.figures.progress import WarningKind
 from verifier.cluster.keys import id_only, shown
 from verifier.cluster.namespace import Namespace
@@ -31,55 +31,57 @@ Refusal = tuple[Outcome, WriteError]
 
 
 def place(
-    parts: Parts, namespace: Namespace, documents: Sequence[Outcome], stop: StopToken
+    context: RunContext, namespace: Namespace, documents: Sequence[Outcome], stop: StopToken
 ) -> list[Refusal]:
     """Make the collection hold these documents: those that were refused."""
-    clear(parts, namespace, documents)
-    return place_new(parts, namespace, documents, stop)
+    clear(context, namespace, documents)
+    return place_new(context, namespace, documents, stop)
 
 
 def place_new(
-    parts: Parts, namespace: Namespace, documents: Sequence[Outcome], stop: StopToken
+    context: RunContext, namespace: Namespace, documents: Sequence[Outcome], stop: StopToken
 ) -> list[Refusal]:
     """The same for documents whose `_id` nothing has."""
-    refused, clashes = _insert(parts, namespace, documents)
+    refused, clashes = _insert(context, namespace, documents)
     if clashes:
         # Where the answer to an insert was lost, these are our own.
-        clear(parts, namespace, clashes)
-        more, clashes = _insert(parts, namespace, clashes)
+        clear(context, namespace, clashes)
+        more, clashes = _insert(context, namespace, clashes)
         refused += more
     while clashes:
-        _await_orphan(parts, namespace, clashes[0], stop)
-        clear(parts, namespace, clashes)
-        more, clashes = _insert(parts, namespace, clashes)
+        _await_orphan(context, namespace, clashes[0], stop)
+        clear(context, namespace, clashes)
+        more, clashes = _insert(context, namespace, clashes)
         refused += more
         if not clashes:
-            parts.progress.end_warning(WarningKind.ORPHAN_AWAITED)
-    return refused + _set_right(parts, namespace, documents)
+            context.progress.end_warning(WarningKind.ORPHAN_AWAITED)
+    return refused + _set_right(context, namespace, documents)
 
 
-def clear(parts: Parts, namespace: Namespace, outcomes: Sequence[Outcome]) -> None:
+def clear(context: RunContext, namespace: Namespace, outcomes: Sequence[Outcome]) -> None:
     """Delete whatever has the `_id` of one of these, on all shards."""
     if not outcomes:
         return
     gone = [Outcome(id_only(each.key), deleted=True) for each in outcomes]
-    run_deletes(parts.destination, namespace, gone, ordered=False)
-    parts.observe(Point.PLACES_CLEARED, str(namespace))
+    run_deletes(context.document_writer, namespace, gone, ordered=False)
+    context.observe(Point.PLACES_CLEARED, str(namespace))
 
 
 def _insert(
-    parts: Parts, namespace: Namespace, outcomes: Sequence[Outcome]
+    context: RunContext, namespace: Namespace, outcomes: Sequence[Outcome]
 ) -> tuple[list[Refusal], list[Outcome]]:
     """Insert documents: those that were refused, and those whose `_id` is there."""
     documents = b"".join([each.document for each in outcomes if each.document is not None])
     if not documents:
         return [], []
-    errors = parts.destination.insert(namespace, documents)
+    errors = context.document_writer.insert(namespace, documents)
     clashes = [outcomes[each["index"]] for each in errors if is_there_already(each)]
     return [(outcomes[e["index"]], e) for e in errors if not is_there_already(e)], clashes
 
 
-def _set_right(parts: Parts, namespace: Namespace, documents: Sequence[Outcome]) -> list[Refusal]:
+def _set_right(
+    context: RunContext, namespace: Namespace, documents: Sequence[Outcome]
+) -> list[Refusal]:
     """Give documents the Timestamp(0, 0) in whose place an insert puts the server's time."""
     altered = [each for each in documents if each.document and holds_zero_timestamp(each.document)]
     if not altered:
@@ -90,12 +92,14 @@ def _set_right(parts: Parts, namespace: Namespace, documents: Sequence[Outcome])
         if each.document
     ]
     statements = [update_statement(each) for each in literal]
-    _, errors = parts.destination.update(namespace, statements, ordered=False)
+    _, errors = context.document_writer.update(namespace, statements, ordered=False)
     return [(altered[each["index"]], each) for each in errors]
 
 
-def _await_orphan(parts: Parts, namespace: Namespace, outcome: Outcome, stop: StopToken) -> None:
-    parts.progress.warn(
+def _await_orphan(
+    context: RunContext, namespace: Namespace, outcome: Outcome, stop: StopToken
+) -> None:
+    context.progress.warn(
         WarningKind.ORPHAN_AWAITED,
         f"The document with _id {shown(outcome.key)} cannot be written to {namespace} yet: its shard still holds an "
         "orphaned document of that _id, which a migration of chunks left behind. The shard removes it "

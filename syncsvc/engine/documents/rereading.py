@@ -15,7 +15,7 @@ from bson.timestamp import Timestamp
 from syncsvc.engine.documents.statements import not_applicable, run_deletes
 from syncsvc.engine.documents.translate import Outcome
 from syncsvc.engine.documents.whole import write_whole
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.keys import canonical, id_element, id_only
 from verifier.cluster.lookup import ONLY_IDS, fetch_pages, portions
@@ -32,9 +32,9 @@ _UNKNOWN_SIZE = 16 << 10
 class Rereading:
     """For one lane. `budget` limits, in bytes, what all lanes read again at once."""
 
-    def __init__(self, parts: Parts, budget: Budget, stop: StopToken) -> None:
-        self._parts = parts
-        self._source = _Source(parts, stop)
+    def __init__(self, context: RunContext, budget: Budget, stop: StopToken) -> None:
+        self._context = context
+        self._source = _Source(context, stop)
         self._budget = budget
         self._stop = stop
 
@@ -51,9 +51,9 @@ class Rereading:
     def _replace(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
         for outcomes in self._source.outcomes(record, keys, newest):
             gone = [each for each in outcomes if each.deleted]
-            run_deletes(self._parts.destination, record.namespace, gone, ordered=False)
+            run_deletes(self._context.document_writer, record.namespace, gone, ordered=False)
             left = [each for each in outcomes if not each.deleted]
-            left, error = write_whole(self._parts, record, left, False, self._stop)
+            left, error = write_whole(self._context, record, left, False, self._stop)
             if left:
                 raise not_applicable(record.namespace, left[0].key, error)
 
@@ -61,8 +61,8 @@ class Rereading:
 class _Source:
     """Turns keys into outcomes that the source's present documents give. `not_before` is of the event."""
 
-    def __init__(self, parts: Parts, stop: StopToken) -> None:
-        self._parts = parts
+    def __init__(self, context: RunContext, stop: StopToken) -> None:
+        self._context = context
         self._stop = stop
 
     def outcomes(
@@ -111,11 +111,17 @@ class _Source:
         not_before: Timestamp,
         projection: Mapping[str, Any] = MappingProxyType({}),
     ) -> Iterator[dict[Hashable, bytes]]:
-        uuid = self._parts.source_uuid(record)
+        uuid = self._context.source_uuid(record)
 
         def read(namespace: Namespace) -> Iterator[dict[Hashable, bytes]]:
             return fetch_pages(
-                self._parts.source, namespace, list(keys), self._stop, uuid, not_before, projection
+                self._context.source_client,
+                namespace,
+                list(keys),
+                self._stop,
+                uuid,
+                not_before,
+                projection,
             )
 
         return follow_renames(record.source_storage, read)

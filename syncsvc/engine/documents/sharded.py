@@ -20,7 +20,7 @@ from syncsvc.engine.documents.rereading import Rereading
 from syncsvc.engine.documents.shardkey import ShardKey
 from syncsvc.engine.documents.statements import run_deletes, run_updates
 from syncsvc.engine.documents.translate import Outcome
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.keys import canonical, id_element, id_only
 from verifier.cluster.lookup import fetch
@@ -63,8 +63,8 @@ def sort(outcomes: Sequence[Outcome], key: ShardKey, collated: bool, whole_keys:
 class ShardedWriter:
     """Writes for one lane."""
 
-    def __init__(self, parts: Parts, rereading: Rereading, stop: StopToken) -> None:
-        self._parts = parts
+    def __init__(self, context: RunContext, rereading: Rereading, stop: StopToken) -> None:
+        self._context = context
         self._rereading = rereading
         self._stop = stop
 
@@ -75,10 +75,10 @@ class ShardedWriter:
         """
         assert record.definition.shard_key
         key = ShardKey.of(record.definition.shard_key)
-        whole_keys = self._parts.source_facts.is_sharded
+        whole_keys = self._context.source_facts.is_sharded
         work = sort(outcomes, key, record.definition.collated, whole_keys)
         there = self._locate(record, key, work)
-        run_deletes(self._parts.destination, record.namespace, work.deletes, ordered=False)
+        run_deletes(self._context.document_writer, record.namespace, work.deletes, ordered=False)
         again = work.again + self._place(record, work.documents, there)
         again += self._update(record, key, work, there)
         keys = [id_only(each.key) for each in again]
@@ -89,15 +89,17 @@ class ShardedWriter:
         """What the destination has by now of the documents that are updated or should be new, by `_id`."""
         keys = [each.key for each in work.updates]
         keys += [each.key for each in work.documents if each.new]
-        return fetch(self._parts.client, record.namespace, keys, self._stop, key.projection)
+        return fetch(
+            self._context.destination_client, record.namespace, keys, self._stop, key.projection
+        )
 
     def _place(
         self, record: CollectionRecord, documents: list[Outcome], there: dict[Hashable, bytes]
     ) -> list[Outcome]:
         """Write documents over what is there: those that were refused."""
         old = [each for each in documents if not each.new or _identity(each) in there]
-        clear(self._parts, record.namespace, old)
-        refused = place_new(self._parts, record.namespace, documents, self._stop)
+        clear(self._context, record.namespace, old)
+        refused = place_new(self._context, record.namespace, documents, self._stop)
         return [outcome for outcome, _ in refused]
 
     def _update(
@@ -120,7 +122,7 @@ class ShardedWriter:
         if not updates:
             return missing
         found, errors = run_updates(
-            self._parts.destination, record.namespace, updates, ordered=False
+            self._context.document_writer, record.namespace, updates, ordered=False
         )
         if found + len(errors) < len(updates):
             # Refused before, or moved since.

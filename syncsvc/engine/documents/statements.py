@@ -7,7 +7,7 @@ from typing import Any
 
 from pymongo.errors import PyMongoError
 
-from syncsvc.engine.documents.destination import Destination, Refused, refusal
+from syncsvc.engine.documents.document_writer import DocumentWriter, Refused, refusal
 from syncsvc.engine.documents.translate import Outcome, delete_statement, update_statement
 from syncsvc.errors import EVENT_NOT_APPLICABLE
 from verifier.cluster import failures
@@ -20,7 +20,10 @@ WriteError = dict[str, Any]
 
 
 def run_updates(
-    destination: Destination, namespace: Namespace, outcomes: Sequence[Outcome], ordered: bool
+    document_writer: DocumentWriter,
+    namespace: Namespace,
+    outcomes: Sequence[Outcome],
+    ordered: bool,
 ) -> tuple[int, list[WriteError]]:
     """Run the update statements of outcomes: how many found their document, and which were refused.
 
@@ -30,16 +33,16 @@ def run_updates(
     statements = [update_statement(each) for each in outcomes]
     risky = [number for number, each in enumerate(outcomes) if each.stages and not each.sets]
     if not risky:
-        return destination.update(namespace, statements, ordered)
+        return document_writer.update(namespace, statements, ordered)
     try:
-        return destination.update(namespace, statements, ordered, repeat=False)
+        return document_writer.update(namespace, statements, ordered, repeat=False)
     except PyMongoError as error:
         if failures.temporary(error) is None:
             raise
     sent = range(risky[0]) if ordered else sorted(set(range(len(outcomes))) - set(risky))
     found, errors = 0, list[WriteError]()
     if sent:
-        found, errors = destination.update(namespace, [statements[n] for n in sent], ordered)
+        found, errors = document_writer.update(namespace, [statements[n] for n in sent], ordered)
     refused = [{**error, "index": sent[error["index"]]} for error in errors]
     if ordered:
         return found, refused or [{"index": risky[0]}]
@@ -47,13 +50,16 @@ def run_updates(
 
 
 def run_deletes(
-    destination: Destination, namespace: Namespace, outcomes: Sequence[Outcome], ordered: bool
+    document_writer: DocumentWriter,
+    namespace: Namespace,
+    outcomes: Sequence[Outcome],
+    ordered: bool,
 ) -> None:
     """Delete the documents of outcomes. Raises OperationError EventNotApplicable."""
     if not outcomes:
         return
     try:
-        destination.delete(namespace, [delete_statement(each) for each in outcomes], ordered)
+        document_writer.delete(namespace, [delete_statement(each) for each in outcomes], ordered)
     except Refused as refused:
         error = refused.errors[0]
         key = outcomes[error["index"]].key

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from syncsvc.engine.definitions.withholding import withhold
-from syncsvc.engine.documents.destination import refusal
+from syncsvc.engine.documents.document_writer import refusal
 from syncsvc.engine.documents.placing import place
 from syncsvc.engine.documents.translate import Outcome, update_statement
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.namespace import Namespace
 from verifier.runtime.tasks import StopToken
 
 
 def write_whole(
-    parts: Parts, record: CollectionRecord, documents: list[Outcome], ordered: bool, stop: StopToken
+    context: RunContext,
+    record: CollectionRecord,
+    documents: list[Outcome],
+    ordered: bool,
+    stop: StopToken,
 ) -> tuple[list[Outcome], str]:
     """Write documents, without the collection's indexes if these refuse one: what is left, and why its first is.
 
@@ -22,32 +26,32 @@ def write_whole(
 
     def attempt(documents: list[Outcome]) -> tuple[list[Outcome], str]:
         if record.definition.sharded:
-            return _place(parts, record.namespace, documents, stop)
-        return _upsert(parts, record.namespace, documents, ordered)
+            return _place(context, record.namespace, documents, stop)
+        return _upsert(context, record.namespace, documents, ordered)
 
     left, error = attempt(documents)
-    if left and withhold(parts, record.uuid, error, stop):
+    if left and withhold(context, record.uuid, error, stop):
         left, error = attempt(left)
     return left, error
 
 
 def _place(
-    parts: Parts, namespace: Namespace, documents: list[Outcome], stop: StopToken
+    context: RunContext, namespace: Namespace, documents: list[Outcome], stop: StopToken
 ) -> tuple[list[Outcome], str]:
     """Whatever the order: a sharded collection has none."""
-    refused = place(parts, namespace, documents, stop)
+    refused = place(context, namespace, documents, stop)
     return [outcome for outcome, _ in refused], refusal(refused[0][1]) if refused else ""
 
 
 def _upsert(
-    parts: Parts, namespace: Namespace, left: list[Outcome], ordered: bool
+    context: RunContext, namespace: Namespace, left: list[Outcome], ordered: bool
 ) -> tuple[list[Outcome], str]:
     error = ""
     # A pipeline only where it must be: servers end in one that changes a field whose name is there twice.
     for literal in (False, True):
         if left:
             statements = [update_statement(each, literal) for each in left]
-            _, errors = parts.destination.update(namespace, statements, ordered)
+            _, errors = context.document_writer.update(namespace, statements, ordered)
             error = refusal(errors[0]) if errors else ""
             if ordered:
                 # The command ended at its first error.

@@ -17,7 +17,7 @@ from syncsvc.engine.documents.rereading import Rereading
 from syncsvc.engine.documents.sharded import ShardedWriter
 from syncsvc.engine.documents.statements import run_deletes, run_updates
 from syncsvc.engine.documents.translate import Outcome, insertable
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.keys import canonical, id_element
 from verifier.cluster.lookup import ONLY_IDS, fetch
@@ -59,11 +59,11 @@ def runs(
 class OutcomeWriter:
     """Writes for one lane. `rereading` limits, in bytes, what all lanes read again at once."""
 
-    def __init__(self, parts: Parts, rereading: Budget, stop: StopToken) -> None:
-        self._parts = parts
-        self._destination = parts.destination
-        self._rereading = Rereading(parts, rereading, stop)
-        self._sharded = ShardedWriter(parts, self._rereading, stop)
+    def __init__(self, context: RunContext, rereading: Budget, stop: StopToken) -> None:
+        self._context = context
+        self._document_writer = context.document_writer
+        self._rereading = Rereading(context, rereading, stop)
+        self._sharded = ShardedWriter(context, self._rereading, stop)
         self._stop = stop
         self._upserts_left = 0
 
@@ -79,10 +79,12 @@ class OutcomeWriter:
         again = [each.key for each in outcomes if each.refetch]
         outcomes = self._insert(record.namespace, [each for each in outcomes if not each.refetch])
         deleted = [each for each in outcomes if each.deleted]
-        run_deletes(self._destination, record.namespace, deleted, ordered=False)
+        run_deletes(self._document_writer, record.namespace, deleted, ordered=False)
         written = [each for each in outcomes if not each.deleted]
         if written:
-            found, errors = run_updates(self._destination, record.namespace, written, ordered=False)
+            found, errors = run_updates(
+                self._document_writer, record.namespace, written, ordered=False
+            )
             again.extend(written[error["index"]].key for error in errors)
             if found + len(errors) < len(written):
                 again.extend(self._missing(record.namespace, written))
@@ -104,7 +106,7 @@ class OutcomeWriter:
                 continue
             for written, deleted in runs(list(group), record.definition.collated):
                 number += self._update_in_order(record, written, newest)
-                run_deletes(self._destination, record.namespace, deleted, ordered=True)
+                run_deletes(self._document_writer, record.namespace, deleted, ordered=True)
         return number
 
     def _update_in_order(
@@ -114,7 +116,9 @@ class OutcomeWriter:
         number = 0
         missing: list[bytes] = []
         while outcomes:
-            found, errors = run_updates(self._destination, record.namespace, outcomes, ordered=True)
+            found, errors = run_updates(
+                self._document_writer, record.namespace, outcomes, ordered=True
+            )
             done = errors[0]["index"] if errors else len(outcomes)
             if found < done:
                 missing.extend(self._missing(record.namespace, outcomes[:done]))
@@ -136,7 +140,7 @@ class OutcomeWriter:
             self._upserts_left -= len(new)
             return outcomes
         documents = b"".join([each.document for each in new if each.document is not None])
-        refused = self._destination.insert(namespace, documents)
+        refused = self._document_writer.insert(namespace, documents)
         if len(refused) > len(new) * _MANY_CLASHES:
             self._upserts_left = _UPSERTS_AFTER_CLASHES
         return others + [new[error["index"]] for error in refused]
@@ -144,5 +148,5 @@ class OutcomeWriter:
     def _missing(self, namespace: Namespace, outcomes: list[Outcome]) -> list[bytes]:
         """The keys of updates whose document is not there."""
         keys = [each.key for each in outcomes if each.document is None]
-        there = fetch(self._parts.client, namespace, keys, self._stop, ONLY_IDS)
+        there = fetch(self._context.destination_client, namespace, keys, self._stop, ONLY_IDS)
         return [key for key in keys if canonical(key, id_element(key)) not in there]

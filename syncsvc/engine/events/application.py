@@ -12,7 +12,7 @@ from syncsvc.engine.events.lanes import Lane, Room
 from syncsvc.engine.events.tail import Tail
 from syncsvc.engine.frontier import Frontier
 from syncsvc.engine.observe import Point
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.saved.run import METADATA_DATABASE
 from verifier.cluster.changes import ChangeReader, ChangeStream, offers_raw_updates
 from verifier.cluster.namespace import Namespace
@@ -35,10 +35,12 @@ _NOTE_TRAVELS = 1.0
 _GLANCE = 0.05
 
 
-def change_stream(parts: Parts, raw_updates: bool) -> ChangeStream:
+def change_stream(context: RunContext, raw_updates: bool) -> ChangeStream:
     """The stream of all that concerns this sync."""
-    namespaces = parts.run.record.options.namespaces
-    return ChangeStream(parts.source, parts.source_facts, raw_updates, namespaces=namespaces)
+    namespaces = context.run.record.options.namespaces
+    return ChangeStream(
+        context.source_client, context.source_facts, raw_updates, namespaces=namespaces
+    )
 
 
 class Application:
@@ -47,20 +49,20 @@ class Application:
     What is read goes to `feed`, too.
     """
 
-    def __init__(self, parts: Parts, feed: Feed, group: TaskGroup) -> None:
-        position = parts.run.record.position
+    def __init__(self, context: RunContext, feed: Feed, group: TaskGroup) -> None:
+        position = context.run.record.position
         assert position is not None
-        self._parts = parts
+        self._context = context
         self._feed = feed
         self._stop: StopToken = group.stop
         self._frontier: Frontier[Position] = Frontier(position)
         self._saving = threading.Lock()  # held while the position is saved, which never goes back
         room = Room(group.stop)
-        lanes = [Lane(parts, self._frontier, room, group.stop) for _ in range(parts.load.lanes)]
-        stream = change_stream(parts, self._raw_updates())
+        lanes = [Lane(context, self._frontier, room, group.stop) for _ in range(context.load.lanes)]
+        stream = change_stream(context, self._raw_updates())
         reader = ChangeReader(stream, position, group.stop)
         self._tail = Tail(
-            parts, reader, lanes, self._frontier, feed, self.save_position, group.stop
+            context, reader, lanes, self._frontier, feed, self.save_position, group.stop
         )
         for number, lane in enumerate(lanes):
             group.spawn(f"lane-{number}", lane.run)
@@ -87,7 +89,7 @@ class Application:
     def wait_until_past(self, time: Timestamp) -> None:
         """Return when everything up to that time of the source is applied."""
         # Something after that time must come, or an idle source's stream would stay at it.
-        append_note(self._parts.source, self._stop)
+        append_note(self._context.source_client, self._stop)
         with waiting("The commit waits until all changes before it are applied", _DRAINING):
             while not self.is_past(time):
                 self._stop.sleep(_GLANCE)
@@ -98,9 +100,9 @@ class Application:
             position = self._frontier.passed
             # In between: whatever that position is past was handed on before, and is saved before it.
             self._feed.flush()
-            if position != self._parts.run.record.position:
-                self._parts.run.update(position=position)
-                self._parts.observe(Point.POSITION_SAVED, str(position.time))
+            if position != self._context.run.record.position:
+                self._context.run.update(position=position)
+                self._context.observe(Point.POSITION_SAVED, str(position.time))
 
     def _keep_position(self) -> None:
         """Save the applied position every second until stopped, and then once more."""
@@ -117,16 +119,16 @@ class Application:
         the stream past the end of the copy.
         """
         while True:
-            now = append_note(self._parts.source, self._stop)
+            now = append_note(self._context.source_client, self._stop)
             # A stream that is read has come to the note by then; else an idle source would seem to be ahead.
             self._stop.sleep(_NOTE_TRAVELS)
-            self._parts.progress.set_lag(seconds_between(self._frontier.passed.time, now))
+            self._context.progress.set_lag(seconds_between(self._frontier.passed.time, now))
             self._stop.sleep(_NOTE_INTERVAL)
 
     def _raw_updates(self) -> bool:
         def offered() -> bool:
-            source, destination = self._parts.source, self._parts.destination
-            facts = self._parts.source_facts
+            source, destination = self._context.source_client, self._context.document_writer
+            facts = self._context.source_facts
             return offers_raw_updates(source, facts) and destination.offers_raw_diffs(_SCRATCH)
 
         raw = read(offered, self._stop)

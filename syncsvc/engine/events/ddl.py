@@ -18,7 +18,7 @@ from syncsvc.engine.events.modification import immediate, modified
 from syncsvc.engine.events.rekeying import ShardKeys
 from syncsvc.engine.events.remade import Remade
 from syncsvc.engine.events.renames import Renames
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.errors import SHARD_KEY_CHANGED, UNSUPPORTED_CHANGE
 from syncsvc.indexing import check, check_ttl, destined
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
@@ -42,16 +42,16 @@ OF_NO_CONSEQUENCE = frozenset(
 class DefinitionEvents:
     """Applies definition events to the registry and to the destination."""
 
-    def __init__(self, parts: Parts, stop: StopToken) -> None:
-        self._parts = parts
+    def __init__(self, context: RunContext, stop: StopToken) -> None:
+        self._context = context
         self._stop = stop
-        self._catalog = Catalog(parts, stop)
-        self._renames = Renames(parts, self._catalog, stop)
-        self._shard_keys = ShardKeys(parts, stop)
-        self._remade = Remade(parts, self._renames, stop)
-        self._registry = parts.registry
-        self._selection = parts.selection
-        self._options = parts.run.record.options
+        self._catalog = Catalog(context, stop)
+        self._renames = Renames(context, self._catalog, stop)
+        self._shard_keys = ShardKeys(context, stop)
+        self._remade = Remade(context, self._renames, stop)
+        self._registry = context.registry
+        self._selection = context.selection
+        self._options = context.run.record.options
         self._actions: dict[str, Callable[[DefinitionEvent], None]] = {
             "create": self._create,
             "drop": self._drop,
@@ -99,7 +99,7 @@ class DefinitionEvents:
             # Saved before it is created: a restart in between creates it, and never leaves it unknown.
             self._registry.save(record)
         self._catalog.create_bare(record.present)
-        build_indexes(self._parts, record, self._stop)
+        build_indexes(self._context, record, self._stop)
 
     def _with_id_index(self, definition: CollectionSpec) -> CollectionSpec:
         """The event does not tell an `_id` index of the old format (`v: 1`); the source does, while it is there."""
@@ -108,7 +108,7 @@ class DefinitionEvents:
             return definition
         assert definition.uuid is not None
         database = definition.namespace.database
-        found = find_on_source(self._parts, database, definition.uuid, self._stop)
+        found = find_on_source(self._context, database, definition.uuid, self._stop)
         index = None if found is None else found.options.get("idIndex")
         if index is None:
             return definition
@@ -132,7 +132,7 @@ class DefinitionEvents:
         """The outside of a time-series collection was created or modified, which does not tell its UUID."""
         record = self._registry.at(event.namespace)
         if record is None or record.status is not CopyStatus.DONE:
-            uuid = time_series_on_source(self._parts, event.namespace, self._stop)
+            uuid = time_series_on_source(self._context, event.namespace, self._stop)
             if uuid is not None:
                 self._renames.adopt(uuid, event.namespace)
 
@@ -217,7 +217,9 @@ class DefinitionEvents:
 
     def _redefine(self, record: CollectionRecord, definition: CollectionSpec) -> None:
         """What is to be put back at commit is saved before it is taken away."""
-        build_indexes(self._parts, self._registry.change(record, definition=definition), self._stop)
+        build_indexes(
+            self._context, self._registry.change(record, definition=definition), self._stop
+        )
 
     def _known(self, event: DefinitionEvent) -> CollectionRecord | None:
         return None if event.collection is None else self._registry.get(event.collection)

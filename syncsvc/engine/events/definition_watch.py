@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import uniform
 from time import monotonic
 
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.errors import UNSUPPORTED_CHANGE
 from syncsvc.figures.progress import WarningKind
 from syncsvc.indexing import destined
@@ -51,9 +51,9 @@ _OPTION_CHANGES = {
 class DefinitionWatch:
     """Runs in one thread beside the copy and change event application. It has nothing to do for sources from 6.0 on."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._unchanged = parts.source_facts.tells_definitions
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._unchanged = context.source_facts.tells_definitions
 
     @property
     def unchanged(self) -> bool:
@@ -62,21 +62,21 @@ class DefinitionWatch:
 
     def run(self, stop: StopToken) -> None:
         """Compare until stopped, and warn for as long as a definition differs."""
-        if self._parts.source_facts.tells_definitions:
+        if self._context.source_facts.tells_definitions:
             return
         try:
             while True:
-                if self._parts.run.record.phase in _COMPARED_IN:
+                if self._context.run.record.phase in _COMPARED_IN:
                     stop.sleep(self._compare(stop))
                 else:
                     stop.sleep(_GLANCE)
         finally:
             # No other thread ends this warning.
-            self._parts.progress.end_warning(WarningKind.DEFINITIONS_CHANGED)
+            self._context.progress.end_warning(WarningKind.DEFINITIONS_CHANGED)
 
     def check(self, stop: StopToken) -> None:
         """Raise OperationError UnsupportedChange if a definition of the source differs from the listed one."""
-        if self._parts.source_facts.tells_definitions:
+        if self._context.source_facts.tells_definitions:
             return
         found = self._changed(stop)
         if found:
@@ -91,18 +91,19 @@ class DefinitionWatch:
         # In this order: canCommit is never true beside a warning.
         if found:
             self._unchanged = False
-            self._parts.progress.warn(WarningKind.DEFINITIONS_CHANGED, self._warning(found))
+            self._context.progress.warn(WarningKind.DEFINITIONS_CHANGED, self._warning(found))
         else:
-            self._parts.progress.end_warning(WarningKind.DEFINITIONS_CHANGED)
+            self._context.progress.end_warning(WarningKind.DEFINITIONS_CHANGED)
             self._unchanged = True
         pause = max(_INTERVAL, _PAUSE_FACTOR * (monotonic() - began))
         return pause * uniform(0.8, 1.2)
 
     def _changed(self, stop: StopToken) -> list[DefinitionMismatch]:
         listed = read(
-            lambda: list(list_collections(self._parts.source, self._parts.selection)), stop
+            lambda: list(list_collections(self._context.source_client, self._context.selection)),
+            stop,
         )
-        return changes(self._parts.registry, listed, self._parts.run.record.options)
+        return changes(self._context.registry, listed, self._context.run.record.options)
 
     def _warning(self, found: Sequence[DefinitionMismatch]) -> str:
         return (
@@ -112,7 +113,7 @@ class DefinitionWatch:
         )
 
     def _unreported(self) -> str:
-        version = self._parts.source_facts.dotted_version
+        version = self._context.source_facts.dotted_version
         return (
             f"A source of version {version} does not report such changes, so they are not synced."
         )

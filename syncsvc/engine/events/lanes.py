@@ -15,7 +15,7 @@ from syncsvc.engine.documents.translate import Outcome, fold
 from syncsvc.engine.documents.writing import OutcomeWriter
 from syncsvc.engine.frontier import Entry, Frontier
 from syncsvc.engine.observe import Point
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.figures.durations import Operation
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.events import DataEvent
@@ -60,10 +60,10 @@ class Lane:
     """One thread that applies portions."""
 
     def __init__(
-        self, parts: Parts, frontier: Frontier[Position], room: Room, stop: StopToken
+        self, context: RunContext, frontier: Frontier[Position], room: Room, stop: StopToken
     ) -> None:
-        self._parts = parts
-        self._writer = OutcomeWriter(parts, room.rereading, stop)
+        self._context = context
+        self._writer = OutcomeWriter(context, room.rereading, stop)
         self._frontier = frontier
         self._room = room
         # Without a bound of its own: what waits here has its room.
@@ -103,7 +103,7 @@ class Lane:
                 batch.add(record, group, event)
         newest = portions[-1].source_time
         written = refetched = 0
-        progress = self._parts.progress
+        progress = self._context.progress
         for part in batch.parts:
             outcomes = list(part.outcomes.values())
             with progress.stopwatch.timing(Operation.EVENTS_WRITE):
@@ -116,7 +116,7 @@ class Lane:
             documents_refetched=refetched,
         )
         progress.collections.applied(events)
-        self._parts.observe(Point.EVENTS_APPLIED, str(newest))
+        self._context.observe(Point.EVENTS_APPLIED, str(newest))
 
 
 @dataclass(slots=True)

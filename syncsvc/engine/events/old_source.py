@@ -7,7 +7,7 @@ sync by name: a drop or rename by its own event, a new collection by the first e
 
 from __future__ import annotations
 
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.errors import UNSUPPORTED_CHANGE
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.events import DefinitionEvent
@@ -18,13 +18,13 @@ from verifier.runtime.errors import OperationError
 class OldSource:
     """What the events of such a source are about."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
         self._not_synced: set[Namespace] = set()
 
     def record_of(self, namespace: Namespace) -> CollectionRecord | None:
         """The collection of that name; None for one that is not synced. Raises OperationError UnsupportedChange."""
-        record = self._parts.registry.at(namespace)
+        record = self._context.registry.at(namespace)
         if record is None and namespace not in self._not_synced:
             self._refuse("create", namespace)
             self._not_synced.add(namespace)
@@ -32,7 +32,7 @@ class OldSource:
 
     def refuse(self, event: DefinitionEvent) -> None:
         """Raise OperationError UnsupportedChange if the event changes something that is synced."""
-        if event.operation == "drop" and self._parts.registry.at(event.namespace) is None:
+        if event.operation == "drop" and self._context.registry.at(event.namespace) is None:
             # It was created during the sync and never held a document: its drop undoes that.
             return
         for namespace in (event.namespace, event.renamed):
@@ -40,8 +40,8 @@ class OldSource:
                 self._refuse(event.operation, namespace)
 
     def _refuse(self, operation: str, namespace: Namespace) -> None:
-        if is_user_namespace(namespace) and self._parts.selection.selects(namespace):
-            version = self._parts.source_facts.dotted_version
+        if is_user_namespace(namespace) and self._context.selection.selects(namespace):
+            version = self._context.source_facts.dotted_version
             raise OperationError(
                 UNSUPPORTED_CHANGE,
                 f"{operation} on {namespace}: a source of version {version} does not tell enough of it.",

@@ -15,7 +15,7 @@ from bson.timestamp import Timestamp
 
 from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.withholding import build_indexes
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.errors import SHARD_KEY_CHANGED
 from syncsvc.indexing import check
 from syncsvc.saved.registry import CollectionRecord
@@ -39,9 +39,9 @@ Sharded = tuple[Namespace, Document]
 class ShardKeys:
     """Changes shard keys, in the registry and on the destination. Every action may be repeated."""
 
-    def __init__(self, parts: Parts, stop: StopToken) -> None:
-        self._parts = parts
-        self._catalog = Catalog(parts, stop)
+    def __init__(self, context: RunContext, stop: StopToken) -> None:
+        self._context = context
+        self._catalog = Catalog(context, stop)
         self._stop = stop
 
     def shard(self, record: CollectionRecord, shard_key: Document) -> None:
@@ -50,9 +50,9 @@ class ShardKeys:
         if is_refined(record.definition.shard_key, shard_key):
             return
         definition = self._with_key(record, shard_key).definition
-        sharded = self._parts.registry.change(record, definition=definition)
+        sharded = self._context.registry.change(record, definition=definition)
         self._catalog.create_bare(sharded.present)
-        build_indexes(self._parts, sharded, self._stop)
+        build_indexes(self._context, sharded, self._stop)
 
     def refine(self, record: CollectionRecord, key: Document) -> None:
         """The source has added fields to the key, or had."""
@@ -65,38 +65,38 @@ class ShardKeys:
         self._catalog.reconcile_indexes(refined.present)
         self._catalog.refine(refined.definition)
         # After it is done: nobody would find out that it was not.
-        self._parts.registry.change(record, definition=refined.definition)
+        self._context.registry.change(record, definition=refined.definition)
 
     def reconcile(self) -> None:
         """Refine what the source has refined. All events up to now are applied."""
-        now = sharded_now(self._parts, self._stop)
-        for record in self._parts.registry:
+        now = sharded_now(self._context, self._stop)
+        for record in self._context.registry:
             if record.uuid in now and record.definition.shard_key:
                 _, shard_key = now[record.uuid]
                 self.refine(record, shard_key["key"])
 
     def _with_key(self, record: CollectionRecord, shard_key: Document) -> CollectionRecord:
         definition = replace(record.definition, shard_key=shard_key)
-        check(definition, self._parts.run.record.options)
+        check(definition, self._context.run.record.options)
         return replace(record, definition=definition)
 
 
 class ShardKeyWatch:
     """Looks for shard keys that were replaced, which no event tells."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
 
     def run(self, stop: StopToken) -> None:
         """Look until stopped. Raises OperationError ShardKeyChanged."""
-        if not self._parts.source_facts.is_sharded:
+        if not self._context.source_facts.is_sharded:
             return
         while True:
-            suspects = dict(replaced(self._parts.registry, sharded_now(self._parts, stop)))
+            suspects = dict(replaced(self._context.registry, sharded_now(self._context, stop)))
             if suspects:
                 # What was dropped before this and made anew is told by events of before this.
-                self._wait_until_past(append_note(self._parts.source, stop), stop)
-                refuse_replaced(suspects, self._parts.registry)
+                self._wait_until_past(append_note(self._context.source_client, stop), stop)
+                refuse_replaced(suspects, self._context.registry)
             stop.sleep(_INTERVAL)
 
     def _wait_until_past(self, time: Timestamp, stop: StopToken) -> None:
@@ -104,15 +104,15 @@ class ShardKeyWatch:
             stop.sleep(_GLANCE)
 
     def _is_past(self, time: Timestamp) -> bool:
-        record = self._parts.run.record
+        record = self._context.run.record
         return record.position is not None and record.position.time > time
 
 
-def sharded_now(parts: Parts, stop: StopToken) -> dict[bytes, Sharded]:
+def sharded_now(context: RunContext, stop: StopToken) -> dict[bytes, Sharded]:
     """The sharded collections of the source by UUID."""
-    if not parts.source_facts.is_sharded:
+    if not context.source_facts.is_sharded:
         return {}
-    return read(lambda: sharded_names(parts.source), stop)
+    return read(lambda: sharded_names(context.source_client), stop)
 
 
 def replaced(

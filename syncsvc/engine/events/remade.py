@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from syncsvc.engine.definitions.source import find_named_on_source
 from syncsvc.engine.events.renames import Renames
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.saved.registry import CopyStatus
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.namespace import Namespace
@@ -22,11 +22,11 @@ from verifier.runtime.tasks import StopToken
 class Remade:
     """Of a source that is no sharded cluster, there are none."""
 
-    def __init__(self, parts: Parts, renames: Renames, stop: StopToken) -> None:
-        self._parts = parts
+    def __init__(self, context: RunContext, renames: Renames, stop: StopToken) -> None:
+        self._context = context
         self._renames = renames
         self._stop = stop
-        self._possible = parts.source_facts.is_sharded
+        self._possible = context.source_facts.is_sharded
 
     def is_one(self, created: DefinitionEvent) -> bool:
         """Whether what is created there is filled without events, or gone since."""
@@ -37,17 +37,17 @@ class Remade:
         temporary = created.description.get("temp") and ".convertToCapped." in name.collection
         return bool(temporary) or any(
             each.source_name == name and each.uuid != created.collection
-            for each in self._parts.registry
+            for each in self._context.registry
         )
 
     def take_over(self, name: Namespace) -> None:
         """A collection of that name was dropped: copy what has taken its place, if no event has told of that."""
-        if not self._possible or not self._parts.selection.selects(name):
+        if not self._possible or not self._context.selection.selects(name):
             return
-        found = find_named_on_source(self._parts, name, self._stop)
+        found = find_named_on_source(self._context, name, self._stop)
         if found is None or found.kind is Kind.VIEW or found.sharded:
             return
         assert found.uuid is not None
-        record = self._parts.registry.get(found.uuid)
+        record = self._context.registry.get(found.uuid)
         if record is None or record.status is not CopyStatus.DONE:
             self._renames.adopt(found.uuid, name)

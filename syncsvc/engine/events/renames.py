@@ -15,7 +15,7 @@ from syncsvc.engine.copying.partitioned import plan_copy
 from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.naming import parked_for, place_for, placed
 from syncsvc.engine.definitions.source import find_on_source
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.errors import RENAMED_ACROSS_DATABASES, RENAMED_OUT_OF_FILTER
 from syncsvc.indexing import check, destined
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
@@ -30,10 +30,10 @@ _log = logging.getLogger(__name__)
 class Renames:
     """Follows renames, in the registry and on the destination."""
 
-    def __init__(self, parts: Parts, catalog: Catalog, stop: StopToken) -> None:
-        self._parts = parts
+    def __init__(self, context: RunContext, catalog: Catalog, stop: StopToken) -> None:
+        self._context = context
         self._catalog = catalog
-        self._registry = parts.registry
+        self._registry = context.registry
         self._stop = stop
 
     def follow(self, uuid: bytes, before: Namespace, name: Namespace) -> None:
@@ -45,7 +45,7 @@ class Renames:
         if record is None or record.status is not CopyStatus.DONE:
             self.adopt(uuid, name)
         elif record.source_name == before:
-            if self._parts.selection.selects(name):
+            if self._context.selection.selects(name):
                 self._refuse_across_databases(before, name)
                 self._move(record, name)
             elif _is_temporary(record):
@@ -55,7 +55,7 @@ class Renames:
 
     def _refuse_across_databases(self, before: Namespace, name: Namespace) -> None:
         """It is a new collection there, which the server fills and renames: none that is sharded."""
-        if self._parts.run.record.options.sharding is not None and _is_moved(before):
+        if self._context.run.record.options.sharding is not None and _is_moved(before):
             raise OperationError(
                 RENAMED_ACROSS_DATABASES, f"{name} was renamed to that from another database."
             )
@@ -80,7 +80,7 @@ class Renames:
         options = {key: value for key, value in record.definition.options.items() if key != "temp"}
         definition = replace(record.definition, namespace=place, options=options)
         self._registry.save(replace(record, definition=definition, source_name=name))
-        if not definition.shard_key and key_of(name, self._parts.run.record.options.sharding):
+        if not definition.shard_key and key_of(name, self._context.run.record.options.sharding):
             _log.warning(
                 "A collection that is not sharded has come to a name of shardingEntries.",
                 extra={"namespace": str(name)},
@@ -92,25 +92,25 @@ class Renames:
 
         It may be there in part, from before a restart. What was written to it meanwhile comes as events later.
         """
-        if not self._parts.selection.selects(name):
+        if not self._context.selection.selects(name):
             return
-        found = find_on_source(self._parts, name.database, uuid, self._stop)
+        found = find_on_source(self._context, name.database, uuid, self._stop)
         if found is None:
             # Dropped since: all of its later events lead up to that.
             return
         record = self._registry.get(uuid)
         if record is None:
-            options = self._parts.run.record.options
+            options = self._context.run.record.options
             found = replace(found, namespace=name)
             check(found, options)
             wanted = destined(found, options)
             # Of a time when it was synced before.
-            self._parts.partitions.forget(uuid)
+            self._context.partitions.forget(uuid)
             record = placed(self._registry, wanted, CopyStatus.WAITING)
             self._registry.save(record)
         self._catalog.create(record.present)
-        plan_copy(self._parts, self._stop)
-        copy_all(self._parts, self._stop)
+        plan_copy(self._context, self._stop)
+        copy_all(self._context, self._stop)
 
 
 def _is_temporary(record: CollectionRecord) -> bool:

@@ -17,7 +17,7 @@ from syncsvc.engine.events.old_source import OldSource
 from syncsvc.engine.events.share import share_of
 from syncsvc.engine.frontier import Frontier
 from syncsvc.engine.observe import Point
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.figures.durations import Operation, timed
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.changes import ChangeReader, StreamPage
@@ -42,7 +42,7 @@ class Tail:
 
     def __init__(
         self,
-        parts: Parts,
+        context: RunContext,
         reader: ChangeReader,
         lanes: Sequence[Lane],
         frontier: Frontier[Position],
@@ -50,14 +50,14 @@ class Tail:
         save_position: Callable[[], None],
         stop: StopToken,
     ) -> None:
-        self._parts = parts
+        self._context = context
         self._reader = reader
-        self._definitions = DefinitionEvents(parts, stop)
-        self._old_source = OldSource(parts)
-        record = parts.run.record
+        self._definitions = DefinitionEvents(context, stop)
+        self._old_source = OldSource(context)
+        record = context.run.record
         share = share_of(record.instance, record.instances)
         self._dispatcher = Dispatcher(lanes, frontier, share)
-        self._shared_barrier = Barrier(parts.run, parts.registry, parts.instances, stop)
+        self._shared_barrier = Barrier(context.run, context.registry, context.instances, stop)
         self._frontier = frontier
         self._feed = feed
         self._save_position = save_position
@@ -72,7 +72,7 @@ class Tail:
 
     def run(self) -> None:
         """Read until stopped. Raises what makes the run fail."""
-        stopwatch = self._parts.progress.stopwatch
+        stopwatch = self._context.progress.stopwatch
         for page, seconds in timed(self._reader.pages()):
             if page.events:  # else it was waited for events
                 stopwatch.note(Operation.EVENTS_READ, seconds)
@@ -81,7 +81,7 @@ class Tail:
             self._hand_on(page)
             self._held_after = None
             lag = seconds_between(self._frontier.passed.time, page.source_time)
-            self._parts.progress.set_lag(lag)
+            self._context.progress.set_lag(lag)
 
     def _hand_on(self, page: StreamPage) -> None:
         before: bytes | None = None
@@ -105,7 +105,7 @@ class Tail:
             elif isinstance(event, DefinitionEvent):
                 self._barrier(before, event, page.source_time)
             before = raw
-        self._parts.progress.add(events_read=read)
+        self._context.progress.add(events_read=read)
         self._feed.page_ends(page.position, page.source_time)
         # A place among the fragments of an event is none to go on from after a restart.
         self._dispatcher.end(None if self._fragments else page.position, page.source_time)
@@ -113,7 +113,7 @@ class Tail:
     def _record_of(self, event: DataEvent) -> CollectionRecord | None:
         """The event's collection; None for one that was gone when the collections were listed, or is dropped by now."""
         if event.namespace is None:
-            return self._parts.registry.get(event.collection)
+            return self._context.registry.get(event.collection)
         return self._old_source.record_of(event.namespace)
 
     def _barrier(
@@ -131,14 +131,14 @@ class Tail:
             self._frontier.wait_drained(self._stop)
         self._save_position()
         self._feed.defined(event)
-        self._parts.observe(Point.BARRIER_REACHED, str(event.namespace))
+        self._context.observe(Point.BARRIER_REACHED, str(event.namespace))
         self._shared_barrier.take(event.token, lambda: self._apply(event))
-        self._parts.progress.add(definitions_applied=1)
-        self._parts.observe(Point.DEFINITION_APPLIED, str(event.namespace))
+        self._context.progress.add(definitions_applied=1)
+        self._context.observe(Point.DEFINITION_APPLIED, str(event.namespace))
         self._dispatcher.end(position_at(event.token), source_time)
 
     def _apply(self, event: DefinitionEvent) -> None:
-        if self._parts.source_facts.tells_definitions:
+        if self._context.source_facts.tells_definitions:
             self._definitions.apply(event)
         else:
             self._old_source.refuse(event)

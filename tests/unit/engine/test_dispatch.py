@@ -15,7 +15,7 @@ from syncsvc.engine.events import dispatch
 from syncsvc.engine.events.dispatch import Dispatcher, group_of, lane_of
 from syncsvc.engine.events.lanes import IN_ORDER, Lane, Portion, Room
 from syncsvc.engine.frontier import Frontier
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.saved.registry import CollectionRecord
 from tests.unit import documents
 from tests.unit.syncsvc.records import START, collection_record
@@ -94,7 +94,7 @@ def test_a_collection_in_order_has_one_lane() -> None:
 
 
 NOTHING: Any = None
-PARTS = Parts(*[NOTHING] * len(fields(Parts)))
+CONTEXT = RunContext(*[NOTHING] * len(fields(RunContext)))
 NOW = Timestamp(1800000000, 1)
 AFTER = Position({"_data": "83"}, NOW)
 LATER = Position({"_data": "84"}, NOW)
@@ -107,7 +107,7 @@ class Dispatch:
         self.frontier = Frontier(START)
         stop = StopToken()
         room = Room(stop)
-        self.lanes = [Lane(PARTS, self.frontier, room, stop) for _ in range(lanes)]
+        self.lanes = [Lane(CONTEXT, self.frontier, room, stop) for _ in range(lanes)]
         self.dispatcher = Dispatcher(self.lanes, self.frontier)
 
     def add(self, *numbers: int, body: bytes = b"") -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from syncsvc.engine.parts import Parts
+from syncsvc.engine.run_context import RunContext
 from syncsvc.engine.watch import OplogWatch
 from syncsvc.figures.progress import Progress, WarningKind
 from syncsvc.state import Phase
@@ -30,8 +30,8 @@ class Watched:
             "progress": self.progress,
             "source_facts": facts(),
         }
-        parts = Parts(**{each.name: given.get(each.name) for each in fields(Parts)})
-        self.watch = OplogWatch(parts)
+        context = RunContext(**{each.name: given.get(each.name) for each in fields(RunContext)})
+        self.watch = OplogWatch(context)
         for kind in (WarningKind.OPLOG_SHORT, WarningKind.OPLOG_UNKNOWN):
             self.progress.warn(kind, "It was so.")
 

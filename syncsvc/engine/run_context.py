@@ -1,11 +1,11 @@
-"""What the phases of one run work with. Frozen: who gets it may use the parts, not change them for others."""
+"""Everything that the phases of one run share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from syncsvc.engine.balancers import Balancer
-from syncsvc.engine.documents.destination import Destination
+from syncsvc.engine.documents.document_writer import DocumentWriter
 from syncsvc.engine.instances import Instances
 from syncsvc.engine.observe import Observer
 from syncsvc.engine.writeblock import WriteBlock
@@ -22,17 +22,19 @@ from verifier.compare.store import CheckStore
 
 
 @dataclass(frozen=True)
-class Parts:
-    """`client` reads the destination, `writer` and `destination` write it; `run`, `registry` and `partitions` are what
-    is saved. `instances` are the others that carry out the run.
+class RunContext:
+    """The clusters, saved state and settings of one run.
+
+    The clients only read. `destination_writer` runs commands on the destination, `document_writer` writes user
+    documents there. `run`, `registry` and `partitions` are saved state; `instances` are the other instances of the run.
     """
 
-    source: Client
+    source_client: Client
     source_facts: ClusterFacts
-    client: Client
+    destination_client: Client
     destination_facts: ClusterFacts
-    writer: FencedWriter
-    destination: Destination
+    destination_writer: FencedWriter
+    document_writer: DocumentWriter
     source_block: WriteBlock
     destination_block: WriteBlock
     balancers: tuple[Balancer, ...]

@@ -32,7 +32,7 @@ class Refused(Exception):
         self.errors = errors
 
 
-class Destination:
+class DocumentWriter:
     """Validators are bypassed: what the source holds is right by definition."""
 
     def __init__(self, writer: FencedWriter, stop: StopToken) -> None:
