@@ -23,8 +23,13 @@ from syncsvc.engine.follower import Follower
 from syncsvc.engine.instances import Instances
 from syncsvc.engine.observe import Observer, Point
 from syncsvc.engine.phases import Phases
+from syncsvc.engine.reversal import (
+    coordinator_reversal,
+    follower_reversal,
+    refuse_lost,
+    refuse_written,
+)
 from syncsvc.engine.run_context import RunContext
-from syncsvc.engine.wayback import refuse_lost, refuse_written, turned, turned_along
 from syncsvc.engine.writeblock import WriteBlock, to_put_back
 from syncsvc.figures.progress import Progress, ProgressSnapshot
 from syncsvc.saved.emptying import forget_earlier
@@ -177,18 +182,20 @@ class Runner:
             raise OperationError(errors.NOT_REVERSIBLE, "It was started without reversible true.")
         self._wait_for_rest()
         if record.coordinates:
-            assert record.way_back is not None and record.position is not None
+            assert record.reverse_start is not None and record.position is not None
             self._refuse_unless_as_committed(record)
             # It was blocked as the source, but whoever wanted to may have lifted that since, and written until now.
             old = self._process.clusters[record.source]
             self._block(old, self._process.stop).set()
             refuse_written(old, record.position, self._process.stop)
-            changes = turned(record, record.way_back)
+            changes = coordinator_reversal(record, record.reverse_start)
         else:
-            self._refuse_to_turn_alone(record)
-            changes = turned_along(record)
+            self._refuse_to_reverse_alone(record)
+            changes = follower_reversal(record)
         self._store.update(state=state, **changes)
-        _log.info("The sync is reversed.", extra={"state": state.value, "turns": self.record.turns})
+        _log.info(
+            "The sync is reversed.", extra={"state": state.value, "turns": self.record.reversals}
+        )
         try:
             self._prepare()
         except (OperationError, PyMongoError) as error:
@@ -196,18 +203,22 @@ class Runner:
         else:
             self._go_on()
 
-    def _refuse_to_turn_alone(self, record: RunRecord) -> None:
+    def _refuse_to_reverse_alone(self, record: RunRecord) -> None:
         """What the one that coordinates will refuse must not be waited for."""
         home = self._process.clusters[record.options.destination]
         leader = Peers(home.client, self._store).coordinator(self._process.stop)
-        if leader is not None and leader.turns == record.turns and leader.way_back is not None:
+        if (
+            leader is not None
+            and leader.reversals == record.reversals
+            and leader.reverse_start is not None
+        ):
             self._refuse_unless_as_committed(leader)
 
     def _refuse_unless_as_committed(self, committed: RunRecord) -> None:
         """The new destination must hold what it held at the commit, and the new source tell all since then."""
-        assert committed.way_back is not None and committed.position is not None
+        assert committed.reverse_start is not None and committed.position is not None
         clusters = self._process.clusters
-        refuse_lost(clusters[committed.destination], committed.way_back, self._process.stop)
+        refuse_lost(clusters[committed.destination], committed.reverse_start, self._process.stop)
         refuse_written(clusters[committed.source], committed.position, self._process.stop)
 
     def _wait_for_rest(self) -> None:
@@ -260,8 +271,8 @@ class Runner:
             balancers=tuple(self._balancer(each, stop) for each in (source, destination)),
             run=self._store,
             instances=Instances(self._store, Peers(home.client, self._store), process.progress),
-            registry=Registry(home.client, saving, record.turns, stop),
-            partitions=Partitions(home.client, saving, record.turns, record.instance, stop),
+            registry=Registry(home.client, saving, record.reversals, stop),
+            partitions=Partitions(home.client, saving, record.reversals, record.instance, stop),
             checks=CheckStore(home.client, saving, METADATA_DATABASE, stop),
             selection=Selection(record.options.namespaces, judge.client, stop),
             progress=process.progress,

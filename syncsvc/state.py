@@ -29,7 +29,7 @@ class Trigger(Enum):
     COMMIT = "commit"
     FINISH = "finish"
     REVERSE = "reverse"
-    TURN = "turn"
+    REVERSED = "reversed"
     FAIL = "fail"
 
 
@@ -46,7 +46,7 @@ _NEXT: dict[tuple[State, Trigger], State] = {
     (State.COMMITTING, Trigger.FINISH): State.COMMITTED,
     (State.COMMITTING, Trigger.FAIL): State.FAILED,
     (State.COMMITTED, Trigger.REVERSE): State.REVERSING,
-    (State.REVERSING, Trigger.TURN): State.RUNNING,
+    (State.REVERSING, Trigger.REVERSED): State.RUNNING,
     (State.REVERSING, Trigger.FAIL): State.FAILED,
 }
 
@@ -73,7 +73,7 @@ class Phase(Enum):
     APPLYING = "change event application"
     CUTTING_OVER = "waiting for commit to complete"
     DONE = "commit completed"
-    TURNING = "reversing"
+    REVERSING = "reversing"
 
     @property
     def copied(self) -> bool:

@@ -79,7 +79,7 @@ def watch_balancers(
     stopped = [each for each in balancers if each.sharded]
     try:
         while stopped:
-            if run.record.phase not in (Phase.TURNING, Phase.INITIALIZING):
+            if run.record.phase not in (Phase.REVERSING, Phase.INITIALIZING):
                 _tell(sorted(each.cluster for each in stopped if each.is_on()), progress)
             stop.sleep(_INTERVAL)
     finally:

@@ -22,8 +22,8 @@ from syncsvc.engine.events.definition_watch import DefinitionWatch
 from syncsvc.engine.events.rekeying import ShardKeys, ShardKeyWatch
 from syncsvc.engine.observe import Point
 from syncsvc.engine.phases import Phases
+from syncsvc.engine.reversal import weaken_definitions
 from syncsvc.engine.run_context import RunContext
-from syncsvc.engine.turning import weaken_definitions
 from syncsvc.engine.verification import Verification
 from syncsvc.engine.watch import OplogWatch
 from syncsvc.figures.progress import MOST_LAG
@@ -61,20 +61,20 @@ class Coordinator(Phases):
             super()._read(reading.stop)
             reading.stop.stop("all is read")
 
-    def _turn(self, stop: StopToken) -> Phase:
+    def _reverse(self, stop: StopToken) -> Phase:
         context = self._context
-        turns = context.run.record.turns
-        context.instances.wait_for_all(lambda other: other.turns == turns, stop)
-        context.observe(Point.TURNING, "")
+        reversals = context.run.record.reversals
+        context.instances.wait_for_all(lambda other: other.reversals == reversals, stop)
+        context.observe(Point.REVERSING, "")
         self._keep_balancers_still(stop)
         # What was proved is of the other direction.
         context.checks.forget()
         context.progress.set(check=None)
         weaken_definitions(context, stop)
-        context.observe(Point.TURNED, "")
+        context.observe(Point.REVERSED, "")
         # Both at once: no other phase is one of a sync that is being reversed.
         context.run.update(
-            state=next_state(context.run.record.state, Trigger.TURN), phase=Phase.APPLYING
+            state=next_state(context.run.record.state, Trigger.REVERSED), phase=Phase.APPLYING
         )
         return Phase.APPLYING
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.observe import Point
+from syncsvc.engine.reversal import prepare_reversal
 from syncsvc.engine.run_context import RunContext
-from syncsvc.engine.wayback import prepare_way_back
 from verifier.runtime.tasks import StopToken
 
 Step = tuple[str, Callable[[], None]]
@@ -29,10 +29,10 @@ class Cutover:
     def run(self) -> None:
         steps: list[Step] = [
             ("definitions prepared", self._prepare),
-            *self._for_the_way_back(),
+            *self._reversal_steps(),
             ("destination unblocked", self._unblock),
             ("destination writable", self._allow_writes),
-            *self._for_the_balancers(),
+            *self._balancer_steps(),
             ("indexes unique", self._convert),
         ]
         run = self.context.run
@@ -48,14 +48,15 @@ class Cutover:
             self.stop.check()
             self.catalog.prepare(record.definition)
 
-    def _for_the_way_back(self) -> list[Step]:
+    def _reversal_steps(self) -> list[Step]:
         """After all that the destination must hold before users write, and before they do."""
         if not self.context.run.record.options.reversible:
             return []
-        return [("way back prepared", self._prepare_way_back)]
+        # The steps are saved by these names, so a name cannot change.
+        return [("way back prepared", self._prepare_reversal)]
 
-    def _prepare_way_back(self) -> None:
-        self.context.run.update(way_back=prepare_way_back(self.context, self.stop))
+    def _prepare_reversal(self) -> None:
+        self.context.run.update(reverse_start=prepare_reversal(self.context, self.stop))
 
     def _unblock(self) -> None:
         if self.context.run.record.options.blocks_destination:
@@ -64,7 +65,7 @@ class Cutover:
     def _allow_writes(self) -> None:
         self.context.run.update(can_write=True)
 
-    def _for_the_balancers(self) -> list[Step]:
+    def _balancer_steps(self) -> list[Step]:
         if not any(each.sharded for each in self.context.balancers):
             return []
         return [("balancers put back", self._put_balancers_back)]

@@ -40,15 +40,15 @@ class Follower(Phases):
         self._context.registry.reload(stop)
         return Phase.APPLYING
 
-    def _turn(self, stop: StopToken) -> Phase:
+    def _reverse(self, stop: StopToken) -> Phase:
         context = self._context
-        context.observe(Point.TURNING, "")
+        context.observe(Point.REVERSING, "")
         leader = self._wait(_is_applying, stop)
         context.registry.reload(stop)
-        context.observe(Point.TURNED, "")
+        context.observe(Point.REVERSED, "")
         # Both at once: no other phase is one of a sync that is being reversed.
         context.run.update(
-            state=next_state(context.run.record.state, Trigger.TURN),
+            state=next_state(context.run.record.state, Trigger.REVERSED),
             phase=Phase.APPLYING,
             start=leader.start,
             position=leader.start,
@@ -69,7 +69,7 @@ class Follower(Phases):
         """Whether nothing is to be applied any more; until then, show what the one that coordinates tells."""
         leader = self._wait(_any, stop)
         self._context.progress.set(caught_up=leader.caught_up and leader.state in ACTIVE)
-        return leader.turns > self._context.run.record.turns or leader.phase.applied
+        return leader.reversals > self._context.run.record.reversals or leader.phase.applied
 
     def _cut_over(self, stop: StopToken) -> Phase:
         self._wait(lambda other: other.can_write, stop)
@@ -81,9 +81,12 @@ class Follower(Phases):
 
     def _wait(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> RunRecord:
         """Wait until that is true of the one that coordinates, or it runs the other way already."""
-        turns = self._context.run.record.turns
+        reversals = self._context.run.record.reversals
         return self._context.instances.wait_for_coordinator(
-            lambda other: other.turns > turns or other.turns == turns and holds(other), stop
+            lambda other: other.reversals > reversals
+            or other.reversals == reversals
+            and holds(other),
+            stop,
         )
 
 

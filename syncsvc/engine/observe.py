@@ -32,11 +32,11 @@ class Point(Enum):
     BLOCK_SAVED = "block saved"
     BALANCER_SAVED = "balancer saved"
     FAILURE_SAVED = "failure saved"
-    WAY_BACK_SAVED = "way back saved"
+    REVERSAL_SAVED = "reversal saved"
     STEP_DONE = "step done"
-    TURNING = "turning"
+    REVERSING = "reversing"
     COLLECTION_WEAKENED = "collection weakened"
-    TURNED = "turned"
+    REVERSED = "reversed"
 
 
 # Called with the point, one of these or of a check (`verifier.compare.observe`), and what it is about: a namespace, a

@@ -50,7 +50,7 @@ class Phases(ABC):
         """Go through the phases in which the source is read."""
         self._carry_out(
             {
-                Phase.TURNING: self._turn,
+                Phase.REVERSING: self._reverse,
                 Phase.INITIALIZING: self._initialize,
                 Phase.COPYING: self._copy,
                 Phase.INDEXING: self._index,
@@ -60,7 +60,7 @@ class Phases(ABC):
         )
 
     @abstractmethod
-    def _turn(self, stop: StopToken) -> Phase: ...
+    def _reverse(self, stop: StopToken) -> Phase: ...
 
     @abstractmethod
     def _initialize(self, stop: StopToken) -> Phase: ...
@@ -105,7 +105,7 @@ class Phases(ABC):
     ) -> Sequence[CollectionRecord | Partition]:
         run = self._context.run.record
         # Once it was reversed, what was copied is both clusters' alike.
-        if not run.instances or run.turns:
+        if not run.instances or run.reversals:
             return records
         return [each for each in self._context.partitions if each.instance == run.instance]
 

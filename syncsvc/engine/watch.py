@@ -26,7 +26,7 @@ _COUNTS_FOR = 300.0
 # How often a wait looks whether the start of the change stream is known, in seconds.
 _GLANCE = 0.2
 
-_READING = (Phase.TURNING, Phase.INITIALIZING, Phase.COPYING, Phase.INDEXING, Phase.APPLYING)
+_READING = (Phase.REVERSING, Phase.INITIALIZING, Phase.COPYING, Phase.INDEXING, Phase.APPLYING)
 _ENLARGE = "Enlarge it on each member (replSetResizeOplog), or write less to the source."
 
 

@@ -34,7 +34,7 @@ def forget_earlier(client: Client, writer: ClusterWriter, stop: StopToken) -> No
 
     Otherwise its collections would count as copied, and its check would be continued.
     """
-    for turn in range(2):
-        for name in (collections_of(turn), partitions_of(turn)):
+    for reversals in range(2):
+        for name in (collections_of(reversals), partitions_of(reversals)):
             delete_rows(client, writer, name, {}, stop)
     delete_rows(client, writer, CHECK, {}, stop)

@@ -113,15 +113,15 @@ def _together(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class Partitions:
-    """What is saved of them in one turn of a sync. `instance` is the id of this process; many threads may claim.
+    """The saved partitions of one direction of a sync. `instance` is the id of this process; many threads may claim.
 
     `writer` writes to the cluster that `client` reads. Raises the driver's errors.
     """
 
     def __init__(
-        self, client: Client, writer: ClusterWriter, turn: int, instance: str, stop: StopToken
+        self, client: Client, writer: ClusterWriter, reversals: int, instance: str, stop: StopToken
     ) -> None:
-        self._name = partitions_of(turn)
+        self._name = partitions_of(reversals)
         self._client = client
         self._collection = client[METADATA_DATABASE][self._name]
         self._writer = writer

@@ -41,9 +41,9 @@ class Peers:
 def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterator[tuple[str, str]]:
     """Which instances were not told yet what another one was: each with the command that it waits for."""
     told = {each.instance: each for each in records}
-    turns = max(each.turns for each in records)
+    reversals = max(each.reversals for each in records)
     committing = any(
-        each.turns == turns and each.state in (State.COMMITTING, State.COMMITTED)
+        each.reversals == reversals and each.state in (State.COMMITTING, State.COMMITTED)
         for each in records
     )
     for name in instances:
@@ -52,7 +52,7 @@ def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterato
             yield name, "start"
         elif record.state is State.PAUSED:
             yield name, "resume"
-        elif record.turns < turns:
+        elif record.reversals < reversals:
             yield name, "reverse"
         elif committing and record.state is State.RUNNING:
             yield name, "commit"

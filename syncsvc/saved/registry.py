@@ -136,12 +136,14 @@ class Registry:
     Changed by the listing, by the copy of a collection and by definition events; always saved first.
     """
 
-    def __init__(self, client: Client, writer: ClusterWriter, turn: int, stop: StopToken) -> None:
+    def __init__(
+        self, client: Client, writer: ClusterWriter, reversals: int, stop: StopToken
+    ) -> None:
         self._client = client
         self._writer = writer
         self._stop = stop
-        self._turn = turn
-        self._name = collections_of(turn)
+        self._reversals = reversals
+        self._name = collections_of(reversals)
         self._lock = threading.Lock()  # guards _records and _holders
         # Held by whoever reads a record to save it changed, where that is not the tail alone.
         self.redefining = threading.RLock()
@@ -207,7 +209,7 @@ class Registry:
 
     def save_next(self, records: Iterable[CollectionRecord]) -> None:
         """Put these collections in the place of all that is saved for the sync as it is after one more reversal."""
-        name = collections_of(self._turn + 1)
+        name = collections_of(self._reversals + 1)
         delete_rows(self._client, self._writer, name, {}, self._stop)
         self._put(name, [_statement(None, each) for each in records])
 

@@ -38,7 +38,7 @@ METADATA_DATABASE = "mongosync_reserved_for_internal_use"
 _RUNS = "runs"
 # There is one run at most: those who coordinate have the same value there, those who help one of their own.
 _ONLY_INDEX = {"key": {"only": 1}, "name": "only", "unique": True}
-# The collections of the present direction and of the next one, by turns.
+# The collections of the present direction and of the next one, by reversals.
 _COLLECTIONS = ("collections", "collectionsReversed")
 _PARTITIONS = ("partitions", "partitionsReversed")
 
@@ -63,8 +63,8 @@ class Failure:
 class RunRecord:
     """One sync as it is saved, from its start on always on the cluster that is the destination of its options.
 
-    `owner` is the process that may save it, `identities` are of the source and destination of the options. `turns` is
-    how often it was reversed, `way_back` from where on the destination's events are applied if it is reversed again.
+    `owner` is the process that may save it, `identities` are of the source and destination of the options. `reversals`
+    is how often it was reversed, `reverse_start` where the destination's change events begin if it is reversed again.
     `found_blocked` has each cluster whose users we block, and whether they were blocked before; `found_balancing` each
     whose balancer we keep still, and whether it was on. `steps` are the finished steps of the cut-over, in order.
 
@@ -91,8 +91,8 @@ class RunRecord:
     steps: tuple[str, ...] = ()
     can_write: bool = False
     failure: Failure | None = None
-    turns: int = 0
-    way_back: Position | None = None
+    reversals: int = 0
+    reverse_start: Position | None = None
     found_blocked: Mapping[str, bool] = field(default_factory=dict)
     found_balancing: Mapping[str, bool] = field(default_factory=dict)
     instances: tuple[str, ...] = ()
@@ -113,22 +113,22 @@ class RunRecord:
     @property
     def source(self) -> str:
         """The name of the cluster that is read now."""
-        return self.options.destination if self.turns % 2 else self.options.source
+        return self.options.destination if self.reversals % 2 else self.options.source
 
     @property
     def destination(self) -> str:
         """The name of the cluster that is written now."""
-        return self.options.source if self.turns % 2 else self.options.destination
+        return self.options.source if self.reversals % 2 else self.options.destination
 
 
-def collections_of(turn: int) -> str:
+def collections_of(reversals: int) -> str:
     """Where the collections are saved for the sync as it is after so many reversals."""
-    return _COLLECTIONS[turn % len(_COLLECTIONS)]
+    return _COLLECTIONS[reversals % len(_COLLECTIONS)]
 
 
-def partitions_of(turn: int) -> str:
+def partitions_of(reversals: int) -> str:
     """Where the partitions of their copies are saved."""
-    return _PARTITIONS[turn % len(_PARTITIONS)]
+    return _PARTITIONS[reversals % len(_PARTITIONS)]
 
 
 def _run_document(record: RunRecord) -> dict[str, Any]:
@@ -148,8 +148,8 @@ def _run_document(record: RunRecord) -> dict[str, Any]:
         "steps": list(record.steps),
         "canWrite": record.can_write,
         "failure": None if record.failure is None else asdict(record.failure),
-        "turns": record.turns,
-        "wayBack": _position_document(record.way_back),
+        "turns": record.reversals,
+        "wayBack": _position_document(record.reverse_start),
         "foundBlocked": dict(record.found_blocked),
         "foundBalancing": dict(record.found_balancing),
         "instances": list(record.instances),
@@ -190,8 +190,8 @@ def _run_record(document: dict[str, Any]) -> RunRecord:
         steps=tuple(document["steps"]),
         can_write=document["canWrite"],
         failure=None if document["failure"] is None else Failure(**document["failure"]),
-        turns=document["turns"],
-        way_back=_position(document["wayBack"]),
+        reversals=document["turns"],
+        reverse_start=_position(document["wayBack"]),
         found_blocked=document["foundBlocked"],
         found_balancing=document["foundBalancing"],
         instances=tuple(document["instances"]),

@@ -260,7 +260,7 @@ def ttl_walk(pair: Pair, daemon: Daemon) -> Document:
 
 
 def reversed_walk(pair: Pair, daemon: Daemon) -> tuple[Answer, Document]:
-    """A sync that is turned round: the answer, and the progress then."""
+    """A reversed sync: the answer, and the progress then."""
     fill(pair)
     daemon.start(reversible=True, enableUserWriteBlocking=True)
     daemon.commit()
@@ -303,8 +303,8 @@ def _refused_starts(pair: Pair, daemon: Daemon) -> Iterator[tuple[str, Answer]]:
         yield name, answer_of(daemon.post("start", asked))
         d.drop_collection(name)
     yield "no sharding", answer_of(daemon.post("start", GOOD))
-    way_back = {"reversible": True, "enableUserWriteBlocking": True}
-    asked = {**GOOD, **way_back, **_by_n("c", supported=True)}
+    reversible = {"reversible": True, "enableUserWriteBlocking": True}
+    asked = {**GOOD, **reversible, **_by_n("c", supported=True)}
     yield "reversible", answer_of(daemon.post("start", asked))
 
 

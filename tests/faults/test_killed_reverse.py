@@ -1,4 +1,4 @@
-"""The real daemon is killed in each step that prepares a way back, turns round, and takes it, and ends the same.
+"""The real daemon is killed in each step that prepares and carries out a reversal, and ends the same.
 
 One sync goes through all kills: after each, the process that is started next is killed at the next one.
 """
@@ -18,15 +18,15 @@ Kill = tuple[Point, str]
 
 PREPARING: list[Kill] = [
     (Point.STEP_DONE, "definitions prepared"),
-    (Point.WAY_BACK_SAVED, ""),
+    (Point.REVERSAL_SAVED, ""),
     (Point.STEP_DONE, "way back prepared"),
     (Point.STEP_DONE, "destination unblocked"),
     (Point.STEP_DONE, "indexes unique"),
 ]
-TURNING: list[Kill] = [
-    (Point.TURNING, ""),
+REVERSING: list[Kill] = [
+    (Point.REVERSING, ""),
     (Point.COLLECTION_WEAKENED, "d.c"),
-    (Point.TURNED, ""),
+    (Point.REVERSED, ""),
 ]
 APPLYING: list[Kill] = [
     (Point.EVENTS_APPLIED, ""),
@@ -40,7 +40,7 @@ COMMITTING: list[Kill] = [
     (Point.STEP_DONE, "drained"),
     (Point.STEP_DONE, "verified"),
     (Point.STEP_DONE, "definitions prepared"),
-    (Point.WAY_BACK_SAVED, ""),
+    (Point.REVERSAL_SAVED, ""),
     (Point.STEP_DONE, "destination unblocked"),
     (Point.STEP_DONE, "destination writable"),
     (Point.STEP_DONE, "indexes unique"),
@@ -85,7 +85,7 @@ def _fill(client: writes.AnyClient) -> None:
     client.d.kept.insert_many({"_id": n, "u": n} for n in range(20))
 
 
-def test_a_killed_way_back_goes_on(pair: Pair, daemon: Daemon) -> None:
+def test_a_killed_reversal_continues(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source.client, pair.destination.client
     changes = _Writes()
     _fill(source)
@@ -104,10 +104,10 @@ def test_a_killed_way_back_goes_on(pair: Pair, daemon: Daemon) -> None:
     # A process that was started again answers the start of its sync with success, until it runs the other way.
     daemon.start(**REVERSIBLE)
 
-    daemon.kill_at(*TURNING[0])
+    daemon.kill_at(*REVERSING[0])
     daemon.post_unanswered("reverse", {})
     daemon.wait_until_killed()
-    _kill_by_turns(daemon, TURNING[1:], lambda: changes.make(destination))
+    _kill_by_turns(daemon, REVERSING[1:], lambda: changes.make(destination))
     daemon.wait_for_state("RUNNING")
     assert blocked(pair) == (True, False)
     names = {"source": "cluster0", "destination": "cluster1"}

@@ -24,11 +24,11 @@ BOUNDS = [None, *(bson.encode({"_id": number}) for number in range(9)), None]
 RANGES = [Range(*each) for each in zip(BOUNDS, BOUNDS[1:])]
 
 
-def saved(pair: Pair, instance: str, turn: int = 0) -> Partitions:
+def saved(pair: Pair, instance: str, reversals: int = 0) -> Partitions:
     """What a process of that id has when it begins."""
     stop = StopToken()
     client = pair.destination.client
-    return Partitions(client, ClusterWriter(client, False, stop), turn, instance, stop)
+    return Partitions(client, ClusterWriter(client, False, stop), reversals, instance, stop)
 
 
 def claimed(partitions: Partitions) -> list[Partition]:
@@ -70,10 +70,10 @@ def test_a_plan_that_was_cut_short_leaves_nothing(pair: Pair) -> None:
     assert [each.range for each in partitions] == RANGES[:2]
 
 
-def test_another_turn_has_partitions_of_its_own(pair: Pair) -> None:
+def test_a_reversed_sync_has_partitions_of_its_own(pair: Pair) -> None:
     saved(pair, "a").plan(ONE, RANGES)
-    assert claimed(saved(pair, "a", turn=1)) == []
-    assert len(claimed(saved(pair, "a", turn=2))) == len(RANGES)
+    assert claimed(saved(pair, "a", reversals=1)) == []
+    assert len(claimed(saved(pair, "a", reversals=2))) == len(RANGES)
 
 
 def test_each_is_claimed_once_also_when_answers_are_lost(pair: Pair) -> None:

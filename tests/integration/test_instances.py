@@ -306,7 +306,7 @@ def test_a_killed_instance_goes_on(pair: Pair, fleet: Fleet, number: int) -> Non
     fleet.wait_for_state("COMMITTED")
     pair.assert_equal()
     write(destination)
-    killed.kill_at(Point.TURNED)
+    killed.kill_at(Point.REVERSED)
     for each in fleet.daemons:
         each.post("reverse")
     killed.wait_until_killed()

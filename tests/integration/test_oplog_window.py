@@ -193,7 +193,7 @@ def test_an_idle_source_stays_in_its_oplog(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
 
 
-def test_a_way_back_that_is_too_long_ago(pair: Pair, daemon: Daemon) -> None:
+def test_a_reversal_too_long_after_the_commit(pair: Pair, daemon: Daemon) -> None:
     """Applications have written much to the new cluster, whose oplog is small."""
     writes.fill(pair.destination.client, 20)
     daemon.start(

@@ -118,7 +118,7 @@ def _assert_committed(pair: Pair, daemon: Daemon, writable: Side, refusing: Side
     writable.client.d.enforced.delete_many({})
 
 
-def _assert_turned(pair: Pair, daemon: Daemon, expected: tuple[bool, bool]) -> None:
+def _assert_reversed(pair: Pair, daemon: Daemon, expected: tuple[bool, bool]) -> None:
     """Users write to what is the source now, as before."""
     progress = daemon.progress()
     assert (progress["canWrite"], progress["info"]) == (False, "change event application")
@@ -136,7 +136,7 @@ def test_there_and_back_and_there_again(pair: Pair, daemon: Daemon) -> None:
     _assert_committed(pair, daemon, destination, source)
     _change(destination.client, "one")
     daemon.reverse()
-    _assert_turned(pair, daemon, (True, False))
+    _assert_reversed(pair, daemon, (True, False))
     _assert_direction(pair, daemon, "cluster1", "cluster0")
     _redefine(destination.client)
     daemon.pause()
@@ -146,7 +146,7 @@ def test_there_and_back_and_there_again(pair: Pair, daemon: Daemon) -> None:
     _assert_committed(pair, daemon, source, destination)
     _change(source.client, "three")
     daemon.reverse()
-    _assert_turned(pair, daemon, (False, True))
+    _assert_reversed(pair, daemon, (False, True))
     _assert_direction(pair, daemon, "cluster0", "cluster1")
     _change(source.client, "four")
     daemon.commit()
@@ -238,7 +238,7 @@ def test_a_sync_that_is_not_reversible(pair: Pair, daemon: Daemon) -> None:
     _assert_refused(daemon, "NotReversible")
 
 
-def test_what_differs_fails_the_commit_of_the_way_back(pair: Pair, daemon: Daemon) -> None:
+def test_what_differs_fails_the_commit_of_a_reversed_sync(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start(**REVERSIBLE)
     daemon.commit()

@@ -76,7 +76,7 @@ class Daemon(ServiceProcess):
         return self.exit_status is not None
 
     def reverse(self) -> None:
-        """Turn round, and wait until events are applied the other way."""
+        """Reverse the sync, and wait until events are applied the other way."""
         self._command("reverse")
         self.wait_for_state("RUNNING")
 

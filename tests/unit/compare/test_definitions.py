@@ -107,8 +107,8 @@ def test_numbers_of_all_kinds_are_compared(number: Any) -> None:
 
 
 def test_the_order_of_options_does_not_count_but_that_within_one_does() -> None:
-    turned = dict(reversed(OPTIONS.items()))
-    assert differences([spec(options=OPTIONS)], [spec(options=turned)]) == []
+    swapped = dict(reversed(OPTIONS.items()))
+    assert differences([spec(options=OPTIONS)], [spec(options=swapped)]) == []
     within = {**OPTIONS, "collation": {"strength": 2, "locale": "de"}}
     assert len(differences([spec(options=OPTIONS)], [spec(options=within)])) == 1
 
@@ -143,10 +143,10 @@ def test_what_of_an_index_differs_is_named() -> None:
 
 
 def test_the_order_of_an_indexs_options_does_not_count() -> None:
-    turned = dict(reversed(INDEX.items()))
+    swapped = dict(reversed(INDEX.items()))
     assert (
         differences(
-            [spec("c", Kind.COLLECTION, {}, INDEX)], [spec("c", Kind.COLLECTION, {}, turned)]
+            [spec("c", Kind.COLLECTION, {}, INDEX)], [spec("c", Kind.COLLECTION, {}, swapped)]
         )
         == []
     )

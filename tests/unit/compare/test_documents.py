@@ -164,9 +164,9 @@ def test_names_that_are_there_twice_do_not_confuse(
 
 def test_embedded_documents_of_one_name_match_in_any_order() -> None:
     inner = [fields(A1, B1), fields(A2, B1), fields(B1, A1), fields(B1, A2)]
-    one, two, turned_one, turned_two = (Field(0x03, b"d", each) for each in inner)
-    assert equal(document(one, two), document(turned_two, turned_one), ANY_ORDER)
-    assert not equal(document(one, two), document(turned_two, turned_two), ANY_ORDER)
+    one, two, swapped_one, swapped_two = (Field(0x03, b"d", each) for each in inner)
+    assert equal(document(one, two), document(swapped_two, swapped_one), ANY_ORDER)
+    assert not equal(document(one, two), document(swapped_two, swapped_two), ANY_ORDER)
 
 
 def test_a_name_that_is_no_text_is_shown_all_the_same() -> None:
@@ -272,5 +272,5 @@ def test_what_was_changed_is_found_exactly(
 def test_a_document_is_equal_to_itself(raw_fields: list[Field]) -> None:
     raw = document(*raw_fields)
     assert equal(raw, raw, BINARY) and differences(raw, raw, BINARY) == ()
-    turned = document(*reversed(raw_fields))
-    assert equal(raw, turned, ANY_ORDER) and differences(raw, turned, ANY_ORDER) == ()
+    swapped = document(*reversed(raw_fields))
+    assert equal(raw, swapped, ANY_ORDER) and differences(raw, swapped, ANY_ORDER) == ()

@@ -213,22 +213,22 @@ NUMBERS: Documents = [{"_id": number} for number in range(1000)]
 
 
 @pytest.mark.parametrize("missing", [0, 1, 500, 999])
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("swapped", [False, True])
 def test_both_sides_stand_at_one_key_again_after_a_document_is_missing(
-    missing: int, turned: bool, monkeypatch: pytest.MonkeyPatch
+    missing: int, swapped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut = []
     monkeypatch.setattr(pairing, "id_only", lambda raw: cut.append(raw) or id_only(raw))
     sides = [NUMBERS, NUMBERS[:missing] + NUMBERS[missing + 1 :]]
-    assert keys(*(sides[::-1] if turned else sides)) == [missing]
+    assert keys(*(sides[::-1] if swapped else sides)) == [missing]
     assert len(cut) < 12
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_a_gap_takes_no_memory(turned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_gap_takes_no_memory(swapped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairing, "_FIRST_PAGE", 10)
     sides = [Stream(each) for each in (NUMBERS, NUMBERS[:5] + NUMBERS[-5:])]
-    source, destination = reversed(sides) if turned else sides
+    source, destination = reversed(sides) if swapped else sides
     found = Pairing(source, destination, Mode.BINARY, simple_order, nobody)
     for number, each in enumerate(unequal(found)):
         assert bson.decode(each.key)["_id"] == number + 5

@@ -12,7 +12,7 @@ LATER = [phase for phase in Phase if phase is not Phase.INITIALIZING]
 
 
 @pytest.mark.parametrize(
-    "phase, can_write, turns, expected",
+    "phase, can_write, reversals, expected",
     [
         (Phase.INITIALIZING, False, 0, ("cluster0", "cluster1")),
         *((phase, False, 0, ("cluster0",)) for phase in LATER),
@@ -23,6 +23,8 @@ LATER = [phase for phase in Phase if phase is not Phase.INITIALIZING]
     ],
 )
 def test_production_goes_on_where_it_was(
-    phase: Phase, can_write: bool, turns: int, expected: tuple[str, ...]
+    phase: Phase, can_write: bool, reversals: int, expected: tuple[str, ...]
 ) -> None:
-    assert to_put_back(run_record(phase=phase, can_write=can_write, turns=turns)) == expected
+    assert (
+        to_put_back(run_record(phase=phase, can_write=can_write, reversals=reversals)) == expected
+    )

@@ -17,18 +17,18 @@ BOTH, DESTINATION, NONE = (
 )
 
 
-def failed(mode: WriteBlocking, blocked: tuple[str, ...], turns: int = 0) -> RunRecord:
+def failed(mode: WriteBlocking, blocked: tuple[str, ...], reversals: int = 0) -> RunRecord:
     return run_record(
         state=State.FAILED,
         options=StartOptions("cluster0", "cluster1", write_blocking=mode),
         failure=Failure("SomeError", "Why."),
         found_blocked=dict.fromkeys(blocked, False),
-        turns=turns,
+        reversals=reversals,
     )
 
 
 @pytest.mark.parametrize(
-    "mode, blocked, turns, said",
+    "mode, blocked, reversals, said",
     [
         (NONE, (), 0, None),
         (DESTINATION, (), 0, "on neither cluster"),
@@ -39,9 +39,9 @@ def failed(mode: WriteBlocking, blocked: tuple[str, ...], turns: int = 0) -> Run
     ],
 )
 def test_blocks_are_told(
-    mode: WriteBlocking, blocked: tuple[str, ...], turns: int, said: str | None
+    mode: WriteBlocking, blocked: tuple[str, ...], reversals: int, said: str | None
 ) -> None:
-    description = failure_description(failed(mode, blocked, turns))
+    description = failure_description(failed(mode, blocked, reversals))
     assert description is not None and description.startswith("Why.")
     assert (UNBLOCK in description) is bool(blocked)
     assert said in description if said else description == "Why."

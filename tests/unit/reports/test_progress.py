@@ -159,7 +159,7 @@ def test_the_stage_tells_whether_the_backlog_of_the_copy_is_applied(
 
 
 @pytest.mark.parametrize(
-    "options, turns, source, destination",
+    "options, reversals, source, destination",
     [
         (StartOptions("cluster0", "cluster1"), 0, "cluster0: a:27017", "cluster1: b:27018"),
         (StartOptions("cluster1", "cluster0"), 0, "cluster1: b:27018", "cluster0: a:27017"),
@@ -168,10 +168,10 @@ def test_the_stage_tells_whether_the_backlog_of_the_copy_is_applied(
     ],
 )
 def test_the_direction_is_the_present_one(
-    options: StartOptions, turns: int, source: str, destination: str
+    options: StartOptions, reversals: int, source: str, destination: str
 ) -> None:
     pings = {"cluster0": Ping(0.002), "cluster1": Ping(0.003)}
-    shown = report(run_record(options=options, turns=turns), ProgressSnapshot(pings=pings))
+    shown = report(run_record(options=options, reversals=reversals), ProgressSnapshot(pings=pings))
     assert shown["directionMapping"] == {"Source": source, "Destination": destination}
     latency = {"cluster0: a:27017": {"pingLatencyMs": 2}, "cluster1: b:27018": {"pingLatencyMs": 3}}
     assert (shown["source"], shown["destination"]) == (latency[source], latency[destination])
@@ -206,7 +206,7 @@ def test_a_ping_is_told_from_one_millisecond_on(ping: Ping | None, shown: dict[s
         (State.COMMITTING, Phase.APPLYING, "waiting for commit to complete"),
         (State.COMMITTING, Phase.CUTTING_OVER, "waiting for commit to complete"),
         (State.COMMITTED, Phase.DONE, "commit completed"),
-        (State.REVERSING, Phase.TURNING, "reversing"),
+        (State.REVERSING, Phase.REVERSING, "reversing"),
         (State.FAILED, Phase.COPYING, "collection copy"),
     ],
 )

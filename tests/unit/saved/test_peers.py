@@ -34,11 +34,11 @@ def of(instance: str, **fields: Any) -> RunRecord:
             [],
         ),
         (
-            [of("a", state=State.REVERSING, turns=1)]
+            [of("a", state=State.REVERSING, reversals=1)]
             + [of(each, state=State.COMMITTED) for each in "bc"],
             [("b", "reverse"), ("c", "reverse")],
         ),
-        ([of("a", turns=1), of("b", turns=1), of("c", turns=1)], []),
+        ([of("a", reversals=1), of("b", reversals=1), of("c", reversals=1)], []),
     ],
 )
 def test_who_was_not_told_yet(records: list[RunRecord], missing: list[tuple[str, str]]) -> None:

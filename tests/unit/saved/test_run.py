@@ -56,7 +56,9 @@ RUNS = [
     run_record(copy_end=Timestamp(5, 1), commit_time=Timestamp(6, 2)),
     run_record(steps=("definitions prepared", "destination unblocked"), can_write=True),
     run_record(failure=Failure("SomeError", "Why.")),
-    run_record(turns=3, way_back=START, found_blocked={"cluster0": True, "cluster1": False}),
+    run_record(
+        reversals=3, reverse_start=START, found_blocked={"cluster0": True, "cluster1": False}
+    ),
     run_record(instances=("a", "coordinator"), barrier="82", caught_up=True, beat=7),
     run_record(fence=UUID(int=2**127 + 5), epoch=3),
     run_record(
@@ -82,10 +84,10 @@ def test_the_first_instance_coordinates() -> None:
     assert [_run_document(each)["only"] for each in (alone, helper)] == [True, "coordinator"]
 
 
-@pytest.mark.parametrize("turns", range(4))
-def test_each_reversal_swaps_source_and_destination(turns: int) -> None:
-    record = run_record(turns=turns)
-    names = ("cluster1", "cluster0") if turns % 2 else ("cluster0", "cluster1")
+@pytest.mark.parametrize("reversals", range(4))
+def test_each_reversal_swaps_source_and_destination(reversals: int) -> None:
+    record = run_record(reversals=reversals)
+    names = ("cluster1", "cluster0") if reversals % 2 else ("cluster0", "cluster1")
     assert (record.source, record.destination) == names
 
 

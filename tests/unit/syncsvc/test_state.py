@@ -21,7 +21,7 @@ TABLE = {
     ("COMMITTING", "finish"): "COMMITTED",
     ("COMMITTING", "fail"): "FAILED",
     ("COMMITTED", "reverse"): "REVERSING",
-    ("REVERSING", "turn"): "RUNNING",
+    ("REVERSING", "reversed"): "RUNNING",
     ("REVERSING", "fail"): "FAILED",
 }
 EVERYTHING = [(state.value, trigger.value) for state, trigger in product(State, Trigger)]

@@ -1,8 +1,9 @@
-"""The way back of a sync that may be reversed: prepared by its commit, looked over before it is taken.
+"""Reverses a committed sync: the former destination becomes the source.
 
-It is prepared while users write to neither cluster, which hold the same then. So it needs no copy: the collections of
-the destination are those of the source, by their names, and from a place in its change stream on, everything that
-happens to them comes as an event, what the rest of the commit does to them too.
+The commit prepares the reversal while users write to neither cluster, which hold the same data then. So nothing is
+copied: the collections of the new destination are those of the new source, under the same names, and every later change
+comes as a change event, including what the rest of the commit does. Only the definitions of the new destination are
+real ones: they are weakened in place, so that no index is built again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.standin import prepared
 from syncsvc.engine.events.ddl import OF_NO_CONSEQUENCE
 from syncsvc.engine.observe import Point
@@ -22,11 +24,12 @@ from syncsvc.state import Phase
 from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
-from verifier.cluster.inventory import list_uuids
+from verifier.cluster.inventory import list_collections, list_uuids
 from verifier.cluster.migrations import Migrations
 from verifier.cluster.namespace import Namespace, is_user_namespace
 from verifier.cluster.note import append_note
 from verifier.cluster.reading import read
+from verifier.cluster.specification import Kind
 from verifier.cluster.times import Position
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
@@ -35,8 +38,8 @@ from verifier.runtime.tasks import StopToken
 _SHOWN = 5
 
 
-def prepare_way_back(context: RunContext, stop: StopToken) -> Position:
-    """Save what the next turn starts from, all but the position that it starts at, which is returned.
+def prepare_reversal(context: RunContext, stop: StopToken) -> Position:
+    """Save what a reversal starts from, except the position in the change stream, which is returned.
 
     May be repeated for as long as users do not write: what an earlier call saved is replaced.
     """
@@ -44,7 +47,7 @@ def prepare_way_back(context: RunContext, stop: StopToken) -> Position:
     start = read(lambda: start_position(stream), stop)
     uuids = read(lambda: list_uuids(context.destination_client), stop)
     context.registry.save_next(mirrored(context.registry, uuids))
-    context.observe(Point.WAY_BACK_SAVED, "")
+    context.observe(Point.REVERSAL_SAVED, "")
     return start
 
 
@@ -61,29 +64,29 @@ def mirrored(
             yield replace(record, definition=replace(prepared(record.definition), uuid=uuid))
 
 
-def turned(record: RunRecord, way_back: Position) -> dict[str, Any]:
+def coordinator_reversal(record: RunRecord, reverse_start: Position) -> dict[str, Any]:
     """What changes in the record of a committed sync when it is reversed, but for its state."""
     return {
-        "phase": Phase.TURNING,
-        "turns": record.turns + 1,
-        "start": way_back,
-        "position": way_back,
+        "phase": Phase.REVERSING,
+        "reversals": record.reversals + 1,
+        "start": reverse_start,
+        "position": reverse_start,
         # Nothing is copied, so the copy has ended when it begins.
-        "copy_end": way_back.time,
+        "copy_end": reverse_start.time,
         "commit_time": None,
         "steps": (),
         "can_write": False,
-        "way_back": None,
+        "reverse_start": None,
         "barrier": None,
         "caught_up": False,
     }
 
 
-def turned_along(record: RunRecord) -> dict[str, Any]:
+def follower_reversal(record: RunRecord) -> dict[str, Any]:
     """The same for an instance that does not coordinate: where it goes on from, the one tells that does."""
     return {
-        "phase": Phase.TURNING,
-        "turns": record.turns + 1,
+        "phase": Phase.REVERSING,
+        "reversals": record.reversals + 1,
         "start": None,
         "position": None,
         "copy_end": None,
@@ -92,15 +95,30 @@ def turned_along(record: RunRecord) -> dict[str, Any]:
     }
 
 
-def refuse_lost(source: Cluster, way_back: Position, stop: StopToken) -> None:
+def weaken_definitions(context: RunContext, stop: StopToken) -> None:
+    """Make all collections of the destination stand-ins. May be repeated, before any event is applied."""
+    catalog = Catalog(context, stop)
+    found = read(lambda: list(list_collections(context.destination_client)), stop)
+    for definition in found:
+        stop.check()
+        record = context.registry.at(definition.namespace)
+        if record is None or definition.kind is Kind.VIEW:
+            continue
+        # What is there now, not what is saved: an index that users changed meanwhile needs other commands.
+        catalog.weaken(definition)
+        catalog.reconcile_indexes(record.definition)
+        context.observe(Point.COLLECTION_WEAKENED, str(definition.namespace))
+
+
+def refuse_lost(source: Cluster, reverse_start: Position, stop: StopToken) -> None:
     """Raise OperationError OplogWindowExceeded if the events of the new source cannot be read from there on."""
-    next(ChangeReader(ChangeStream(source.client, source.facts), way_back, stop).pages())
+    next(ChangeReader(ChangeStream(source.client, source.facts), reverse_start, stop).pages())
 
 
 def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> None:
     """Raise OperationError OldSourceWritten if anything of users was changed on the old source after the commit.
 
-    `since` is where the commit ended. Such writes are on one side only, and the way back would be applied over them.
+    `since` is where the commit ended. Such writes are on one side only, and the reversed sync would overwrite them.
     """
     now = append_note(old_source.client, stop)
     stream = ChangeStream(old_source.client, old_source.facts, keys_only=True)

@@ -1,4 +1,4 @@
-"""The way back begins where the commit ended, with the collections that it left on the destination."""
+"""A reversed sync begins where the commit ended, with the collections that it left on the destination."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from bson import Timestamp
 
-from syncsvc.engine.wayback import mirrored, turned
+from syncsvc.engine.reversal import coordinator_reversal, mirrored
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.state import Phase, State
 from tests.unit.syncsvc.records import START, collection_record, run_record
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.times import Position
 
-WAY_BACK = Position({"_data": "8266"}, Timestamp(1700009999, 3))
+REVERSE_START = Position({"_data": "8266"}, Timestamp(1700009999, 3))
 THERE = bytes(range(16, 32))
 
 
@@ -27,21 +27,21 @@ def test_what_was_reached_in_one_direction_says_nothing_of_the_other() -> None:
         commit_time=START.time,
         steps=("definitions prepared",),
         can_write=True,
-        way_back=WAY_BACK,
+        reverse_start=REVERSE_START,
         found_blocked={"cluster0": False},
     )
-    record = replace(committed, **turned(committed, WAY_BACK))
+    record = replace(committed, **coordinator_reversal(committed, REVERSE_START))
     assert (record.source, record.destination) == (committed.destination, committed.source)
     assert record == run_record(
         state=State.COMMITTED,
-        phase=Phase.TURNING,
-        start=WAY_BACK,
-        position=WAY_BACK,
-        copy_end=WAY_BACK.time,
-        turns=1,
+        phase=Phase.REVERSING,
+        start=REVERSE_START,
+        position=REVERSE_START,
+        copy_end=REVERSE_START.time,
+        reversals=1,
         found_blocked={"cluster0": False},
     )
-    again = replace(record, **turned(record, START))
+    again = replace(record, **coordinator_reversal(record, START))
     assert (again.source, again.destination) == (committed.source, committed.destination)
 
 
