@@ -15,7 +15,7 @@ from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.mismatch import StoredMismatch
-from verifier.compare.rows import is_of_definition, read_place
+from verifier.compare.rows import is_of_definition, read_page_token
 from verifier.compare.store import CheckStore
 from verifier.runtime.errors import OperationError
 from verifier.runtime.schemas import INVALID_REQUEST
@@ -33,7 +33,7 @@ def mismatches(
     least_seconds: float,
     stop: StopToken,
 ) -> Iterator[StoredMismatch]:
-    """The differences of collections, views and indexes, then those of documents; of `limit`, the first, after a place.
+    """The differences of collections, views and indexes, then of documents; at most `limit`, after a page token.
 
     Of documents, those that differ for so many seconds without being changed. Raises OperationError InvalidRequest,
     ClusterUnreachable, NotAuthorized, IncompatibleMetadata, MismatchesReplaced.
@@ -62,10 +62,10 @@ def _named_errors() -> Iterator[None]:
 
 
 def _is_among_documents(after: str | None) -> bool:
-    """Whether the place is of a document. Raises OperationError InvalidRequest."""
+    """Whether the page token is of a document. Raises OperationError InvalidRequest."""
     if after is None:
         return False
     try:
-        return not is_of_definition(read_place(after))
+        return not is_of_definition(read_page_token(after))
     except ValueError as error:
         raise OperationError(INVALID_REQUEST, f"after: {error}.") from error

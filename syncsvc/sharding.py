@@ -196,14 +196,14 @@ def ranges(shard_key: Document, sample: Sequence[bytes], count: int) -> list[Ran
     """
     lowest: Document = dict.fromkeys(shard_key["key"], MinKey())
     bounds = [lowest]
-    places: list[list[Canonical]] = []
+    cuts: list[list[Canonical]] = []
     fit = [each for each in sample if _can_bound(each)]
     for number in range(1, count if fit else 0):
         row = fit[number * len(fit) // count]
-        place = [canonical(row, each) for each in rawbson.elements(row)]
-        if place not in places[-1:]:
+        cut = [canonical(row, each) for each in rawbson.elements(row)]
+        if cut not in cuts[-1:]:
             bounds.append({**lowest, **dict(zip(lowest, rawbson.decode(row).values()))})
-            places.append(place)
+            cuts.append(cut)
     bounds.append(dict.fromkeys(lowest, MaxKey()))
     return list(zip(bounds, bounds[1:]))
 

@@ -126,8 +126,8 @@ def _mispaired(sources: list[Namespace], destinations: list[Namespace]) -> Itera
 
 def _collisions(pairs: list[NamespacePair]) -> Iterator[str]:
     """Names that would be compared with more than one other, or with none."""
-    for (place, one), (later, other) in permutations(enumerate(pairs), 2):
-        if place < later and _overlap(one.destination, other.destination):
+    for (number, one), (later, other) in permutations(enumerate(pairs), 2):
+        if number < later and _overlap(one.destination, other.destination):
             yield f"{_shown(one.source)} and {_shown(other.source)} lead to the same name on the destination"
         elif one.source != one.destination and _overlap(one.destination, other.source):
             yield (

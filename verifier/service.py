@@ -29,7 +29,7 @@ from verifier.compare.mismatch import StoredMismatch
 from verifier.compare.observe import Observer, Point
 from verifier.compare.progress import CheckProgress, Phase
 from verifier.compare.record import CheckRecord, Request
-from verifier.compare.rows import read_place
+from verifier.compare.rows import read_page_token
 from verifier.compare.store import CheckStore
 from verifier.compare.verdict import incomplete
 from verifier.compare.worker import Sides
@@ -130,8 +130,8 @@ class Service:
     def document_mismatches(
         self, after: str | None, limit: int | None, least_seconds: float
     ) -> Iterator[StoredMismatch]:
-        """Documents that differ, after a place. Raises OperationError, also later, when they are read."""
-        _refuse_place(after)
+        """Documents that differ, after a page token. Raises OperationError, also later, when they are read."""
+        _refuse_unless_page_token(after)
         if self._check is None:
             return iter(())
         return self._store.document_mismatches(after, limit, least_seconds)
@@ -139,8 +139,8 @@ class Service:
     def definition_mismatches(
         self, after: str | None, limit: int | None
     ) -> Iterator[StoredMismatch]:
-        """Collections, views and indexes that differ, after a place. Raises OperationError, also later."""
-        _refuse_place(after)
+        """Collections, views and indexes that differ, after a page token. Raises OperationError, also later."""
+        _refuse_unless_page_token(after)
         if self._check is None:
             return iter(())
         return self._store.definition_mismatches(after, limit)
@@ -232,10 +232,10 @@ class Service:
             )
 
 
-def _refuse_place(after: str | None) -> None:
+def _refuse_unless_page_token(after: str | None) -> None:
     if after is not None:
         try:
-            read_place(after)
+            read_page_token(after)
         except ValueError as error:
             raise OperationError(INVALID_REQUEST, f"after: {error}.") from error
 

@@ -12,7 +12,7 @@ from enum import Enum
 class Point(Enum):
     CONNECTED = "connected"
     STARTED = "started"
-    DATABASE_PLACED = "database placed"
+    PRIMARY_ASSIGNED = "primary shard assigned"
     INDEX_FOR_SHARD_KEY_BUILT = "index for shard key built"
     ZONES_SET = "zones set"
     COLLECTION_SHARDED = "collection sharded"
@@ -24,7 +24,7 @@ class Point(Enum):
     COLLECTION_COPIED = "collection copied"
     SPARE_INDEX_BUILT = "spare index built"
     INDEXES_BUILT = "indexes built"
-    PLACES_CLEARED = "places cleared"
+    IDS_CLEARED = "ids cleared"
     EVENTS_APPLIED = "events applied"
     BARRIER_REACHED = "barrier reached"
     DEFINITION_APPLIED = "definition applied"

@@ -39,8 +39,8 @@ class Partition:
     """A part of the collection with that UUID; of each collection, they are numbered from 0 on.
 
     `total` and `copied` are in bytes, the total is an estimate; `documents` counts. `instance` is whose it is, None
-    while nobody has claimed it. `place` is the `_id` of the last document before which all is written, as a document of
-    an `_id` alone; None is the beginning.
+    while nobody has claimed it. `resume_point` is the `_id` of the last document before which all is written,
+    as a document of an `_id` alone; None is the beginning.
     """
 
     uuid: bytes
@@ -51,7 +51,7 @@ class Partition:
     copied: int = 0
     documents: int = 0
     instance: str | None = None
-    place: bytes | None = None
+    resume_point: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _document(partition: Partition) -> dict[str, Any]:
         "copied": partition.copied,
         "documents": partition.documents,
         "instance": partition.instance,
-        "place": partition.place,
+        "place": partition.resume_point,
     }
 
 
@@ -92,7 +92,7 @@ def _partition(document: dict[str, Any]) -> Partition:
         copied=document["copied"],
         documents=document["documents"],
         instance=document["instance"],
-        place=document["place"],
+        resume_point=document["place"],
     )
 
 

@@ -52,7 +52,7 @@ class CollectionRecord:
     total_documents: int = 0
     copied: int = 0
     documents: int = 0
-    resume: ResumePoint | None = None
+    resume_point: ResumePoint | None = None
     withheld: bool = False
 
     @property
@@ -92,7 +92,7 @@ def _collection_document(record: CollectionRecord) -> dict[str, Any]:
         "totalDocuments": record.total_documents,
         "copied": record.copied,
         "documents": record.documents,
-        "resume": None if record.resume is None else asdict(record.resume),
+        "resume": None if record.resume_point is None else asdict(record.resume_point),
         "withheld": record.withheld,
     }
 
@@ -113,7 +113,7 @@ def _collection_record(document: dict[str, Any]) -> CollectionRecord:
         total_documents=document["totalDocuments"],
         copied=document["copied"],
         documents=document["documents"],
-        resume=None if document["resume"] is None else ResumePoint(**document["resume"]),
+        resume_point=None if document["resume"] is None else ResumePoint(**document["resume"]),
         withheld=document["withheld"],
     )
 

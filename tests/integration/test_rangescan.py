@@ -1,4 +1,4 @@
-"""Through a router, every document is read once by ranges, in the order of `_id`, from any place on."""
+"""Through a router, every document is read once by ranges, in the order of `_id`, from any resume point on."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def in_order(client: Client) -> list[bytes]:
     return in_order_of_index(client, NAME)
 
 
-def scan(client: Client, portion: Range = Range(), place: bytes | None = None) -> RangeScan:
+def scan(client: Client, portion: Range = Range(), resume_point: bytes | None = None) -> RangeScan:
     stop = StopToken()
     definition = find_named(client, NAME)
     assert definition is not None
@@ -85,7 +85,7 @@ def scan(client: Client, portion: Range = Range(), place: bytes | None = None) -
         refuse_equal(client, name, definition.uuid, collation, keys, stop)
 
     time = append_note(client, stop)
-    return RangeScan(client, NAME, definition.uuid, portion, time, place, stop, check)
+    return RangeScan(client, NAME, definition.uuid, portion, time, resume_point, stop, check)
 
 
 def read(scanned: RangeScan) -> list[bytes]:
@@ -112,11 +112,11 @@ def test_every_place_is_one_to_go_on_from(client: Client, kind: str) -> None:
     sharded(client, **KINDS[kind])
     keys = fill(client, [*IDS, "b", 3])
     stored = in_order(client)
-    for number, place in enumerate(keys):
-        assert read(scan(client, place=place)) == stored[number + 1 :]
-        assert read(scan(client, Range(keys[0]), place)) == stored[number + 1 :]
+    for number, resume_point in enumerate(keys):
+        assert read(scan(client, resume_point=resume_point)) == stored[number + 1 :]
+        assert read(scan(client, Range(keys[0]), resume_point)) == stored[number + 1 :]
     client[NAME.database][NAME.collection].delete_one({"_id": bson.decode(keys[5])["_id"]})
-    assert read(scan(client, place=keys[5])) == stored[6:]
+    assert read(scan(client, resume_point=keys[5])) == stored[6:]
 
 
 def test_a_clustered_collection_and_buckets_are_read(client: Client) -> None:
@@ -200,9 +200,9 @@ def test_documents_larger_than_a_page_and_keys_longer_than_a_bound(client: Clien
     for each in [*documents, *keys]:
         client.d.c.insert_one(each)
     assert [len(each) for each in read(scan(client))] == [len(each) for each in in_order(client)]
-    *_, (_, place) = scan(client).pages()
-    assert place == bson.encode({"_id": 3})
-    assert len(read(scan(client, place=place))) == len(keys)
+    *_, (_, resume_point) = scan(client).pages()
+    assert resume_point == bson.encode({"_id": 3})
+    assert len(read(scan(client, resume_point=resume_point))) == len(keys)
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ def test_collated_collections(pair: Pair, daemon: Daemon, when: When) -> None:
 
 def test_a_daemon_killed_between_a_delete_and_its_insert(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
-    daemon.kill_at(Point.PLACES_CLEARED, "d.ranged")
+    daemon.kill_at(Point.IDS_CLEARED, "d.ranged")
     daemon.start()
     daemon.wait_until_committable()
     write(pair)

@@ -548,7 +548,7 @@ def test_zones_that_users_have_set_before_are_obeyed_and_stay(pair: Pair, daemon
 
 
 KILLS = [
-    (Point.DATABASE_PLACED, 1),
+    (Point.PRIMARY_ASSIGNED, 1),
     (Point.INDEX_FOR_SHARD_KEY_BUILT, 1),
     (Point.ZONES_SET, 1),
     (Point.COLLECTION_SHARDED, 1),

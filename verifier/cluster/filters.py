@@ -104,8 +104,8 @@ def _matching(
 
 def bad_patterns(client: Client, namespaces: NamespaceFilter, stop: StopToken) -> list[str]:
     """What the server finds wrong with the patterns of a filter, each by its field. Raises the driver's errors."""
-    reasons = [(place, _refusal(client, pattern, stop)) for place, pattern in namespaces.patterns()]
-    return [f"{place}: {reason}" for place, reason in reasons if reason is not None]
+    reasons = [(field, _refusal(client, pattern, stop)) for field, pattern in namespaces.patterns()]
+    return [f"{field}: {reason}" for field, reason in reasons if reason is not None]
 
 
 def _refusal(client: Client, pattern: Document, stop: StopToken) -> str | None:

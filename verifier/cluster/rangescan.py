@@ -1,7 +1,7 @@
 """Reads the documents of one range of a collection in the order of `_id`, resumably.
 
 For sharded clusters: their routers merge what the shards own, leave out what is left over on a shard that owns it no
-more, and know no record ids. The place from which to read on is an `_id`, which counts on any server.
+more, and know no record ids. The resume point is an `_id`, which counts on any server.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CheckKeys = Callable[[Namespace, Sequence[bytes]], None]
 
 
 class RangeScan:
-    """One pass over a range, from its beginning or from a place in it, whatever the collection's name becomes.
+    """One pass over a range, from its beginning or from a resume point in it, whatever the collection's name becomes.
 
     Without its UUID, which servers before 6.0 do not take, it is the collection that has the name.
     Reads with majority at or after `not_before`, so that nothing older than the change stream's start is seen.
@@ -44,7 +44,7 @@ class RangeScan:
         uuid: bytes | None,
         portion: Range,
         not_before: Timestamp,
-        place: bytes | None,
+        resume_point: bytes | None,
         stop: StopToken,
         check: CheckKeys | None = None,
     ) -> None:
@@ -53,20 +53,20 @@ class RangeScan:
         self._uuid = uuid
         self._range = portion
         self._not_before = not_before
-        self._place = place
+        self._resume_point = resume_point
         self._stop = stop
         self._check = check
-        self._previous = place
+        self._previous = resume_point
         self._reopened = False
         # A scan with a lower bound alone ends before MaxKey, and there is no bound behind it.
         self._leaves_out_last = False
-        self._only_last = place == LAST
+        self._only_last = resume_point == LAST
 
     def pages(self) -> Iterator[tuple[list[memoryview], bytes | None]]:
-        """The documents of each page with the place after it, which is not passed again after a failure.
+        """The documents of each page with the resume point after it, which is not passed again after a failure.
 
-        Raises CollectionGone, what `check` raises, and the driver's errors. A key that is longer than any bound is no
-        place: documents after the place before it may come again.
+        Raises CollectionGone, what `check` raises, and the driver's errors. A key that is longer than any
+        bound is no resume point: documents after the resume point before it may come again.
         """
         return follow_renames(self._namespace, self._pages)
 
@@ -84,11 +84,11 @@ class RangeScan:
             documents = page.documents()
             if documents and self._reopened:
                 self._reopened = False
-                if id_only(bytes(documents[0])) == self._place:
+                if id_only(bytes(documents[0])) == self._resume_point:
                     del documents[0]
             if documents:
                 self._move_on(namespace, documents)
-            yield documents, self._place
+            yield documents, self._resume_point
 
     def _move_on(self, namespace: Namespace, documents: list[memoryview]) -> None:
         if self._check is not None:
@@ -97,11 +97,11 @@ class RangeScan:
         self._previous = id_only(bytes(documents[-1]))
         backwards = (id_only(bytes(each)) for each in reversed(documents))
         fit = (key for key in backwards if len(key) <= LONGEST_BOUND)
-        self._place = next(fit, self._place)
+        self._resume_point = next(fit, self._resume_point)
 
     def _open(self, namespace: Namespace) -> RawCursor:
-        self._reopened = self._place is not None
-        self._previous = self._place
+        self._reopened = self._resume_point is not None
+        self._previous = self._resume_point
         command: dict[str, Any] = {
             "find": namespace.collection,
             **(self._filter() if self._only_last else self._bounds()),
@@ -118,7 +118,7 @@ class RangeScan:
         return {"filter": among([LAST])}
 
     def _bounds(self) -> dict[str, Any]:
-        lower = self._range.lower if self._place is None else self._place
+        lower = self._range.lower if self._resume_point is None else self._resume_point
         self._leaves_out_last = lower is not None and self._range.upper is None
         upper = LAST if self._leaves_out_last else self._range.upper
         ends = {"min": lower, "max": upper}

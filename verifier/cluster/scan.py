@@ -105,14 +105,14 @@ class Scan:
         namespace: Namespace,
         uuid: bytes | None,
         not_before: Timestamp,
-        resume: ResumePoint | None,
+        resume_point: ResumePoint | None,
         stop: StopToken,
     ) -> None:
         self._client = client
         self._namespace = namespace
         self._uuid = uuid
         self._not_before = not_before
-        self._place = resume
+        self._resume_point = resume_point
         self._origin: Origin | None = None
         self._settled = False
         self._pin = Pin()
@@ -128,14 +128,14 @@ class Scan:
     def _pages(self, namespace: Namespace) -> Iterator[tuple[Page, ResumePoint | None]]:
         self._namespace = namespace
         for page in resilient_pages(self._open, self._judge, self._stop):
-            self._place = self._point(page)
-            yield page, self._place
+            self._resume_point = self._point(page)
+            yield page, self._resume_point
 
     def _point(self, page: Page) -> ResumePoint | None:
         if page.resume is None or self._origin is None:
             return None
         # Not asked after the first page: most collections have no other.
-        self._settled = self._settled or (self._place is not None and self._is_settled())
+        self._settled = self._settled or (self._resume_point is not None and self._is_settled())
         return ResumePoint(page.resume, self._origin.name(self._settled))
 
     def _is_settled(self) -> bool:
@@ -154,10 +154,10 @@ class Scan:
         with self._pin.held():
             self._origin = scan_origin(self._client)
         self._settled = False
-        if self._place is not None and not (
-            self._origin is not None and self._origin.confirms(self._place.origin)
+        if self._resume_point is not None and not (
+            self._origin is not None and self._origin.confirms(self._resume_point.origin)
         ):
-            self._place = None
+            self._resume_point = None
         command: dict[str, Any] = {
             "find": self._namespace.collection,
             "hint": {"$natural": 1},
@@ -168,16 +168,16 @@ class Scan:
             command["$_requestResumeToken"] = True
         if self._uuid is not None:
             command["collectionUUID"] = Binary(self._uuid, 4)
-        if self._place is not None and self._place.token["$recordId"] is not None:
-            command["$_resumeAfter"] = self._place.token
+        if self._resume_point is not None and self._resume_point.token["$recordId"] is not None:
+            command["$_resumeAfter"] = self._resume_point.token
         return RawCursor(self._client, self._namespace.database, command, pin=self._pin)
 
     def _judge(self, error: BaseException) -> Temporary | None:
-        if failures.code_of(error) == failures.KEY_NOT_FOUND and self._place is not None:
-            self._place = None
+        if failures.code_of(error) == failures.KEY_NOT_FOUND and self._resume_point is not None:
+            self._resume_point = None
             return failures.again(error)
         if failures.code_of(error) == failures.CAPPED_POSITION_LOST:
             # A capped collection wrote over the place where the cursor was.
-            self._place = None
+            self._resume_point = None
             return failures.again(error)
         return failures.lost_cursor(error)

@@ -39,9 +39,9 @@ def note_on_clocks(source: datetime, destination: datetime) -> str | None:
     """Return what the result says about clocks that differ, at a moment when one side has documents alone."""
     if abs(destination - source) <= _MOST_APART:
         return None
-    place = "ahead of" if destination > source else "behind"
+    direction = "ahead of" if destination > source else "behind"
     return (
-        f"The clock of the destination is more than {_MOST_APART.seconds} seconds {place} that of the source. The "
+        f"The clock of the destination is more than {_MOST_APART.seconds} seconds {direction} that of the source. The "
         "source's clock decided which documents have expired; a document that has expired by the destination's clock "
         "only, and was deleted there, is reported as missing. Synchronize the clocks (NTP)."
     )

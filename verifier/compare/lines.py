@@ -24,7 +24,7 @@ def line(stored: StoredMismatch) -> dict[str, Any]:
     seen = {
         "generation": stored.generation,
         "durationSecs": round(stored.last_seen - stored.first_seen, 3),
-        "place": stored.place,
+        "place": stored.page_token,
     }
     if isinstance(mismatch, DefinitionMismatch):
         return {

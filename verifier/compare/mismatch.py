@@ -101,12 +101,12 @@ Mismatch = DocumentMismatch | DefinitionMismatch
 class StoredMismatch:
     """A mismatch as it was saved in a generation.
 
-    First and last seen in UNIX seconds; first seen is forgotten when the document changes. `place` is what to page on
-    after.
+    First and last seen in UNIX seconds; first seen is forgotten when the document changes. `page_token` is where
+    the next page begins.
     """
 
     mismatch: Mismatch
     generation: int
     first_seen: float
     last_seen: float
-    place: str
+    page_token: str

@@ -119,7 +119,7 @@ class Pairing:
         documents = source.take(pages[0]), destination.take(pages[1])
         found = [*self._match(*documents), *self._sure(), *self._given_up()]
         if any(documents):
-            self._note_place()
+            self._note_aligned()
         return found
 
     def _wanted(self) -> tuple[int, int]:
@@ -182,13 +182,13 @@ class Pairing:
             for document in side.unmatched.pop(key):
                 yield key, document
 
-    def _count_before(self, keys: list[bytes], place: bytes | None) -> int:
-        """How many of the keys, which are in order, come before the place."""
-        if place is None or not keys or not self._order(keys[0], place):
+    def _count_before(self, keys: list[bytes], bound: bytes | None) -> int:
+        """How many of the keys, which are in order, come before `bound`."""
+        if bound is None or not keys or not self._order(keys[0], bound):
             return 0
-        if self._order(keys[-1], place):
+        if self._order(keys[-1], bound):
             return len(keys)
-        return bisect_left(keys, True, key=lambda key: not self._order(key, place))
+        return bisect_left(keys, True, key=lambda key: not self._order(key, bound))
 
     def _given_up(self) -> Iterator[Unequal]:
         source, destination = self._source, self._destination
@@ -201,7 +201,7 @@ class Pairing:
             key, documents = destination.unmatched.popitem()
             yield from (Unequal(key, None, each) for each in documents)
 
-    def _note_place(self) -> None:
+    def _note_aligned(self) -> None:
         source, destination = self._source, self._destination
         matched = not (source.unmatched or destination.unmatched)
         if matched and source.last == destination.last and source.last is not None:

@@ -130,21 +130,21 @@ def read_definition_mismatch(row: Document) -> DefinitionMismatch:
 
 
 def stored(mismatch: Mismatch, row: Document, generation: int) -> StoredMismatch:
-    place = bson.encode({"_id": row["_id"]}).hex()
-    return StoredMismatch(mismatch, generation, row["first"], row["last"], place)
+    page_token = bson.encode({"_id": row["_id"]}).hex()
+    return StoredMismatch(mismatch, generation, row["first"], row["last"], page_token)
 
 
-def read_place(place: str) -> Document:
-    """What a place stands for. Raises ValueError for what is none."""
+def read_page_token(page_token: str) -> Document:
+    """Decode a page token. Raises ValueError for what is none."""
     try:
-        found = bson.decode(bytes.fromhex(place))["_id"]
+        found = bson.decode(bytes.fromhex(page_token))["_id"]
     except (BSONError, ValueError, KeyError) as error:
-        raise ValueError(f"{place!r} is not a place") from error
+        raise ValueError(f"{page_token!r} is not a place") from error
     if not isinstance(found, dict):
-        raise ValueError(f"{place!r} is not a place")
+        raise ValueError(f"{page_token!r} is not a place")
     return found
 
 
 def is_of_definition(found: Document) -> bool:
-    """Whether a place is among the mismatches of definitions, and not of documents."""
+    """Whether a page token is among the mismatches of definitions, and not of documents."""
     return "a" in found

@@ -47,7 +47,7 @@ from verifier.compare.rows import (
     read_definition_mismatch,
     read_document_mismatch,
     read_namespace,
-    read_place,
+    read_page_token,
     read_recheck,
     read_task,
     recheck_id,
@@ -245,7 +245,7 @@ class CheckStore:
     def document_mismatches(
         self, after: str | None, limit: int | None, least_seconds: float
     ) -> Iterator[StoredMismatch]:
-        """What the newest finished generation found, in the order of their places; the only one while it runs.
+        """What the newest finished generation found, in the order of their page tokens; the only one while it runs.
 
         Raises OperationError MismatchesReplaced when that generation is dropped while it is read.
         """
@@ -347,7 +347,7 @@ class CheckStore:
     def _page(
         self, what: str, generation: int, query: Document, after: str | None, limit: int | None
     ) -> Iterator[Document]:
-        beyond = [] if after is None else [{"_id": {"$gt": read_place(after)}}]
+        beyond = [] if after is None else [{"_id": {"$gt": read_page_token(after)}}]
         left = limit
         for row in self._find(self._name(what, generation), {"$and": [query, *beyond]}):
             if left == 0:

@@ -44,16 +44,16 @@ class Startup:
     def __init__(self) -> None:
         self.step = "starting"
         self._ended = threading.Event()
-        self._places = threading.BoundedSemaphore(MOST_WAITING)
+        self._slots = threading.BoundedSemaphore(MOST_WAITING)
 
     def wait(self) -> None:
         """Return when the startup has ended or LONGEST_WAIT has passed; at once if too many wait already."""
-        if self._ended.is_set() or not self._places.acquire(blocking=False):
+        if self._ended.is_set() or not self._slots.acquire(blocking=False):
             return
         try:
             self._ended.wait(LONGEST_WAIT)
         finally:
-            self._places.release()
+            self._slots.release()
 
     def end(self) -> None:
         """Wake up all who wait, and let nobody wait again."""

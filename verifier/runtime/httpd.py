@@ -114,17 +114,17 @@ class Readers:
     """Bounds how many requests read from a cluster at once, so that other requests find a thread."""
 
     def __init__(self) -> None:
-        self._places = threading.BoundedSemaphore(MOST_READERS)
+        self._slots = threading.BoundedSemaphore(MOST_READERS)
 
     @contextmanager
     def one(self) -> Iterator[None]:
         """Let the block read. Raises OperationError TooManyReaders."""
-        if not self._places.acquire(blocking=False):
+        if not self._slots.acquire(blocking=False):
             raise OperationError(TOO_MANY_READERS, "Nothing was read.")
         try:
             yield
         finally:
-            self._places.release()
+            self._slots.release()
 
     def stream(self, lines: Iterator[str]) -> Response:
         """Return the lines as `streamed_lines` does. Raises OperationError TooManyReaders."""

@@ -175,17 +175,17 @@ class Budget:
 
     def take(self, amount: int) -> None:
         """Wait until there is that much left, and take it."""
-        place = object()
+        ticket = object()
         with self._changed:
-            self._line.append(place)
+            self._line.append(ticket)
             try:
-                while self._line[0] is not place or not self._has(amount):
+                while self._line[0] is not ticket or not self._has(amount):
                     self._stop.check()
                     self._changed.wait(_GLANCE)
                 self._stop.check()
                 self._taken += amount
             finally:
-                self._line.remove(place)
+                self._line.remove(ticket)
                 self._changed.notify_all()
 
     def give_back(self, amount: int) -> None:

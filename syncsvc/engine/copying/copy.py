@@ -15,8 +15,8 @@ from bson.timestamp import Timestamp
 from syncsvc.engine.copying.partitioned import ClaimedPartitions, settle, settle_often
 from syncsvc.engine.copying.portion import PortionCopy
 from syncsvc.engine.documents.document_writer import is_there_already
+from syncsvc.engine.documents.overwriting import overwrite
 from syncsvc.engine.documents.translate import Outcome, zero_timestamp_documents
-from syncsvc.engine.documents.whole import write_whole
 from syncsvc.engine.frontier import Entry
 from syncsvc.engine.observe import Point
 from syncsvc.engine.run_context import RunContext
@@ -42,7 +42,7 @@ class CollectionCopy(PortionCopy[ResumePoint | None]):
     def __init__(
         self, context: RunContext, record: CollectionRecord, not_before: Timestamp, stop: StopToken
     ) -> None:
-        super().__init__(record, record.resume, record.copied, record.documents)
+        super().__init__(record, record.resume_point, record.copied, record.documents)
         self._context = context
         self._not_before = not_before
         self._stop = stop
@@ -54,13 +54,13 @@ class CollectionCopy(PortionCopy[ResumePoint | None]):
             self.record.source_storage,
             self._context.source_uuid(self.record),
             self._not_before,
-            self.record.resume,
+            self.record.resume_point,
             self._stop,
         )
         return ((page.documents(), point) for page, point in scan.pages())
 
     def keep(
-        self, status: CopyStatus, place: ResumePoint | None, copied: int, documents: int
+        self, status: CopyStatus, resume_point: ResumePoint | None, copied: int, documents: int
     ) -> None:
         done = status is CopyStatus.DONE
         # The rest of the record may be changed meanwhile, by others.
@@ -69,7 +69,7 @@ class CollectionCopy(PortionCopy[ResumePoint | None]):
             status=status,
             copied=copied,
             documents=documents,
-            resume=None if done else place,
+            resume_point=None if done else resume_point,
         )
         point = Point.COLLECTION_COPIED if done else Point.COPY_SAVED
         self._context.observe(point, str(self.record.namespace))
@@ -131,9 +131,9 @@ class Copier:
 
     def _read(self, copy: PortionCopy[Any], batches: Channel[Batch]) -> None:
         progress = self._context.progress
-        for (documents, place), seconds in timed(copy.pages()):
+        for (documents, resume_point), seconds in timed(copy.pages()):
             progress.stopwatch.note(Operation.COPY_READ, seconds)
-            batch = Batch(copy, copy.enter(place), documents, sum(map(len, documents)))
+            batch = Batch(copy, copy.enter(resume_point), documents, sum(map(len, documents)))
             if copy.record.definition.capped:
                 # Only one thread can keep the order in which documents are inserted.
                 self._write(batch)
@@ -180,7 +180,7 @@ class Copier:
 
     def _upsert(self, record: CollectionRecord, documents: Sequence[memoryview]) -> None:
         whole = [Outcome(id_only(bytes(each)), bytes(each)) for each in documents]
-        left, error = write_whole(self._context, record, whole, True, self._stop)
+        left, error = overwrite(self._context, record, whole, True, self._stop)
         if left:
             raise OperationError(
                 DOCUMENT_NOT_COPIED,

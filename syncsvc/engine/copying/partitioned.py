@@ -117,7 +117,7 @@ class ClaimedPartitions:
 
 
 class PartitionCopy(PortionCopy[bytes | None]):
-    """The copy of one partition; its place is the `_id` of a document."""
+    """The copy of one partition; its resume point is the `_id` of a document."""
 
     def __init__(
         self,
@@ -127,10 +127,10 @@ class PartitionCopy(PortionCopy[bytes | None]):
         not_before: Timestamp,
         stop: StopToken,
     ) -> None:
-        if partition.place is None:
+        if partition.resume_point is None:
             # It is read from the beginning again.
             partition = replace(partition, copied=0, documents=0)
-        super().__init__(record, partition.place, partition.copied, partition.documents)
+        super().__init__(record, partition.resume_point, partition.copied, partition.documents)
         self._context = context
         self._partition = partition
         self._not_before = not_before
@@ -153,7 +153,7 @@ class PartitionCopy(PortionCopy[bytes | None]):
             self._context.source_uuid(self.record),
             self._partition.range,
             self._not_before,
-            self._partition.place,
+            self._partition.resume_point,
             self._stop,
             # What one shard has, its index on _id keeps apart.
             self._refuse_equal if self.record.definition.sharded else None,
@@ -173,13 +173,15 @@ class PartitionCopy(PortionCopy[bytes | None]):
                 "each on a shard of its own.",
             ) from error
 
-    def keep(self, status: CopyStatus, place: bytes | None, copied: int, documents: int) -> None:
+    def keep(
+        self, status: CopyStatus, resume_point: bytes | None, copied: int, documents: int
+    ) -> None:
         done = status is CopyStatus.DONE
         self._context.partitions.save(
             replace(
                 self._partition,
                 status=status,
-                place=None if done else place,
+                resume_point=None if done else resume_point,
                 copied=copied,
                 documents=documents,
             )

@@ -13,39 +13,41 @@ from syncsvc.saved.registry import CollectionRecord, CopyStatus
 
 P = TypeVar("P")
 
-# How often the place of each portion is saved, in seconds.
+# How often the resume point of each portion is saved, in seconds.
 _SAVE_INTERVAL = 1.0
 
 
 class PortionCopy(ABC, Generic[P]):
-    """One portion, of the collection of `record`: `place` is up to where it is copied already.
+    """One portion, of the collection of `record`: `resume_point` is up to where it is copied already.
 
     `copied` and `documents` are what that is, in bytes and in number. Pages are read by one thread and written by many.
     """
 
-    def __init__(self, record: CollectionRecord, place: P, copied: int, documents: int) -> None:
+    def __init__(
+        self, record: CollectionRecord, resume_point: P, copied: int, documents: int
+    ) -> None:
         self.record = record
         self._lock = threading.Lock()  # guards what follows; held while saving, to save in order
         self._copied = copied
         self._documents = documents
         self._saved_at = monotonic()
-        self._frontier: Frontier[P] = Frontier(place)
+        self._frontier: Frontier[P] = Frontier(resume_point)
         self._all_read = False
 
     @abstractmethod
     def pages(self) -> Iterator[tuple[Sequence[memoryview], P]]:
-        """The documents that are left, each page with the place after it.
+        """The documents that are left, each page with the resume point after it.
 
         Raises CollectionGone, OperationError and the driver's errors.
         """
 
     @abstractmethod
-    def keep(self, status: CopyStatus, place: P, copied: int, documents: int) -> None:
+    def keep(self, status: CopyStatus, resume_point: P, copied: int, documents: int) -> None:
         """Save how far it is."""
 
-    def enter(self, place: P) -> Entry[P]:
-        """A page was read, after which the place is that one."""
-        return self._frontier.enter(place, 1)
+    def enter(self, resume_point: P) -> Entry[P]:
+        """A page was read, after which that is the resume point."""
+        return self._frontier.enter(resume_point, 1)
 
     def written(self, entry: Entry[P], documents: int, size: int) -> None:
         """A page was acknowledged."""

@@ -64,7 +64,7 @@ class Catalog:
             # A view that had the name before or will have it after: whichever it is, its own events bring it back.
             self.drop(namespace)
         if self._sharding is not None:
-            self._sharding.place(namespace.database)
+            self._sharding.assign_primary(namespace.database)
         command = {"create": namespace.collection, **standin.stand_in(definition).options}
         self._run(namespace, command, failures.NAMESPACE_EXISTS)
         if definition.shard_key:
@@ -121,7 +121,7 @@ class Catalog:
     def create_view(self, definition: CollectionSpec) -> None:
         """Create a view, where nothing has its name and its definition fits the views that are there by now."""
         if self._sharding is not None:
-            self._sharding.place(definition.namespace.database)
+            self._sharding.assign_primary(definition.namespace.database)
         command = {"create": definition.namespace.collection, **definition.options}
         self._run(definition.namespace, command, *_PASSING_VIEW_CODES)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from syncsvc.engine.definitions.catalog import Catalog
-from syncsvc.engine.definitions.naming import placed
+from syncsvc.engine.definitions.naming import new_record
 from syncsvc.engine.observe import Point
 from syncsvc.engine.run_context import RunContext
 from syncsvc.indexing import destined
@@ -70,7 +70,7 @@ class Listing:
             )
             # Saved with its true definition before it is created without it.
             wanted = destined(definition, self._options)
-            record = placed(self._registry, wanted, CopyStatus.WAITING, amount)
+            record = new_record(self._registry, wanted, CopyStatus.WAITING, amount)
             self._registry.save(record)
         if self._options.build_indexes.after_copy:
             self._catalog.create_bare(record.definition)

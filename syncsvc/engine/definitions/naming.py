@@ -17,7 +17,7 @@ from verifier.cluster.specification import CollectionSpec
 _PARKED = "syncsvc.parked."
 
 
-def place_for(registry: Registry, name: Namespace, uuid: bytes) -> Namespace:
+def destination_name(registry: Registry, name: Namespace, uuid: bytes) -> Namespace:
     """Where the destination keeps the collection that the source calls `name`."""
     holder = registry.at(name)
     if holder is None or holder.uuid == uuid:
@@ -25,7 +25,7 @@ def place_for(registry: Registry, name: Namespace, uuid: bytes) -> Namespace:
     return Namespace(name.database, _PARKED + uuid.hex())
 
 
-def placed(
+def new_record(
     registry: Registry,
     definition: CollectionSpec,
     status: CopyStatus,
@@ -36,9 +36,9 @@ def placed(
     `amount` is what there is to copy of it.
     """
     assert definition.uuid is not None
-    place = place_for(registry, definition.namespace, definition.uuid)
+    kept_as = destination_name(registry, definition.namespace, definition.uuid)
     return CollectionRecord(
-        replace(definition, namespace=place),
+        replace(definition, namespace=kept_as),
         status,
         definition.namespace,
         total=amount.bytes,

@@ -42,7 +42,7 @@ class Sharding:
         self._destination_writer = context.destination_writer
         self._stop = stop
 
-    def place(self, database: str) -> None:
+    def assign_primary(self, database: str) -> None:
         """Let a database that is new keep its unsharded collections on the shard with the fewest databases."""
         databases = {each["_id"]: each["primary"] for each in self._config("databases")}
         if database in databases:
@@ -55,7 +55,7 @@ class Sharding:
             # It came to be on another shard meanwhile, as databases do with the first thing in them.
             if error.code != failures.NAMESPACE_EXISTS:
                 raise
-        self._context.observe(Point.DATABASE_PLACED, database)
+        self._context.observe(Point.PRIMARY_ASSIGNED, database)
 
     def is_sharded(self, namespace: Namespace) -> bool:
         return bool(self._config("collections", {"_id": str(namespace)}))

@@ -12,9 +12,9 @@ from typing import Any
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.documents.overwriting import overwrite
 from syncsvc.engine.documents.statements import not_applicable, run_deletes
 from syncsvc.engine.documents.translate import Outcome
-from syncsvc.engine.documents.whole import write_whole
 from syncsvc.engine.run_context import RunContext
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.keys import canonical, id_element, id_only
@@ -53,7 +53,7 @@ class Rereading:
             gone = [each for each in outcomes if each.deleted]
             run_deletes(self._context.document_writer, record.namespace, gone, ordered=False)
             left = [each for each in outcomes if not each.deleted]
-            left, error = write_whole(self._context, record, left, False, self._stop)
+            left, error = overwrite(self._context, record, left, False, self._stop)
             if left:
                 raise not_applicable(record.namespace, left[0].key, error)
 

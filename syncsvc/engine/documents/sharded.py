@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.documents.placing import clear, place_new
+from syncsvc.engine.documents.overwriting import clear, insert_missing
 from syncsvc.engine.documents.rereading import Rereading
 from syncsvc.engine.documents.shardkey import ShardKey
 from syncsvc.engine.documents.statements import run_deletes, run_updates
@@ -79,7 +79,7 @@ class ShardedWriter:
         work = sort(outcomes, key, record.definition.collated, whole_keys)
         there = self._locate(record, key, work)
         run_deletes(self._context.document_writer, record.namespace, work.deletes, ordered=False)
-        again = work.again + self._place(record, work.documents, there)
+        again = work.again + self._overwrite(record, work.documents, there)
         again += self._update(record, key, work, there)
         keys = [id_only(each.key) for each in again]
         self._rereading.write(record, keys, newest)
@@ -93,13 +93,13 @@ class ShardedWriter:
             self._context.destination_client, record.namespace, keys, self._stop, key.projection
         )
 
-    def _place(
+    def _overwrite(
         self, record: CollectionRecord, documents: list[Outcome], there: dict[Hashable, bytes]
     ) -> list[Outcome]:
         """Write documents over what is there: those that were refused."""
         old = [each for each in documents if not each.new or _identity(each) in there]
         clear(self._context, record.namespace, old)
-        refused = place_new(self._context, record.namespace, documents, self._stop)
+        refused = insert_missing(self._context, record.namespace, documents, self._stop)
         return [outcome for outcome, _ in refused]
 
     def _update(

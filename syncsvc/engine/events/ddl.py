@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from syncsvc.engine.definitions.catalog import Catalog
-from syncsvc.engine.definitions.naming import placed
+from syncsvc.engine.definitions.naming import new_record
 from syncsvc.engine.definitions.source import find_on_source, time_series_on_source
 from syncsvc.engine.definitions.withholding import build_indexes
 from syncsvc.engine.events.modification import immediate, modified
@@ -95,7 +95,7 @@ class DefinitionEvents:
                 return
             check(definition, self._options)
             wanted = destined(self._with_id_index(definition), self._options)
-            record = placed(self._registry, wanted, CopyStatus.DONE)
+            record = new_record(self._registry, wanted, CopyStatus.DONE)
             # Saved before it is created: a restart in between creates it, and never leaves it unknown.
             self._registry.save(record)
         self._catalog.create_bare(record.present)

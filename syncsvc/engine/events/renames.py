@@ -13,7 +13,7 @@ from dataclasses import replace
 from syncsvc.engine.copying.copy import copy_all
 from syncsvc.engine.copying.partitioned import plan_copy
 from syncsvc.engine.definitions.catalog import Catalog
-from syncsvc.engine.definitions.naming import parked_for, place_for, placed
+from syncsvc.engine.definitions.naming import destination_name, new_record, parked_for
 from syncsvc.engine.definitions.source import find_on_source
 from syncsvc.engine.run_context import RunContext
 from syncsvc.errors import RENAMED_ACROSS_DATABASES, RENAMED_OUT_OF_FILTER
@@ -74,11 +74,11 @@ class Renames:
 
     def _move(self, record: CollectionRecord, name: Namespace) -> None:
         """Keep the collection under the name that it has on the source from now on, or near it."""
-        place = place_for(self._registry, name, record.uuid)
+        kept_as = destination_name(self._registry, name, record.uuid)
         # Before it is saved: the position is before this event, so a restart in between comes back to it.
-        self._catalog.rename(record.definition.namespace, place)
+        self._catalog.rename(record.definition.namespace, kept_as)
         options = {key: value for key, value in record.definition.options.items() if key != "temp"}
-        definition = replace(record.definition, namespace=place, options=options)
+        definition = replace(record.definition, namespace=kept_as, options=options)
         self._registry.save(replace(record, definition=definition, source_name=name))
         if not definition.shard_key and key_of(name, self._context.run.record.options.sharding):
             _log.warning(
@@ -106,7 +106,7 @@ class Renames:
             wanted = destined(found, options)
             # Of a time when it was synced before.
             self._context.partitions.forget(uuid)
-            record = placed(self._registry, wanted, CopyStatus.WAITING)
+            record = new_record(self._registry, wanted, CopyStatus.WAITING)
             self._registry.save(record)
         self._catalog.create(record.present)
         plan_copy(self._context, self._stop)

@@ -134,9 +134,9 @@ COLLECTIONS = [
     collection_record(OPTIONS, PARTIAL, INDEX),
     collection_record(source_name=Namespace("shop", "orders")),
     collection_record(total=2**40, total_documents=2**36, copied=2**33, documents=2**35),
-    collection_record(resume=ResumePoint({"$recordId": Int64(9)}, "65aa")),
-    collection_record(resume=ResumePoint({"$recordId": b"\0\1clustered"}, "65aa")),
-    collection_record(resume=ResumePoint({"$recordId": None}, "65aa")),
+    collection_record(resume_point=ResumePoint({"$recordId": Int64(9)}, "65aa")),
+    collection_record(resume_point=ResumePoint({"$recordId": b"\0\1clustered"}, "65aa")),
+    collection_record(resume_point=ResumePoint({"$recordId": None}, "65aa")),
 ]
 
 

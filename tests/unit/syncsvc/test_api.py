@@ -189,7 +189,7 @@ def posted(service: Service) -> Iterator[list[Future[TestResponse]]]:
 
 
 def waiting(service: Service) -> int:
-    return MOST_WAITING - service.startup._places._value
+    return MOST_WAITING - service.startup._slots._value
 
 
 def test_commands_that_wait_go_on_in_the_state_reached(

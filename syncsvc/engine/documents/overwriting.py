@@ -1,14 +1,16 @@
-"""Puts whole documents into sharded collections, over whatever has their `_id`.
+"""Overwrites documents of the destination with whole documents: for the copy, and for documents that are read again.
 
-No single statement does that: a router refuses an upsert without the whole shard key, and a replacement whose shard key
-is another shard's finds nothing, and says nothing. So what is there is deleted, on every shard, before the insert.
+In a sharded collection, no single statement does that: a router refuses an upsert without the whole shard key, and a
+replacement whose shard key is another shard's finds nothing, and says nothing. So what is there is deleted, on every
+shard, before the insert.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from syncsvc.engine.documents.document_writer import is_there_already
+from syncsvc.engine.definitions.withholding import withhold
+from syncsvc.engine.documents.document_writer import is_there_already, refusal
 from syncsvc.engine.documents.statements import WriteError, run_deletes
 from syncsvc.engine.documents.translate import (
     Outcome,
@@ -19,6 +21,7 @@ from syncsvc.engine.documents.translate import (
 from syncsvc.engine.observe import Point
 from syncsvc.engine.run_context import RunContext
 from syncsvc.figures.progress import WarningKind
+from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.keys import id_only, shown
 from verifier.cluster.namespace import Namespace
 from verifier.runtime.tasks import StopToken
@@ -30,15 +33,64 @@ _PAUSE = 1.0
 Refusal = tuple[Outcome, WriteError]
 
 
-def place(
+def overwrite(
+    context: RunContext,
+    record: CollectionRecord,
+    documents: list[Outcome],
+    ordered: bool,
+    stop: StopToken,
+) -> tuple[list[Outcome], str]:
+    """Write documents, without the collection's indexes if these refuse one: what is left, and why its first is.
+
+    With `ordered`, nothing after a refused document is written before it.
+    """
+
+    def attempt(documents: list[Outcome]) -> tuple[list[Outcome], str]:
+        if record.definition.sharded:
+            return _overwrite_sharded(context, record.namespace, documents, stop)
+        return _upsert(context, record.namespace, documents, ordered)
+
+    left, error = attempt(documents)
+    if left and withhold(context, record.uuid, error, stop):
+        left, error = attempt(left)
+    return left, error
+
+
+def _overwrite_sharded(
+    context: RunContext, namespace: Namespace, documents: list[Outcome], stop: StopToken
+) -> tuple[list[Outcome], str]:
+    """Whatever the order: a sharded collection has none."""
+    refused = overwrite_sharded(context, namespace, documents, stop)
+    return [outcome for outcome, _ in refused], refusal(refused[0][1]) if refused else ""
+
+
+def _upsert(
+    context: RunContext, namespace: Namespace, left: list[Outcome], ordered: bool
+) -> tuple[list[Outcome], str]:
+    error = ""
+    # A pipeline only where it must be: servers end in one that changes a field whose name is there twice.
+    for literal in (False, True):
+        if left:
+            statements = [update_statement(each, literal) for each in left]
+            _, errors = context.document_writer.update(namespace, statements, ordered)
+            error = refusal(errors[0]) if errors else ""
+            if ordered:
+                # The command ended at its first error.
+                left = left[errors[0]["index"] :] if errors else []
+            else:
+                left = [left[each["index"]] for each in errors]
+    return left, error
+
+
+def overwrite_sharded(
     context: RunContext, namespace: Namespace, documents: Sequence[Outcome], stop: StopToken
 ) -> list[Refusal]:
     """Make the collection hold these documents: those that were refused."""
     clear(context, namespace, documents)
-    return place_new(context, namespace, documents, stop)
+    return insert_missing(context, namespace, documents, stop)
 
 
-def place_new(
+def insert_missing(
     context: RunContext, namespace: Namespace, documents: Sequence[Outcome], stop: StopToken
 ) -> list[Refusal]:
     """The same for documents whose `_id` nothing has."""
@@ -64,7 +116,7 @@ def clear(context: RunContext, namespace: Namespace, outcomes: Sequence[Outcome]
         return
     gone = [Outcome(id_only(each.key), deleted=True) for each in outcomes]
     run_deletes(context.document_writer, namespace, gone, ordered=False)
-    context.observe(Point.PLACES_CLEARED, str(namespace))
+    context.observe(Point.IDS_CLEARED, str(namespace))
 
 
 def _insert(
