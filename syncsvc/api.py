@@ -11,7 +11,7 @@ from flask import Blueprint, Response
 from syncsvc.reports.preflight import preflight_report
 from syncsvc.schemas import NamespacesSchema, StartSchema
 from syncsvc.service import Service
-from verifier.compare.lines import told
+from verifier.compare.mismatch_lines import told
 from verifier.compare.schemas import DocumentMismatchesSchema
 from verifier.runtime.httpd import Readers, json_body, parameters
 from verifier.runtime.schemas import EmptySchema, load

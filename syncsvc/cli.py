@@ -10,8 +10,8 @@ from secrets import token_hex
 
 from syncsvc import __version__
 from syncsvc.app import create_app
-from syncsvc.engine.observe import Observer, Point, ignore
-from syncsvc.saved.search import find_run
+from syncsvc.engine.run.points import Observer, Point, ignore
+from syncsvc.saved.find_run import find_run
 from syncsvc.service import Service
 from syncsvc.settings import Settings, read_settings
 from verifier.cluster import failures

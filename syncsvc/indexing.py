@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from syncsvc import sharding
+from syncsvc import shard_rules
 from syncsvc.errors import TTL_NOT_VERIFIABLE, UNSUPPORTED_COLLECTION
 from syncsvc.options import BuildIndexes, StartOptions
-from verifier.cluster.specification import CollectionSpec, Document
+from verifier.cluster.facts import ClusterFacts
+from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.runtime.errors import Violation, raise_all
 
 # What decoding puts in place of bytes that are not UTF-8.
@@ -22,7 +23,7 @@ def destined(definition: CollectionSpec, options: StartOptions) -> CollectionSpe
     """
     build = options.build_indexes
     indexes = {name: each for name, each in definition.indexes.items() if _is_built(each, build)}
-    key = sharding.key_of(definition.namespace, options.sharding)
+    key = shard_rules.key_of(definition.namespace, options.sharding)
     known = definition.shard_key
     return replace(definition, indexes=indexes, shard_key=key if known is None else known)
 
@@ -61,7 +62,7 @@ def violations(definition: CollectionSpec, options: StartOptions) -> Iterator[Vi
     """What speaks against a collection or view of the source, as it is there."""
     yield from text_violations(definition)
     yield from ttl_violations(definition, options)
-    yield from sharding.violations(destined(definition, options))
+    yield from shard_rules.violations(destined(definition, options))
 
 
 def check(definition: CollectionSpec, options: StartOptions) -> None:
@@ -72,3 +73,20 @@ def check(definition: CollectionSpec, options: StartOptions) -> None:
 def check_ttl(definition: CollectionSpec, options: StartOptions) -> None:
     """Raise OperationError TTLNotVerifiable where a TTL index of the collection cannot be verified."""
     raise_all(ttl_violations(definition, options))
+
+
+def definition_violations(
+    options: StartOptions, source: ClusterFacts, definitions: Iterable[CollectionSpec]
+) -> Iterator[Violation]:
+    """Which collections of the source cannot be synced, or cannot be with these options."""
+    listed = list(definitions)
+    time_series = [str(each.namespace) for each in listed if each.kind is Kind.TIME_SERIES]
+    if time_series and not source.tells_definitions:
+        yield UNSUPPORTED_COLLECTION, (
+            "A source before 6.0 does not tell the changes of time-series collections: "
+            f"{', '.join(time_series)}."
+        )
+    for each in listed:
+        yield from violations(each, options)
+        if options.sharding is not None:
+            yield from shard_rules.index_violations(each, options.sharding)

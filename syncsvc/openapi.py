@@ -8,7 +8,7 @@ from marshmallow import fields
 
 from syncsvc import __version__, errors
 from syncsvc.reports.namespaces import NamespacePhase
-from syncsvc.reports.verification import Hashing
+from syncsvc.reports.verification_answer import Hashing
 from syncsvc.schemas import NamespacesSchema, StartSchema
 from syncsvc.state import Phase, State
 from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY

@@ -13,7 +13,7 @@ import pymongo
 from pymongo.errors import PyMongoError
 
 from syncsvc.figures.progress import Ping, Progress
-from syncsvc.reports.lines import lines
+from syncsvc.reports.log_lines import lines
 from syncsvc.reports.sync import Sync
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.connect import Client

@@ -16,12 +16,8 @@ from typing import Any
 from pymongo.errors import PyMongoError
 
 from syncsvc import errors
-from syncsvc.engine.balancers import Balancer
 from syncsvc.engine.coordinator import Coordinator
-from syncsvc.engine.documents.document_writer import DocumentWriter
 from syncsvc.engine.follower import Follower
-from syncsvc.engine.instances import Instances
-from syncsvc.engine.observe import Observer, Point
 from syncsvc.engine.phases import Phases
 from syncsvc.engine.reversal import (
     coordinator_reversal,
@@ -29,8 +25,12 @@ from syncsvc.engine.reversal import (
     refuse_lost,
     refuse_written,
 )
-from syncsvc.engine.run_context import RunContext
-from syncsvc.engine.writeblock import WriteBlock, to_put_back
+from syncsvc.engine.run.balancers import Balancer
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.document_writer import DocumentWriter
+from syncsvc.engine.run.instances import Instances
+from syncsvc.engine.run.points import Observer, Point
+from syncsvc.engine.run.writeblock import WriteBlock, to_put_back
 from syncsvc.figures.progress import Progress, ProgressSnapshot
 from syncsvc.saved.emptying import forget_earlier
 from syncsvc.saved.fence import Fence, FencedWriter

@@ -15,14 +15,14 @@ from typing import Any
 from uuid import uuid4
 
 from syncsvc import errors
-from syncsvc.engine.observe import Observer
+from syncsvc.engine.run.points import Observer
 from syncsvc.figures.progress import Progress
 from syncsvc.mismatches import mismatches
 from syncsvc.options import StartOptions
 from syncsvc.preflight.judgement import Judgement, judge
 from syncsvc.reporter import Reporter
 from syncsvc.reports.namespaces import namespaces_report
-from syncsvc.reports.progress import progress_report
+from syncsvc.reports.progress_answer import progress_report
 from syncsvc.reports.sync import Sync
 from syncsvc.runner import ProcessContext, Runner, can_commit
 from syncsvc.saved.peers import Peers, described, differences

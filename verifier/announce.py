@@ -7,7 +7,7 @@ import logging
 from pymongo.errors import PyMongoError
 
 from verifier.api import Service
-from verifier.compare.progress import CheckProgress, Phase
+from verifier.compare.check_progress import CheckProgress, Phase
 from verifier.report import SHOWN, report
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken

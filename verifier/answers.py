@@ -8,9 +8,16 @@ from typing import Any
 
 from bson.timestamp import Timestamp
 
-from verifier.compare.lines import line
+from verifier.compare.check_progress import (
+    Amounts,
+    Changes,
+    CheckProgress,
+    Phase,
+    TaskCounts,
+    Verdict,
+)
 from verifier.compare.mismatch import Difference, StoredMismatch
-from verifier.compare.progress import Amounts, Changes, CheckProgress, Phase, TaskCounts, Verdict
+from verifier.compare.mismatch_lines import line
 from verifier.runtime.waits import LongWait
 
 

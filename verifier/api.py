@@ -10,9 +10,9 @@ from flask import Blueprint, Response
 from verifier.answers import progress_answer, summary_answer
 from verifier.cluster import extended, failures
 from verifier.cluster.specification import Document
-from verifier.compare.lines import told
+from verifier.compare.check_progress import CheckProgress
 from verifier.compare.mismatch import StoredMismatch
-from verifier.compare.progress import CheckProgress
+from verifier.compare.mismatch_lines import told
 from verifier.compare.schemas import DefinitionMismatchesSchema, DocumentMismatchesSchema
 from verifier.runtime.httpd import Readers, json_body, parameters
 from verifier.runtime.schemas import EmptySchema, load

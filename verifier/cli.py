@@ -13,8 +13,8 @@ from verifier import __version__, errors
 from verifier.announce import announce_progress, announce_report, report_lines, wait_for_end
 from verifier.app import create_app
 from verifier.cluster.cluster import Cluster, open_cluster
-from verifier.compare.observe import Observer, ignore
-from verifier.compare.progress import Outcome, Phase
+from verifier.compare.check_progress import Outcome, Phase
+from verifier.compare.points import Observer, ignore
 from verifier.runtime import logs, process, waits
 from verifier.runtime.errors import OperationError
 from verifier.runtime.httpd import HttpServer

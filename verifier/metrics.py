@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from verifier.compare.check_progress import Amounts, Changes, CheckProgress, Outcome, Phase
 from verifier.compare.mismatch import Difference
-from verifier.compare.progress import Amounts, Changes, CheckProgress, Outcome, Phase
 from verifier.runtime.metrics import Kind, Metric, Values, one_hot, single
 
 

@@ -14,6 +14,7 @@ from verifier.cluster.failures import (
     OPLOG_WINDOW_EXCEEDED,
     UNEXPECTED_SERVER_ERROR,
 )
+from verifier.compare.check_progress import Outcome, Phase
 from verifier.compare.errors import (
     INCOMPATIBLE_METADATA,
     INVALID_FILTER,
@@ -22,7 +23,6 @@ from verifier.compare.errors import (
     OTHER_CHECK_SAVED,
     SUPERSEDED,
 )
-from verifier.compare.progress import Outcome, Phase
 from verifier.compare.schemas import (
     DefinitionMismatchesSchema,
     DefinitionMismatchLine,

@@ -8,18 +8,18 @@ from tabulate import tabulate
 
 from verifier.cluster.keys import shown
 from verifier.cluster.namespace import Namespace
-from verifier.compare.mismatch import (
-    DefinitionMismatch,
-    Difference,
-    DocumentMismatch,
-    StoredMismatch,
-)
-from verifier.compare.progress import (
+from verifier.compare.check_progress import (
     Amounts,
     Changes,
     CheckProgress,
     NamespaceProgress,
     Outcome,
+)
+from verifier.compare.mismatch import (
+    DefinitionMismatch,
+    Difference,
+    DocumentMismatch,
+    StoredMismatch,
 )
 
 # How many mismatches of a kind are shown.

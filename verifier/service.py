@@ -23,11 +23,11 @@ from verifier.cluster.facts import gather
 from verifier.cluster.filters import bad_patterns
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.check import Check, begin
+from verifier.compare.check_progress import CheckProgress, Phase
 from verifier.compare.errors import INVALID_FILTER, METADATA_BLOCKED, OTHER_CHECK_SAVED, SUPERSEDED
 from verifier.compare.listing import Listing
 from verifier.compare.mismatch import StoredMismatch
-from verifier.compare.observe import Observer, Point
-from verifier.compare.progress import CheckProgress, Phase
+from verifier.compare.points import Observer, Point
 from verifier.compare.record import CheckRecord, Request
 from verifier.compare.rows import read_page_token
 from verifier.compare.store import CheckStore

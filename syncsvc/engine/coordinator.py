@@ -8,26 +8,25 @@ from time import monotonic
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.balancers import watch_balancers
 from syncsvc.engine.copying.copy import copy_all
 from syncsvc.engine.copying.partitioned import plan_copy
 from syncsvc.engine.cutover import Cutover
-from syncsvc.engine.definitions.building import build_all
 from syncsvc.engine.definitions.catalog import Catalog
-from syncsvc.engine.definitions.listing import Listing
+from syncsvc.engine.definitions.index_builds import build_all, restore_indexes
+from syncsvc.engine.definitions.source_listing import SourceListing
 from syncsvc.engine.definitions.views import reconcile_views
-from syncsvc.engine.definitions.withholding import restore_indexes
 from syncsvc.engine.events.application import Application
 from syncsvc.engine.events.definition_watch import DefinitionWatch
 from syncsvc.engine.events.rekeying import ShardKeys, ShardKeyWatch
-from syncsvc.engine.observe import Point
+from syncsvc.engine.oplog_watch import OplogWatch
 from syncsvc.engine.phases import Phases
 from syncsvc.engine.reversal import weaken_definitions
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.balancers import watch_balancers
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
 from syncsvc.engine.verification import Verification
-from syncsvc.engine.watch import OplogWatch
 from syncsvc.figures.progress import MOST_LAG
-from syncsvc.reports.lines import partitions
+from syncsvc.saved.registry import copy_summary
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from verifier.cluster.changes import ChangeStream, start_position
@@ -90,7 +89,7 @@ class Coordinator(Phases):
             start = read(lambda: start_position(stream), stop)
             context.run.update(start=start, position=start)
         context.observe(Point.STARTED, "")
-        Listing(context, stop).run()
+        SourceListing(context, stop).run()
         plan_copy(context, stop)
         context.observe(Point.LISTED, "")
         return Phase.COPYING
@@ -107,7 +106,7 @@ class Coordinator(Phases):
         self._context.instances.wait_for_all(lambda other: other.phase.copied, stop)
         # Any of them may have withheld indexes.
         self._context.registry.reload(stop)
-        _log.info(partitions(tuple(self._context.registry)).message)
+        _log.info(copy_summary(tuple(self._context.registry)))
         self._context.run.update(copy_end=append_note(self._context.source_client, stop))
         return Phase.INDEXING
 

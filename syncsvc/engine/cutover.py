@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from syncsvc.engine.definitions.catalog import Catalog
-from syncsvc.engine.observe import Point
 from syncsvc.engine.reversal import prepare_reversal
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
 from verifier.runtime.tasks import StopToken
 
 Step = tuple[str, Callable[[], None]]

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from syncsvc.engine.copying.copy import copy_claimed
 from syncsvc.engine.events.application import Application
-from syncsvc.engine.observe import Point
 from syncsvc.engine.phases import Phases
+from syncsvc.engine.run.points import Point
 from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state

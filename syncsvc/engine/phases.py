@@ -10,8 +10,8 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
-from syncsvc.engine.observe import Point
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
 from syncsvc.saved.partitions import Partition
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import CONFIRM_INTERVAL

@@ -15,8 +15,8 @@ from typing import Any
 from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.standin import prepared
 from syncsvc.engine.events.ddl import OF_NO_CONSEQUENCE
-from syncsvc.engine.observe import Point
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
 from syncsvc.errors import OLD_SOURCE_WRITTEN
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import RunRecord

@@ -11,8 +11,8 @@ from __future__ import annotations
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
-from syncsvc.engine.run_context import RunContext
-from syncsvc.engine.subject import SyncSubject
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.sync_subject import SyncSubject
 from syncsvc.errors import (
     INCOMPATIBLE_METADATA,
     SUPERSEDED,
@@ -24,8 +24,8 @@ from syncsvc.figures.progress import WarningKind
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
 from verifier.compare.check import Check, begin
+from verifier.compare.check_progress import CheckProgress, Outcome, Verdict
 from verifier.compare.feed import Feed
-from verifier.compare.progress import CheckProgress, Outcome, Verdict
 from verifier.compare.record import Request
 from verifier.compare.worker import Sides
 from verifier.runtime.errors import OperationError

@@ -12,7 +12,7 @@ from time import monotonic
 from syncsvc.figures.collections import Collections
 from syncsvc.figures.durations import Stopwatch
 from syncsvc.figures.trends import Lag, with_newest
-from verifier.compare.progress import CheckProgress
+from verifier.compare.check_progress import CheckProgress
 from verifier.runtime.waits import LongWait
 
 _log = logging.getLogger(__name__)

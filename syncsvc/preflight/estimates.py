@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from syncsvc import errors
-from syncsvc.engine.window import span_when_full
+from syncsvc.figures.oplog_window import span_when_full
 from syncsvc.figures.trends import in_words
 from syncsvc.indexing import destined
 from syncsvc.options import StartOptions

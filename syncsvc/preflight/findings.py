@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syncsvc.saved.run import RunRecord
+from syncsvc.source.oplog import Oplog
 from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.inventory import Size
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.oplog import Oplog
 from verifier.cluster.specification import CollectionSpec
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from syncsvc.options import StartOptions
 from syncsvc.preflight.estimates import Estimates, estimate, resource_violations, warnings
 from syncsvc.preflight.findings import Findings
-from syncsvc.preflight.instances import (
+from syncsvc.preflight.joining import (
     begun_by_others,
     id_violations,
     instances_of,

@@ -8,11 +8,12 @@ from typing import TypeVar
 
 from pymongo.errors import OperationFailure
 
-from syncsvc import sharding
+from syncsvc import shard_rules
 from syncsvc.options import StartOptions
 from syncsvc.preflight import memory
 from syncsvc.preflight.findings import Findings, Measured, Metadata
 from syncsvc.saved.run import METADATA_DATABASE, RunRecord, load_runs, saved_instances
+from syncsvc.source.oplog import read_oplog
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, judge_of_filters
 from verifier.cluster.connect import Client
@@ -20,7 +21,6 @@ from verifier.cluster.facts import gather
 from verifier.cluster.filters import Selection, bad_patterns
 from verifier.cluster.inventory import list_collections, list_raw, measure
 from verifier.cluster.namespace import RESERVED_PREFIXES, Namespace
-from verifier.cluster.oplog import read_oplog
 from verifier.cluster.specification import Kind
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
@@ -42,7 +42,7 @@ def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: Stop
     if able and not bad:
         selection = Selection(options.namespaces, judge.client, stop)
         if options.sharding is not None:
-            sharded = frozenset(sharding.named(options.sharding))
+            sharded = frozenset(shard_rules.named(options.sharding))
             left_out = sharded - selection.of(sharded)
         contents = _if_allowed(lambda: tuple(_contents(source.client, selection, stop)), stop)
     return Findings(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from syncsvc import errors, sharding
-from syncsvc.indexing import violations
+from syncsvc import errors, shard_rules
+from syncsvc.indexing import definition_violations
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.preflight.findings import Findings, Metadata
 from syncsvc.preflight.privileges import privilege_violations
 from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY, unfit
 from verifier.cluster.facts import ClusterFacts, Topology
-from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.cluster.specification import Kind
 from verifier.runtime.errors import Violation
 from verifier.runtime.schemas import INVALID_REQUEST
 
@@ -47,7 +47,7 @@ def option_violations(options: StartOptions) -> Iterator[Violation]:
             "enableUserWriteBlocking is sourceAndDestination, and there is a filter."
         )
     if options.sharding is not None:
-        yield from sharding.entry_violations(options.sharding)
+        yield from shard_rules.entry_violations(options.sharding)
     if not options.reversible:
         return
     if not options.blocks_source:
@@ -101,7 +101,7 @@ def _topology_violations(
 
 def _sharding_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:
     if options.sharding is not None:
-        yield from sharding.filter_violations(options.sharding, found.left_out)
+        yield from shard_rules.filter_violations(options.sharding, found.left_out)
     counts = len(found.source.shards), len(found.destination.shards)
     if options.reversible and counts[0] != counts[1]:
         sides = (f"{count} shards" if count else "no shards" for count in counts)
@@ -150,20 +150,3 @@ def emptiness_violations(
             )
         if each.database.startswith(_DATABASES_OF_MONGOSYNC) or each.collections & _OF_MONGOSYNC:
             yield errors.METADATA_LEFT_OVER, f"{each.database} is of mongosync."
-
-
-def definition_violations(
-    options: StartOptions, source: ClusterFacts, definitions: Iterable[CollectionSpec]
-) -> Iterator[Violation]:
-    """Which collections of the source cannot be synced, or cannot be with these options."""
-    listed = list(definitions)
-    time_series = [str(each.namespace) for each in listed if each.kind is Kind.TIME_SERIES]
-    if time_series and not source.tells_definitions:
-        yield errors.UNSUPPORTED_COLLECTION, (
-            "A source before 6.0 does not tell the changes of time-series collections: "
-            f"{', '.join(time_series)}."
-        )
-    for each in listed:
-        yield from violations(each, options)
-        if options.sharding is not None:
-            yield from sharding.index_violations(each, options.sharding)

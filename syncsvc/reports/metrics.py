@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from syncsvc.figures.progress import Ping, ProgressSnapshot, WarningKind
 from syncsvc.reports.namespaces import NamespacePhase, phases_of
-from syncsvc.reports.progress import seconds_until_caught_up
+from syncsvc.reports.progress_answer import seconds_until_caught_up
 from syncsvc.reports.sync import (
     Indexes,
     Sync,
@@ -21,7 +21,7 @@ from syncsvc.reports.sync import (
     ping_of,
     total_bytes,
 )
-from syncsvc.reports.verification import (
+from syncsvc.reports.verification_answer import (
     Hashing,
     collections_scanned,
     documents_expected,
@@ -30,7 +30,7 @@ from syncsvc.reports.verification import (
 )
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase, State
-from verifier.compare.progress import CheckProgress
+from verifier.compare.check_progress import CheckProgress
 from verifier.runtime.metrics import Kind, Metric, Values, one_hot, single
 
 Read = Callable[[RunRecord, ProgressSnapshot], float | None]

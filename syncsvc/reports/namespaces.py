@@ -7,9 +7,9 @@ from enum import Enum
 from typing import Any
 
 from syncsvc.reports.sync import Sync, indexes_built
-from syncsvc.reports.verification import mismatches_of, namespace_compared
+from syncsvc.reports.verification_answer import mismatches_of, namespace_compared
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
-from verifier.compare.progress import CheckProgress
+from verifier.compare.check_progress import CheckProgress
 
 
 class NamespacePhase(Enum):

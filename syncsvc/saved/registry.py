@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -14,12 +14,12 @@ from bson.binary import Binary
 from syncsvc.saved.batches import batches
 from syncsvc.saved.emptying import delete_rows
 from syncsvc.saved.run import METADATA_DATABASE, collections_of
+from syncsvc.source.natural_scan import ResumePoint
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.newest import newest_time, read_after
 from verifier.cluster.reading import read
-from verifier.cluster.scan import ResumePoint
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
@@ -128,6 +128,12 @@ def _statement(old: CollectionRecord | None, new: CollectionRecord) -> dict[str,
         if changed.keys() <= _OF_THE_COPY:
             return {"q": query, "u": {"$set": changed}}
     return {"q": query, "u": document, "upsert": True}
+
+
+def copy_summary(records: Collection[CollectionRecord]) -> str:
+    """Say how many collections are copied, in the words that log tools for mongosync read."""
+    done = sum(each.status is CopyStatus.DONE for each in records)
+    return f"Completed writing {done} / {len(records)} partitions to destination cluster"
 
 
 class Registry:

@@ -11,7 +11,7 @@ from typing import Any
 import requests
 from pymongo.errors import OperationFailure
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from syncsvc.sandbox.replica_set import Client
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from pymongo.errors import PyMongoError
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from tests.faults.cells import Cell, Stage, Times
 from tests.support.daemon import Daemon
 from tests.support.failpoints import ALWAYS, Armed, FailPoints

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from bson import Timestamp
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from syncsvc.sandbox.workload import Workload
 from tests.support import writes
 from tests.support.daemon import Daemon

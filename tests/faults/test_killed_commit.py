@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from pymongo.errors import OperationFailure
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from tests.support import writes
 from tests.support.blocks import USER_WRITES_BLOCKED, blocked
 from tests.support.daemon import Daemon

@@ -11,7 +11,7 @@ import pytest
 from syncsvc.sandbox.replica_set import Client
 from tests.support.pair import Pair
 from tests.support.verifier import Verifier
-from verifier.compare.observe import Point
+from verifier.compare.points import Point
 
 KILLS = [
     (Point.BEGUN, 1),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from tests.support.daemon import Daemon
 from tests.support.failpoints import APPLICATION, FailPoints, blocked, times
 from tests.support.members import ProxiedMembers

@@ -9,7 +9,7 @@ from enum import Enum
 
 import pytest
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from syncsvc.sandbox.equality import differences_by_database
 from tests.support.behaviours.behaviour import AnyDatabase, beside, use
 from tests.support.daemon import Daemon

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.workload import Workload
 from tests.integration.test_bad_input import GOOD, assert_refused

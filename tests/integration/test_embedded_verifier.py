@@ -14,7 +14,7 @@ from tests.support.blocks import is_blocked
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair, across_topologies
 from tests.support.waiting import wait_for
-from verifier.compare.observe import Point
+from verifier.compare.points import Point
 
 METADATA = "mongosync_reserved_for_internal_use"
 

@@ -20,11 +20,11 @@ from pymongo import DeleteOne, InsertOne, ReplaceOne, UpdateOne
 from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError
 
-from syncsvc.engine.documents.document_writer import DocumentWriter
 from syncsvc.engine.events.dispatch import group_of
 from syncsvc.engine.events.lanes import Lane, Portion, Room
-from syncsvc.engine.frontier import Frontier
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.document_writer import DocumentWriter
+from syncsvc.engine.run.frontier import Frontier
 from syncsvc.figures.progress import Progress
 from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.saved.registry import CollectionRecord, CopyStatus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, across

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from tests.support import writes
 from tests.support.fleet import Fleet, kill_at_each, running_fleet
 from tests.support.pages import commands, paste

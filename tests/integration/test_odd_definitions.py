@@ -12,7 +12,7 @@ from tests.support.daemon import Daemon
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
 from tests.support.phases import When, writes_in
 from verifier.cluster import rawbson
-from verifier.compare.progress import Outcome
+from verifier.compare.check_progress import Outcome
 
 
 def _text(value: bytes) -> bytes:

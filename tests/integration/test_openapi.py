@@ -10,7 +10,7 @@ from tests.support.daemon import Daemon
 from tests.support.fuzzing import Fuzzer
 from tests.support.pair import Pair
 from tests.support.verifier import Verifier
-from verifier.compare.observe import Point
+from verifier.compare.points import Point
 
 
 def fill(pair: Pair) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from syncsvc.sandbox import ReplicaSet
 from tests.support import writes
 from tests.support.daemon import Daemon

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from bson import MaxKey, Regex
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from syncsvc.sandbox.replica_set import Client
 from syncsvc.saved.run import METADATA_DATABASE
 from tests.support.daemon import Daemon

@@ -16,7 +16,7 @@ import pytest
 import requests
 
 from syncsvc import __version__
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from syncsvc.sandbox import find_mongod
 from syncsvc.sandbox.mongod import Mongod, MongodOptions
 from syncsvc.state import State

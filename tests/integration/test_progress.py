@@ -16,7 +16,7 @@ import bson
 import pytest
 from pymongo import IndexModel
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from tests.support.daemon import Daemon
 from tests.support.metrics import scrape
 from tests.support.pair import Pair, across_topologies

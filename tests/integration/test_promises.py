@@ -8,7 +8,7 @@ import pytest
 import requests
 from pymongo.errors import DuplicateKeyError
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
 from tests.support.blocks import USER_WRITES_BLOCKED, code_of_write

@@ -8,7 +8,7 @@ import bson
 import pytest
 from bson.raw_bson import RawBSONDocument
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.equality import compare_clusters
 from tests.integration.test_bad_input import GOOD, assert_refused

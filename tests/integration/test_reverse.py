@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pymongo.errors import DuplicateKeyError
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from tests.support import writes
 from tests.support.blocks import block, blocked, is_blocked
 from tests.support.daemon import Daemon

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
+from syncsvc.source.range_scan import RangeScan
 from tests.support.cursors import open_cursors
 from tests.support.sharded.cluster import ShardedCluster
 from tests.support.waiting import wait_for
@@ -17,7 +18,6 @@ from verifier.cluster.inventory import find_named, list_raw
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
 from verifier.cluster.ranges import Range, split
-from verifier.cluster.rangescan import RangeScan
 from verifier.cluster.rawcursor import RawCursor
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import Cancelled, StopToken

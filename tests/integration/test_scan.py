@@ -18,12 +18,12 @@ from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.binary import find_mongod
 from syncsvc.sandbox.mongod import Mongod, MongodOptions
 from syncsvc.sandbox.replica_set import Client
+from syncsvc.source.natural_scan import NaturalScan, ResumePoint
 from tests.support.waiting import wait_for
 from verifier.cluster.cluster import Cluster, open_cluster
 from verifier.cluster.inventory import find_named
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
-from verifier.cluster.scan import ResumePoint, Scan
 from verifier.runtime.tasks import StopToken
 
 NAME = Namespace("d", "c")
@@ -53,7 +53,7 @@ def pages(
     definition = find_named(cluster.client, NAME)
     assert definition is not None
     time = append_note(cluster.client, stop)
-    scan = Scan(cluster.client, NAME, definition.uuid, time, resume, stop)
+    scan = NaturalScan(cluster.client, NAME, definition.uuid, time, resume, stop)
     for page, point in scan.pages():
         yield [bson.decode(each)["_id"] for each in page.documents()], point
 

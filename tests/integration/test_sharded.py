@@ -10,7 +10,7 @@ import pytest
 from bson import MaxKey
 from pymongo import MongoClient, monitoring
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from syncsvc.sandbox.replica_set import Client
 from tests.support.daemon import Daemon
 from tests.support.pair import SHARDED, Pair, Side, across

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pymongo.errors import DuplicateKeyError
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from tests.support.daemon import Daemon
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, Side, across
 

@@ -12,7 +12,7 @@ from bson import Binary, Decimal128, Int64, MinKey, ObjectId, Regex, Timestamp
 from pymongo import UpdateOne
 from pymongo.collection import Collection
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from tests.support.daemon import Daemon
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, Side, across
 from tests.support.phases import When, writes_in

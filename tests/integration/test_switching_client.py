@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from tests.support.application import Application
 from tests.support.blocks import is_blocked
 from tests.support.daemon import Daemon

@@ -11,7 +11,7 @@ import pytest
 from bson.max_key import MaxKey
 from bson.min_key import MinKey
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from tests.support.checks import Checker
 from tests.support.daemon import Daemon
 from tests.support.pair import TO_SHARDED, Pair, Side, across

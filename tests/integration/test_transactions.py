@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from pymongo.client_session import ClientSession
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.pair import REPLICA_SETS, TO_SHARDED, Pair, across

@@ -17,9 +17,9 @@ from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace
 from verifier.compare import check as check_module
 from verifier.compare import worker
+from verifier.compare.check_progress import Outcome
 from verifier.compare.errors import MISMATCHES_REPLACED
-from verifier.compare.observe import Point
-from verifier.compare.progress import Outcome
+from verifier.compare.points import Point
 from verifier.compare.record import Request
 from verifier.compare.scope import Scope
 from verifier.runtime.errors import OperationError

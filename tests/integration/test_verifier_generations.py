@@ -16,8 +16,8 @@ from tests.support.pair import Pair
 from tests.support.selection import full
 from tests.support.waiting import wait_for
 from verifier.compare import check as check_module
-from verifier.compare.observe import Point
-from verifier.compare.progress import Outcome
+from verifier.compare.check_progress import Outcome
+from verifier.compare.points import Point
 from verifier.compare.record import Request
 
 KEYS: list[Any] = [*range(60), *(f"k{number}" for number in range(20)), {"a": 1}, {"a": [2]}, None]

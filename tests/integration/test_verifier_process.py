@@ -19,7 +19,7 @@ from tests.support.service_process import ROOT
 from tests.support.verifier import Verifier
 from tests.support.waiting import PATIENCE, wait_for
 from verifier import __version__
-from verifier.compare.observe import Point
+from verifier.compare.points import Point
 
 DEAD = "mongodb://user:secret@127.0.0.1:1/?serverSelectionTimeoutMS=200"
 STATE = "__mdb_internal_syncsvc_verifier"

@@ -15,9 +15,9 @@ from tests.support.checks import Checker, RunningCheck
 from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, across
 from tests.support.selection import full
 from tests.support.verifier import Verifier
+from verifier.compare.check_progress import Outcome
 from verifier.compare.mismatch import DocumentMismatch
-from verifier.compare.observe import Point
-from verifier.compare.progress import Outcome
+from verifier.compare.points import Point
 
 NUMBERS = [{"_id": number, "k": number, "text": "x" * 1000} for number in range(2000)]
 HALF = {"k": 50, "_id": MinKey()}

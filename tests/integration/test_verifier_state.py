@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.pair import Pair
 from verifier.cluster.cluster import Cluster, open_cluster
+from verifier.compare.check_progress import Phase
 from verifier.compare.errors import INCOMPATIBLE_METADATA, OTHER_CHECK_SAVED, SUPERSEDED
-from verifier.compare.observe import ignore
-from verifier.compare.progress import Phase
+from verifier.compare.points import ignore
 from verifier.compare.record import FORMAT
 from verifier.runtime.errors import ErrorKind, OperationError
 from verifier.runtime.tasks import StopToken

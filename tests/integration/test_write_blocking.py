@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from tests.support import writes
 from tests.support.blocks import (
     USER_WRITES_BLOCKED,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from random import Random
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from tests.model import sharding
 from tests.model.definitions import Definitions
 from tests.model.operation import Document, End, Operation

@@ -15,7 +15,7 @@ from typing import Any
 
 import requests
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from syncsvc.sandbox.equality import compare_clusters
 from tests.model import sharding, values
 from tests.model.operation import Operation

@@ -13,10 +13,10 @@ from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.check import Check, begin
+from verifier.compare.check_progress import Outcome, Verdict
 from verifier.compare.listing import Listing
 from verifier.compare.mismatch import DefinitionMismatch, DocumentMismatch
-from verifier.compare.observe import Point
-from verifier.compare.progress import Outcome, Verdict
+from verifier.compare.points import Point
 from verifier.compare.record import Request
 from verifier.compare.store import CheckStore
 from verifier.compare.verdict import incomplete

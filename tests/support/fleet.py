@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair
 from tests.support.waiting import wait_for

@@ -18,9 +18,10 @@ from pathlib import Path
 
 from syncsvc import reporter
 from syncsvc.cli import main
-from syncsvc.engine import balancers, watch
+from syncsvc.engine import oplog_watch
 from syncsvc.engine.copying import partitioned, portion
 from syncsvc.engine.events import application, definition_watch, rekeying
+from syncsvc.engine.run import balancers
 from syncsvc.preflight import memory, questions
 from tests.support.obedience import observer
 from verifier.cluster import changes
@@ -54,7 +55,7 @@ def _obey_once(folder: Path) -> None:
     if (folder / "small-partitions").exists():
         partitioned._RANGE_BYTES = 2000
     if (folder / "watch-closely").exists():
-        watch._INTERVAL = rekeying._INTERVAL = balancers._INTERVAL = 0.1
+        oplog_watch._INTERVAL = rekeying._INTERVAL = balancers._INTERVAL = 0.1
         definition_watch._INTERVAL = 0.1
     if (folder / "wait-briefly").exists():
         commands.LONGEST_WAIT = 0.1

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
-from syncsvc.engine.observe import Point
+from syncsvc.engine.run.points import Point
 from tests.support.daemon import Daemon
 
 

@@ -32,7 +32,7 @@ from syncsvc.state import State, Trigger, next_state
 from tests.support import descriptions, roles
 from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS
 from verifier.cluster import extended
-from verifier.compare.lines import line
+from verifier.compare.mismatch_lines import line
 from verifier.report import report
 from verifier.runtime import errors, metrics, options
 from verifier.runtime.errors import OperationError

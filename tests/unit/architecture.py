@@ -32,24 +32,24 @@ PURE = {
     "syncsvc.preflight.findings",
     "syncsvc.preflight.privileges",
     "syncsvc.preflight.rules",
-    "syncsvc.reports.lines",
+    "syncsvc.reports.log_lines",
     "syncsvc.reports.metrics",
     "syncsvc.reports.namespaces",
     "syncsvc.reports.preflight",
-    "syncsvc.reports.progress",
+    "syncsvc.reports.progress_answer",
     "syncsvc.reports.failure",
     "syncsvc.reports.sync",
-    "syncsvc.reports.verification",
+    "syncsvc.reports.verification_answer",
     "syncsvc.figures.trends",
-    "syncsvc.sharding",
+    "syncsvc.shard_rules",
     "syncsvc.engine.definitions.naming",
     "syncsvc.engine.definitions.standin",
     "syncsvc.engine.documents.shardkey",
     "syncsvc.engine.documents.translate",
     "syncsvc.engine.events.modification",
-    "syncsvc.engine.events.share",
-    "syncsvc.engine.frontier",
-    "syncsvc.engine.window",
+    "syncsvc.engine.events.event_share",
+    "syncsvc.engine.run.frontier",
+    "syncsvc.figures.oplog_window",
     "verifier.cluster.keys",
     "verifier.cluster.events",
     "verifier.cluster.rawbson",
@@ -60,7 +60,7 @@ PURE = {
     "verifier.compare.documents",
     "verifier.compare.expiry",
     "verifier.compare.mismatch",
-    "verifier.compare.progress",
+    "verifier.compare.check_progress",
     "verifier.compare.record",
     "verifier.compare.rows",
     "verifier.compare.scope",
@@ -73,7 +73,7 @@ PURE = {
     "verifier.selection",
 }
 IMPURE_IMPORTS = ("pymongo", "flask", "threading")
-LOCK_HOLDERS = {"syncsvc.engine.frontier"}
+LOCK_HOLDERS = {"syncsvc.engine.run.frontier"}
 
 THREAD_STARTERS = {"verifier.runtime.tasks"}
 STARTS_THREADS = {

@@ -155,7 +155,7 @@ GUILTY: list[tuple[Rule, str, str]] = [
     (architecture.impure_modules, "syncsvc.state", "from pymongo import errors"),
     (architecture.impure_modules, "syncsvc.preflight.rules", "def f():\n    import flask"),
     (architecture.impure_modules, "verifier.cluster.keys", "from threading import Lock"),
-    (architecture.impure_modules, "syncsvc.engine.frontier", "import pymongo.errors"),
+    (architecture.impure_modules, "syncsvc.engine.run.frontier", "import pymongo.errors"),
     (architecture.broad_excepts, "verifier.x", "try: f()\nexcept Exception: pass"),
     (architecture.broad_excepts, "verifier.x", "try: f()\nexcept: pass"),
     (architecture.broad_excepts, "verifier.x", "try: f()\nexcept (OSError, BaseException): pass"),
@@ -191,7 +191,7 @@ INNOCENT: list[tuple[Rule, str, str]] = [
     (architecture.prints, "syncsvc.sandbox.demo.display", "print('x')"),
     (architecture.prints, "verifier.x", "console.print('x')"),
     (architecture.impure_modules, "syncsvc.saved.run", "import pymongo"),
-    (architecture.impure_modules, "syncsvc.engine.frontier", "import threading"),
+    (architecture.impure_modules, "syncsvc.engine.run.frontier", "import threading"),
     (architecture.impure_modules, "syncsvc.state", "import flasks\nfrom bson import int64"),
     (architecture.broad_excepts, "verifier.x", "try: f()\nexcept (OSError, ValueError): pass"),
     (

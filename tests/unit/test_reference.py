@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from syncsvc.reports.lines import lines
+from syncsvc.reports.log_lines import lines
 from syncsvc.schemas import StartSchema
 from syncsvc.state import Phase, State
 from tests.support import reference
 from tests.support.reference import DOCS, GENERATED, filled, pages
-from tests.unit.reports.test_lines import BEFORE, running
+from tests.unit.reports.test_log_lines import BEFORE, running
 
 REFERENCE = DOCS / "reference"
 

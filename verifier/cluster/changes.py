@@ -16,7 +16,7 @@ from verifier.cluster.events import DATA_OPERATIONS, KEY_EVENT_FIELDS
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import BUCKETS_PREFIX
-from verifier.cluster.oplog import Reach, reach
+from verifier.cluster.oplog_reach import Reach, reach
 from verifier.cluster.rawcursor import Page, RawCursor, resilient_pages
 from verifier.cluster.times import Position, position_at
 from verifier.runtime.errors import OperationError

@@ -9,8 +9,8 @@ from dataclasses import replace
 from time import monotonic
 
 from verifier.cluster.namespace import Namespace
+from verifier.compare.check_progress import Amounts, MismatchCounts, NamespaceProgress
 from verifier.compare.mismatch import DefinitionMismatch, Difference, Mismatch
-from verifier.compare.progress import Amounts, MismatchCounts, NamespaceProgress
 
 # Over how long a rate is, in seconds.
 _RATE_SPAN = 60.0

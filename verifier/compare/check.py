@@ -22,13 +22,13 @@ from verifier.cluster.note import append_note
 from verifier.cluster.reading import read
 from verifier.cluster.times import Position
 from verifier.compare.amounts import Tally
-from verifier.compare.changes import ChangeSource
+from verifier.compare.change_source import ChangeSource
+from verifier.compare.check_progress import Verdict
 from verifier.compare.errors import NOTHING_TO_COMPARE
 from verifier.compare.feed import Feed
 from verifier.compare.figures import Figures
 from verifier.compare.generation import Generation
-from verifier.compare.observe import Observer, Point
-from verifier.compare.progress import Verdict
+from verifier.compare.points import Observer, Point
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.record import CheckRecord, Request, Side, SideRecord
 from verifier.compare.recorder import Recorder

@@ -24,7 +24,7 @@ from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.namespace import Namespace, is_user_namespace
 from verifier.cluster.times import Position, seconds_between
 from verifier.compare.amounts import Lag, Rate
-from verifier.compare.progress import Changes
+from verifier.compare.check_progress import Changes
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.recorder import OF_WHOLE_COLLECTIONS
 from verifier.compare.store import CheckStore

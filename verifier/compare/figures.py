@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from verifier.cluster.namespace import Namespace
-from verifier.compare.changes import ChangeSource
-from verifier.compare.generation import Generation
-from verifier.compare.progress import (
+from verifier.compare.change_source import ChangeSource
+from verifier.compare.check_progress import (
     Changes,
     CheckProgress,
     MismatchCounts,
@@ -18,6 +17,7 @@ from verifier.compare.progress import (
     TaskCounts,
     Verdict,
 )
+from verifier.compare.generation import Generation
 from verifier.compare.queue import counts_of
 from verifier.compare.record import CheckRecord, Side
 from verifier.compare.store import CheckStore

@@ -14,8 +14,8 @@ from bson.timestamp import Timestamp
 
 from verifier.cluster.ranges import Range
 from verifier.compare.amounts import Tally
-from verifier.compare.observe import Observer, Point
 from verifier.compare.planning import Planner
+from verifier.compare.points import Observer, Point
 from verifier.compare.queue import TaskQueue
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.scope import NamespacePair

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 
-from verifier.compare.progress import TaskCounts
+from verifier.compare.check_progress import TaskCounts
 from verifier.compare.task import Status, Task, Work
 from verifier.runtime.tasks import StopToken
 

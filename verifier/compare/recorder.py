@@ -23,9 +23,9 @@ from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
 from verifier.cluster.times import Position, seconds_between
 from verifier.compare.amounts import Lag, Rate
+from verifier.compare.check_progress import Changes
 from verifier.compare.errors import DEFINITION_CHANGED
-from verifier.compare.observe import Observer, Point
-from verifier.compare.progress import Changes
+from verifier.compare.points import Observer, Point
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.record import Side
 from verifier.compare.store import CheckStore

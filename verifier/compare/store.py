@@ -26,6 +26,7 @@ from verifier.cluster.newest import read_newest
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Document
 from verifier.cluster.writer import ClusterWriter
+from verifier.compare.check_progress import MismatchCounts
 from verifier.compare.errors import METADATA_BLOCKED, MISMATCHES_REPLACED, SUPERSEDED
 from verifier.compare.mismatch import (
     DefinitionMismatch,
@@ -33,7 +34,6 @@ from verifier.compare.mismatch import (
     DocumentMismatch,
     StoredMismatch,
 )
-from verifier.compare.progress import MismatchCounts
 from verifier.compare.record import (
     CheckRecord,
     Side,

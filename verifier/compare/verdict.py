@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from verifier.compare.check_progress import MismatchCounts, Outcome, Verdict
 from verifier.compare.mismatch import Mismatch
-from verifier.compare.progress import MismatchCounts, Outcome, Verdict
 from verifier.runtime.errors import ErrorKind
 
 # How many mismatches the reasons name.

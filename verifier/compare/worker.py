@@ -26,7 +26,7 @@ from verifier.compare.comparison import Comparison
 from verifier.compare.definitions import compare_definitions
 from verifier.compare.expiry import expired, expires, note_on_clocks
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
-from verifier.compare.observe import Observer, Point
+from verifier.compare.points import Observer, Point
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.scope import NamespacePair
 from verifier.compare.store import CheckStore

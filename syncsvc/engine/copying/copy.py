@@ -14,19 +14,19 @@ from bson.timestamp import Timestamp
 
 from syncsvc.engine.copying.partitioned import ClaimedPartitions, settle, settle_often
 from syncsvc.engine.copying.portion import PortionCopy
-from syncsvc.engine.documents.document_writer import is_there_already
 from syncsvc.engine.documents.overwriting import overwrite
 from syncsvc.engine.documents.translate import Outcome, zero_timestamp_documents
-from syncsvc.engine.frontier import Entry
-from syncsvc.engine.observe import Point
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.document_writer import is_there_already
+from syncsvc.engine.run.frontier import Entry
+from syncsvc.engine.run.points import Point
 from syncsvc.errors import DOCUMENT_NOT_COPIED
 from syncsvc.figures.durations import Operation, timed
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
+from syncsvc.source.natural_scan import NaturalScan, ResumePoint
 from verifier.cluster.keys import id_only, shown
 from verifier.cluster.note import append_note
 from verifier.cluster.renamed import CollectionGone
-from verifier.cluster.scan import ResumePoint, Scan
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import Channel, StopToken, TaskGroup
 
@@ -49,7 +49,7 @@ class CollectionCopy(PortionCopy[ResumePoint | None]):
 
     def pages(self) -> Iterator[tuple[Sequence[memoryview], ResumePoint | None]]:
         self._context.progress.collections.reading(self.record.uuid)
-        scan = Scan(
+        scan = NaturalScan(
             self._context.source_client,
             self.record.source_storage,
             self._context.source_uuid(self.record),

@@ -13,18 +13,18 @@ from dataclasses import replace
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.copying.portion import PortionCopy
-from syncsvc.engine.observe import Point
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
 from syncsvc.errors import DUPLICATE_IDS
 from syncsvc.saved.partitions import Partition
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
-from verifier.cluster.equalids import EqualIds, refuse_equal
+from syncsvc.source.equal_ids import EqualIds, refuse_equal
+from syncsvc.source.natural_scan import NaturalScan
+from syncsvc.source.range_scan import RangeScan
 from verifier.cluster.keys import shown
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import Range, split
-from verifier.cluster.rangescan import RangeScan
 from verifier.cluster.renamed import CollectionGone
-from verifier.cluster.scan import Scan
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
@@ -143,7 +143,7 @@ class PartitionCopy(PortionCopy[bytes | None]):
     def _in_natural_order(self) -> Iterator[tuple[Sequence[memoryview], None]]:
         source, uuid = self._context.source_client, self._context.source_uuid(self.record)
         storage = self.record.source_storage
-        scan = Scan(source, storage, uuid, self._not_before, None, self._stop)
+        scan = NaturalScan(source, storage, uuid, self._not_before, None, self._stop)
         return ((page.documents(), None) for page, _ in scan.pages())
 
     def _by_id(self) -> Iterator[tuple[Sequence[memoryview], bytes | None]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from time import monotonic
 from typing import Generic, TypeVar
 
-from syncsvc.engine.frontier import Entry, Frontier
+from syncsvc.engine.run.frontier import Entry, Frontier
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 
 P = TypeVar("P")

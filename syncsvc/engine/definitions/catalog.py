@@ -6,11 +6,11 @@ from typing import Any
 
 from pymongo.errors import OperationFailure
 
-from syncsvc import sharding
+from syncsvc import shard_rules
 from syncsvc.engine.definitions import standin
-from syncsvc.engine.definitions.sharding import Sharding
-from syncsvc.engine.observe import Point
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.definitions.shard_setup import Sharding
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from verifier.cluster import failures
 from verifier.cluster.inventory import find_named, is_id_index, list_indexes, list_raw
@@ -149,18 +149,18 @@ class Catalog:
         namespace, wanted = definition.storage, standin.stand_in(definition).indexes
         # Before any is built: what goes may be in the way of what comes.
         found = self._indexes(namespace)
-        exchanging = sharding.SPARE in found or _loses_shard_key(definition, found, wanted)
+        exchanging = shard_rules.SPARE in found or _loses_shard_key(definition, found, wanted)
         if exchanging:
             # No server is without an index that serves the shard key, not for a moment.
-            self._create_index(definition, sharding.spare(definition))
+            self._create_index(definition, shard_rules.spare(definition))
             self._observe(Point.SPARE_INDEX_BUILT, str(namespace))
-        for name in found.keys() - wanted.keys() - {sharding.SPARE}:
+        for name in found.keys() - wanted.keys() - {shard_rules.SPARE}:
             self._drop_index(namespace, name)
         for name, index in wanted.items():
             if name not in found or not same_index(found[name], index):
                 self._create_index(definition, index)
         if exchanging:
-            self._drop_index(namespace, sharding.SPARE)
+            self._drop_index(namespace, shard_rules.SPARE)
 
     def _create_index(self, definition: CollectionSpec, index: Document) -> None:
         """One of the same name and another definition gives way."""
@@ -269,7 +269,7 @@ def _loses_shard_key(
     ]
     # None of them is unique now, even if the one for a unique shard key is to be.
     key = {**definition.shard_key, "unique": False}
-    return not sharding.is_served(key, staying, definition.collated)
+    return not shard_rules.is_served(key, staying, definition.collated)
 
 
 def _refused(action: str, namespace: Namespace, error: OperationFailure) -> Exception:

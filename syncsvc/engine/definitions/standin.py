@@ -14,7 +14,7 @@ from typing import Any
 
 from bson.int64 import Int64
 
-from syncsvc import sharding
+from syncsvc import shard_rules
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 
 # Never reached: the largest expireAfterSeconds that the server takes, and a petabyte.
@@ -28,9 +28,9 @@ def supported(definition: CollectionSpec) -> CollectionSpec:
     """The definition with an index that serves its shard key, where none of its own does before users write."""
     if not definition.shard_key:
         return definition
-    if sharding.is_served(definition.shard_key, _built(definition), definition.collated):
+    if shard_rules.is_served(definition.shard_key, _built(definition), definition.collated):
         return definition
-    index = sharding.support(definition)
+    index = shard_rules.support(definition)
     return replace(definition, indexes={**definition.indexes, index["name"]: index})
 
 
@@ -38,7 +38,7 @@ def serving(definition: CollectionSpec) -> Document | None:
     """The index to shard the collection with, as it is then; None for the one on `_id`."""
     key = definition.shard_key
     assert key is not None
-    found = (each for each in _built(supported(definition)) if sharding.serves(each, key))
+    found = (each for each in _built(supported(definition)) if shard_rules.serves(each, key))
     index = next(found, None)
     if index is None or key["unique"]:
         # The server asks for it to be unique. It is weakened when the collection is sharded.

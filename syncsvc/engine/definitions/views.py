@@ -7,7 +7,7 @@ view may be defined over one that is yet to be changed. Views hold no data, so t
 from __future__ import annotations
 
 from syncsvc.engine.definitions.catalog import Catalog
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
 from verifier.cluster.connect import Client
 from verifier.cluster.filters import Selection
 from verifier.cluster.inventory import list_collections

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from syncsvc.engine.definitions.withholding import withhold
-from syncsvc.engine.documents.document_writer import is_there_already, refusal
+from syncsvc.engine.definitions.index_builds import withhold
 from syncsvc.engine.documents.statements import WriteError, run_deletes
 from syncsvc.engine.documents.translate import (
     Outcome,
@@ -18,8 +17,9 @@ from syncsvc.engine.documents.translate import (
     literal_stage,
     update_statement,
 )
-from syncsvc.engine.observe import Point
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.document_writer import is_there_already, refusal
+from syncsvc.engine.run.points import Point
 from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.keys import id_only, shown

@@ -15,7 +15,7 @@ from bson.timestamp import Timestamp
 from syncsvc.engine.documents.overwriting import overwrite
 from syncsvc.engine.documents.statements import not_applicable, run_deletes
 from syncsvc.engine.documents.translate import Outcome
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.keys import canonical, id_element, id_only
 from verifier.cluster.lookup import ONLY_IDS, fetch_pages, portions

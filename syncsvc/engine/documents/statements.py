@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pymongo.errors import PyMongoError
+import bson
+from pymongo.errors import OperationFailure, PyMongoError
 
-from syncsvc.engine.documents.document_writer import DocumentWriter, Refused, refusal
-from syncsvc.engine.documents.translate import Outcome, delete_statement, update_statement
+from syncsvc.engine.documents.translate import Outcome, delete_statement, fold, update_statement
+from syncsvc.engine.run.document_writer import DocumentWriter, Refused, refusal
 from syncsvc.errors import EVENT_NOT_APPLICABLE
 from verifier.cluster import failures
+from verifier.cluster.events import DataEvent, DataKind
+from verifier.cluster.failures import is_refusal
 from verifier.cluster.keys import shown
 from verifier.cluster.namespace import Namespace
 from verifier.runtime.errors import OperationError
@@ -64,6 +67,22 @@ def run_deletes(
         error = refused.errors[0]
         key = outcomes[error["index"]].key
         raise not_applicable(namespace, key, refusal(error)) from refused
+
+
+def offers_raw_diffs(document_writer: DocumentWriter, scratch: Namespace) -> bool:
+    """Whether the oplog's own diffs can be applied here: tried on a document of the scratch collection."""
+    key = bson.encode({"_id": "probe"})
+    diff = bson.encode({"$v": 2, "diff": {"u": {"a": 2}}})
+    insert = DataEvent(DataKind.INSERT, b"", key, bson.encode({"_id": "probe", "a": 1}))
+    update = DataEvent(DataKind.UPDATE, b"", key, diff, raw_diff=True)
+    statement = update_statement(fold(fold(None, insert), update))
+    try:
+        _, errors = document_writer.update(scratch, [statement], ordered=True)
+    except OperationFailure as error:
+        if not is_refusal(error):
+            raise
+        return False
+    return not errors
 
 
 def not_applicable(namespace: Namespace, key: bytes, error: str) -> OperationError:

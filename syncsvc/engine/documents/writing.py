@@ -17,7 +17,7 @@ from syncsvc.engine.documents.rereading import Rereading
 from syncsvc.engine.documents.sharded import ShardedWriter
 from syncsvc.engine.documents.statements import run_deletes, run_updates
 from syncsvc.engine.documents.translate import Outcome, insertable
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.keys import canonical, id_element
 from verifier.cluster.lookup import ONLY_IDS, fetch

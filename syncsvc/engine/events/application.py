@@ -8,11 +8,12 @@ import threading
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.documents.statements import offers_raw_diffs
 from syncsvc.engine.events.lanes import Lane, Room
 from syncsvc.engine.events.tail import Tail
-from syncsvc.engine.frontier import Frontier
-from syncsvc.engine.observe import Point
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.frontier import Frontier
+from syncsvc.engine.run.points import Point
 from syncsvc.saved.run import METADATA_DATABASE
 from verifier.cluster.changes import ChangeReader, ChangeStream, offers_raw_updates
 from verifier.cluster.namespace import Namespace
@@ -127,9 +128,9 @@ class Application:
 
     def _raw_updates(self) -> bool:
         def offered() -> bool:
-            source, destination = self._context.source_client, self._context.document_writer
+            source, writer = self._context.source_client, self._context.document_writer
             facts = self._context.source_facts
-            return offers_raw_updates(source, facts) and destination.offers_raw_diffs(_SCRATCH)
+            return offers_raw_updates(source, facts) and offers_raw_diffs(writer, _SCRATCH)
 
         raw = read(offered, self._stop)
         how = "the oplog's own diffs" if raw else "documents read again"

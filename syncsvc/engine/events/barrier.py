@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from syncsvc.engine.instances import Instances
+from syncsvc.engine.run.instances import Instances
 from syncsvc.saved.registry import Registry
 from syncsvc.saved.run import RunRecord, RunStore
 from verifier.runtime.tasks import StopToken

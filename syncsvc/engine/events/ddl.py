@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from syncsvc.engine.definitions.catalog import Catalog
+from syncsvc.engine.definitions.index_builds import build_indexes
 from syncsvc.engine.definitions.naming import new_record
-from syncsvc.engine.definitions.source import find_on_source, time_series_on_source
-from syncsvc.engine.definitions.withholding import build_indexes
+from syncsvc.engine.definitions.source_lookup import find_on_source, time_series_on_source
 from syncsvc.engine.events.modification import immediate, modified
+from syncsvc.engine.events.recreated import Recreated
 from syncsvc.engine.events.rekeying import ShardKeys
-from syncsvc.engine.events.remade import Remade
 from syncsvc.engine.events.renames import Renames
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import SHARD_KEY_CHANGED, UNSUPPORTED_CHANGE
 from syncsvc.indexing import check, check_ttl, destined
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
@@ -48,7 +48,7 @@ class DefinitionEvents:
         self._catalog = Catalog(context, stop)
         self._renames = Renames(context, self._catalog, stop)
         self._shard_keys = ShardKeys(context, stop)
-        self._remade = Remade(context, self._renames, stop)
+        self._recreated = Recreated(context, self._renames, stop)
         self._registry = context.registry
         self._selection = context.selection
         self._options = context.run.record.options
@@ -91,7 +91,7 @@ class DefinitionEvents:
             definition = CollectionSpec(
                 event.namespace, Kind.COLLECTION, event.collection, event.description
             )
-            if not self._selection.selects(definition.namespace) or self._remade.is_one(event):
+            if not self._selection.selects(definition.namespace) or self._recreated.is_one(event):
                 return
             check(definition, self._options)
             wanted = destined(self._with_id_index(definition), self._options)
@@ -141,7 +141,7 @@ class DefinitionEvents:
             self._drop_collection(event.collection)
             # Also when it was dropped before a restart, which may have come before this.
             self._renames.release(event.namespace)
-            self._remade.take_over(event.namespace.owner)
+            self._recreated.take_over(event.namespace.owner)
         elif self._registry.at(event.namespace) is None:
             self._catalog.drop_view(event.namespace)
 

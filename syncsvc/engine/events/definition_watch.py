@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import uniform
 from time import monotonic
 
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import UNSUPPORTED_CHANGE
 from syncsvc.figures.progress import WarningKind
 from syncsvc.indexing import destined

@@ -10,9 +10,9 @@ from collections.abc import Hashable, Sequence
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.events.event_share import Share
 from syncsvc.engine.events.lanes import IN_ORDER, Item, Lane, Portion
-from syncsvc.engine.events.share import Share
-from syncsvc.engine.frontier import Entry, Frontier
+from syncsvc.engine.run.frontier import Entry, Frontier
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.events import DataEvent
 from verifier.cluster.keys import canonical, depends_on_collation, id_element

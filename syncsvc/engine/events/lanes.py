@@ -13,9 +13,9 @@ from bson.timestamp import Timestamp
 
 from syncsvc.engine.documents.translate import Outcome, fold
 from syncsvc.engine.documents.writing import OutcomeWriter
-from syncsvc.engine.frontier import Entry, Frontier
-from syncsvc.engine.observe import Point
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.frontier import Entry, Frontier
+from syncsvc.engine.run.points import Point
 from syncsvc.figures.durations import Operation
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.events import DataEvent

@@ -7,7 +7,7 @@ sync by name: a drop or rename by its own event, a new collection by the first e
 
 from __future__ import annotations
 
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import UNSUPPORTED_CHANGE
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.events import DefinitionEvent

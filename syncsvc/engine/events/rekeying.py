@@ -14,8 +14,8 @@ from dataclasses import replace
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.definitions.catalog import Catalog
-from syncsvc.engine.definitions.withholding import build_indexes
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.definitions.index_builds import build_indexes
+from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import SHARD_KEY_CHANGED
 from syncsvc.indexing import check
 from syncsvc.saved.registry import CollectionRecord

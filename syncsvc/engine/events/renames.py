@@ -14,12 +14,12 @@ from syncsvc.engine.copying.copy import copy_all
 from syncsvc.engine.copying.partitioned import plan_copy
 from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.naming import destination_name, new_record, parked_for
-from syncsvc.engine.definitions.source import find_on_source
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.definitions.source_lookup import find_on_source
+from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import RENAMED_ACROSS_DATABASES, RENAMED_OUT_OF_FILTER
 from syncsvc.indexing import check, destined
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
-from syncsvc.sharding import key_of
+from syncsvc.shard_rules import key_of
 from verifier.cluster.namespace import Namespace
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken

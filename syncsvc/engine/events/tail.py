@@ -12,12 +12,12 @@ from bson.timestamp import Timestamp
 from syncsvc.engine.events.barrier import Barrier
 from syncsvc.engine.events.ddl import DefinitionEvents
 from syncsvc.engine.events.dispatch import Dispatcher
+from syncsvc.engine.events.event_share import share_of
 from syncsvc.engine.events.lanes import Lane
 from syncsvc.engine.events.old_source import OldSource
-from syncsvc.engine.events.share import share_of
-from syncsvc.engine.frontier import Frontier
-from syncsvc.engine.observe import Point
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.frontier import Frontier
+from syncsvc.engine.run.points import Point
 from syncsvc.figures.durations import Operation, timed
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.changes import ChangeReader, StreamPage

@@ -8,8 +8,8 @@ import pytest
 from verifier.cluster.namespace import Namespace
 from verifier.compare import amounts
 from verifier.compare.amounts import Lag, Rate, Tally
+from verifier.compare.check_progress import Amounts, MismatchCounts, NamespaceProgress
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
-from verifier.compare.progress import Amounts, MismatchCounts, NamespaceProgress
 
 FIRST, SECOND = Namespace("d", "a"), Namespace("d", "b")
 

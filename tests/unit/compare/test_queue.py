@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from verifier.cluster.namespace import Namespace
-from verifier.compare.progress import TaskCounts
+from verifier.compare.check_progress import TaskCounts
 from verifier.compare.queue import TaskQueue, counts_of
 from verifier.compare.scope import NamespacePair
 from verifier.compare.task import Status, Task, Work

@@ -11,9 +11,9 @@ from bson.timestamp import Timestamp
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.times import Position
+from verifier.compare.check_progress import Amounts, Outcome, Verdict
 from verifier.compare.documents import Mode
 from verifier.compare.errors import INCOMPATIBLE_METADATA
-from verifier.compare.progress import Amounts, Outcome, Verdict
 from verifier.compare.record import (
     FORMAT,
     CheckRecord,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import bson
 
 from verifier.cluster.namespace import Namespace
+from verifier.compare.check_progress import MismatchCounts, Outcome, Verdict
 from verifier.compare.errors import DEFINITION_CHANGED
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
-from verifier.compare.progress import MismatchCounts, Outcome, Verdict
 from verifier.compare.verdict import incomplete, verdict_of
 
 NAME = Namespace("d", "c")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.events.barrier import Barrier
-from syncsvc.engine.instances import Instances
+from syncsvc.engine.run.instances import Instances
 from syncsvc.figures.progress import Progress
 from syncsvc.saved.run import RunRecord
 from tests.unit.syncsvc.records import run_record

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from syncsvc.engine.events import dispatch
 from syncsvc.engine.events.dispatch import Dispatcher, group_of, lane_of
 from syncsvc.engine.events.lanes import IN_ORDER, Lane, Portion, Room
-from syncsvc.engine.frontier import Frontier
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.frontier import Frontier
 from syncsvc.saved.registry import CollectionRecord
 from tests.unit import documents
 from tests.unit.syncsvc.records import START, collection_record

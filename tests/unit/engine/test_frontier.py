@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncsvc.engine.frontier import Entry, Frontier
+from syncsvc.engine.run.frontier import Entry, Frontier
 from tests.unit.deadlines import no_longer_than
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 

@@ -9,7 +9,7 @@ from syncsvc import errors
 from syncsvc.engine.verification import incompletion, is_ready, refusal
 from verifier.cluster import failures
 from verifier.compare import errors as of_checks
-from verifier.compare.progress import Amounts, Changes, CheckProgress, Outcome, Verdict
+from verifier.compare.check_progress import Amounts, Changes, CheckProgress, Outcome, Verdict
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 
 PASSED = Verdict(Outcome.PASSED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from syncsvc.engine.writeblock import to_put_back
+from syncsvc.engine.run.writeblock import to_put_back
 from syncsvc.state import Phase
 from tests.unit.syncsvc.records import run_record
 

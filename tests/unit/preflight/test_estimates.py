@@ -17,10 +17,10 @@ from syncsvc.preflight.estimates import (
 )
 from syncsvc.preflight.findings import Measured
 from syncsvc.settings import LOAD_LEVELS
+from syncsvc.source.oplog import Oplog
 from tests.unit.preflight.values import findings, options
 from verifier.cluster.inventory import Size
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.oplog import Oplog
 from verifier.cluster.specification import CollectionSpec, Kind
 
 INDEXES: dict[str, dict[str, Any]] = {

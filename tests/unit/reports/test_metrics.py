@@ -17,9 +17,9 @@ from syncsvc.saved.run import Failure, RunRecord
 from syncsvc.state import Phase, State
 from tests.support.metrics import Shown, values
 from tests.unit.syncsvc.records import collection_record, known, run_record
+from verifier.compare.check_progress import Amounts, Changes, CheckProgress, MismatchCounts
+from verifier.compare.check_progress import Phase as CheckPhase
 from verifier.compare.mismatch import Difference
-from verifier.compare.progress import Amounts, Changes, CheckProgress, MismatchCounts
-from verifier.compare.progress import Phase as CheckPhase
 from verifier.runtime.metrics import families
 from verifier.runtime.waits import LongWait
 

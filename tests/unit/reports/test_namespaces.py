@@ -15,7 +15,7 @@ from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase
 from tests.unit.syncsvc.records import collection_record, known, run_record
 from verifier.cluster.namespace import Namespace
-from verifier.compare.progress import CheckProgress, MismatchCounts, NamespaceProgress
+from verifier.compare.check_progress import CheckProgress, MismatchCounts, NamespaceProgress
 
 UUID = bytes(range(16))
 INDEX = {"name": "a_1", "key": {"a": 1}}

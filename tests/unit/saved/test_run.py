@@ -27,10 +27,10 @@ from syncsvc.saved.run import (
     _run_document,
     _run_record,
 )
+from syncsvc.source.natural_scan import ResumePoint
 from syncsvc.state import Phase, State
 from tests.unit.syncsvc.records import START, collection_record, run_record
 from verifier.cluster.namespace import Namespace, is_user_database
-from verifier.cluster.scan import ResumePoint
 from verifier.cluster.times import Position
 from verifier.runtime.errors import OperationError
 

@@ -12,7 +12,7 @@ from pymongo import MongoClient
 from werkzeug.test import TestResponse
 
 from syncsvc.app import create_app
-from syncsvc.engine.observe import ignore
+from syncsvc.engine.run.points import ignore
 from syncsvc.options import StartOptions
 from syncsvc.preflight.judgement import Judgement
 from syncsvc.service import Service

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.unit.verifier.values import DEFINITION_MISMATCH, FAILED, document_mismatch
 from verifier.cluster.specification import Document
+from verifier.compare.check_progress import CheckProgress
 from verifier.compare.mismatch import StoredMismatch
-from verifier.compare.progress import CheckProgress
 
 
 class Recorder:

@@ -13,7 +13,7 @@ from tests.unit.verifier.recorder import Recorder
 from tests.unit.verifier.values import CHECKING, FAILED, INCOMPLETE, PASSED
 from verifier import announce
 from verifier.announce import announce_progress, announce_report, report_lines, wait_for_end
-from verifier.compare.progress import CheckProgress
+from verifier.compare.check_progress import CheckProgress
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 
 

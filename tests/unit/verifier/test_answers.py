@@ -19,9 +19,9 @@ from tests.unit.verifier.values import (
     document_mismatch,
 )
 from verifier.answers import progress_answer, summary_answer
-from verifier.compare.lines import line
+from verifier.compare.check_progress import Amounts, CheckProgress, Outcome, Phase, Verdict
 from verifier.compare.mismatch import Difference
-from verifier.compare.progress import Amounts, CheckProgress, Outcome, Phase, Verdict
+from verifier.compare.mismatch_lines import line
 from verifier.runtime.waits import LongWait
 
 NOTHING = {

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.metrics import Shown, values
 from tests.unit.verifier.values import CHECKING, FAILED, INCOMPLETE, PASSED
-from verifier.compare.progress import Amounts, CheckProgress, Phase, TaskCounts
+from verifier.compare.check_progress import Amounts, CheckProgress, Phase, TaskCounts
 from verifier.metrics import TABLE
 from verifier.runtime.metrics import families
 

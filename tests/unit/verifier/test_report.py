@@ -20,13 +20,13 @@ from tests.unit.verifier.values import (
     document_mismatch,
 )
 from verifier.cluster.namespace import Namespace
-from verifier.compare.mismatch import Difference, FieldDifference
-from verifier.compare.progress import (
+from verifier.compare.check_progress import (
     Amounts,
     CheckProgress,
     MismatchCounts,
     NamespaceProgress,
 )
+from verifier.compare.mismatch import Difference, FieldDifference
 from verifier.report import _duration, _percent, _size, report
 
 

@@ -9,15 +9,7 @@ from bson.objectid import ObjectId
 from bson.timestamp import Timestamp
 
 from verifier.cluster.namespace import Namespace
-from verifier.compare.mismatch import (
-    Aspect,
-    DefinitionMismatch,
-    Difference,
-    DocumentMismatch,
-    FieldDifference,
-    StoredMismatch,
-)
-from verifier.compare.progress import (
+from verifier.compare.check_progress import (
     Amounts,
     Changes,
     CheckProgress,
@@ -27,6 +19,14 @@ from verifier.compare.progress import (
     Phase,
     TaskCounts,
     Verdict,
+)
+from verifier.compare.mismatch import (
+    Aspect,
+    DefinitionMismatch,
+    Difference,
+    DocumentMismatch,
+    FieldDifference,
+    StoredMismatch,
 )
 
 ORDERS, ITEMS = Namespace("shop", "orders"), Namespace("shop", "items")

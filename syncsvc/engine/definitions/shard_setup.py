@@ -13,11 +13,11 @@ from typing import Any
 
 from pymongo.errors import OperationFailure
 
-from syncsvc import sharding
-from syncsvc.engine.definitions.source import find_on_source
-from syncsvc.engine.observe import Point
-from syncsvc.engine.run_context import RunContext
-from syncsvc.sharding import Range
+from syncsvc import shard_rules
+from syncsvc.engine.definitions.source_lookup import find_on_source
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
+from syncsvc.shard_rules import Range
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace, is_user_database
@@ -81,11 +81,11 @@ class Sharding:
         key = definition.shard_key
         assert key is not None
         count = _RANGES_A_SHARD * len(self._shards())
-        return sharding.ranges(key, self._sample(definition, key), count)
+        return shard_rules.ranges(key, self._sample(definition, key), count)
 
     def _sample(self, definition: CollectionSpec, shard_key: Document) -> list[bytes]:
         """The fields that tell where to cut, of some documents of the source, in their order."""
-        fields = sharding.sampled_fields(shard_key)
+        fields = shard_rules.sampled_fields(shard_key)
         if not fields or definition.uuid is None:
             return []
         database = definition.namespace.database

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from syncsvc.engine.run_context import RunContext
-from syncsvc.engine.watch import OplogWatch
+from syncsvc.engine.oplog_watch import OplogWatch
+from syncsvc.engine.run.context import RunContext
 from syncsvc.figures.progress import Progress, WarningKind
 from syncsvc.state import Phase
 from tests.unit.preflight.values import facts

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syncsvc.engine.balancers import Balancer
-from syncsvc.engine.documents.document_writer import DocumentWriter
-from syncsvc.engine.instances import Instances
-from syncsvc.engine.observe import Observer
-from syncsvc.engine.writeblock import WriteBlock
+from syncsvc.engine.run.balancers import Balancer
+from syncsvc.engine.run.document_writer import DocumentWriter
+from syncsvc.engine.run.instances import Instances
+from syncsvc.engine.run.points import Observer
+from syncsvc.engine.run.writeblock import WriteBlock
 from syncsvc.figures.progress import Progress
 from syncsvc.saved.fence import FencedWriter
 from syncsvc.saved.partitions import Partitions

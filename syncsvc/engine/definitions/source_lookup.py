@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
 from verifier.cluster.inventory import find_collection, find_named, find_time_series
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read

@@ -12,22 +12,22 @@ from syncsvc.figures.collections import CollectionFigures
 from syncsvc.figures.progress import Ping, ProgressSnapshot, WarningKind
 from syncsvc.figures.trends import Lag
 from syncsvc.options import BuildIndexes, StartOptions
-from syncsvc.reports.progress import progress_report
+from syncsvc.reports.progress_answer import progress_report
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.saved.run import Failure, RunRecord
 from syncsvc.state import Phase, State
 from tests.unit.syncsvc.records import collection_record, known, run_record
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.times import Position
-from verifier.compare.progress import (
+from verifier.compare.check_progress import (
     Amounts,
     Changes,
     CheckProgress,
     NamespaceProgress,
     Outcome,
 )
-from verifier.compare.progress import Phase as CheckPhase
-from verifier.compare.progress import Verdict
+from verifier.compare.check_progress import Phase as CheckPhase
+from verifier.compare.check_progress import Verdict
 
 ADDRESSES = {"cluster0": "a:27017", "cluster1": "b:27018"}
 SNAPSHOT = ProgressSnapshot(

@@ -11,13 +11,13 @@ import pytest
 from syncsvc.figures.collections import CollectionFigures
 from syncsvc.figures.durations import Durations, Operation
 from syncsvc.figures.progress import Ping, ProgressSnapshot
-from syncsvc.reports.lines import Line, lines
+from syncsvc.reports.log_lines import Line, lines
 from syncsvc.reports.sync import Sync
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State
 from tests.unit.syncsvc.records import collection_record, known, run_record
-from verifier.compare.progress import Changes, CheckProgress
+from verifier.compare.check_progress import Changes, CheckProgress
 
 BEFORE = known(None, now=100.0)
 SNAPSHOT = ProgressSnapshot(

@@ -10,7 +10,7 @@ from bson.max_key import MaxKey
 from bson.min_key import MinKey
 from bson.regex import Regex
 
-from syncsvc.sharding import (
+from syncsvc.shard_rules import (
     SPARE,
     entry_violations,
     filter_violations,

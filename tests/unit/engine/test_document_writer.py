@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncsvc.engine.documents.document_writer import Refused, is_there_already
+from syncsvc.engine.run.document_writer import Refused, is_there_already
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from syncsvc.reports.sync import (
     total_bytes,
     write_lag_seconds,
 )
-from syncsvc.reports.verification import (
+from syncsvc.reports.verification_answer import (
     collections_scanned,
     documents_expected,
     first_amounts,
@@ -29,7 +29,7 @@ from syncsvc.reports.verification import (
 from syncsvc.saved.run import RunRecord
 from syncsvc.settings import DEFAULT_ID
 from syncsvc.state import ACTIVE, Phase, State
-from verifier.compare.progress import Changes, CheckProgress
+from verifier.compare.check_progress import Changes, CheckProgress
 
 # What scripts for mongosync divide by before there is anything to copy.
 _NOTHING_LISTED_YET = 1

@@ -14,7 +14,7 @@ from itertools import pairwise
 from bson.timestamp import Timestamp
 
 from syncsvc.figures.trends import LEAST_TOLD, in_words
-from verifier.cluster.oplog import Oplog
+from syncsvc.source.oplog import Oplog
 from verifier.cluster.times import seconds_between
 
 # From how much of its limit on an oplog counts as full: it drops up to a tenth of itself at once.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from syncsvc.engine.observe import Observer, Point
+from syncsvc.engine.run.points import Observer, Point
 from syncsvc.figures.progress import Progress, WarningKind
 from syncsvc.saved.run import RunStore
 from syncsvc.state import Phase

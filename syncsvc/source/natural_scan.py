@@ -92,7 +92,7 @@ def _starts(client: Client, hello: Mapping[str, Any]) -> list[str]:
     return starts or [str(hello["topologyVersion"]["processId"])]
 
 
-class Scan:
+class NaturalScan:
     """One pass over a collection, from its beginning or from a resume point, whatever its name becomes meanwhile.
 
     Without its UUID, which servers before 6.0 do not take, it is the collection that has the name.

@@ -7,7 +7,7 @@ from typing import Protocol
 from bson.timestamp import Timestamp
 
 from verifier.cluster.times import Position
-from verifier.compare.progress import Changes
+from verifier.compare.check_progress import Changes
 
 
 class ChangeSource(Protocol):

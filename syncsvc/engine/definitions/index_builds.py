@@ -11,11 +11,12 @@ from __future__ import annotations
 import logging
 
 from syncsvc.engine.definitions.catalog import Catalog
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
 from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.registry import CollectionRecord
 from verifier.runtime.errors import OperationError
-from verifier.runtime.tasks import StopToken
+from verifier.runtime.tasks import Channel, StopToken, TaskGroup
 
 _log = logging.getLogger(__name__)
 
@@ -81,3 +82,23 @@ def _warn(context: RunContext) -> None:
         f"The indexes of {', '.join(names)} are kept off the destination for now, because they refuse documents of "
         "another time. They are built when a commit was asked for, before the verification, which comes later then.",
     )
+
+
+def build_all(context: RunContext, stop: StopToken) -> None:
+    """Return when all are built, or withheld."""
+    with TaskGroup("index", stop) as group:
+        waiting: Channel[CollectionRecord] = Channel(1 << 40, group.stop)
+        # Large collections first, so that none of them is left alone at the end.
+        for record in sorted(context.registry, key=lambda record: record.copied, reverse=True):
+            waiting.put(record, 1)
+        waiting.close()
+        for number in range(context.load.readers):
+            group.spawn(f"build-{number}", _build, context, waiting, group.stop)
+
+
+def _build(context: RunContext, waiting: Channel[CollectionRecord], stop: StopToken) -> None:
+    for record in waiting:
+        context.progress.collections.indexing(record.uuid)
+        build_indexes(context, record, stop)
+        context.progress.collections.indexed(record.uuid)
+        context.observe(Point.INDEXES_BUILT, str(record.namespace))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from syncsvc.engine.definitions.standin import stand_in
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
 from syncsvc.indexing import destined
 from syncsvc.state import State
 from verifier.cluster.filters import NamespaceFilter

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.naming import new_record
-from syncsvc.engine.observe import Point
-from syncsvc.engine.run_context import RunContext
-from syncsvc.indexing import destined
-from syncsvc.preflight.rules import definition_violations
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
+from syncsvc.indexing import definition_violations, destined
 from syncsvc.saved.registry import CopyStatus
 from verifier.cluster.inventory import list_collections, measure
 from verifier.cluster.reading import read
@@ -16,7 +15,7 @@ from verifier.runtime.errors import raise_all
 from verifier.runtime.tasks import StopToken
 
 
-class Listing:
+class SourceListing:
     """Runs after the change stream's start is saved: what changes while it lists comes as an event later."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:

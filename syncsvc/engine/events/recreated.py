@@ -9,9 +9,9 @@ users drop and create anew may be copied by this, too, which is as good.)
 
 from __future__ import annotations
 
-from syncsvc.engine.definitions.source import find_named_on_source
+from syncsvc.engine.definitions.source_lookup import find_named_on_source
 from syncsvc.engine.events.renames import Renames
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
 from syncsvc.saved.registry import CopyStatus
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.namespace import Namespace
@@ -19,7 +19,7 @@ from verifier.cluster.specification import Kind
 from verifier.runtime.tasks import StopToken
 
 
-class Remade:
+class Recreated:
     """Of a source that is no sharded cluster, there are none."""
 
     def __init__(self, context: RunContext, renames: Renames, stop: StopToken) -> None:

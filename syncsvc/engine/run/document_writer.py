@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import bson
-from pymongo.errors import OperationFailure
-
-from syncsvc.engine.documents.translate import fold, update_statement
 from syncsvc.saved.fence import FencedWriter
-from verifier.cluster.events import DataEvent, DataKind
-from verifier.cluster.failures import DUPLICATE_KEY, is_refusal
+from verifier.cluster.failures import DUPLICATE_KEY
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawbson import RawDocuments
 from verifier.runtime.tasks import Budget, StopToken
@@ -67,21 +62,6 @@ class DocumentWriter:
         errors = reply.get("writeErrors")
         if errors:
             raise Refused(errors)
-
-    def offers_raw_diffs(self, scratch: Namespace) -> bool:
-        """Whether the oplog's own diffs can be applied here: tried on a document of the scratch collection."""
-        key = bson.encode({"_id": "probe"})
-        diff = bson.encode({"$v": 2, "diff": {"u": {"a": 2}}})
-        insert = DataEvent(DataKind.INSERT, b"", key, bson.encode({"_id": "probe", "a": 1}))
-        update = DataEvent(DataKind.UPDATE, b"", key, diff, raw_diff=True)
-        statement = update_statement(fold(fold(None, insert), update))
-        try:
-            _, errors = self.update(scratch, [statement], ordered=True)
-        except OperationFailure as error:
-            if not is_refusal(error):
-                raise
-            return False
-        return not errors
 
     def _write(
         self,

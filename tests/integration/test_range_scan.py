@@ -11,16 +11,16 @@ import pytest
 from bson import MaxKey, MinKey, Regex
 
 from syncsvc.sandbox.replica_set import Client
+from syncsvc.source.equal_ids import EqualIds, refuse_equal
+from syncsvc.source.range_scan import RangeScan
 from tests.support.documents import IDS
 from tests.support.keys import in_order_of_index
 from tests.support.sharded.cluster import ShardedCluster
 from verifier.cluster.connect import connect
-from verifier.cluster.equalids import EqualIds, refuse_equal
 from verifier.cluster.inventory import find_named
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
 from verifier.cluster.ranges import Range, split
-from verifier.cluster.rangescan import RangeScan
 from verifier.cluster.renamed import CollectionGone
 from verifier.runtime.tasks import StopToken
 

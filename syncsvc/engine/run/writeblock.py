@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syncsvc.engine.observe import Observer, Point
+from syncsvc.engine.run.points import Observer, Point
 from syncsvc.saved.run import RunRecord, RunStore
 from syncsvc.state import Phase
 from verifier.cluster.writer import ClusterWriter

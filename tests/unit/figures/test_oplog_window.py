@@ -8,8 +8,8 @@ import re
 import pytest
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.window import Look, copy_seconds_left, is_lost, seconds_left, warning
-from verifier.cluster.oplog import Oplog
+from syncsvc.figures.oplog_window import Look, copy_seconds_left, is_lost, seconds_left, warning
+from syncsvc.source.oplog import Oplog
 
 HOUR = 3600
 MB = 10**6

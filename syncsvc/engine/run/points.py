@@ -39,7 +39,7 @@ class Point(Enum):
     REVERSED = "reversed"
 
 
-# Called with the point, one of these or of a check (`verifier.compare.observe`), and what it is about: a namespace, a
+# Called with the point, one of these or of a check (`verifier.compare.points`), and what it is about: a namespace, a
 # cluster, or the name of a step of the commit.
 Observer = Callable[[Enum, str], None]
 

@@ -7,7 +7,7 @@ from enum import Enum
 
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.namespace import Namespace
-from verifier.compare.progress import Amounts, CheckProgress, NamespaceProgress, Phase
+from verifier.compare.check_progress import Amounts, CheckProgress, NamespaceProgress, Phase
 
 
 class Hashing(Enum):

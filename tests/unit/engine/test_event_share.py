@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncsvc.engine.events.share import Share, share_of, stable_hash
+from syncsvc.engine.events.event_share import Share, share_of, stable_hash
 from tests.unit import documents
 from verifier.cluster.keys import canonical, id_element
 
@@ -46,7 +46,9 @@ def test_numbers_that_are_one_key_are_of_one_share(number: int) -> None:
 
 def test_the_share_is_the_same_in_every_process() -> None:
     value = (15, b"text", (1.5, True, (b"x",)))
-    code = f"from syncsvc.engine.events.share import stable_hash; print(stable_hash({value!r}))"
+    code = (
+        f"from syncsvc.engine.events.event_share import stable_hash; print(stable_hash({value!r}))"
+    )
     told = {
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
         for _ in range(3)

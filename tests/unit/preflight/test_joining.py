@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from syncsvc.preflight.findings import Findings
-from syncsvc.preflight.instances import (
+from syncsvc.preflight.joining import (
     begun_by_others,
     id_violations,
     instances_of,

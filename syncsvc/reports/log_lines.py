@@ -7,17 +7,17 @@ copied as a whole. Lines about sampling are left out, for nothing is sampled.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from syncsvc.figures.durations import Durations, Operation
 from syncsvc.figures.progress import MOST_LAG
-from syncsvc.reports.progress import lag_shown, oplog_shown, ping_shown
+from syncsvc.reports.progress_answer import lag_shown, oplog_shown, ping_shown
 from syncsvc.reports.sync import Sync, is_active, lag_seconds, ping_of
-from syncsvc.saved.registry import CollectionRecord, CopyStatus
+from syncsvc.saved.registry import copy_summary
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase
-from verifier.compare.progress import CheckProgress
+from verifier.compare.check_progress import CheckProgress
 
 
 class Line(NamedTuple):
@@ -38,18 +38,12 @@ def lines(before: Sync, now: Sync, durations: Mapping[Operation, Durations]) -> 
     yield _durations(now, record, durations)
     yield _writes(now)
     if record.phase is Phase.COPYING:
-        yield partitions(now.collections)
+        yield Line(copy_summary(now.collections))
     if record.phase is Phase.APPLYING:
         rate = (now.snapshot.events_read - before.snapshot.events_read) / seconds
         yield Line("Average Source CRUD events rate", {"srcCRUDEventsPerSec": round(rate, 2)})
     if now.snapshot.check is not None:
         yield from _verification(now.snapshot.check)
-
-
-def partitions(collections: Collection[CollectionRecord]) -> Line:
-    """How many collections are copied."""
-    done = sum(each.status is CopyStatus.DONE for each in collections)
-    return Line(f"Completed writing {done} / {len(collections)} partitions to destination cluster")
 
 
 def _progress(before: Sync, now: Sync, record: RunRecord, seconds: float) -> Line:

@@ -9,13 +9,14 @@ from time import monotonic
 from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure
 
-from syncsvc.engine import window
-from syncsvc.engine.run_context import RunContext
+from syncsvc.engine.run.context import RunContext
+from syncsvc.figures import oplog_window
 from syncsvc.figures.progress import WarningKind
+from syncsvc.source.oplog import Oplog, read_oplog
 from syncsvc.state import Phase
 from verifier.cluster import failures
 from verifier.cluster.changes import only_elsewhere
-from verifier.cluster.oplog import Oplog, reach, read_oplog
+from verifier.cluster.oplog_reach import reach
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import Temporary, retry
 from verifier.runtime.tasks import Cancelled, StopToken
@@ -35,7 +36,7 @@ class OplogWatch:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        self._looks: deque[window.Look] = deque()
+        self._looks: deque[oplog_window.Look] = deque()
         self._held_after: Callable[[], Timestamp | None] | None = None
 
     def follow(self, held_after: Callable[[], Timestamp | None]) -> None:
@@ -93,7 +94,7 @@ class OplogWatch:
 
     def _refuse_loss(self, oplog: Oplog) -> None:
         needed = self._needed()
-        if needed is None or not window.is_lost(oplog, needed):
+        if needed is None or not oplog_window.is_lost(oplog, needed):
             return
         elsewhere = only_elsewhere(reach(self._context.source_client, needed), needed)
         if elsewhere is not None:
@@ -123,22 +124,22 @@ class OplogWatch:
         progress = self._context.progress
         copying = self._context.run.record.phase is Phase.COPYING
         snapshot = progress.snapshot
-        now = window.Look(monotonic(), oplog, snapshot.copied_bytes if copying else None)
+        now = oplog_window.Look(monotonic(), oplog, snapshot.copied_bytes if copying else None)
         self._looks.append(now)
         while now.at - self._looks[0].at > _COUNTS_FOR:
             self._looks.popleft()
-        left = window.seconds_left(self._looks, self._saved())
+        left = oplog_window.seconds_left(self._looks, self._saved())
         progress.set(oplog_seconds_left=left)
         total = snapshot.total_bytes if copying else None
-        self._warn(oplog, left, window.copy_seconds_left(self._looks, total))
+        self._warn(oplog, left, oplog_window.copy_seconds_left(self._looks, total))
 
     def _warn(self, oplog: Oplog, left: float | None, copy_left: float | None) -> None:
         warned = WarningKind.OPLOG_SHORT in self._context.progress.snapshot.warnings
         text = None
-        if window.is_lost(oplog, self._saved()):
+        if oplog_window.is_lost(oplog, self._saved()):
             text = "it no longer holds what a restart of this sync would need."
         elif left is not None:
-            text = window.warning(left, copy_left, warned)
+            text = oplog_window.warning(left, copy_left, warned)
         if text is None:
             self._context.progress.end_warning(WarningKind.OPLOG_SHORT)
         else:

@@ -1,0 +1,1 @@
+"""Reads the documents and the oplog of a source, resumably. Never writes."""
