@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
+from verifier.cluster import cluster, failures
+from verifier.cluster.cluster import SAME_CLUSTER
 from verifier.cluster.connect import INVALID_URI
-from verifier.cluster.failures import (
-    CLUSTER_UNREACHABLE,
-    EVENT_TOO_LARGE,
-    NOT_AUTHORIZED,
-    OPLOG_WINDOW_EXCEEDED,
-    UNEXPECTED_SERVER_ERROR,
-)
 from verifier.compare import errors as of_checks
 from verifier.compare.errors import MISMATCHES_REPLACED
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
-from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
+from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError, in_words_of
 from verifier.runtime.httpd import (
     ADDRESS_NOT_AVAILABLE,
     BODY_TOO_LARGE,
@@ -294,6 +288,18 @@ INCOMPATIBLE_METADATA = ErrorKind(
     "Finish the sync with the version that began it, or drop its metadata database to give it up.",
 )
 
+# Errors of the foundation, with what they mean for a sync.
+_CONTINUES = "Nothing is lost: the sync continues with POST /api/v1/resume, or when the process is restarted."
+_BEGIN_AGAIN = "Then start a new sync, with a clean destination."
+UNSUPPORTED_TOPOLOGY = cluster.UNSUPPORTED_TOPOLOGY.with_remedy(
+    "A sharded cluster can be synced to a sharded cluster only."
+)
+CLUSTER_UNREACHABLE = failures.CLUSTER_UNREACHABLE.with_remedy(_CONTINUES)
+NOT_AUTHORIZED = failures.NOT_AUTHORIZED.with_remedy(_CONTINUES)
+UNEXPECTED_SERVER_ERROR = failures.UNEXPECTED_SERVER_ERROR.with_remedy(_CONTINUES)
+OPLOG_WINDOW_EXCEEDED = failures.OPLOG_WINDOW_EXCEEDED.with_remedy(_BEGIN_AGAIN)
+EVENT_TOO_LARGE = failures.EVENT_TOO_LARGE.with_remedy(_BEGIN_AGAIN)
+
 ALL = (
     MALFORMED_BODY,
     BODY_TOO_LARGE,
@@ -358,15 +364,9 @@ ALL = (
     INTERNAL_ERROR,
 )
 
-# What a check says of a process of its own, and what that means for a sync.
-_OF_CHECKS = {
-    of_checks.SUPERSEDED: SUPERSEDED,
-    of_checks.INCOMPATIBLE_METADATA: INCOMPATIBLE_METADATA,
-    of_checks.METADATA_BLOCKED: NOT_AUTHORIZED,
-}
-
 
 def of_sync(error: OperationError) -> OperationError:
-    """The error of a check by the name that it has in this table."""
-    kind = _OF_CHECKS.get(error.kind)
-    return error if kind is None else OperationError(kind, error.description)
+    """The error of a check, or of the foundation, by the name and with the remedy that it has in this table."""
+    if error.kind == of_checks.METADATA_BLOCKED:
+        return OperationError(NOT_AUTHORIZED, error.description)
+    return in_words_of(ALL, error)

@@ -11,7 +11,7 @@ from syncsvc.reports.namespaces import NamespacePhase
 from syncsvc.reports.verification_answer import Hashing
 from syncsvc.schemas import NamespacesSchema, StartSchema
 from syncsvc.state import Phase, State
-from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
+from verifier.cluster.cluster import SAME_CLUSTER
 from verifier.cluster.failures import (
     CLUSTER_UNREACHABLE,
     NOT_AUTHORIZED,
@@ -70,7 +70,7 @@ _AT_START = (
     errors.REVERSIBLE_NEEDS_EQUAL_SHARDS,
     errors.INSUFFICIENT_MEMORY,
     errors.INSUFFICIENT_DISK_SPACE,
-    UNSUPPORTED_TOPOLOGY,
+    errors.UNSUPPORTED_TOPOLOGY,
     errors.UNSUPPORTED_VERSION,
     errors.UNSUPPORTED_COLLECTION,
     errors.TTL_NOT_VERIFIABLE,

@@ -45,7 +45,7 @@ from verifier.cluster.cluster import Cluster, judge_of_filters
 from verifier.cluster.filters import Selection
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.store import CheckStore
-from verifier.runtime.errors import INTERNAL_ERROR, OperationError, describe
+from verifier.runtime.errors import INTERNAL_ERROR, OperationError, describe, in_words_of
 from verifier.runtime.tasks import Cancelled, StopToken
 
 _log = logging.getLogger(__name__)
@@ -321,7 +321,7 @@ class Runner:
             self._at_rest.set()
 
     def _fail(self, error: Exception) -> None:
-        kind, description = describe(failures.named(error))
+        kind, description = describe(in_words_of(errors.ALL, failures.named(error)))
         with self._changing:
             if self.record.state is State.PAUSED:
                 # The same is tried again after the pause: nothing that failed counts as done.

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
+from verifier.cluster import failures
 from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
 from verifier.cluster.connect import INVALID_URI
-from verifier.cluster.failures import (
-    CLUSTER_UNREACHABLE,
-    EVENT_TOO_LARGE,
-    NOT_AUTHORIZED,
-    OPLOG_WINDOW_EXCEEDED,
-    UNEXPECTED_SERVER_ERROR,
-)
 from verifier.compare.errors import (
     DEFINITION_CHANGED,
     INCOMPATIBLE_METADATA,
@@ -56,6 +50,15 @@ UNSUPPORTED_VERSION = ErrorKind(
     "A server is of a version that this version does not verify.",
     "The source must run MongoDB 5.0 or newer, a sharded one 6.0 or newer, the destination 6.0 or newer.",
 )
+
+# Errors of the foundation, with what they mean for a check.
+_CONTINUES = "Nothing is lost: the check continues when the process is restarted."
+_BEGIN_AGAIN = "Then begin a new check, with --clean."
+CLUSTER_UNREACHABLE = failures.CLUSTER_UNREACHABLE.with_remedy(_CONTINUES)
+NOT_AUTHORIZED = failures.NOT_AUTHORIZED.with_remedy(_CONTINUES)
+UNEXPECTED_SERVER_ERROR = failures.UNEXPECTED_SERVER_ERROR.with_remedy(_CONTINUES)
+OPLOG_WINDOW_EXCEEDED = failures.OPLOG_WINDOW_EXCEEDED.with_remedy(_BEGIN_AGAIN)
+EVENT_TOO_LARGE = failures.EVENT_TOO_LARGE.with_remedy(_BEGIN_AGAIN)
 
 ALL = (
     MALFORMED_BODY,

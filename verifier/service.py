@@ -39,6 +39,7 @@ from verifier.runtime.errors import (
     ErrorKind,
     OperationError,
     describe,
+    in_words_of,
     raise_all,
 )
 from verifier.runtime.retry import impatient
@@ -209,7 +210,7 @@ class Service:
         except Cancelled:
             raise
         except Exception as error:
-            kind, description = describe(failures.named(error))
+            kind, description = describe(in_words_of(errors.ALL, failures.named(error)))
             _log.error(
                 "The check cannot be completed.",
                 exc_info=error,

@@ -133,7 +133,7 @@ class Verification:
             self._verdict = check.run()
         except (OperationError, PyMongoError) as error:
             named = failures.named(error)
-            if isinstance(named, OperationError) and named.kind is failures.OPLOG_WINDOW_EXCEEDED:
+            if isinstance(named, OperationError) and named.kind == failures.OPLOG_WINDOW_EXCEEDED:
                 self._give_up(named)
                 return
             raise incompletion(named) from error

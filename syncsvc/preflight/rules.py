@@ -9,7 +9,7 @@ from syncsvc.indexing import definition_violations
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.preflight.findings import Findings, Metadata
 from syncsvc.preflight.privileges import privilege_violations
-from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY, unfit
+from verifier.cluster.cluster import SAME_CLUSTER, unfit
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.specification import Kind
 from verifier.runtime.errors import Violation
@@ -96,7 +96,7 @@ def _topology_violations(
     elif options.sharding is not None:
         yield errors.SHARDING_NOT_APPLICABLE, f"{sides}, and sharding is given."
     if (source.topology, destination.topology) == (Topology.SHARDED, Topology.REPLICA_SET):
-        yield UNSUPPORTED_TOPOLOGY, f"{sides}."
+        yield errors.UNSUPPORTED_TOPOLOGY, f"{sides}."
 
 
 def _sharding_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:

@@ -15,7 +15,8 @@ import syncsvc
 import syncsvc.errors
 import verifier
 import verifier.errors
-from verifier.runtime.errors import ErrorKind, as_rst
+from verifier.cluster import failures
+from verifier.runtime.errors import ErrorKind, OperationError, Violations, as_rst, in_words_of
 
 # The modules that only list kinds.
 LISTS = (syncsvc.errors.__name__, verifier.errors.__name__)
@@ -118,3 +119,19 @@ def test_every_kind_is_documented(table: Table) -> None:
     text = as_rst(table.kinds)
     for kind in table.kinds:
         assert f"``{kind.name}`` ({kind.status})\n    {kind.meaning} {kind.remedy}\n" in text
+
+
+def test_a_remedy_speaks_of_its_own_product() -> None:
+    assert "--clean" not in as_rst(syncsvc.errors.ALL)
+    assert "/resume" not in as_rst(verifier.errors.ALL)
+
+
+def test_an_error_of_the_foundation_is_told_with_the_remedy_of_a_table() -> None:
+    error = OperationError(failures.CLUSTER_UNREACHABLE, "It is away.")
+    told = in_words_of(syncsvc.errors.ALL, error)
+    assert str(told) == f"It is away. {syncsvc.errors.CLUSTER_UNREACHABLE.remedy}" != str(error)
+
+
+def test_an_error_with_a_text_of_its_own_stays_as_it_is() -> None:
+    error = Violations([(failures.CLUSTER_UNREACHABLE, "It is away.")])
+    assert in_words_of(syncsvc.errors.ALL, error) is error

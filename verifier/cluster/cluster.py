@@ -22,7 +22,7 @@ UNSUPPORTED_TOPOLOGY = ErrorKind(
     "UnsupportedTopology",
     409,
     "A cluster is of a kind that this version does not work with.",
-    "Sync between replica sets, from a replica set to a sharded cluster, or between sharded clusters.",
+    "Both clusters must be replica sets or sharded clusters.",
 )
 
 # An older one does not tell what is done to shard keys, and cannot be asked which values of `_id` are equal.

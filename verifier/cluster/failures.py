@@ -46,38 +46,34 @@ UNEXPECTED_SERVER_ERROR = ErrorKind(
     "UnexpectedServerError",
     409,
     "A server keeps failing a command with an error that this program does not know.",
-    "See the description, and the log of that server, for the reason. "
-    "Nothing is lost: a sync continues with POST /api/v1/resume, and any run when the process is restarted.",
+    "See the description, and the log of that server, for the reason.",
 )
 CLUSTER_UNREACHABLE = ErrorKind(
     "ClusterUnreachable",
     409,
     "A cluster does not answer.",
     "Check that its servers run and have a primary, and that the connection string is right: the addresses, "
-    "and tls and tlsCAFile where the servers demand TLS. "
-    "Nothing is lost: a sync continues with POST /api/v1/resume, and any run when the process is restarted.",
+    "and tls and tlsCAFile where the servers demand TLS.",
 )
 NOT_AUTHORIZED = ErrorKind(
     "NotAuthorized",
     409,
     "The user of a connection string lacks a privilege, or its credentials are refused.",
     "Check user, password and authSource in the connection string, and grant its user the roles that the documentation "
-    "lists. "
-    "Nothing is lost: a sync continues with POST /api/v1/resume, and any run when the process is restarted.",
+    "lists.",
 )
 OPLOG_WINDOW_EXCEEDED = ErrorKind(
     "OplogWindowExceeded",
     409,
     "The oplog no longer holds the point from which change events must be read.",
-    "Enlarge the oplog (replSetResizeOplog); then begin anew: a sync with a clean destination, a check with --clean.",
+    "Enlarge the oplog (replSetResizeOplog).",
 )
 
 EVENT_TOO_LARGE = ErrorKind(
     "EventTooLarge",
     409,
     "A server cannot send a change event, because even without its contents it is larger than 16 MB.",
-    "Write no document with an _id of more than 5 MB meanwhile; "
-    "then begin anew: a sync with a clean destination, a check with --clean.",
+    "Write no document with an _id of more than 5 MB meanwhile.",
 )
 
 # Codes with which a server says "not now": elections, shutdowns, interrupted operations, overload, a full disk, trouble

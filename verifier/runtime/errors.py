@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 
 @dataclass(frozen=True)
@@ -12,12 +15,17 @@ class ErrorKind:
 
     `status` is the HTTP status of an answer that carries it, `meaning` says what happened in general and
     `remedy` what to try next; both are shown in the documentation, the remedy also in every answer.
+    Kinds of one name are equal: what both products can meet has a remedy of its own in the table of each.
     """
 
     name: str
-    status: int
-    meaning: str
-    remedy: str
+    status: int = field(compare=False)
+    meaning: str = field(compare=False)
+    remedy: str = field(compare=False)
+
+    def with_remedy(self, *sentences: str) -> ErrorKind:
+        """Return the same kind with these sentences after its remedy."""
+        return replace(self, remedy=" ".join((self.remedy, *sentences)))
 
 
 # What speaks against a command: under which name it is refused, and why.
@@ -57,6 +65,14 @@ class Violations(OperationError):
 
     def __str__(self) -> str:
         return self.description
+
+
+def in_words_of(table: Iterable[ErrorKind], error: E) -> E | OperationError:
+    """Return the error with its kind as the table has it; an error with a text of its own stays as it is."""
+    if not isinstance(error, OperationError) or type(error) is not OperationError:
+        return error
+    kind = next((each for each in table if each == error.kind), error.kind)
+    return OperationError(kind, error.description)
 
 
 def describe(error: BaseException) -> tuple[ErrorKind, str]:

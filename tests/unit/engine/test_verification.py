@@ -78,11 +78,11 @@ def test_a_refusal_says_why_and_where_to_read_on(outcome: Outcome, kind: ErrorKi
 )
 def test_a_check_that_cannot_go_on_has_a_name(kind: ErrorKind, told: ErrorKind) -> None:
     error = incompletion(OperationError(kind, "Why."))
-    assert isinstance(error, OperationError) and error.kind is told
+    assert isinstance(error, OperationError) and error.kind == told
     assert "Why." in error.description
 
 
 def test_an_unknown_error_of_a_server_says_nothing_about_the_data() -> None:
     error = incompletion(failures.named(OperationFailure("no", 8, {"errmsg": "no"})))
-    assert isinstance(error, OperationError) and error.kind is failures.UNEXPECTED_SERVER_ERROR
+    assert isinstance(error, OperationError) and error.kind == failures.UNEXPECTED_SERVER_ERROR
     assert "no (code 8)" in error.description
