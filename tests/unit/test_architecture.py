@@ -58,16 +58,26 @@ def test_threads_are_started_where_they_may_be(
 
 
 DIRECTIONS = [
-    ("syncsvc.x", "import verifier.cli"),
-    ("syncsvc.x", "from verifier.cli import main"),
-    ("syncsvc.x", "from verifier import __version__"),
-    ("syncsvc.x", "from verifier import runtime, cli"),
-    ("syncsvc.x", "import syncsvc.sandbox"),
+    ("syncsvc.service", "import verifier.cli"),
+    ("syncsvc.service", "from verifier.cli import main"),
+    ("syncsvc.service", "from verifier import __version__"),
+    ("syncsvc.service", "from verifier import runtime, cli"),
+    ("syncsvc.service", "import syncsvc.sandbox"),
     ("syncsvc.engine.x", "from syncsvc import sandbox"),
     ("syncsvc.sandbox.x", "from syncsvc.errors import ALL"),
     ("syncsvc.sandbox.x", "from ..errors import ALL"),
     ("syncsvc.sandbox.x", "from verifier.runtime.retry import retry"),
     ("verifier.cli", "import syncsvc"),
+    ("verifier.errors", "from verifier import cli"),
+    ("verifier.service", "from verifier.api import blueprint"),
+    ("syncsvc.settings", "from syncsvc.saved.run import RunRecord"),
+    ("syncsvc.saved.run", "from syncsvc.engine.run import points"),
+    ("syncsvc.engine.run.x", "from syncsvc.engine.documents import translate"),
+    ("syncsvc.engine.definitions.x", "import syncsvc.engine.events.ddl"),
+    ("syncsvc.engine.x", "from syncsvc.reports.log_lines import lines"),
+    ("syncsvc.engine.definitions.x", "from syncsvc.preflight.rules import violations"),
+    ("syncsvc.preflight.x", "from syncsvc.engine.run.frontier import Frontier"),
+    ("syncsvc.reports.x", "from syncsvc.engine import coordinator"),
     ("verifier.runtime.x", "from verifier.cluster import keys"),
     ("verifier.runtime.x", "import verifier.compare.documents"),
     ("verifier.runtime.x", "import bson"),
@@ -90,9 +100,12 @@ def test_an_import_in_the_wrong_direction_is_found(name: str, source: str) -> No
 @pytest.mark.parametrize(
     "name, source",
     [
-        ("syncsvc.x", "from verifier import runtime"),
-        ("syncsvc.x", "from verifier.compare.documents import DocumentPairing"),
-        ("syncsvc.x", "from syncsvc import errors"),
+        ("syncsvc.service", "from verifier import runtime"),
+        ("syncsvc.service", "from verifier.compare.documents import DocumentPairing"),
+        ("syncsvc.service", "from syncsvc import errors"),
+        ("syncsvc.engine.coordinator", "from syncsvc.engine import cutover, oplog_watch"),
+        ("syncsvc.engine.events.x", "import syncsvc.engine.copying.copy"),
+        ("syncsvc.reports.x", "from syncsvc.preflight.judgement import Judgement"),
         ("syncsvc.sandbox.x", "from syncsvc.sandbox import ReplicaSet"),
         ("verifier.cli", "from verifier.compare import comparison\nimport verifier.app"),
         ("verifier.compare.x", "import verifier.cluster.keys"),
@@ -101,6 +114,11 @@ def test_an_import_in_the_wrong_direction_is_found(name: str, source: str) -> No
 )
 def test_an_import_in_the_right_direction_is_fine(name: str, source: str) -> None:
     assert list(architecture.wrong_directions([parse(name, source)])) == []
+
+
+@pytest.mark.parametrize("name", ["syncsvc.x", "verifier.x", "other"])
+def test_a_module_in_no_layer_is_found(name: str) -> None:
+    assert list(architecture.wrong_directions([parse(name, "")])) == [f"{name} lies in no layer"]
 
 
 CYCLES = [
