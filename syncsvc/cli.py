@@ -14,6 +14,7 @@ from syncsvc.engine.run.points import Observer, Point, ignore
 from syncsvc.saved.find_run import find_run
 from syncsvc.service import Service
 from syncsvc.settings import Settings, read_settings
+from syncsvc.tuning import Tuning
 from verifier.cluster import failures
 from verifier.cluster.cluster import open_cluster
 from verifier.runtime import logs, process, waits
@@ -34,7 +35,11 @@ _LEVELS = {
 _log = logging.getLogger(__name__)
 
 
-def main(arguments: Sequence[str] | None = None, observe: Observer = ignore) -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    observe: Observer = ignore,
+    tuning: Tuning = Tuning(),
+) -> int:
     """Run the process until a signal ends it; its exit status."""
     settings = read_settings(arguments)
     keep_large_buffers()
@@ -44,7 +49,7 @@ def main(arguments: Sequence[str] | None = None, observe: Observer = ignore) -> 
         lambda: logs.set_up(
             settings.log_path, LOG_FILE, settings.verbosity, style=_style(settings)
         ),
-        lambda: _serve(settings, observe),
+        lambda: _serve(settings, observe, tuning),
     )
 
 
@@ -58,14 +63,16 @@ def _style(settings: Settings) -> logs.Style:
     return logs.Style(_LEVELS, ids)
 
 
-def _serve(settings: Settings, observe: Observer) -> int:
+def _serve(settings: Settings, observe: Observer, tuning: Tuning) -> int:
     _log.info("Mongosync Options", extra=dict(settings.options))
     # Nothing is hidden.
     _log.info("Mongosync HiddenFlags")
     stop = StopToken()
     alarm = process.exit_alarm()
     with ExitStack() as opened, alarm, suppress(Cancelled), TaskGroup("main", stop) as tasks:
-        service = Service(settings.instance, settings.load_level, tasks.spawn, observe, stop)
+        service = Service(
+            settings.instance, settings.load_level, tasks.spawn, observe, stop, tuning
+        )
         # First of all, so that an address in use is known before anything is touched.
         app = create_app(service, own_names(settings.address, settings.allowed_hosts))
         server = HttpServer(app, settings.address, settings.port)

@@ -15,15 +15,14 @@ from pymongo.errors import PyMongoError
 from syncsvc.figures.progress import Ping, Progress
 from syncsvc.reports.log_lines import lines
 from syncsvc.reports.sync import Sync
+from syncsvc.tuning import Tuning
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.connect import Client
 from verifier.runtime.tasks import StopToken
 
 _log = logging.getLogger(__name__)
 
-# How often the log tells how the sync goes, how often the clusters are asked, and how long they may take, in seconds.
-_INTERVAL = 30.0
-_PING_INTERVAL = 5.0
+# How long a cluster may take to answer a ping, in seconds.
 _PATIENCE = 5.0
 
 
@@ -35,24 +34,27 @@ class Reporter:
         clusters: Mapping[str, Cluster],
         progress: Progress,
         take: Callable[[], Sync],
+        tuning: Tuning,
         stop: StopToken,
     ) -> None:
         self._clusters = clusters
         self._progress = progress
         self._take = take
+        self._tuning = tuning
         self._stop = stop
 
     def run(self) -> None:
         """Report until stopped."""
         before = self._take()
-        due = monotonic() + _INTERVAL
+        interval = self._tuning.report_interval
+        due = monotonic() + interval
         while True:
             self._ping()
-            self._stop.sleep(min(_PING_INTERVAL, _INTERVAL))
+            self._stop.sleep(min(self._tuning.ping_interval, interval))
             if monotonic() >= due:
                 now = self._take()
                 self._tell(before, now)
-                before, due = now, monotonic() + _INTERVAL
+                before, due = now, monotonic() + interval
 
     def _tell(self, before: Sync, now: Sync) -> None:
         for line in lines(before, now, self._progress.stopwatch.take()):

@@ -40,6 +40,7 @@ from syncsvc.saved.registry import CollectionRecord, Registry
 from syncsvc.saved.run import METADATA_DATABASE, Failure, RunRecord, RunStore
 from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
+from syncsvc.tuning import Tuning
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, judge_of_filters
 from verifier.cluster.filters import Selection
@@ -80,6 +81,7 @@ class ProcessContext:
 
     clusters: Mapping[str, Cluster]
     load: LoadLevel
+    tuning: Tuning
     progress: Progress
     spawn: Callable[[str, Callable[[], None]], None]
     observe: Observer
@@ -265,18 +267,21 @@ class Runner:
             destination_client=destination.client,
             destination_facts=destination.facts,
             destination_writer=writer,
-            document_writer=DocumentWriter(writer, stop),
+            document_writer=DocumentWriter(writer, process.tuning.sending_bytes, stop),
             source_block=self._block(source, stop),
             destination_block=self._block(destination, stop),
             balancers=tuple(self._balancer(each, stop) for each in (source, destination)),
             run=self._store,
-            instances=Instances(self._store, Peers(home.client, self._store), process.progress),
+            instances=Instances(
+                self._store, Peers(home.client, self._store), process.progress, process.tuning
+            ),
             registry=Registry(home.client, saving, record.reversals, stop),
             partitions=Partitions(home.client, saving, record.reversals, record.instance, stop),
             checks=CheckStore(home.client, saving, METADATA_DATABASE, stop),
             selection=Selection(record.options.namespaces, judge.client, stop),
             progress=process.progress,
             load=process.load,
+            tuning=process.tuning,
             observe=process.observe,
         )
 

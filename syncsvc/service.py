@@ -29,6 +29,7 @@ from syncsvc.saved.peers import Peers, described, differences
 from syncsvc.saved.run import RunRecord, RunStore, new_owner
 from syncsvc.settings import LoadLevel
 from syncsvc.state import Phase, State, Trigger, next_state
+from syncsvc.tuning import Tuning
 from verifier.cluster import failures
 from verifier.cluster.bounds import PATIENCE, answered_soon
 from verifier.cluster.cluster import Cluster
@@ -55,15 +56,16 @@ class Service:
         spawn: Callable[[str, Callable[[], None]], None],
         observe: Observer,
         stop: StopToken,
+        tuning: Tuning = Tuning(),
     ) -> None:
         self._instance = instance
         self._stop = stop
-        self.startup = Startup()
+        self.startup = Startup(tuning.startup_wait)
         self._commands = Commands()
         # One at a time: where a cluster hangs, more would keep all threads that answer requests.
         self._preflights = Commands()
         self._progress = Progress()
-        self._process = ProcessContext({}, load, self._progress, spawn, observe, stop)
+        self._process = ProcessContext({}, load, tuning, self._progress, spawn, observe, stop)
         self._state = State.INITIALIZING  # while there is no run
         self._runner: Runner | None = None
         # A run that this process found: the start that began it may be sent again.
@@ -84,7 +86,8 @@ class Service:
             self._state = next_state(self._state, Trigger.READY)
         _log.info("The process is ready.", extra={"state": self.state.value})
         self._process.spawn(
-            "reporter", Reporter(clusters, self._progress, self.sync, self._stop).run
+            "reporter",
+            Reporter(clusters, self._progress, self.sync, self._process.tuning, self._stop).run,
         )
         self.startup.end()
 
@@ -267,4 +270,5 @@ class Service:
 
     def _judge(self, options: StartOptions) -> Judgement:
         process = self._process
-        return judge(options, self._instance, process.clusters, process.load, self._stop)
+        memory = process.tuning.memory_needed(process.load.readers + process.load.writers)
+        return judge(options, self._instance, process.clusters, memory, self._stop)

@@ -12,17 +12,16 @@ from verifier.report import SHOWN, report
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
-# Seconds between two lines of progress, and between two looks for the end of a single check.
-_PROGRESS_EVERY = 10.0
-_LOOK_EVERY = 0.05
+# Poll interval for the end of a single check, in seconds.
+_GLANCE = 0.05
 
 _log = logging.getLogger(__name__)
 
 
-def announce_progress(service: Service, stop: StopToken) -> None:
-    """Log a line every few seconds while a check runs. Runs until it is stopped."""
+def announce_progress(service: Service, interval: float, stop: StopToken) -> None:
+    """Log a line every `interval` seconds while a check runs. Runs until it is stopped."""
     while True:
-        stop.sleep(_PROGRESS_EVERY)
+        stop.sleep(interval)
         progress = service.progress()
         if progress.phase is not Phase.IDLE:
             _log.info(
@@ -50,7 +49,7 @@ def announce_report(service: Service) -> None:
 def wait_for_end(service: Service, stop: StopToken) -> CheckProgress:
     """The progress of the check when it has ended."""
     while (progress := service.progress()).phase is not Phase.IDLE:
-        stop.sleep(_LOOK_EVERY)
+        stop.sleep(_GLANCE)
     return progress
 
 

@@ -15,6 +15,7 @@ from verifier.app import create_app
 from verifier.cluster.cluster import Cluster, open_cluster
 from verifier.compare.check_progress import Outcome, Phase
 from verifier.compare.points import Observer, ignore
+from verifier.compare.tuning import CheckTuning
 from verifier.runtime import logs, process, waits
 from verifier.runtime.errors import OperationError
 from verifier.runtime.httpd import HttpServer
@@ -33,7 +34,11 @@ _STATUS = {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.INCOMPLETE: _INCOMPLETE
 _log = logging.getLogger(__name__)
 
 
-def main(arguments: Sequence[str] | None = None, observe: Observer = ignore) -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    observe: Observer = ignore,
+    tuning: CheckTuning = CheckTuning(),
+) -> int:
     """Run the process until a signal ends it, or its one check has ended; its exit status."""
     settings = read_settings(arguments)
     keep_large_buffers()
@@ -46,12 +51,12 @@ def main(arguments: Sequence[str] | None = None, observe: Observer = ignore) -> 
         PROGRAM,
         __version__,
         lambda: logs.set_up(settings.log_path, LOG_FILE, settings.verbosity, stream),
-        lambda: _run(settings, observe),
+        lambda: _run(settings, observe, tuning),
         _INCOMPLETE if once else 1,
     )
 
 
-def _run(settings: Settings, observe: Observer) -> int:
+def _run(settings: Settings, observe: Observer, tuning: CheckTuning) -> int:
     stop = StopToken()
     status = 0
     alarm = process.exit_alarm()
@@ -67,8 +72,8 @@ def _run(settings: Settings, observe: Observer) -> int:
         def spawn(name: str, work: Callable[[], None]) -> None:
             tasks.spawn(name, carry_out, work)
 
-        service = Service(*clusters, settings, spawn, observe, stop)
-        tasks.spawn("progress", announce_progress, service, stop)
+        service = Service(*clusters, settings, spawn, observe, stop, tuning)
+        tasks.spawn("progress", announce_progress, service, tuning.progress_interval, stop)
         tasks.spawn("waits", waits.watch, lambda shown: None, stop.sleep)
         try:
             if settings.check_once:

@@ -31,6 +31,7 @@ from verifier.compare.points import Observer, Point
 from verifier.compare.record import CheckRecord, Request
 from verifier.compare.rows import read_page_token
 from verifier.compare.store import CheckStore
+from verifier.compare.tuning import CheckTuning
 from verifier.compare.verdict import incomplete
 from verifier.compare.worker import Sides
 from verifier.runtime.commands import Commands
@@ -77,7 +78,9 @@ class Service:
         spawn: Callable[[str, Callable[[], None]], None],
         observe: Observer,
         stop: StopToken,
+        tuning: CheckTuning = CheckTuning(),
     ) -> None:
+        self._tuning = tuning
         self._source = source
         self._destination = destination
         self._settings = settings
@@ -184,7 +187,13 @@ class Service:
 
     def _new_check(self) -> Check:
         settings = self._settings
-        sides = Sides(self._source, self._destination, settings.workers, settings.partition_size)
+        sides = Sides(
+            self._source,
+            self._destination,
+            settings.workers,
+            settings.partition_size,
+            self._tuning,
+        )
         subject = Listing(
             self._source, self._destination, self._store.record.request.scope, self._stop
         )

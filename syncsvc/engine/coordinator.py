@@ -99,7 +99,9 @@ class Coordinator(Phases):
             each.keep_still(stop)
 
     def _watch_balancers(self, stop: StopToken) -> None:
-        watch_balancers(self._context.balancers, self._context.run, self._context.progress, stop)
+        context = self._context
+        interval = context.tuning.balancer_interval
+        watch_balancers(context.balancers, context.run, context.progress, interval, stop)
 
     def _copy(self, stop: StopToken) -> Phase:
         copy_all(self._context, stop)

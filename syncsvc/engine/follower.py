@@ -59,7 +59,7 @@ class Follower(Phases):
     def _apply(self, stop: StopToken) -> Phase:
         with TaskGroup("apply", stop) as group:
             if not self._is_cut_over(group.stop):
-                Application(self._context, Feed(), group)
+                Application(self._context, Feed(self._context.tuning.check.feed_bytes), group)
             while not self._is_cut_over(group.stop):
                 group.stop.sleep(_GLANCE)
             group.stop.stop("commit")

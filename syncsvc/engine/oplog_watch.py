@@ -21,8 +21,7 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import Temporary, retry
 from verifier.runtime.tasks import Cancelled, StopToken
 
-# How often the oplog is looked at, and for how long a look counts, in seconds.
-_INTERVAL = 10.0
+# For how long a look at the oplog counts, in seconds.
 _COUNTS_FOR = 300.0
 # How often a wait looks whether the start of the change stream is known, in seconds.
 _GLANCE = 0.2
@@ -63,7 +62,7 @@ class OplogWatch:
                 stop.sleep(_GLANCE)
                 continue
             self._look(stop)
-            stop.sleep(_INTERVAL)
+            stop.sleep(self._context.tuning.oplog_interval)
 
     def _look(self, stop: StopToken) -> None:
         oplog = self._read(stop)

@@ -32,10 +32,6 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import TaskGroup
 from verifier.runtime.waits import waiting
 
-# How much of a collection is compared at once, in bytes.
-_RANGE_BYTES = 64 << 20
-# For how long a difference that is left at the end is looked at again, in seconds: servers may expire a document late.
-_GRACE = 3.0
 # How often the wait for the verdict looks whether it has come, in seconds.
 _GLANCE = 0.05
 
@@ -62,7 +58,7 @@ class Verification:
         self._group = group
         self._stop = group.stop
         self._enabled = context.run.record.options.verification
-        self.feed = Feed()
+        self.feed = Feed(context.tuning.check.feed_bytes)
         self._check: Check | None = None
         self._verdict: Verdict | None = None
         if self._enabled:
@@ -152,7 +148,13 @@ class Verification:
         context = self._context
         subject = SyncSubject(context, self._stop)
         return Check(
-            subject, self._sides(), context.checks, _GRACE, context.observe, self._stop, feed
+            subject,
+            self._sides(),
+            context.checks,
+            context.tuning.grace,
+            context.observe,
+            self._stop,
+            feed,
         )
 
     def _sides(self) -> Sides:
@@ -161,7 +163,8 @@ class Verification:
             Cluster("source", context.source_client, context.source_facts),
             Cluster("destination", context.destination_client, context.destination_facts),
             context.load.readers,
-            _RANGE_BYTES,
+            context.tuning.verification_bytes,
+            context.tuning.check,
         )
 
 

@@ -12,14 +12,9 @@ from syncsvc.indexing import destined
 from syncsvc.options import StartOptions
 from syncsvc.preflight.findings import Findings, Measured
 from syncsvc.preflight.privileges import NOTING
-from syncsvc.settings import LoadLevel
 from verifier.runtime.errors import Violation
 
 _MB = 1_000_000
-# The process itself, with its driver and the figures of a verification; then what each thread of the copy holds of
-# the largest documents: with documents of 16 MB, load level 3 was seen to take 430 MB, with small ones half of that.
-_MEMORY = 150 * _MB
-_MEMORY_OF_THREAD = 48 * _MB
 # The destination's oplog, its journal, and index builds before they are compacted, beside the data itself.
 _DISK_FACTOR = 1.25
 # Cautious guesses at a copy: large documents are limited by bytes, small ones by their number. Per second.
@@ -47,12 +42,12 @@ class Estimates:
     oplog_window_seconds: int | None = None
 
 
-def estimate(options: StartOptions, found: Findings, load: LoadLevel) -> Estimates:
+def estimate(options: StartOptions, found: Findings, memory_needed: int) -> Estimates:
     contents = found.contents
     window = None if found.oplog is None else span_when_full(found.oplog)
     limits = {
         "disk_free": found.disk_free,
-        "memory_needed": memory_needed(load) if options.verification else None,
+        "memory_needed": memory_needed if options.verification else None,
         "memory_available": found.memory_available,
         "oplog_window_seconds": None if window is None else int(window),
     }
@@ -69,11 +64,6 @@ def estimate(options: StartOptions, found: Findings, load: LoadLevel) -> Estimat
         copy_seconds=int(max(size / _COPIED_BYTES, documents / _COPIED_DOCUMENTS)),
         **limits,
     )
-
-
-def memory_needed(load: LoadLevel) -> int:
-    """How much memory the process may come to take, in bytes."""
-    return _MEMORY + (load.readers + load.writers) * _MEMORY_OF_THREAD
 
 
 def _built(each: Measured, options: StartOptions) -> Collection[str]:

@@ -16,7 +16,6 @@ from syncsvc.preflight.joining import (
 )
 from syncsvc.preflight.questions import ask
 from syncsvc.preflight.rules import cluster_violations, name_violations, option_violations
-from syncsvc.settings import LoadLevel
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
 from verifier.runtime.errors import OperationError, Violation
@@ -40,7 +39,7 @@ def judge(
     options: StartOptions,
     instance: str,
     clusters: Mapping[str, Cluster],
-    load: LoadLevel,
+    memory_needed: int,
     stop: StopToken,
 ) -> Judgement:
     """Ask the clusters anew, and judge a start of this instance. Changes nothing. Raises `Cancelled`."""
@@ -53,11 +52,11 @@ def judge(
     except OperationError as error:
         # A cluster that does not answer hides no violation that is known without it.
         return Judgement((*option_violations(options), (error.kind, error.description)))
-    return judgement_of(options, instance, found, load)
+    return judgement_of(options, instance, found, memory_needed)
 
 
 def judgement_of(
-    options: StartOptions, instance: str, found: Findings, load: LoadLevel
+    options: StartOptions, instance: str, found: Findings, memory_needed: int
 ) -> Judgement:
     """What these findings mean for a sync with these options.
 
@@ -68,7 +67,7 @@ def judgement_of(
     if others:
         joining = join_violations(options, instances, found, others)
         return Judgement(tuple(joining), instances=instances)
-    estimates = estimate(options, found, load)
+    estimates = estimate(options, found, memory_needed)
     return Judgement(
         violations=(
             *option_violations(options),

@@ -20,7 +20,7 @@ from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.pinning import Pin
-from verifier.cluster.rawcursor import Page, RawCursor, resilient_pages
+from verifier.cluster.rawcursor import PAGE_BYTES, Page, RawCursor, resilient_pages
 from verifier.cluster.renamed import follow_renames
 from verifier.runtime.retry import Temporary
 from verifier.runtime.tasks import StopToken
@@ -107,6 +107,7 @@ class NaturalScan:
         not_before: Timestamp,
         resume_point: ResumePoint | None,
         stop: StopToken,
+        page_bytes: int = PAGE_BYTES,
     ) -> None:
         self._client = client
         self._namespace = namespace
@@ -117,6 +118,7 @@ class NaturalScan:
         self._settled = False
         self._pin = Pin()
         self._stop = stop
+        self._page_bytes = page_bytes
 
     def pages(self) -> Iterator[tuple[Page, ResumePoint | None]]:
         """Each page with the point after it. Raises CollectionGone and the driver's errors.
@@ -170,7 +172,13 @@ class NaturalScan:
             command["collectionUUID"] = Binary(self._uuid, 4)
         if self._resume_point is not None and self._resume_point.token["$recordId"] is not None:
             command["$_resumeAfter"] = self._resume_point.token
-        return RawCursor(self._client, self._namespace.database, command, pin=self._pin)
+        return RawCursor(
+            self._client,
+            self._namespace.database,
+            command,
+            pin=self._pin,
+            page_bytes=self._page_bytes,
+        )
 
     def _judge(self, error: BaseException) -> Temporary | None:
         if failures.code_of(error) == failures.KEY_NOT_FOUND and self._resume_point is not None:

@@ -19,7 +19,7 @@ from verifier.cluster.keys import id_only
 from verifier.cluster.lookup import LONGEST_BOUND, among
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import LAST, Range
-from verifier.cluster.rawcursor import RawCursor, resilient_pages
+from verifier.cluster.rawcursor import PAGE_BYTES, RawCursor, resilient_pages
 from verifier.cluster.renamed import follow_renames
 from verifier.runtime.tasks import StopToken
 
@@ -47,6 +47,7 @@ class RangeScan:
         resume_point: bytes | None,
         stop: StopToken,
         check: CheckKeys | None = None,
+        page_bytes: int = PAGE_BYTES,
     ) -> None:
         self._client = client
         self._namespace = namespace
@@ -56,6 +57,7 @@ class RangeScan:
         self._resume_point = resume_point
         self._stop = stop
         self._check = check
+        self._page_bytes = page_bytes
         self._previous = resume_point
         self._reopened = False
         # A scan with a lower bound alone ends before MaxKey, and there is no bound behind it.
@@ -112,7 +114,7 @@ class RangeScan:
         }
         if self._uuid is not None:
             command["collectionUUID"] = Binary(self._uuid, 4)
-        return RawCursor(self._client, namespace.database, command)
+        return RawCursor(self._client, namespace.database, command, page_bytes=self._page_bytes)
 
     def _filter(self) -> dict[str, Any]:
         return {"filter": among([LAST])}

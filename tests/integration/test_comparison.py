@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import bson
@@ -17,11 +18,11 @@ from verifier.cluster.lookup import _command, fetch
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import Keys, Portion, Range
 from verifier.cluster.rawcursor import RawCursor
-from verifier.compare import pairing
 from verifier.compare.comparison import Comparison
 from verifier.compare.documents import Mode
 from verifier.compare.mismatch import DocumentMismatch
 from verifier.compare.scope import NamespacePair
+from verifier.compare.tuning import CheckTuning
 from verifier.runtime.tasks import Cancelled, StopToken
 
 NAME = Namespace("d", "c")
@@ -35,10 +36,19 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def comparison(
-    pair: Pair, mode: Mode = Mode.BINARY, query: Any = None, stop: StopToken | None = None
+    pair: Pair,
+    mode: Mode = Mode.BINARY,
+    query: Any = None,
+    stop: StopToken | None = None,
+    tuning: CheckTuning = CheckTuning(),
 ) -> Comparison:
     raw = None if query is None else RawBSONDocument(bson.encode(query))
-    return Comparison(pair.source.client, pair.destination.client, mode, raw, stop or StopToken())
+    return Comparison(
+        pair.source.client, pair.destination.client, mode, raw, stop or StopToken(), tuning
+    )
+
+
+SMALL_PAGES = CheckTuning(first_page=50, most_page=50)
 
 
 def nobody(documents: int, size: int) -> None:
@@ -192,14 +202,10 @@ def test_large_documents_that_are_missing_take_little_memory(pair: Pair) -> None
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("missing_on", ["source", "destination"])
-def test_a_gap_takes_little_memory(
-    pair: Pair, kind: str, missing_on: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gap_takes_little_memory(pair: Pair, kind: str, missing_on: str) -> None:
     fill(pair, LETTERS, **KINDS[kind])
     # What memory had no room for would come out even if it is equal.
-    monkeypatch.setattr(pairing, "_MOST_UNMATCHED", 5000)
-    monkeypatch.setattr(pairing, "_FIRST_PAGE", 50)
-    monkeypatch.setattr(pairing, "next_page_size", lambda size, count: 50)
+    compared = comparison(pair, tuning=replace(SMALL_PAGES, unmatched_bytes=5000))
     side = pair.source if missing_on == "source" else pair.destination
     missing = [each["_id"] for each in LETTERS if "2" in str(each["_id"])]
     if kind == "capped":
@@ -208,7 +214,7 @@ def test_a_gap_takes_little_memory(
         side.client.d.create_collection("c", **KINDS[kind])
         side.client.d.c.insert_many(each for each in LETTERS if each["_id"] not in missing)
     side.client.d.c.delete_many({"_id": {"$in": missing}})
-    assert sorted(told(mismatches(pair))) == sorted(missing)
+    assert sorted(told(mismatches(pair, compared=compared))) == sorted(missing)
 
 
 def test_reads_are_not_older_than_they_must_be(pair: Pair) -> None:
@@ -221,11 +227,10 @@ def test_reads_are_not_older_than_they_must_be(pair: Pair) -> None:
     assert list(found) == []
 
 
-def test_a_stop_ends_it(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairing, "_FIRST_PAGE", 10)
+def test_a_stop_ends_it(pair: Pair) -> None:
     fill(pair, IDS)
     stop = StopToken()
-    compared = comparison(pair, stop=stop)
+    compared = comparison(pair, stop=stop, tuning=CheckTuning(first_page=10))
     with pytest.raises(Cancelled):
         list(compared.documents(BOTH, Range(), (None, None), lambda *_: stop.stop("enough")))
 
@@ -245,8 +250,6 @@ def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
         return original(self)
 
     monkeypatch.setattr(RawCursor, "_get_more", get_more)
-    monkeypatch.setattr(pairing, "_FIRST_PAGE", 50)
-    monkeypatch.setattr(pairing, "next_page_size", lambda size, count: 50)
     yield lambda: reads // 25
 
 
@@ -263,7 +266,8 @@ def test_a_lost_cursor_is_opened_again_where_it_was(
         nonlocal done
         done += documents
 
-    found = list(comparison(pair).documents(BOTH, Range(), (None, None), count))
+    compared = comparison(pair, tuning=SMALL_PAGES)
+    found = list(compared.documents(BOTH, Range(), (None, None), count))
     missing = dict.fromkeys([749.5, MaxKey()], "missing on the destination")
     assert told(found) == {3: "n", "B650": "n", **missing}
     assert interrupted() >= 2

@@ -28,6 +28,7 @@ from syncsvc.engine.run.frontier import Frontier
 from syncsvc.figures.progress import Progress
 from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
+from syncsvc.tuning import Tuning
 from tests.support.pair import Pair
 from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
 from verifier.cluster.events import DataEvent, parse_event
@@ -140,8 +141,9 @@ class Replay:
             "source_client": source,
             "source_facts": facts,
             "destination_client": destination,
-            "document_writer": DocumentWriter(writer, self._stop),
+            "document_writer": DocumentWriter(writer, Tuning().sending_bytes, self._stop),
             "progress": self.progress,
+            "tuning": Tuning(),
             "observe": lambda point, detail: None,
         }
         context = RunContext(
@@ -157,7 +159,7 @@ class Replay:
         self._stream = ChangeStream(source, facts, raw_updates=True)
         self._position = start_position(self._stream)
         self._frontier = Frontier(self._position)
-        self._lane = Lane(context, self._frontier, Room(self._stop), self._stop)
+        self._lane = Lane(context, self._frontier, Room(Tuning(), self._stop), self._stop)
 
     def run(self, random: Random) -> int:
         """Apply what was written since this was made, in batches of random size; the number of events."""

@@ -27,10 +27,9 @@ MANY = range(20)
 
 
 @pytest.fixture
-def client(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+def client(pair: Pair) -> Iterator[Client]:
     """A client that gives up soon, as after an outage of the network."""
-    monkeypatch.setattr("verifier.cluster.connect._SOCKET_MS", _WAIT_MS)
-    with closing(connect(pair.destination.uri, _APPLICATION)) as client:
+    with closing(connect(pair.destination.uri, _APPLICATION, socket_ms=_WAIT_MS)) as client:
         yield client
 
 

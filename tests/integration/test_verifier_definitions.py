@@ -15,7 +15,6 @@ from tests.support.waiting import wait_for
 from verifier.cluster.connect import Client
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace
-from verifier.compare import check as check_module
 from verifier.compare import worker
 from verifier.compare.check_progress import Outcome
 from verifier.compare.errors import MISMATCHES_REPLACED
@@ -38,11 +37,6 @@ CHANGES: dict[str, Change] = {
     "view": lambda d: d.create_collection("view", viewOn="c"),
     "time-series": lambda d: d.create_collection("ts", timeseries={"timeField": "t"}),
 }
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_module, "_LEAST_PAUSE", 0.1)
 
 
 def _fill(pair: Pair) -> None:

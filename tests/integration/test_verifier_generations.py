@@ -99,10 +99,7 @@ def _different(pair: Pair) -> set[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("seed", [0, 1, *map(full, range(2, 10))])
-def test_what_differs_at_the_end_is_reported(
-    pair: Pair, checker: Checker, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(check_module, "_LEAST_PAUSE", 0.1)
+def test_what_differs_at_the_end_is_reported(pair: Pair, checker: Checker, seed: int) -> None:
     writer = Writer(pair, seed)
     writer.fill()
     with checker.running(grace=0.0 if seed % 2 else 1.0) as check:
@@ -117,10 +114,7 @@ def test_what_differs_at_the_end_is_reported(
     assert check.definitions() == set()
 
 
-def test_what_was_repaired_within_the_grace_is_no_mismatch(
-    pair: Pair, checker: Checker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(check_module, "_LEAST_PAUSE", 0.1)
+def test_what_was_repaired_within_the_grace_is_no_mismatch(pair: Pair, checker: Checker) -> None:
     pair.source.client.d.a.insert_many([{"_id": 1}, {"_id": 2}])
     pair.destination.client.d.a.insert_one({"_id": 1})
     grace = 0.3
@@ -141,7 +135,6 @@ def test_what_was_repaired_within_the_grace_is_no_mismatch(
 def test_a_clock_that_is_set_forward_does_not_end_the_grace(
     pair: Pair, checker: Checker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check_module, "_LEAST_PAUSE", 0.1)
     days = count(1_700_000_000, 86_400)
     monkeypatch.setattr(check_module, "time", lambda: float(next(days)))
     pair.source.client.d.a.insert_one({"_id": 1})

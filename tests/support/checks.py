@@ -19,6 +19,7 @@ from verifier.compare.mismatch import DefinitionMismatch, DocumentMismatch
 from verifier.compare.points import Point
 from verifier.compare.record import Request
 from verifier.compare.store import CheckStore
+from verifier.compare.tuning import CheckTuning
 from verifier.compare.verdict import incomplete
 from verifier.compare.worker import Sides
 from verifier.runtime.errors import describe
@@ -38,7 +39,7 @@ class RunningCheck:
         self.store = CheckStore(destination.client, writer, METADATA, stop)
         self.store.load()
         begin(source, destination, request, self.store, stop)
-        sides = Sides(source, destination, workers=2, range_bytes=1 << 20)
+        sides = Sides(source, destination, 2, 1 << 20, CheckTuning(least_pause=0.1))
         subject = Listing(source, destination, request.scope, stop)
         self.check = Check(subject, sides, self.store, grace, self._observe, stop)
         self.reached: set[str] = set()

@@ -1,7 +1,7 @@
 """The real daemon with an observer.
 
-The observer obeys files in a folder (see `obedience`). With a file `classic-updates`, the daemon believes that the
-source does not offer the oplog's own diffs; with `save-every-page`, the copy saves its resume point after every page;
+The observer obeys files in a folder (see `obedience`). With a file `classic-updates`, the daemon does
+not use the oplog's own diffs; with `save-every-page`, the copy saves its resume point after every page;
 with `small-partitions`, a sharded source is copied by ranges of 2 KB; with `old-source`, it believes that servers of
 6.0 tell as little as those of 5.0, and compares definitions once before the commit; with `watch-closely`, the oplog is
 looked at all the time, and so are shard keys, balancers and the definitions of an old source; with `wait-briefly`,
@@ -13,54 +13,53 @@ tests wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from syncsvc import reporter
 from syncsvc.cli import main
-from syncsvc.engine import oplog_watch
-from syncsvc.engine.copying import partitioned, portion
-from syncsvc.engine.events import application, definition_watch, rekeying
-from syncsvc.engine.run import balancers
 from syncsvc.preflight import memory, questions
+from syncsvc.tuning import Tuning
 from tests.support.obedience import observer
-from verifier.cluster import changes
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts
-from verifier.runtime import commands
+from verifier.compare.tuning import CheckTuning
 
-
-def without_raw_diffs(client: Client, facts: ClusterFacts) -> bool:
-    """Stands in for the probe of a source that does not offer the oplog's own diffs."""
-    return False
+_WATCH_CLOSELY = (
+    "oplog_interval",
+    "shard_key_interval",
+    "balancer_interval",
+    "definition_interval",
+)
 
 
 def run(folder: Path, options: Sequence[str]) -> int:
     """Run it in this process, of which nothing is of use after that; its exit status."""
-    _obey_once(folder)
-    _choose_room(folder)
-    return main(options, observer(folder))
-
-
-def _obey_once(folder: Path) -> None:
-    changes._AWAIT_MS = 50
-    if (folder / "classic-updates").exists():
-        application.offers_raw_updates = without_raw_diffs
     if (folder / "old-source").exists():
         ClusterFacts.tells_definitions = False  # type: ignore[assignment,method-assign]
-        definition_watch._INTERVAL = 3600.0
+    _choose_room(folder)
+    return main(options, observer(folder), Tuning(**dict(_tuned(folder))))
+
+
+def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
+    """The fields of the tuning that the files change."""
+    yield "stream_wait_ms", 50
+    yield "check", CheckTuning(stream_wait_ms=50)
+    if (folder / "classic-updates").exists():
+        yield "raw_updates", False
+    if (folder / "old-source").exists():
+        yield "definition_interval", 3600.0
     if (folder / "save-every-page").exists():
-        portion._SAVE_INTERVAL = 0.0
-        partitioned._SETTLE_INTERVAL = 0.05
+        yield "copy_save_interval", 0.0
+        yield "settle_interval", 0.05
     if (folder / "small-partitions").exists():
-        partitioned._RANGE_BYTES = 2000
+        yield "partition_bytes", 2000
     if (folder / "watch-closely").exists():
-        oplog_watch._INTERVAL = rekeying._INTERVAL = balancers._INTERVAL = 0.1
-        definition_watch._INTERVAL = 0.1
+        yield from ((name, 0.1) for name in _WATCH_CLOSELY)
     if (folder / "wait-briefly").exists():
-        commands.LONGEST_WAIT = 0.1
+        yield "startup_wait", 0.1
     if (folder / "report-often").exists():
-        reporter._INTERVAL = 0.3
+        yield "report_interval", 0.3
 
 
 def _choose_room(folder: Path) -> None:

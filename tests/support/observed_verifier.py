@@ -11,15 +11,12 @@ from pathlib import Path
 
 from tests.support.obedience import observer
 from verifier.cli import main
-from verifier.cluster import changes
-from verifier.compare import check
+from verifier.compare.tuning import CheckTuning
 
 
 def run(folder: Path, options: Sequence[str]) -> int:
     """Run it in this process, of which nothing is of use after that; its exit status."""
-    changes._AWAIT_MS = 50
-    check._LEAST_PAUSE = 0.2
-    return main(options, observer(folder))
+    return main(options, observer(folder), CheckTuning(stream_wait_ms=50, least_pause=0.2))
 
 
 if __name__ == "__main__":

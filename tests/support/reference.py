@@ -26,9 +26,9 @@ import syncsvc.settings
 import verifier.errors
 import verifier.metrics
 import verifier.settings
-from syncsvc.preflight.estimates import memory_needed
 from syncsvc.settings import LOAD_LEVELS
 from syncsvc.state import State, Trigger, next_state
+from syncsvc.tuning import Tuning
 from tests.support import descriptions, roles
 from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS
 from verifier.cluster import extended
@@ -99,7 +99,13 @@ def _following(state: State, trigger: Trigger) -> State | None:
 
 def _load_levels() -> str:
     rows = [
-        (level, load.readers, load.writers, load.lanes, f"{memory_needed(load) // 1_000_000} MB")
+        (
+            level,
+            load.readers,
+            load.writers,
+            load.lanes,
+            f"{Tuning().memory_needed(load.readers + load.writers) // 1_000_000} MB",
+        )
         for level, load in LOAD_LEVELS.items()
     ]
     heads = ("load level", "readers", "writers", "lanes", "memory required")

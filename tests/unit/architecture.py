@@ -33,7 +33,7 @@ VERIFIER = (
 SYNC = (
     *FOUNDATION,
     {"syncsvc"},
-    {"syncsvc.errors", "syncsvc.options", "syncsvc.source"},
+    {"syncsvc.errors", "syncsvc.options", "syncsvc.source", "syncsvc.tuning"},
     {"syncsvc.schemas", "syncsvc.settings", "syncsvc.shard_rules", "syncsvc.state"},
     {"syncsvc.indexing", "syncsvc.saved", "syncsvc.figures"},
     {"syncsvc.engine.run", "syncsvc.mismatches", "syncsvc.preflight"},

@@ -23,8 +23,7 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import Temporary
 from verifier.runtime.tasks import StopToken
 
-# How long the server holds a getMore open on an idle stream; bounds how late a stop is seen. In milliseconds.
-_AWAIT_MS = 200
+# How many events a page has at most.
 _EVENTS_A_PAGE = 5_000
 # How many events are read without their contents when one of them is too large to be sent.
 _EVENTS_A_BARE_PAGE = 100
@@ -65,6 +64,7 @@ class ChangeStream:
     raw_updates: bool = False
     keys_only: bool = False
     namespaces: NamespaceFilter = NamespaceFilter()
+    wait_ms: int = 200
 
     def open(
         self, position: Position | None, bare: bool = False, filtered: bool = True
@@ -73,7 +73,7 @@ class ChangeStream:
         command = {"aggregate": 1, "pipeline": list(self._pipeline(position, bare, filtered))}
         size = _EVENTS_A_BARE_PAGE if bare else _EVENTS_A_PAGE
         # A plain command: the driver's watch() does not pass every option on.
-        return RawCursor(self.client, "admin", command, batch_size=size, await_ms=_AWAIT_MS)
+        return RawCursor(self.client, "admin", command, batch_size=size, await_ms=self.wait_ms)
 
     def _pipeline(
         self, position: Position | None, bare: bool, filtered: bool

@@ -69,7 +69,9 @@ def check_uri(uri: str) -> dict[str, Any]:
     return options
 
 
-def connect(uri: str, application: str, name: str = "cluster") -> Client:
+def connect(
+    uri: str, application: str, name: str = "cluster", socket_ms: int = _SOCKET_MS
+) -> Client:
     """Return a client that reads from the primary, with read and write concern majority, and obeys a Pin.
 
     Its calls are bounded. `name` is what the operator knows the cluster by. Does not wait for a connection.
@@ -88,7 +90,7 @@ def connect(uri: str, application: str, name: str = "cluster") -> Client:
             read_preference=ReadPreference.PRIMARY,
             uuidRepresentation="unspecified",
             datetime_conversion="DATETIME_AUTO",
-            socketTimeoutMS=_SOCKET_MS,
+            socketTimeoutMS=socket_ms,
             event_listeners=[CallListener(name)],
             server_selector=pinning.select,
             **given,

@@ -79,7 +79,7 @@ class Page(NamedTuple):
 class RawCursor:
     """Runs a command that opens a cursor and then its getMores, on one server and in one session. A context manager.
 
-    `batch_size` is in documents; without it the pages settle at about PAGE_BYTES. `await_ms` is how long a getMore of
+    `batch_size` is in documents; without it the pages settle at about `page_bytes`. `await_ms` is how long a getMore of
     a change stream waits for an event. `pin` is given where other commands must run on the same server.
     """
 
@@ -91,6 +91,7 @@ class RawCursor:
         batch_size: int | None = None,
         await_ms: int | None = None,
         pin: Pin | None = None,
+        page_bytes: int = PAGE_BYTES,
     ) -> None:
         self._database = client.get_database(database)
         self._client = client
@@ -99,6 +100,7 @@ class RawCursor:
         self._size = batch_size or 1000
         self._await_ms = await_ms
         self._pin = pin or Pin()
+        self._page_bytes = page_bytes
         self._opened = False
         self._cursor_id = 0
         self._collection = ""
@@ -196,14 +198,16 @@ class RawCursor:
         return array, resume
 
 
-def next_page_size(size: int, asked: int) -> int:
+def next_page_size(
+    size: int, asked: int, page_bytes: int = PAGE_BYTES, most: int = _MOST_DOCUMENTS
+) -> int:
     """How many documents to ask for next, when `asked` documents made `size` bytes.
 
     A page that the server cut short, at 16 MB or at the end, makes the average look smaller than it is: the next
     page is then too large once, within the server's own limit.
     """
     average = max(1, size // asked)
-    return max(1, min(_MOST_DOCUMENTS, PAGE_BYTES // average))
+    return max(1, min(most, page_bytes // average))
 
 
 def resilient_pages(

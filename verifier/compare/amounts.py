@@ -43,7 +43,8 @@ class Rate:
 class Lag:
     """By how many seconds the reader of a change stream is behind, for as long as that is known."""
 
-    def __init__(self) -> None:
+    def __init__(self, holds: float = _LAG_HOLDS) -> None:
+        self._holds = holds
         self._seconds: int | None = None
         self._at = 0.0
 
@@ -56,7 +57,7 @@ class Lag:
 
         Also None when no page has come for a while, because the stream may be cut off, unless it was read to its end.
         """
-        return self._seconds if ended or monotonic() - self._at <= _LAG_HOLDS else None
+        return self._seconds if ended or monotonic() - self._at <= self._holds else None
 
 
 class Tally:

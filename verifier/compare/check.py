@@ -44,8 +44,6 @@ _log = logging.getLogger(__name__)
 
 # How often a wait looks whether what it waits for has come, in seconds.
 _GLANCE = 0.05
-# How long a generation waits at least, and at most, before it looks again at what the one before found, in seconds.
-_LEAST_PAUSE, _MOST_PAUSE = 1.0, 30.0
 # How many of the newest generations' durations are told.
 _RECENT = 10
 # How much of a filter is told, in characters.
@@ -108,14 +106,15 @@ class Check:
     ) -> None:
         self._subject = subject
         self._sides = sides
+        self._tuning = sides.tuning
         self._store = store
         self._grace = grace
         self._observe = observe
         self._stop = stop
-        self._rechecks = Rechecks(store)
+        self._rechecks = Rechecks(store, sides.tuning.remembered)
         self._feed = feed
         self._changes: dict[Side, ChangeSource] = {}
-        self._pause = _LEAST_PAUSE
+        self._pause = self._tuning.least_pause
         # By the monotonic clock: when the current generation began, None if an earlier process began it, and when this
         # process began its first generation after all changes were known. A restart begins the grace again.
         self._began_at: float | None = None
@@ -154,6 +153,7 @@ class Check:
                 self._rechecks,
                 self._subject.watched(side),
                 self._observe,
+                self._tuning,
                 group.stop,
             )
             self._changes[side] = recorder
@@ -191,7 +191,7 @@ class Check:
                     break
                 if self._grace_is_over():
                     break
-                stop.sleep(_LEAST_PAUSE)
+                stop.sleep(self._tuning.least_pause)
             else:
                 self._wait_for_work(stop)
             before = pairs
@@ -234,7 +234,9 @@ class Check:
         found = self._store.mismatch_counts()
         # What stays as it is need not be looked at every second.
         again, self.figures.mismatches = found == self.figures.mismatches, found
-        self._pause = min(2 * self._pause, _MOST_PAUSE) if again else _LEAST_PAUSE
+        self._pause = (
+            min(2 * self._pause, self._tuning.most_pause) if again else self._tuning.least_pause
+        )
         self._store.drop_older()
 
     def _save_done(self, tally: Tally, seconds: float) -> None:
@@ -262,7 +264,7 @@ class Check:
 
         def due() -> bool:
             rested = monotonic() - began
-            changed = self._rechecks.of_changes and rested > _LEAST_PAUSE
+            changed = self._rechecks.of_changes and rested > self._tuning.least_pause
             some = changed or self._found_any() and rested > self._pause
             return self._drained() or some and self._subject.is_settled()
 

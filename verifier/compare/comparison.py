@@ -28,6 +28,7 @@ from verifier.compare.mismatch import Difference, DocumentMismatch
 from verifier.compare.order import CollatedOrder, Order, any_order, simple_order
 from verifier.compare.pairing import Pairing, Unequal
 from verifier.compare.scope import NamespacePair
+from verifier.compare.tuning import CheckTuning
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
@@ -55,7 +56,9 @@ class Comparison:
         mode: Mode,
         document_filter: RawBSONDocument | None,
         stop: StopToken,
+        tuning: CheckTuning = CheckTuning(),
     ) -> None:
+        self._tuning = tuning
         self._clients = (source, destination)
         self._mode = mode
         self._filter = document_filter
@@ -137,7 +140,7 @@ class Comparison:
                 self._clients, reading.names, reading.not_before, stored
             )
         )
-        return Pairing(source, destination, self._mode, order, on_pages)
+        return Pairing(source, destination, self._mode, order, on_pages, self._tuning)
 
     def _mismatch(self, namespace: Namespace, found: Unequal) -> DocumentMismatch:
         if found.destination is None:

@@ -30,8 +30,7 @@ from verifier.compare.recorder import OF_WHOLE_COLLECTIONS
 from verifier.compare.store import CheckStore
 from verifier.compare.task import Recheck, recheck_of, whole_collection
 
-# How much waits to be saved before whoever reads has to wait for that, in bytes, and what a key costs beside its own.
-_MOST_WAITING = 4 << 20
+# What a key costs in memory beside its own bytes.
 _KEY_OVERHEAD = 100
 
 
@@ -52,9 +51,13 @@ class _Noted:
 
 
 class Feed:
-    """Between one thread that reads events, any that flush, and a check that opens it; until then, nothing counts."""
+    """Between one thread that reads events, any that flush, and a check that opens it; until then, nothing counts.
 
-    def __init__(self) -> None:
+    The reading thread waits while more than `most_waiting` bytes of keys wait to be saved.
+    """
+
+    def __init__(self, most_waiting: int) -> None:
+        self._most_waiting = most_waiting
         self._check: tuple[CheckStore, Rechecks] | None = None
         self._counts = False  # whether the present page does; of the reading thread alone
         self._noting = threading.Lock()  # guards _noted and _read_to
@@ -104,7 +107,7 @@ class Feed:
             return
         with self._noting:
             self._read_to = position
-            full = self._noted.size > _MOST_WAITING
+            full = self._noted.size > self._most_waiting
         self._lag.set(seconds_between(position.time, source_time))
         if full:
             self.flush()

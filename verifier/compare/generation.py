@@ -25,9 +25,8 @@ from verifier.compare.task import Status, Task, Work
 from verifier.compare.worker import Sides, Worker
 from verifier.runtime.tasks import StopToken, TaskGroup
 
-# How many tasks are saved at once, and for how long one that is done may wait for others to be saved with, in seconds.
+# How many tasks are saved at once.
 _SAVED_AT_ONCE = 500
-_SAVE_INTERVAL = 0.3
 
 
 class Generation:
@@ -52,6 +51,7 @@ class Generation:
         self._store = store
         self._observe = observe
         # Made here, so that an error in one thread also ends the waits of the others and what they repeat.
+        self._task_interval = sides.tuning.task_interval
         self._group = TaskGroup("generation", stop)
         self.queue = TaskQueue(self._group.stop)
         self.tally = Tally()
@@ -96,7 +96,7 @@ class Generation:
         with self._saving:
             self._unsaved.extend(done)
             some = len(self._unsaved) < _SAVED_AT_ONCE
-            if done and some and monotonic() - self._saved_at < _SAVE_INTERVAL:
+            if done and some and monotonic() - self._saved_at < self._task_interval:
                 return
             unsaved, self._unsaved = self._unsaved, []
             self._saved_at = monotonic()

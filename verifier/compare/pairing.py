@@ -18,10 +18,7 @@ from verifier.cluster.keys import id_only
 from verifier.cluster.rawcursor import Page, next_page_size
 from verifier.compare.documents import Mode, equal
 from verifier.compare.order import Order
-
-_FIRST_PAGE = 1000
-# How many bytes of unmatched documents are kept, more than a reply of each side can hold.
-_MOST_UNMATCHED = 40 << 20
+from verifier.compare.tuning import CheckTuning
 
 
 class Pages(Protocol):
@@ -83,6 +80,7 @@ class Pairing:
         mode: Mode,
         order: Order,
         told: Callable[[int, int], None],
+        tuning: CheckTuning = CheckTuning(),
     ) -> None:
         self._source = _Side(source)
         self._destination = _Side(destination)
@@ -90,7 +88,8 @@ class Pairing:
         self._order = order
         self._told = told
         self._read = (0, 0)
-        self._page_size = _FIRST_PAGE
+        self._tuning = tuning
+        self._page_size = tuning.first_page
         self._equal: Page | None = None
         self._aligned: bytes | None = None
 
@@ -150,7 +149,7 @@ class Pairing:
         if count:
             self._equal = source
             self._count(count, source.size)
-            self._page_size = next_page_size(source.size, count)
+            self._page_size = next_page_size(source.size, count, most=self._tuning.most_page)
         self._tell()
         return True
 
@@ -192,7 +191,7 @@ class Pairing:
 
     def _given_up(self) -> Iterator[Unequal]:
         source, destination = self._source, self._destination
-        if source.unmatched_size + destination.unmatched_size <= _MOST_UNMATCHED:
+        if source.unmatched_size + destination.unmatched_size <= self._tuning.unmatched_bytes:
             return
         while source.unmatched:
             key, documents = source.unmatched.popitem()

@@ -16,14 +16,12 @@ from verifier.cluster.namespace import Namespace
 from verifier.compare.store import CheckStore
 from verifier.compare.task import Recheck
 
-# How many rechecks are remembered; each takes about 100 bytes.
-_MOST_REMEMBERED = 200_000
-
 
 class Rechecks:
     """Shared by the recorders and the tasks. A generation begins between additions, never within one."""
 
-    def __init__(self, store: CheckStore) -> None:
+    def __init__(self, store: CheckStore, most_remembered: int) -> None:
+        self._most_remembered = most_remembered
         self._store = store
         self._changed = threading.Condition()  # guards everything below
         self._adding = 0
@@ -92,7 +90,7 @@ class Rechecks:
                 self._changed_any = True
                 if not digest:
                     self._collections.add(namespace)
-                elif self._remembered < _MOST_REMEMBERED:
+                elif self._remembered < self._most_remembered:
                     self._documents.setdefault(namespace, set()).add(digest)
                     self._remembered += 1
 

@@ -31,11 +31,10 @@ from verifier.compare.record import Side
 from verifier.compare.store import CheckStore
 from verifier.compare.subject import Watched
 from verifier.compare.task import Recheck, recheck_of, whole_collection
+from verifier.compare.tuning import CheckTuning
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
-# How often the position is saved at most, in seconds.
-_SAVE_INTERVAL = 2.0
 # What happens to a collection as a whole; indexes and options are compared at the end anyway.
 OF_WHOLE_COLLECTIONS = frozenset({"create", "drop", "rename"})
 
@@ -56,6 +55,7 @@ class Recorder:
         rechecks: Rechecks,
         watched: Watched,
         observe: Observer,
+        tuning: CheckTuning,
         stop: StopToken,
     ) -> None:
         self._side = side
@@ -64,6 +64,7 @@ class Recorder:
         self._rechecks = rechecks
         self._watched = watched
         self._observe = observe
+        self._tuning = tuning
         self._stop = stop
         record = store.record.side(side)
         self._seen = Counter(record.seen)
@@ -98,6 +99,7 @@ class Recorder:
             self._cluster.facts,
             keys_only=True,
             namespaces=self._watched.namespaces,
+            wait_ms=self._tuning.stream_wait_ms,
         )
         for page in ChangeReader(stream, self._position, self._stop).pages():
             self._take(page)
@@ -115,7 +117,7 @@ class Recorder:
         self._position = page.position
         self._lag.set(seconds_between(page.position.time, page.source_time))
         self._rate.add(len(found))
-        if monotonic() - self._saved_at > _SAVE_INTERVAL:
+        if monotonic() - self._saved_at > self._tuning.position_interval:
             self._save_position()
 
     def _found(self, page: StreamPage) -> Iterator[Recheck]:

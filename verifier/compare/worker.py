@@ -32,6 +32,7 @@ from verifier.compare.scope import NamespacePair
 from verifier.compare.store import CheckStore
 from verifier.compare.subject import Subject
 from verifier.compare.task import Status, Task, Work, digest_of, merged, recheck_of
+from verifier.compare.tuning import CheckTuning
 from verifier.runtime.tasks import StopToken
 
 # How many mismatches are saved at once.
@@ -61,6 +62,7 @@ class Sides:
     destination: Cluster
     workers: int
     range_bytes: int
+    tuning: CheckTuning = CheckTuning()
 
 
 class Worker:
@@ -95,7 +97,7 @@ class Worker:
         self._compared: dict[NamespacePair, Definitions] = {}
         raw = request.document_filter
         chosen = None if raw is None else RawBSONDocument(raw)
-        self._comparison = Comparison(*self._clients, request.mode, chosen, stop)
+        self._comparison = Comparison(*self._clients, request.mode, chosen, stop, sides.tuning)
 
     def carry_out(self, task: Task) -> Task:
         """The task as it is when done. Raises the driver's errors."""

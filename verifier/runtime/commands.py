@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 from verifier.runtime.errors import ErrorKind, OperationError
 
-# How long a command waits for the process to be ready, in seconds: scripts start a process and then call it.
-LONGEST_WAIT = 30.0
 # So many commands may wait, because each keeps a thread that answers requests.
 MOST_WAITING = 10
 
@@ -39,19 +37,23 @@ class Commands:
 
 
 class Startup:
-    """Lets commands wait until the process is ready. `step` says what it does until then, such as "connecting"."""
+    """Lets commands wait until the process is ready: scripts start a process and then call it.
 
-    def __init__(self) -> None:
+    `step` says what it does until then, such as "connecting".
+    """
+
+    def __init__(self, longest_wait: float) -> None:
+        self._longest_wait = longest_wait
         self.step = "starting"
         self._ended = threading.Event()
         self._slots = threading.BoundedSemaphore(MOST_WAITING)
 
     def wait(self) -> None:
-        """Return when the startup has ended or LONGEST_WAIT has passed; at once if too many wait already."""
+        """Return when the startup has ended or the longest wait is over; at once if too many wait already."""
         if self._ended.is_set() or not self._slots.acquire(blocking=False):
             return
         try:
-            self._ended.wait(LONGEST_WAIT)
+            self._ended.wait(self._longest_wait)
         finally:
             self._slots.release()
 

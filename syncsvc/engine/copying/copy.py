@@ -30,8 +30,6 @@ from verifier.cluster.renamed import CollectionGone
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import Channel, StopToken, TaskGroup
 
-# Pages that wait for a writer, in bytes.
-_WAITING_BYTES = 16 << 20
 # How often a wait looks whether the other instances have copied theirs, in seconds.
 _GLANCE = 0.2
 
@@ -42,7 +40,8 @@ class CollectionCopy(PortionCopy[ResumePoint | None]):
     def __init__(
         self, context: RunContext, record: CollectionRecord, not_before: Timestamp, stop: StopToken
     ) -> None:
-        super().__init__(record, record.resume_point, record.copied, record.documents)
+        interval = context.tuning.copy_save_interval
+        super().__init__(record, record.resume_point, record.copied, record.documents, interval)
         self._context = context
         self._not_before = not_before
         self._stop = stop
@@ -56,6 +55,7 @@ class CollectionCopy(PortionCopy[ResumePoint | None]):
             self._not_before,
             self.record.resume_point,
             self._stop,
+            self._context.tuning.page_bytes,
         )
         return ((page.documents(), point) for page, point in scan.pages())
 
@@ -94,7 +94,7 @@ class Copier:
     def run(self, not_before: Timestamp) -> None:
         """Return when nothing is left to be copied. Reads what the source held at `not_before` or later."""
         with TaskGroup("copy", self._stop) as group:
-            batches: Channel[Batch] = Channel(_WAITING_BYTES, group.stop)
+            batches: Channel[Batch] = Channel(self._context.tuning.queue_bytes, group.stop)
             for number in range(self._context.load.writers):
                 group.spawn(f"write-{number}", self._write_all, batches)
             with TaskGroup("copy", group.stop) as readers:

@@ -28,11 +28,6 @@ from verifier.cluster.renamed import CollectionGone
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
-# About how much of a collection is one partition, in bytes.
-_RANGE_BYTES = 64 << 20
-# How often is saved of each collection what all instances have copied, in seconds.
-_SETTLE_INTERVAL = 1.0
-
 
 def plan_copy(context: RunContext, stop: StopToken) -> None:
     """Cut what is not copied yet into partitions, where the source is sharded; what is planned stays as it is."""
@@ -44,7 +39,11 @@ def plan_copy(context: RunContext, stop: StopToken) -> None:
         for each in context.registry
         if each.status is not CopyStatus.DONE and each.uuid not in planned
     ]
-    large = [each for each in left if each.total > _RANGE_BYTES and not each.definition.capped]
+    large = [
+        each
+        for each in left
+        if each.total > context.tuning.partition_bytes and not each.definition.capped
+    ]
     for record in large:
         context.partitions.plan(record.uuid, _ranges(context, record, stop), record.total)
     cut = {each.uuid for each in large}
@@ -58,7 +57,7 @@ def _ranges(context: RunContext, record: CollectionRecord, stop: StopToken) -> l
             record.source_storage,
             record.total_documents,
             record.total,
-            _RANGE_BYTES,
+            context.tuning.partition_bytes,
             stop,
             context.source_uuid(record),
         )
@@ -88,7 +87,7 @@ def settle_often(context: RunContext, stop: StopToken) -> None:
     """Until stopped; by one instance."""
     while True:
         settle(context)
-        stop.sleep(_SETTLE_INTERVAL)
+        stop.sleep(context.tuning.settle_interval)
 
 
 class ClaimedPartitions:
@@ -130,7 +129,13 @@ class PartitionCopy(PortionCopy[bytes | None]):
         if partition.resume_point is None:
             # It is read from the beginning again.
             partition = replace(partition, copied=0, documents=0)
-        super().__init__(record, partition.resume_point, partition.copied, partition.documents)
+        super().__init__(
+            record,
+            partition.resume_point,
+            partition.copied,
+            partition.documents,
+            context.tuning.copy_save_interval,
+        )
         self._context = context
         self._partition = partition
         self._not_before = not_before
@@ -143,7 +148,8 @@ class PartitionCopy(PortionCopy[bytes | None]):
     def _in_natural_order(self) -> Iterator[tuple[Sequence[memoryview], None]]:
         source, uuid = self._context.source_client, self._context.source_uuid(self.record)
         storage = self.record.source_storage
-        scan = NaturalScan(source, storage, uuid, self._not_before, None, self._stop)
+        size = self._context.tuning.page_bytes
+        scan = NaturalScan(source, storage, uuid, self._not_before, None, self._stop, size)
         return ((page.documents(), None) for page, _ in scan.pages())
 
     def _by_id(self) -> Iterator[tuple[Sequence[memoryview], bytes | None]]:
@@ -157,6 +163,7 @@ class PartitionCopy(PortionCopy[bytes | None]):
             self._stop,
             # What one shard has, its index on _id keeps apart.
             self._refuse_equal if self.record.definition.sharded else None,
+            self._context.tuning.page_bytes,
         )
         return scan.pages()
 

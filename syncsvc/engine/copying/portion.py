@@ -13,9 +13,6 @@ from syncsvc.saved.registry import CollectionRecord, CopyStatus
 
 P = TypeVar("P")
 
-# How often the resume point of each portion is saved, in seconds.
-_SAVE_INTERVAL = 1.0
-
 
 class PortionCopy(ABC, Generic[P]):
     """One portion, of the collection of `record`: `resume_point` is up to where it is copied already.
@@ -24,9 +21,15 @@ class PortionCopy(ABC, Generic[P]):
     """
 
     def __init__(
-        self, record: CollectionRecord, resume_point: P, copied: int, documents: int
+        self,
+        record: CollectionRecord,
+        resume_point: P,
+        copied: int,
+        documents: int,
+        save_interval: float,
     ) -> None:
         self.record = record
+        self._save_interval = save_interval
         self._lock = threading.Lock()  # guards what follows; held while saving, to save in order
         self._copied = copied
         self._documents = documents
@@ -66,7 +69,7 @@ class PortionCopy(ABC, Generic[P]):
 
     def _save(self) -> None:
         done = self._all_read and self._frontier.drained
-        if not done and monotonic() - self._saved_at < _SAVE_INTERVAL:
+        if not done and monotonic() - self._saved_at < self._save_interval:
             return
         status = CopyStatus.DONE if done else CopyStatus.COPYING
         self.keep(status, self._frontier.passed, self._copied, self._documents)

@@ -23,9 +23,7 @@ from verifier.cluster.namespace import Namespace
 from verifier.cluster.renamed import CollectionGone, follow_renames
 from verifier.runtime.tasks import Budget, StopToken
 
-# What is in memory at once of documents that are read again, at most; and the size of a document where the copy tells
-# none. In bytes.
-_MOST_REREAD = 16 << 20
+# The size of a document where the copy tells none, in bytes.
 _UNKNOWN_SIZE = 16 << 10
 
 
@@ -45,7 +43,7 @@ class Rereading:
         """
         if not keys:
             return
-        with self._budget.hold(_bytes_to_read(record, keys)):
+        with self._budget.hold(_bytes_to_read(record, keys, self._context.tuning.reread_bytes)):
             self._replace(record, list(dict.fromkeys(keys)), newest)
 
     def _replace(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
@@ -127,7 +125,7 @@ class _Source:
         return follow_renames(record.source_storage, read)
 
 
-def _bytes_to_read(record: CollectionRecord, keys: Sequence[bytes]) -> int:
+def _bytes_to_read(record: CollectionRecord, keys: Sequence[bytes], most: int) -> int:
     """About what documents of these keys take that are in memory at once, going by the average of the copy."""
     average = record.copied // record.documents if record.documents else _UNKNOWN_SIZE
-    return min(len(keys) * average, _MOST_REREAD)
+    return min(len(keys) * average, most)

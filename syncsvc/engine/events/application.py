@@ -28,9 +28,7 @@ _log = logging.getLogger(__name__)
 
 _DRAINING = "lagTimeSeconds in GET /api/v1/progress says how far they are. If it does not fall, see the other warnings."
 _SCRATCH = Namespace(METADATA_DATABASE, "scratch")
-# How often the applied position is saved, how often an idle source is moved on, how long that may take. In seconds.
-_SAVE_INTERVAL = 1.0
-_NOTE_INTERVAL = 4.0
+# How long a note to the oplog of an idle source may take to arrive, in seconds.
 _NOTE_TRAVELS = 1.0
 # How often a wait looks whether what it waits for has come, in seconds.
 _GLANCE = 0.05
@@ -40,7 +38,11 @@ def change_stream(context: RunContext, raw_updates: bool) -> ChangeStream:
     """The stream of all that concerns this sync."""
     namespaces = context.run.record.options.namespaces
     return ChangeStream(
-        context.source_client, context.source_facts, raw_updates, namespaces=namespaces
+        context.source_client,
+        context.source_facts,
+        raw_updates,
+        namespaces=namespaces,
+        wait_ms=context.tuning.stream_wait_ms,
     )
 
 
@@ -58,7 +60,7 @@ class Application:
         self._stop: StopToken = group.stop
         self._frontier: Frontier[Position] = Frontier(position)
         self._saving = threading.Lock()  # held while the position is saved, which never goes back
-        room = Room(group.stop)
+        room = Room(context.tuning, group.stop)
         lanes = [Lane(context, self._frontier, room, group.stop) for _ in range(context.load.lanes)]
         stream = change_stream(context, self._raw_updates())
         reader = ChangeReader(stream, position, group.stop)
@@ -109,7 +111,7 @@ class Application:
         """Save the applied position every second until stopped, and then once more."""
         while not self._stop.stopped:
             with contextlib.suppress(Cancelled):
-                self._stop.sleep(_SAVE_INTERVAL)
+                self._stop.sleep(self._context.tuning.position_interval)
             self.save_position()
         self._stop.check()
 
@@ -124,10 +126,12 @@ class Application:
             # A stream that is read has come to the note by then; else an idle source would seem to be ahead.
             self._stop.sleep(_NOTE_TRAVELS)
             self._context.progress.set_lag(seconds_between(self._frontier.passed.time, now))
-            self._stop.sleep(_NOTE_INTERVAL)
+            self._stop.sleep(self._context.tuning.note_interval)
 
     def _raw_updates(self) -> bool:
         def offered() -> bool:
+            if not self._context.tuning.raw_updates:
+                return False
             source, writer = self._context.source_client, self._context.document_writer
             facts = self._context.source_facts
             return offers_raw_updates(source, facts) and offers_raw_diffs(writer, _SCRATCH)

@@ -24,9 +24,8 @@ from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
-# Pause between two comparisons, in seconds. A comparison sends one command per collection; if it takes long, the pause
-# is this many times as long, which bounds the load on a source with thousands of collections.
-_INTERVAL = 30.0
+# A comparison sends one command per collection. If it takes long, the pause after it is this many times as long, which
+# bounds the load on a source with thousands of collections.
 _PAUSE_FACTOR = 9.0
 # Poll interval while the collections are being listed, in seconds.
 _GLANCE = 0.2
@@ -95,7 +94,8 @@ class DefinitionWatch:
         else:
             self._context.progress.end_warning(WarningKind.DEFINITIONS_CHANGED)
             self._unchanged = True
-        pause = max(_INTERVAL, _PAUSE_FACTOR * (monotonic() - began))
+        interval = self._context.tuning.definition_interval
+        pause = max(interval, _PAUSE_FACTOR * (monotonic() - began))
         return pause * uniform(0.8, 1.2)
 
     def _changed(self, stop: StopToken) -> list[DefinitionMismatch]:

@@ -18,8 +18,6 @@ from verifier.cluster.events import DataEvent
 from verifier.cluster.keys import canonical, depends_on_collation, id_element
 from verifier.cluster.times import Position
 
-# A portion of this size, in bytes, is handed on: lanes begin before the page is read to its end, and stay small.
-_PORTION_BYTES = 1 << 20
 # What an event costs in memory beside its bytes.
 _EVENT_OVERHEAD = 300
 
@@ -49,15 +47,21 @@ def lane_of(record: CollectionRecord, group: Hashable, lanes: int) -> int:
 class Dispatcher:
     """Sorts data events into portions for the lanes. Belongs to the thread that reads.
 
+    A portion of `portion_bytes` is handed on: lanes begin before the page is read to its end, and stay small.
     What is not of the `share` is done already, as far as this process is concerned.
     """
 
     def __init__(
-        self, lanes: Sequence[Lane], frontier: Frontier[Position], share: Share = Share()
+        self,
+        lanes: Sequence[Lane],
+        frontier: Frontier[Position],
+        portion_bytes: int,
+        share: Share = Share(),
     ) -> None:
         self._lanes = lanes
         self._frontier = frontier
         self._share = share
+        self._portion_bytes = portion_bytes
         self._entered = frontier.passed
         self._entry: Entry[Position] | None = None
         self._events: list[list[Item]] = [[] for _ in lanes]
@@ -70,7 +74,7 @@ class Dispatcher:
         lane = lane_of(record, group, len(self._lanes))
         self._events[lane].append((record, group, event))
         self._sizes[lane] += len(event.body) + len(event.key) + _EVENT_OVERHEAD
-        if self._sizes[lane] > _PORTION_BYTES:
+        if self._sizes[lane] > self._portion_bytes:
             self._hand_on(lane, source_time)
 
     def end(self, position: Position | None, source_time: Timestamp) -> None:

@@ -18,15 +18,10 @@ from syncsvc.engine.run.frontier import Entry, Frontier
 from syncsvc.engine.run.points import Point
 from syncsvc.figures.durations import Operation
 from syncsvc.saved.registry import CollectionRecord
+from syncsvc.tuning import Tuning
 from verifier.cluster.events import DataEvent
 from verifier.cluster.times import Position
 from verifier.runtime.tasks import Budget, Channel, StopToken
-
-# Events on their way over all lanes, from being handed on to being applied; how much one lane applies at once; and what
-# all lanes read again at once, of which no event tells the size. In bytes.
-_BYTES_ON_THE_WAY = 24 << 20
-_BATCH_BYTES = 4 << 20
-_REREAD_BYTES = 16 << 20
 
 # The group of all documents of a collection together, whose events keep their order and are not folded.
 IN_ORDER = object()
@@ -51,9 +46,9 @@ class Portion(NamedTuple):
 class Room:
     """What all lanes share, so that memory is bounded whatever waits for them."""
 
-    def __init__(self, stop: StopToken) -> None:
-        self.events = Budget(_BYTES_ON_THE_WAY, stop)
-        self.rereading = Budget(_REREAD_BYTES, stop)
+    def __init__(self, tuning: Tuning, stop: StopToken) -> None:
+        self.events = Budget(tuning.waiting_events_bytes, stop)
+        self.rereading = Budget(tuning.reread_bytes, stop)
 
 
 class Lane:
@@ -91,7 +86,9 @@ class Lane:
         first = self._portions.take()
         assert first is not None  # the channel is never closed
         portions, size = [first], first.size
-        while size < _BATCH_BYTES and (more := self._portions.take_ready()):
+        while size < self._context.tuning.lane_batch_bytes and (
+            more := self._portions.take_ready()
+        ):
             portions.append(more)
             size += more.size
         return portions

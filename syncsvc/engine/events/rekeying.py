@@ -27,8 +27,6 @@ from verifier.cluster.specification import Document
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
-# How often it is looked whether a shard key was replaced, in seconds.
-_INTERVAL = 10.0
 # How often a wait looks whether what it waits for has come, in seconds.
 _GLANCE = 0.2
 
@@ -97,7 +95,7 @@ class ShardKeyWatch:
                 # What was dropped before this and made anew is told by events of before this.
                 self._wait_until_past(append_note(self._context.source_client, stop), stop)
                 refuse_replaced(suspects, self._context.registry)
-            stop.sleep(_INTERVAL)
+            stop.sleep(self._context.tuning.shard_key_interval)
 
     def _wait_until_past(self, time: Timestamp, stop: StopToken) -> None:
         while not self._is_past(time):

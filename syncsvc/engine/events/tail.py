@@ -56,7 +56,7 @@ class Tail:
         self._old_source = OldSource(context)
         record = context.run.record
         share = share_of(record.instance, record.instances)
-        self._dispatcher = Dispatcher(lanes, frontier, share)
+        self._dispatcher = Dispatcher(lanes, frontier, context.tuning.portion_bytes, share)
         self._shared_barrier = Barrier(context.run, context.registry, context.instances, stop)
         self._frontier = frontier
         self._feed = feed

@@ -21,10 +21,8 @@ from verifier.runtime.waits import waiting
 _MOVING = "It was told to stop, and stops when the migration at hand is done: see sh.status()."
 # As `balancerStatus` tells it.
 _ON = "full"
-# How often a wait looks whether the balancer has come to its end, and how often it is looked whether somebody started
-# it, in seconds.
+# Poll interval, in seconds.
 _GLANCE = 0.2
-_INTERVAL = 10.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,11 @@ class Balancer:
 
 
 def watch_balancers(
-    balancers: Sequence[Balancer], run: RunStore, progress: Progress, stop: StopToken
+    balancers: Sequence[Balancer],
+    run: RunStore,
+    progress: Progress,
+    interval: float,
+    stop: StopToken,
 ) -> None:
     """Warn of those that somebody starts, until stopped."""
     stopped = [each for each in balancers if each.sharded]
@@ -81,7 +83,7 @@ def watch_balancers(
         while stopped:
             if run.record.phase not in (Phase.REVERSING, Phase.INITIALIZING):
                 _tell(sorted(each.cluster for each in stopped if each.is_on()), progress)
-            stop.sleep(_INTERVAL)
+            stop.sleep(interval)
     finally:
         progress.end_warning(WarningKind.BALANCER_ON)
 

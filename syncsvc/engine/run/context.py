@@ -15,6 +15,7 @@ from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.registry import CollectionRecord, Registry
 from syncsvc.saved.run import RunStore
 from syncsvc.settings import LoadLevel
+from syncsvc.tuning import Tuning
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.filters import Selection
@@ -46,6 +47,7 @@ class RunContext:
     selection: Selection
     progress: Progress
     load: LoadLevel
+    tuning: Tuning
     observe: Observer
 
     def source_uuid(self, record: CollectionRecord) -> bytes | None:

@@ -15,8 +15,6 @@ from verifier.runtime.tasks import Budget, StopToken
 # retryable writes.
 _MANY = 8
 _MANY_BYTES = 64 << 10
-# What is sent at once by all threads together, in bytes. The driver holds it three times over while it is sent.
-_SENDING_BYTES = 16 << 20
 
 
 class Refused(Exception):
@@ -30,9 +28,9 @@ class Refused(Exception):
 class DocumentWriter:
     """Validators are bypassed: what the source holds is right by definition."""
 
-    def __init__(self, writer: FencedWriter, stop: StopToken) -> None:
+    def __init__(self, writer: FencedWriter, sending_bytes: int, stop: StopToken) -> None:
         self._writer = writer
-        self._sending = Budget(_SENDING_BYTES, stop)
+        self._sending = Budget(sending_bytes, stop)
 
     def insert(self, namespace: Namespace, documents: bytes) -> list[dict[str, Any]]:
         """Insert documents that stand end to end: the write errors. What is there stays as it is there."""

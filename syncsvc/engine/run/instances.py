@@ -10,15 +10,13 @@ from syncsvc.figures.progress import Progress, WarningKind
 from syncsvc.saved.peers import Peers, awaited
 from syncsvc.saved.run import Failure, RunRecord, RunStore
 from syncsvc.state import ACTIVE, State
+from syncsvc.tuning import Tuning
 from verifier.runtime.errors import INTERNAL_ERROR, OperationError
 from verifier.runtime.tasks import StopToken
 from verifier.runtime.waits import waiting
 
-# How often a wait looks whether what it waits for has come, and how often the others are looked after, in seconds.
+# Poll interval, in seconds.
 _GLANCE = 0.05
-_INTERVAL = 1.0
-# For how long an instance may say nothing before somebody is warned, in seconds.
-_MOST_SILENCE = 10.0
 
 _LOOK_AT_INSTANCES = "See GET /api/v1/progress of the other instances, and whether they run."
 
@@ -30,10 +28,13 @@ _KINDS = {kind.name: kind for kind in ALL}
 class Instances:
     """Of one run in one process. Without others, every wait is over at once."""
 
-    def __init__(self, run: RunStore, peers: Peers, progress: Progress) -> None:
+    def __init__(
+        self, run: RunStore, peers: Peers, progress: Progress, tuning: Tuning = Tuning()
+    ) -> None:
         self._run = run
         self._peers = peers
         self._progress = progress
+        self._tuning = tuning
         # Of each, its newest beat, and when that was seen first, by the monotonic clock.
         self._beats: dict[str, tuple[int, float]] = {}
 
@@ -70,7 +71,7 @@ class Instances:
                 refuse_failed(others)
                 self._warn_of_commands(others)
                 self._warn_of_silence(others)
-                stop.sleep(_INTERVAL)
+                stop.sleep(self._tuning.instance_interval)
         finally:
             # Nobody would end them later.
             for kind in (WarningKind.INSTANCE_AWAITED, WarningKind.INSTANCE_SILENT):
@@ -92,7 +93,7 @@ class Instances:
             beat, since = self._beats.get(each.instance, (-1, now))
             if beat != each.beat or each.state not in ACTIVE:
                 self._beats[each.instance] = each.beat, now
-            elif now - since > _MOST_SILENCE:
+            elif now - since > self._tuning.most_silence:
                 silent.append(each.instance)
         self._warn(
             WarningKind.INSTANCE_SILENT,

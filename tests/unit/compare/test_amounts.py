@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import bson
-import pytest
 
 from verifier.cluster.namespace import Namespace
-from verifier.compare import amounts
 from verifier.compare.amounts import Lag, Rate, Tally
 from verifier.compare.check_progress import Amounts, MismatchCounts, NamespaceProgress
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
@@ -61,11 +59,8 @@ def test_a_lag_is_known_while_pages_come() -> None:
     assert lag.seconds() == 7
 
 
-def test_a_lag_is_unknown_when_no_page_has_come_for_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(amounts, "_LAG_HOLDS", -1.0)
-    lag = Lag()
+def test_a_lag_is_unknown_when_no_page_has_come_for_a_while() -> None:
+    lag = Lag(holds=-1.0)
     lag.set(0)
     assert lag.seconds() is None
     assert lag.seconds(ended=True) == 0

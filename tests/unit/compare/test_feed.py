@@ -12,7 +12,6 @@ from bson.timestamp import Timestamp
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.times import Position
-from verifier.compare import feed as feed_module
 from verifier.compare.feed import Feed
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.record import CheckRecord, Request, SideRecord
@@ -24,6 +23,9 @@ NAMESPACE = Namespace("d", "c")
 
 def position(time: int) -> Position:
     return Position({"_data": str(time)}, Timestamp(time, 1))
+
+
+MOST_WAITING = 4 << 20
 
 
 def key(number: int) -> bytes:
@@ -58,8 +60,8 @@ class Saved:
         return {each.id.namespace for each in self.rechecks if not each.key}
 
 
-def opened(saved: Saved) -> Feed:
-    feed = Feed()
+def opened(saved: Saved, most_waiting: int = MOST_WAITING) -> Feed:
+    feed = Feed(most_waiting)
     feed.open(cast(CheckStore, saved), cast(Rechecks, saved))
     return feed
 
@@ -72,14 +74,14 @@ def page(feed: Feed, time: int, *keys: int) -> None:
 
 
 def test_nothing_counts_before_it_is_opened() -> None:
-    feed = Feed()
+    feed = Feed(MOST_WAITING)
     page(feed, 1, 1)
     feed.flush()
     assert feed.newest is None and not feed.drained
 
 
 def test_it_counts_from_the_next_page_on() -> None:
-    saved, feed = Saved(), Feed()
+    saved, feed = Saved(), Feed(MOST_WAITING)
     feed.page_begins(Timestamp(2, 9))
     feed.open(cast(CheckStore, saved), cast(Rechecks, saved))
     feed.changed(NAMESPACE, key(1))
@@ -130,9 +132,8 @@ def test_it_is_drained_when_all_up_to_the_end_is_saved(end: int | None, drained:
     assert feed.drained is drained
 
 
-def test_much_is_saved_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_module, "_MOST_WAITING", 10)
-    feed = opened(saved := Saved())
+def test_much_is_saved_at_once() -> None:
+    feed = opened(saved := Saved(), most_waiting=10)
     page(feed, 2, 1)
     assert saved.keys == [key(1)]
 

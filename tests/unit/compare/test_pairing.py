@@ -17,6 +17,7 @@ from verifier.compare import pairing
 from verifier.compare.documents import Mode
 from verifier.compare.order import Order, any_order, simple_order
 from verifier.compare.pairing import Pairing, Unequal
+from verifier.compare.tuning import CheckTuning
 
 Documents = list[dict[str, Any]]
 
@@ -46,6 +47,14 @@ def nobody(documents: int, size: int) -> None:
     """Told of what was compared."""
 
 
+# The page size of a test, in documents.
+SIZES: list[int] = []
+
+
+def tuning(**more: Any) -> CheckTuning:
+    return CheckTuning(**{"first_page": SIZES[-1], "most_page": SIZES[-1], **more})
+
+
 def unequal(pairing: Pairing) -> Iterator[Unequal]:
     while (found := pairing.step()) is not None:
         yield from found
@@ -57,9 +66,10 @@ def paired(
     order: Order = simple_order,
     mode: Mode = Mode.BINARY,
     told: Callable[[int, int], None] = nobody,
+    **more: Any,
 ) -> list[tuple[Any, Any, Any]]:
     streams = [each if isinstance(each, Stream) else Stream(each) for each in (source, destination)]
-    found = unequal(Pairing(streams[0], streams[1], mode, order, told))
+    found = unequal(Pairing(streams[0], streams[1], mode, order, told, tuning(**more)))
     return [
         (bson.decode(each.key)["_id"], *(raw and bson.decode(raw) for raw in each[1:]))
         for each in found
@@ -75,9 +85,10 @@ ORDERS = [simple_order, any_order]
 
 
 @pytest.fixture(params=[1, 2, 3, 1000], autouse=True)
-def first_page(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairing, "_FIRST_PAGE", request.param)
-    monkeypatch.setattr(pairing, "next_page_size", lambda size, count: request.param)
+def page_size(request: pytest.FixtureRequest) -> Iterator[None]:
+    SIZES.append(request.param)
+    yield
+    SIZES.pop()
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -157,9 +168,7 @@ def test_documents_that_share_a_key_are_not_lost(
     assert {*found} >= {key for key, _ in {*source} ^ {*destination}}
     # In one page, which is how they are looked at again, the order means nothing.
     if source_page == destination_page == 7 and max(map(len, sides)) < 7:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pairing, "_FIRST_PAGE", 1000)
-            found = keys(*sides)
+        found = keys(*sides, first_page=1000)
         assert {*found} == {key for key, _ in {*source} ^ {*destination}}
 
 
@@ -203,9 +212,7 @@ def test_a_few_changes_are_found_among_many(
 def test_with_little_memory_more_comes_out_and_never_less(
     source: dict[int, int], destination: dict[int, int]
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairing, "_MOST_UNMATCHED", 40)
-        found = keys(stored(source), stored(destination), order=unordered)
+    found = keys(stored(source), stored(destination), order=unordered, unmatched_bytes=40)
     assert {*differing(source, destination)} <= {*found} <= {*source, *destination}
 
 
@@ -225,11 +232,10 @@ def test_both_sides_stand_at_one_key_again_after_a_document_is_missing(
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_a_gap_takes_no_memory(swapped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairing, "_FIRST_PAGE", 10)
+def test_a_gap_takes_no_memory(swapped: bool) -> None:
     sides = [Stream(each) for each in (NUMBERS, NUMBERS[:5] + NUMBERS[-5:])]
     source, destination = reversed(sides) if swapped else sides
-    found = Pairing(source, destination, Mode.BINARY, simple_order, nobody)
+    found = Pairing(source, destination, Mode.BINARY, simple_order, nobody, tuning(first_page=10))
     for number, each in enumerate(unequal(found)):
         assert bson.decode(each.key)["_id"] == number + 5
         assert len(found._source.unmatched) + len(found._destination.unmatched) < 20
@@ -245,7 +251,12 @@ def test_what_was_compared_is_told() -> None:
 
 def test_the_place_up_to_which_all_is_compared_is_known() -> None:
     found = Pairing(
-        Stream(NUMBERS), Stream(NUMBERS[:500] + NUMBERS[501:]), Mode.BINARY, simple_order, nobody
+        Stream(NUMBERS),
+        Stream(NUMBERS[:500] + NUMBERS[501:]),
+        Mode.BINARY,
+        simple_order,
+        nobody,
+        tuning(),
     )
     assert found.aligned is None
     (difference,) = unequal(found)
@@ -265,7 +276,12 @@ def test_after_a_failure_the_rest_can_be_compared(missing: Sequence[int], length
     source = NUMBERS[:100]
     destination = [each for each in source if each["_id"] not in missing]
     broken = Pairing(
-        Broken(source, length), Stream(destination, length), Mode.BINARY, simple_order, nobody
+        Broken(source, length),
+        Stream(destination, length),
+        Mode.BINARY,
+        simple_order,
+        nobody,
+        tuning(),
     )
     found: set[bytes] = set()
     with pytest.raises(ConnectionError):

@@ -11,7 +11,6 @@ from bson.timestamp import Timestamp
 
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.times import Position
-from verifier.compare import rechecks as rechecks_module
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.record import CheckRecord, Request, SideRecord
 from verifier.compare.store import CheckStore
@@ -40,8 +39,8 @@ def recheck(number: int, since: float | None = None) -> Recheck:
     return recheck_of(NAMESPACE, bson.encode({"_id": number}), since)
 
 
-def rechecks_of(store: Store) -> Rechecks:
-    return Rechecks(cast(CheckStore, store))
+def rechecks_of(store: Store, most_remembered: int = 1000) -> Rechecks:
+    return Rechecks(cast(CheckStore, store), most_remembered)
 
 
 BUCKET = recheck_of(NAMESPACE.buckets, bson.encode({"_id": 1}))
@@ -78,9 +77,8 @@ def test_each_generation_looks_for_itself() -> None:
     assert store.saved == [(1, recheck(1)), (2, recheck(1))]
 
 
-def test_what_is_not_remembered_is_saved_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rechecks_module, "_MOST_REMEMBERED", 1)
-    rechecks = rechecks_of(store := Store())
+def test_what_is_not_remembered_is_saved_twice() -> None:
+    rechecks = rechecks_of(store := Store(), most_remembered=1)
     for _ in range(2):
         rechecks.add([recheck(1)])
         rechecks.add([recheck(2)])

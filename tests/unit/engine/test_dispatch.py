@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import bson
@@ -11,12 +11,12 @@ from bson import Decimal128, Int64, Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncsvc.engine.events import dispatch
 from syncsvc.engine.events.dispatch import Dispatcher, group_of, lane_of
 from syncsvc.engine.events.lanes import IN_ORDER, Lane, Portion, Room
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.frontier import Frontier
 from syncsvc.saved.registry import CollectionRecord
+from syncsvc.tuning import Tuning
 from tests.unit import documents
 from tests.unit.syncsvc.records import START, collection_record
 from verifier.cluster.events import DataEvent, DataKind
@@ -94,21 +94,25 @@ def test_a_collection_in_order_has_one_lane() -> None:
 
 
 NOTHING: Any = None
-CONTEXT = RunContext(*[NOTHING] * len(fields(RunContext)))
+CONTEXT = replace(RunContext(*[NOTHING] * len(fields(RunContext))), tuning=Tuning())
 NOW = Timestamp(1800000000, 1)
 AFTER = Position({"_data": "83"}, NOW)
 LATER = Position({"_data": "84"}, NOW)
 
 
+# Size of a small portion, in bytes.
+SMALL = 1000
+
+
 class Dispatch:
     """A dispatcher with its lanes, which only collect."""
 
-    def __init__(self, lanes: int) -> None:
+    def __init__(self, lanes: int, portion_bytes: int = 1 << 20) -> None:
         self.frontier = Frontier(START)
         stop = StopToken()
-        room = Room(stop)
+        room = Room(Tuning(), stop)
         self.lanes = [Lane(CONTEXT, self.frontier, room, stop) for _ in range(lanes)]
-        self.dispatcher = Dispatcher(self.lanes, self.frontier)
+        self.dispatcher = Dispatcher(self.lanes, self.frontier, portion_bytes)
 
     def add(self, *numbers: int, body: bytes = b"") -> None:
         for number in numbers:
@@ -128,11 +132,6 @@ def ids(portions: list[Portion]) -> list[int]:
     return [bson.decode(each.key)["_id"] for each in events]
 
 
-@pytest.fixture
-def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "_PORTION_BYTES", 1000)
-
-
 class TestDispatcher:
     def test_a_place_is_passed_when_all_before_it_is_applied(self) -> None:
         events = Dispatch(3)
@@ -145,9 +144,8 @@ class TestDispatcher:
         events.finish(portions)
         assert (events.frontier.passed, events.frontier.drained) == (AFTER, True)
 
-    @pytest.mark.usefixtures("small_portions")
     def test_lanes_begin_before_the_end_and_nothing_is_passed_before_it(self) -> None:
-        events = Dispatch(1)
+        events = Dispatch(1, SMALL)
         events.add(*range(10))
         portions = events.handed_on()
         events.finish(portions)
@@ -157,9 +155,8 @@ class TestDispatcher:
         events.finish(events.handed_on())
         assert (events.frontier.passed, events.frontier.drained) == (AFTER, True)
 
-    @pytest.mark.usefixtures("small_portions")
     def test_portions_are_small_and_weigh_what_they_hold(self) -> None:
-        events = Dispatch(2)
+        events = Dispatch(2, SMALL)
         events.add(*range(50), body=b"x" * 100)
         for portion in sum(events.handed_on(), []):
             assert (
@@ -191,11 +188,9 @@ class TestDispatcher:
     def test_every_event_goes_through_the_lane_of_its_document_in_order(
         self, numbers: list[int], lanes: int, size: int
     ) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(dispatch, "_PORTION_BYTES", size)
-            events = Dispatch(lanes)
-            events.add(*numbers)
-            events.dispatcher.end(AFTER, NOW)
+        events = Dispatch(lanes, size)
+        events.add(*numbers)
+        events.dispatcher.end(AFTER, NOW)
         for lane, portions in enumerate(events.handed_on()):
             mine = [n for n in numbers if lane_of(PLAIN, group_of(PLAIN, event(n)), lanes) == lane]
             assert ids(portions) == mine

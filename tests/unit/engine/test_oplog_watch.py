@@ -12,6 +12,7 @@ from syncsvc.engine.oplog_watch import OplogWatch
 from syncsvc.engine.run.context import RunContext
 from syncsvc.figures.progress import Progress, WarningKind
 from syncsvc.state import Phase
+from syncsvc.tuning import Tuning
 from tests.unit.preflight.values import facts
 from tests.unit.syncsvc.records import START, run_record
 from verifier.runtime.tasks import Cancelled, StopToken
@@ -29,6 +30,7 @@ class Watched:
             "run": self.run,
             "progress": self.progress,
             "source_facts": facts(),
+            "tuning": Tuning(),
         }
         context = RunContext(**{each.name: given.get(each.name) for each in fields(RunContext)})
         self.watch = OplogWatch(context)

@@ -11,13 +11,13 @@ from syncsvc.options import BuildIndexes
 from syncsvc.preflight.estimates import (
     Estimates,
     estimate,
-    memory_needed,
     resource_violations,
     warnings,
 )
 from syncsvc.preflight.findings import Measured
 from syncsvc.settings import LOAD_LEVELS
 from syncsvc.source.oplog import Oplog
+from syncsvc.tuning import Tuning
 from tests.unit.preflight.values import findings, options
 from verifier.cluster.inventory import Size
 from verifier.cluster.namespace import Namespace
@@ -54,14 +54,14 @@ def test_a_sync_takes_what_is_copied_and_the_indexes_that_are_built(
     build: BuildIndexes, indexes: int, on_disk: int
 ) -> None:
     found = findings(contents=CONTENTS, disk_free=7, oplog=OPLOG, memory_available=9)
-    assert estimate(options(build_indexes=build), found, LOAD_LEVELS[1]) == Estimates(
+    assert estimate(options(build_indexes=build), found, 7) == Estimates(
         namespaces=3,
         documents=1500,
         bytes=100_000_000,
         indexes=indexes,
         disk_needed=int(on_disk * 1.25),
         disk_free=7,
-        memory_needed=memory_needed(LOAD_LEVELS[1]),
+        memory_needed=7,
         memory_available=9,
         copy_seconds=5,
         oplog_window_seconds=1800,
@@ -69,17 +69,20 @@ def test_a_sync_takes_what_is_copied_and_the_indexes_that_are_built(
 
 
 def test_what_is_unknown_is_none() -> None:
-    assert estimate(options(verification=False), findings(), LOAD_LEVELS[3]) == Estimates()
+    assert estimate(options(verification=False), findings(), 7) == Estimates()
 
 
 def test_many_small_documents_take_their_time_too() -> None:
     many = Measured(CONTENTS[0].definition, Size(documents=1_000_000, bytes=1_000_000))
     found = findings(contents=(many,))
-    assert estimate(options(), found, LOAD_LEVELS[3]).copy_seconds == 50
+    assert estimate(options(), found, 7).copy_seconds == 50
 
 
 def test_memory_grows_with_the_load_level() -> None:
-    needed = [memory_needed(level) // 10**6 for level in LOAD_LEVELS.values()]
+    needed = [
+        Tuning().memory_needed(level.readers + level.writers) // 10**6
+        for level in LOAD_LEVELS.values()
+    ]
     assert needed == [246, 294, 438, 726]
 
 
@@ -97,7 +100,7 @@ def test_the_oplog_holds_what_is_written_until_it_is_full(
     size: int, limit: int, oldest: int, newest: int, window: int | None
 ) -> None:
     oplog = Oplog(Timestamp(oldest, 1), Timestamp(newest, 1), size, limit)
-    found = estimate(options(), findings(oplog=oplog), LOAD_LEVELS[3])
+    found = estimate(options(), findings(oplog=oplog), 7)
     assert found.oplog_window_seconds == window
 
 

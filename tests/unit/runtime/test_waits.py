@@ -46,7 +46,6 @@ def test_the_beginning_and_the_end_of_a_long_wait_are_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(waits, "LONG", 0.0)
-    monkeypatch.setattr(waits, "_INTERVAL", 0.0)
     stop = StopToken()
     wait = waits.begin("a lock", "Wait.")
     seen: list[list[str]] = []
@@ -59,7 +58,7 @@ def test_the_beginning_and_the_end_of_a_long_wait_are_logged_once(
             stop.stop("enough")
 
     with caplog.at_level(logging.INFO), pytest.raises(Cancelled):
-        waits.watch(show, stop.sleep)
+        waits.watch(show, lambda seconds: stop.sleep(0.0))
     assert seen == [["a lock"]] * 3 + [[]] * 2
     assert [each.message for each in caplog.records] == [
         "A long wait began.",

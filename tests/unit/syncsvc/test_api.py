@@ -17,12 +17,12 @@ from syncsvc.options import StartOptions
 from syncsvc.preflight.judgement import Judgement
 from syncsvc.service import Service
 from syncsvc.settings import LOAD_LEVELS
+from syncsvc.tuning import Tuning
 from tests.support.waiting import wait_for
 from tests.unit.deadlines import no_longer_than
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts, Topology
-from verifier.runtime import commands
 from verifier.runtime.commands import COMMAND_IN_PROGRESS, MOST_WAITING
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
@@ -41,9 +41,13 @@ def cluster(name: str, client: Client) -> Cluster:
     return Cluster(name, client, facts)
 
 
+def idle_service(tuning: Tuning = Tuning()) -> Service:
+    return Service("me", LOAD_LEVELS[1], refuse_to_spawn, ignore, StopToken(), tuning)
+
+
 @pytest.fixture
 def service() -> Service:
-    return Service("me", LOAD_LEVELS[1], refuse_to_spawn, ignore, StopToken())
+    return idle_service()
 
 
 @pytest.fixture
@@ -164,10 +168,8 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("path, body", COMMANDS.items(), ids=COMMANDS)
-def test_a_command_waits_for_the_startup_for_so_long(
-    service: Service, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
-) -> None:
-    monkeypatch.setattr(commands, "LONGEST_WAIT", 0.0)
+def test_a_command_waits_for_the_startup_for_so_long(path: str, body: dict[str, Any]) -> None:
+    service = idle_service(Tuning(startup_wait=0.0))
     service.startup.step = "connecting to cluster1"
     api = create_app(service).test_client()
     answer = api.post(f"/api/v1/{path}", json=body)
@@ -214,7 +216,7 @@ def test_commands_that_wait_are_refused_when_the_process_stops(
 
 def test_only_so_many_commands_wait(service: Service, posted: list[Future[TestResponse]]) -> None:
     wait_for(lambda: waiting(service) == MOST_WAITING, "all wait")
-    with no_longer_than(commands.LONGEST_WAIT / 2):
+    with no_longer_than(Tuning().startup_wait / 2):
         answer = create_app(service).test_client().post("/api/v1/commit")
     assert answer.get_json()["error"] == "InvalidState"
 

@@ -11,16 +11,9 @@ from pymongo.errors import AutoReconnect
 from tests.support.waiting import wait_for
 from tests.unit.verifier.recorder import Recorder
 from tests.unit.verifier.values import CHECKING, FAILED, INCOMPLETE, PASSED
-from verifier import announce
 from verifier.announce import announce_progress, announce_report, report_lines, wait_for_end
 from verifier.compare.check_progress import CheckProgress
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
-
-
-@pytest.fixture(autouse=True)
-def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announce, "_LOOK_EVERY", 0.001)
-    monkeypatch.setattr(announce, "_PROGRESS_EVERY", 0.001)
 
 
 def while_running(work: Callable[[StopToken], None], then: Callable[[], None]) -> None:
@@ -54,7 +47,7 @@ def test_progress_is_logged_while_a_check_runs(caplog: pytest.LogCaptureFixture)
     caplog.set_level(logging.INFO)
     service = Recorder(CHECKING)
     while_running(
-        lambda stop: announce_progress(service, stop),
+        lambda stop: announce_progress(service, 0.001, stop),
         lambda: wait_for(lambda: bool(caplog.records), "a line of progress") and None,
     )
     assert vars(caplog.records[0])["documents"] == 500

@@ -1,0 +1,71 @@
+"""The sizes and intervals of a sync, in one place. How many threads there are is the load level's matter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verifier.cluster.rawcursor import PAGE_BYTES
+from verifier.compare.tuning import CheckTuning
+from verifier.runtime.tuning import MB, number, seconds, size
+
+# The largest document of a server, and how many copies of it exist while the driver sends it. In bytes.
+LARGEST_DOCUMENT = 16_000_000
+_COPIES = 3
+# The process itself, with the driver and the figures of a verification, as measured. In bytes.
+_PROCESS = 83_000_000
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Defaults are for production. Tests hand in their own.
+
+    The fields stand in the order of the phases: copy, change events, verification, what runs beside them.
+    """
+
+    page_bytes: int = size(
+        PAGE_BYTES, "Page of the copy: read by one call, written by one command."
+    )
+    queue_bytes: int = size(16 * MB, "Pages of the copy that wait for a writer.")
+    sending_bytes: int = size(
+        16 * MB, "Documents that all threads send at once; the driver holds three copies of them."
+    )
+    partition_bytes: int = size(64 * MB, "Partition of a large collection of a sharded source.")
+    copy_save_interval: float = seconds(1.0, "How often the resume point of a copy is saved.")
+    settle_interval: float = seconds(
+        1.0, "How often the total that all instances have copied is saved."
+    )
+    raw_updates: bool = True
+    portion_bytes: int = size(
+        1 * MB, "Events that are handed to a lane before the whole page is read."
+    )
+    waiting_events_bytes: int = size(24 * MB, "Events that wait for all lanes together.")
+    lane_batch_bytes: int = size(4 * MB, "Events that one lane applies at once.")
+    reread_bytes: int = size(16 * MB, "Documents that all lanes read again at once.")
+    stream_wait_ms: int = number(200, "ms", "How long a getMore of an idle change stream waits.")
+    position_interval: float = seconds(1.0, "How often the applied position is saved.")
+    note_interval: float = seconds(4.0, "How often a note moves the stream of an idle source.")
+    verification_bytes: int = size(64 * MB, "Range of a collection that is compared at once.")
+    grace: float = seconds(
+        3.0, "How long a difference left at the end is compared again: documents may expire late."
+    )
+    check: CheckTuning = CheckTuning()
+    oplog_interval: float = seconds(10.0, "How often the oplog of the source is looked at.")
+    shard_key_interval: float = seconds(10.0, "How often shard keys are compared.")
+    balancer_interval: float = seconds(10.0, "How often balancers are looked at.")
+    definition_interval: float = seconds(
+        30.0, "How often the definitions of a source before 6.0 are compared, at most."
+    )
+    instance_interval: float = seconds(1.0, "How often the other instances are looked at.")
+    most_silence: float = seconds(10.0, "How long an instance may be silent before a warning.")
+    report_interval: float = seconds(30.0, "How often the log shows how the sync goes.")
+    ping_interval: float = seconds(5.0, "How often the clusters are pinged.")
+    startup_wait: float = seconds(30.0, "How long a command waits for the start of the process.")
+
+    def memory_needed(self, threads: int) -> int:
+        """How much memory the copy, the largest phase, may take with so many readers and writers, in bytes.
+
+        Measured with documents of 16 MB: load level 3, which has six threads, took 430 MB, and half of that with small
+        documents.
+        """
+        of_thread = _COPIES * max(LARGEST_DOCUMENT, self.page_bytes)
+        return _PROCESS + self.queue_bytes + _COPIES * self.sending_bytes + threads * of_thread

@@ -1,0 +1,33 @@
+"""The sizes and intervals of a check, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verifier.runtime.tuning import MB, number, seconds, size
+
+
+@dataclass(frozen=True)
+class CheckTuning:
+    """Defaults are for production. Tests hand in their own."""
+
+    stream_wait_ms: int = number(200, "ms", "How long a getMore of an idle change stream waits.")
+    first_page: int = number(1000, "documents", "Size of the first page of a comparison.")
+    most_page: int = number(50_000, "documents", "Largest page of a comparison.")
+    unmatched_bytes: int = size(
+        40 * MB,
+        "Documents of both sides that wait for their counterpart; more than a reply of each side.",
+    )
+    feed_bytes: int = size(
+        4 * MB, "Changed keys that wait to be saved before the reader of a change stream waits."
+    )
+    remembered: int = number(
+        200_000, "rechecks", "Saved rechecks that are remembered; each takes about 100 bytes."
+    )
+    least_pause: float = seconds(1.0, "Shortest pause between two generations.")
+    most_pause: float = seconds(
+        30.0, "Longest pause between two generations that found the same differences."
+    )
+    position_interval: float = seconds(2.0, "How often the position of a change stream is saved.")
+    task_interval: float = seconds(0.3, "How often finished tasks are saved.")
+    progress_interval: float = seconds(10.0, "How often the log shows the progress of a check.")

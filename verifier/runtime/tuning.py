@@ -1,0 +1,43 @@
+"""Describes the sizes and intervals that can be tuned, for the code and for its documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import field, fields
+from typing import Any
+
+MB = 1 << 20
+
+
+def size(default: int, meaning: str) -> Any:
+    """A field of a dataclass: a size in bytes."""
+    return field(default=default, metadata={"unit": "bytes", "meaning": meaning})
+
+
+def seconds(default: float, meaning: str) -> Any:
+    """A field of a dataclass: an interval or a timeout in seconds."""
+    return field(default=default, metadata={"unit": "s", "meaning": meaning})
+
+
+def number(default: int, unit: str, meaning: str) -> Any:
+    """A field of a dataclass: a number of something."""
+    return field(default=default, metadata={"unit": unit, "meaning": meaning})
+
+
+def as_rst(tuning: Any) -> str:
+    """A table of the fields of a tuning, with their values, as the documentation shows it."""
+    head = ".. list-table::\n   :header-rows: 1\n\n   * - Name\n     - Value\n     - Meaning\n"
+    return head + "".join(_rows(tuning))
+
+
+def _rows(tuning: Any) -> Iterator[str]:
+    for each in fields(tuning):
+        if "unit" in each.metadata:
+            value = _shown(getattr(tuning, each.name), each.metadata["unit"])
+            yield f"   * - ``{each.name}``\n     - {value}\n     - {each.metadata['meaning']}\n"
+
+
+def _shown(value: float, unit: str) -> str:
+    if unit == "bytes" and value >= MB and not value % MB:
+        return f"{value // MB} MiB"
+    return f"{value:g} {unit}"
