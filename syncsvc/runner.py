@@ -47,12 +47,11 @@ from verifier.cluster.filters import Selection
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.store import CheckStore
 from verifier.runtime.errors import INTERNAL_ERROR, OperationError, describe, in_words_of
-from verifier.runtime.tasks import Cancelled, StopToken
+from verifier.runtime.tasks import SLOW_POLL, Cancelled, StopToken
 
 _log = logging.getLogger(__name__)
 
-# Poll interval, and how long a command waits for the run to stop, in seconds.
-_GLANCE = 0.2
+# How long a command waits for the run to stop, in seconds.
 _REST_SECONDS = 10.0
 
 # Failures whose reason may go away: they are shown, not saved, so that a resume or a restart continues the run.
@@ -226,7 +225,7 @@ class Runner:
     def _wait_for_rest(self) -> None:
         """Wait until the run's thread has ended. Raises OperationError ClusterUnreachable if that takes long."""
         deadline = monotonic() + _REST_SECONDS
-        while not self._at_rest.wait(_GLANCE):
+        while not self._at_rest.wait(SLOW_POLL):
             self._process.stop.check()
             if monotonic() > deadline:
                 raise OperationError(

@@ -10,10 +10,7 @@ from verifier.api import Service
 from verifier.compare.check_progress import CheckProgress, Phase
 from verifier.report import SHOWN, report
 from verifier.runtime.errors import OperationError
-from verifier.runtime.tasks import StopToken
-
-# Poll interval for the end of a single check, in seconds.
-_GLANCE = 0.05
+from verifier.runtime.tasks import POLL, StopToken
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +46,7 @@ def announce_report(service: Service) -> None:
 def wait_for_end(service: Service, stop: StopToken) -> CheckProgress:
     """The progress of the check when it has ended."""
     while (progress := service.progress()).phase is not Phase.IDLE:
-        stop.sleep(_GLANCE)
+        stop.sleep(POLL)
     return progress
 
 

@@ -33,14 +33,12 @@ from verifier.cluster.changes import ChangeStream, start_position
 from verifier.cluster.note import append_note
 from verifier.cluster.reading import read
 from verifier.cluster.times import Position, seconds_between
-from verifier.runtime.tasks import StopToken, TaskGroup
+from verifier.runtime.tasks import POLL, StopToken, TaskGroup
 
 _log = logging.getLogger(__name__)
 
 # How long a figure of the lag is shown when no newer one comes, in seconds.
 _LAG_HOLDS = 15.0
-# How often a wait looks whether what it waits for has come, in seconds.
-_GLANCE = 0.05
 
 
 class Coordinator(Phases):
@@ -166,7 +164,7 @@ class Coordinator(Phases):
             verification.show()
             ready = verification.is_ready(MOST_LAG) and self._definitions.unchanged
             self._tell_caught_up(caught_up and ready)
-            stop.sleep(_GLANCE)
+            stop.sleep(POLL)
         self._done("commit saved")
 
     def _all_committing(self, stop: StopToken) -> bool:

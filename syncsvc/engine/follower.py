@@ -15,10 +15,7 @@ from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from verifier.compare.feed import Feed
-from verifier.runtime.tasks import StopToken, TaskGroup
-
-# How often a wait looks whether what it waits for has come, in seconds.
-_GLANCE = 0.1
+from verifier.runtime.tasks import SLOW_POLL, StopToken, TaskGroup, wait_until
 
 
 class Follower(Phases):
@@ -60,8 +57,7 @@ class Follower(Phases):
         with TaskGroup("apply", stop) as group:
             if not self._is_cut_over(group.stop):
                 Application(self._context, Feed(self._context.tuning.check.feed_bytes), group)
-            while not self._is_cut_over(group.stop):
-                group.stop.sleep(_GLANCE)
+            wait_until(lambda: self._is_cut_over(group.stop), group.stop, SLOW_POLL)
             group.stop.stop("commit")
         return Phase.CUTTING_OVER
 

@@ -19,12 +19,10 @@ from verifier.cluster.changes import only_elsewhere
 from verifier.cluster.oplog_reach import reach
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import Temporary, retry
-from verifier.runtime.tasks import Cancelled, StopToken
+from verifier.runtime.tasks import SLOW_POLL, Cancelled, StopToken
 
 # For how long a look at the oplog counts, in seconds.
 _COUNTS_FOR = 300.0
-# How often a wait looks whether the start of the change stream is known, in seconds.
-_GLANCE = 0.2
 
 _READING = (Phase.REVERSING, Phase.INITIALIZING, Phase.COPYING, Phase.INDEXING, Phase.APPLYING)
 _ENLARGE = "Enlarge it on each member (replSetResizeOplog), or write less to the source."
@@ -59,7 +57,7 @@ class OplogWatch:
     def _keep_looking(self, stop: StopToken) -> None:
         while self._context.run.record.phase in _READING:
             if self._context.run.record.position is None:
-                stop.sleep(_GLANCE)
+                stop.sleep(SLOW_POLL)
                 continue
             self._look(stop)
             stop.sleep(self._context.tuning.oplog_interval)

@@ -29,11 +29,8 @@ from verifier.compare.feed import Feed
 from verifier.compare.record import Request
 from verifier.compare.worker import Sides
 from verifier.runtime.errors import OperationError
-from verifier.runtime.tasks import TaskGroup
+from verifier.runtime.tasks import POLL, TaskGroup
 from verifier.runtime.waits import waiting
-
-# How often the wait for the verdict looks whether it has come, in seconds.
-_GLANCE = 0.05
 
 _VERIFYING = "verification in GET /api/v1/progress says how far it is. If it does not move, see the other warnings."
 
@@ -97,7 +94,7 @@ class Verification:
                 if self._check is not None and not self._context.checks.record.writes_off:
                     self._check.no_more_writes(written_until)
                 self.show()
-                self._stop.sleep(_GLANCE)
+                self._stop.sleep(POLL)
         self.show()
         error = refusal(self._verdict)
         if error is not None:

@@ -37,7 +37,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.writer import MAJORITY, ClusterWriter
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
-from verifier.runtime.tasks import StopToken
+from verifier.runtime.tasks import POLL, StopToken
 
 _log = logging.getLogger(__name__)
 
@@ -49,8 +49,7 @@ _SLOTS = 16
 # the `_id`s: a shard is missed with a probability of e**-16.
 _MARKS_A_SHARD = 16
 _COUNTER_BITS = 32
-# How often a wait checks for what it waits for, and how long a killed command may take to end, in seconds.
-_GLANCE = 0.05
+# How long a killed command may take to end, in seconds.
 _PATIENCE = 10.0
 
 # The commands that take a number.
@@ -127,8 +126,7 @@ class Fence:
     def _take(self, stop: StopToken) -> Slot:
         with self._changed:
             while not self._free:
-                stop.check()
-                self._changed.wait(_GLANCE)
+                stop.wait(self._changed)
             slot = next((each for each in self._free if not each.settled), self._free[-1])
             self._free.remove(slot)
             return slot
@@ -186,7 +184,7 @@ class FencedWriter(ClusterWriter):
                     extra={"commands": running},
                 )
                 return
-            self._stop.sleep(_GLANCE)
+            self._stop.sleep(POLL)
 
     def _running(self, lsid: Binary) -> list[str]:
         pipeline = [{"$currentOp": {}}, {"$match": {"lsid.id": lsid, "op": "command"}}]

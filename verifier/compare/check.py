@@ -38,12 +38,10 @@ from verifier.compare.subject import Subject
 from verifier.compare.verdict import NAMED, verdict_of
 from verifier.compare.worker import Sides
 from verifier.runtime.errors import OperationError
-from verifier.runtime.tasks import StopToken, TaskGroup
+from verifier.runtime.tasks import StopToken, TaskGroup, wait_until
 
 _log = logging.getLogger(__name__)
 
-# How often a wait looks whether what it waits for has come, in seconds.
-_GLANCE = 0.05
 # How many of the newest generations' durations are told.
 _RECENT = 10
 # How much of a filter is told, in characters.
@@ -130,7 +128,7 @@ class Check:
         with TaskGroup("check", self._stop) as group:
             if self._feed is not None:
                 # Before that, not all is told that comes after the listing.
-                _wait_until(_knows_time(self._feed), group.stop)
+                wait_until(_knows_time(self._feed), group.stop)
             pairs = self._subject.pairs()
             self._observe(Point.LISTED, "")
             self._refuse_nothing(pairs)
@@ -181,7 +179,7 @@ class Check:
 
     def _generations(self, pairs: set[NamespacePair], stop: StopToken) -> Verdict:
         for each in self._changes.values():
-            _wait_until(_knows_time(each), stop)
+            wait_until(_knows_time(each), stop)
         new: set[NamespacePair] = set()
         while True:
             self._carry_out(pairs, new, stop)
@@ -268,7 +266,7 @@ class Check:
             some = changed or self._found_any() and rested > self._pause
             return self._drained() or some and self._subject.is_settled()
 
-        _wait_until(due, stop)
+        wait_until(due, stop)
 
     def _begin_next(self) -> bool:
         """Begin the next generation; whether there may be other collections to compare in it."""
@@ -305,8 +303,3 @@ class Check:
 
 def _knows_time(changes: ChangeSource) -> Callable[[], bool]:
     return lambda: changes.newest is not None
-
-
-def _wait_until(holds: Callable[[], bool], stop: StopToken) -> None:
-    while not holds():
-        stop.sleep(_GLANCE)

@@ -12,9 +12,6 @@ from verifier.compare.check_progress import TaskCounts
 from verifier.compare.task import Status, Task, Work
 from verifier.runtime.tasks import StopToken
 
-# How long a wait sleeps before it looks at its stop token again, in seconds.
-_GLANCE = 0.2
-
 
 def counts_of(tasks: Iterable[Task]) -> TaskCounts:
     """The counts of tasks of which none is being carried out."""
@@ -83,8 +80,7 @@ class TaskQueue:
                         return None
                     self._waiting, self._held = self._held, deque()
                     break
-                self._stop.check()
-                self._changed.wait(_GLANCE)
+                self._stop.wait(self._changed)
             self._stop.check()
             counts = self._counts
             self._counts = replace(counts, added=counts.added - 1, processing=counts.processing + 1)

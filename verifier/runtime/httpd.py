@@ -34,7 +34,7 @@ MOST_READERS = 4
 # More than can be kept: by readers, by commands that wait for the startup, by one command and one preflight.
 REQUEST_THREADS = MOST_READERS + MOST_WAITING + 6
 # How often the server looks whether it is to stop, in seconds.
-_GLANCE = 0.2
+_POLL = 0.2
 
 MALFORMED_BODY = ErrorKind(
     "MalformedBody",
@@ -217,7 +217,7 @@ class HttpServer:
             while not stop.stopped:
                 make_room(self._sockets)
                 # Not select(), which fails for file descriptors beyond 1023.
-                wasyncore.loop(_GLANCE, use_poll=True, map=self._sockets, count=1)
+                wasyncore.loop(_POLL, use_poll=True, map=self._sockets, count=1)
         except SystemExit:
             pass
         finally:

@@ -18,8 +18,9 @@ from verifier.runtime.waits import waiting
 
 T = TypeVar("T")
 
-# How long a wait on a channel sleeps before it looks at its stop token again, in seconds.
-_GLANCE = 0.2
+# Poll interval of a wait, in seconds; the slow one is for conditions that ask a cluster, or that seldom change.
+POLL = 0.05
+SLOW_POLL = 0.2
 
 
 class Alarm:
@@ -92,6 +93,17 @@ class StopToken:
         """Wait; raise `Cancelled` as soon as a stop is asked for."""
         if self._event.wait(seconds):
             raise Cancelled(str(self.cause))
+
+    def wait(self, changed: threading.Condition) -> None:
+        """Wait a moment for a condition that the caller holds to be notified; raise `Cancelled` when stopped."""
+        self.check()
+        changed.wait(SLOW_POLL)
+
+
+def wait_until(holds: Callable[[], bool], stop: StopToken, every: float = POLL) -> None:
+    """Return when `holds` is true, which is checked every so many seconds; raise `Cancelled` when stopped."""
+    while not holds():
+        stop.sleep(every)
 
 
 class TaskGroup:
@@ -180,8 +192,7 @@ class Budget:
             self._line.append(ticket)
             try:
                 while self._line[0] is not ticket or not self._has(amount):
-                    self._stop.check()
-                    self._changed.wait(_GLANCE)
+                    self._stop.wait(self._changed)
                 self._stop.check()
                 self._taken += amount
             finally:
@@ -267,6 +278,5 @@ class Channel(Generic[T]):
         return item
 
     def _wait(self) -> None:
-        self._stop.check()
-        self._changed.wait(_GLANCE)
+        self._stop.wait(self._changed)
         self._stop.check()

@@ -28,10 +28,7 @@ from verifier.cluster.keys import id_only, shown
 from verifier.cluster.note import append_note
 from verifier.cluster.renamed import CollectionGone
 from verifier.runtime.errors import OperationError
-from verifier.runtime.tasks import Channel, StopToken, TaskGroup
-
-# How often a wait looks whether the other instances have copied theirs, in seconds.
-_GLANCE = 0.2
+from verifier.runtime.tasks import SLOW_POLL, Channel, StopToken, TaskGroup, wait_until
 
 
 class CollectionCopy(PortionCopy[ResumePoint | None]):
@@ -203,8 +200,7 @@ def copy_all(context: RunContext, stop: StopToken) -> None:
 def copy_claimed(context: RunContext, stop: StopToken) -> None:
     """Copy what this instance can claim of a sharded source, and return when all instances have copied theirs."""
     _copy(context, stop)
-    while not context.partitions.all_done():
-        stop.sleep(_GLANCE)
+    wait_until(context.partitions.all_done, stop, SLOW_POLL)
 
 
 def _copy(context: RunContext, stop: StopToken) -> None:

@@ -21,7 +21,7 @@ from verifier.cluster.note import append_note
 from verifier.cluster.reading import read
 from verifier.cluster.times import Position, seconds_between
 from verifier.compare.feed import Feed
-from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
+from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup, wait_until
 from verifier.runtime.waits import waiting
 
 _log = logging.getLogger(__name__)
@@ -30,8 +30,6 @@ _DRAINING = "lagTimeSeconds in GET /api/v1/progress says how far they are. If it
 _SCRATCH = Namespace(METADATA_DATABASE, "scratch")
 # How long a note to the oplog of an idle source may take to arrive, in seconds.
 _NOTE_TRAVELS = 1.0
-# How often a wait looks whether what it waits for has come, in seconds.
-_GLANCE = 0.05
 
 
 def change_stream(context: RunContext, raw_updates: bool) -> ChangeStream:
@@ -94,8 +92,7 @@ class Application:
         # Something after that time must come, or an idle source's stream would stay at it.
         append_note(self._context.source_client, self._stop)
         with waiting("The commit waits until all changes before it are applied", _DRAINING):
-            while not self.is_past(time):
-                self._stop.sleep(_GLANCE)
+            wait_until(lambda: self.is_past(time), self._stop)
 
     def save_position(self) -> None:
         """Save what is applied by now, where it moved."""

@@ -22,13 +22,11 @@ from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.compare.definitions import compare_definitions
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference
 from verifier.runtime.errors import OperationError
-from verifier.runtime.tasks import StopToken
+from verifier.runtime.tasks import SLOW_POLL, StopToken
 
 # A comparison sends one command per collection. If it takes long, the pause after it is this many times as long, which
 # bounds the load on a source with thousands of collections.
 _PAUSE_FACTOR = 9.0
-# Poll interval while the collections are being listed, in seconds.
-_GLANCE = 0.2
 # How many changes are named.
 _MOST_NAMED = 10
 
@@ -68,7 +66,7 @@ class DefinitionWatch:
                 if self._context.run.record.phase in _COMPARED_IN:
                     stop.sleep(self._compare(stop))
                 else:
-                    stop.sleep(_GLANCE)
+                    stop.sleep(SLOW_POLL)
         finally:
             # No other thread ends this warning.
             self._context.progress.end_warning(WarningKind.DEFINITIONS_CHANGED)

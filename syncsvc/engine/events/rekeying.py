@@ -25,10 +25,7 @@ from verifier.cluster.note import append_note
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Document
 from verifier.runtime.errors import OperationError
-from verifier.runtime.tasks import StopToken
-
-# How often a wait looks whether what it waits for has come, in seconds.
-_GLANCE = 0.2
+from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
 
 # A sharded collection of the source as it is now: its name and its shard key.
 Sharded = tuple[Namespace, Document]
@@ -98,8 +95,7 @@ class ShardKeyWatch:
             stop.sleep(self._context.tuning.shard_key_interval)
 
     def _wait_until_past(self, time: Timestamp, stop: StopToken) -> None:
-        while not self._is_past(time):
-            stop.sleep(_GLANCE)
+        wait_until(lambda: self._is_past(time), stop, SLOW_POLL)
 
     def _is_past(self, time: Timestamp) -> bool:
         record = self._context.run.record

@@ -15,14 +15,12 @@ from syncsvc.figures.progress import Progress, WarningKind
 from syncsvc.saved.run import RunStore
 from syncsvc.state import Phase
 from verifier.cluster.writer import ClusterWriter
-from verifier.runtime.tasks import StopToken
+from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
 
 _MOVING = "It was told to stop, and stops when the migration at hand is done: see sh.status()."
 # As `balancerStatus` tells it.
 _ON = "full"
-# Poll interval, in seconds.
-_GLANCE = 0.2
 
 
 @dataclass(frozen=True)
@@ -50,8 +48,7 @@ class Balancer:
             # Repeated for as long as the balancer takes to end what it was at.
             self.writer.administer({"balancerStop": 1})
         with waiting(f"The balancer of {self.cluster} is still moving documents", _MOVING):
-            while self._status()["inBalancerRound"]:
-                stop.sleep(_GLANCE)
+            wait_until(lambda: not self._status()["inBalancerRound"], stop, SLOW_POLL)
 
     def put_back(self) -> None:
         """Let it go on where it was found like that; nothing where we did not stop it."""

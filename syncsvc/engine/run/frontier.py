@@ -14,9 +14,6 @@ from verifier.runtime.tasks import StopToken
 
 P = TypeVar("P")
 
-# How long a wait sleeps before it looks at its stop token again, in seconds.
-_GLANCE = 0.2
-
 
 class Entry(Generic[P]):
     """A point, and how many of the parts that lead up to it are unfinished. Owned by its frontier."""
@@ -71,8 +68,7 @@ class Frontier(Generic[P]):
         """Wait until nothing is unfinished; raise `Cancelled` when stopped."""
         with self._changed:
             while self._entries:
-                stop.check()
-                self._changed.wait(_GLANCE)
+                stop.wait(self._changed)
 
     def _advance(self) -> None:
         while self._entries and self._entries[0].parts <= 0:

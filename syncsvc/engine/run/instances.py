@@ -12,11 +12,8 @@ from syncsvc.saved.run import Failure, RunRecord, RunStore
 from syncsvc.state import ACTIVE, State
 from syncsvc.tuning import Tuning
 from verifier.runtime.errors import INTERNAL_ERROR, OperationError
-from verifier.runtime.tasks import StopToken
+from verifier.runtime.tasks import POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
-
-# Poll interval, in seconds.
-_GLANCE = 0.05
 
 _LOOK_AT_INSTANCES = "See GET /api/v1/progress of the other instances, and whether they run."
 
@@ -47,8 +44,7 @@ class Instances:
     def wait_for_all(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
         """Return when `holds` is true of all others."""
         with waiting("The other instances are not as far as this one yet", _LOOK_AT_INSTANCES):
-            while not self.all_hold(holds, stop):
-                stop.sleep(_GLANCE)
+            wait_until(lambda: self.all_hold(holds, stop), stop)
 
     def wait_for_coordinator(
         self, holds: Callable[[RunRecord], bool], stop: StopToken
@@ -59,7 +55,7 @@ class Instances:
                 record = self._peers.coordinator(stop)
                 if record is not None and holds(record):
                     return record
-                stop.sleep(_GLANCE)
+                stop.sleep(POLL)
 
     def watch(self, stop: StopToken) -> None:
         """Warn of what others were not told, and of silent ones. Raises the OperationError that one failed with."""

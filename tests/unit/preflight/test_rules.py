@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from syncsvc.indexing import definition_violations
 from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
 from syncsvc.preflight.findings import Measured, Metadata
 from syncsvc.preflight.rules import (
     cluster_violations,
-    definition_violations,
     name_violations,
     option_violations,
 )

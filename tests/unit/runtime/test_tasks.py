@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.deadlines import no_longer_than
+from verifier.runtime import tasks
 from verifier.runtime.tasks import Budget, Cancelled, Channel, StopToken, TaskGroup
 
 # Longer than anything here takes: a wait of this length that is not ended early fails its test.
@@ -428,3 +429,16 @@ class TestChannel:
             channel.close()
         expected = [(each, number) for each in range(producers) for number in range(len(weights))]
         assert Counter(taken) == Counter(expected)
+
+
+def test_a_wait_ends_when_its_condition_holds() -> None:
+    asked = iter([False, False, True])
+    tasks.wait_until(lambda: next(asked), StopToken(), every=0.0)
+    assert list(asked) == []
+
+
+def test_a_wait_ends_when_it_is_stopped() -> None:
+    stop = StopToken()
+    stop.stop("enough")
+    with pytest.raises(Cancelled):
+        tasks.wait_until(lambda: False, stop)
