@@ -14,7 +14,6 @@ import pytest
 from syncsvc import __version__
 from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.registry import CollectionRecord, CopyStatus, Registry
-from syncsvc.saved.run import METADATA_DATABASE
 from tests.support import writes
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across, across_topologies
 from verifier.cluster.cluster import Cluster, open_cluster
@@ -24,10 +23,6 @@ from verifier.cluster.ranges import split
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.cluster.writer import ClusterWriter
-from verifier.compare.rows import task_row
-from verifier.compare.scope import NamespacePair
-from verifier.compare.store import CheckStore
-from verifier.compare.task import Task, Work
 from verifier.runtime.tasks import StopToken
 
 NAME = Namespace("d", "c")
@@ -109,22 +104,12 @@ def _copied(cluster: Cluster, stop: StopToken) -> Read:
     return lambda: len(partitions.copied())
 
 
-def _tasks(cluster: Cluster, stop: StopToken) -> Read:
-    store = CheckStore(
-        cluster.client, ClusterWriter(cluster.client, False, stop), METADATA_DATABASE, stop
-    )
-    tasks = (Task(number, Work.RANGE, NamespacePair(NAME, NAME)) for number in range(ROWS))
-    cluster.client[METADATA_DATABASE].tasks_0.insert_many(map(task_row, tasks))
-    return lambda: len(store.tasks(0))
-
-
 READS = {
     _views: 5,
     _ranges: ROWS // 2,
     _registry: ROWS,
     _partitions: ROWS,
     _copied: ROWS,
-    _tasks: ROWS,
 }
 
 

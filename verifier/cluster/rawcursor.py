@@ -12,9 +12,10 @@ from struct import Struct
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+import pymongo
 from bson.timestamp import Timestamp
 from pymongo.client_session import ClientSession
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import PyMongoError
 
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
@@ -24,8 +25,10 @@ from verifier.runtime.tasks import StopToken
 
 # A page of about this size is as fast as one of 16 MB and keeps memory small. In bytes.
 PAGE_BYTES = 3 << 20
-# How often a server that refuses it is asked to free a cursor.
-_MOST_KILLS = 5
+# How often a server is asked to free a cursor, if it refuses or closes the connection, and how long each time, in
+# seconds.
+_MOST_KILLS = 10
+_KILL_SECONDS = 2.0
 _INT64 = Struct("<q")
 _UNSIGNED_PAIR = Struct("<II")
 
@@ -123,15 +126,15 @@ class RawCursor:
         self._session.end_session()
 
     def _kill(self) -> None:
-        """Free the cursor on its server, which is asked again if it refuses; an unreachable one is left alone."""
+        """Free the cursor on its server. If that fails repeatedly, the server frees it after ten minutes."""
         for _ in range(_MOST_KILLS):
             try:
-                self._run({"killCursors": self._collection, "cursors": [self._cursor_id]})
+                with pymongo.timeout(_KILL_SECONDS):
+                    self._run({"killCursors": self._collection, "cursors": [self._cursor_id]})
                 return
-            except OperationFailure:
-                continue
-            except PyMongoError:
-                return
+            except PyMongoError as error:
+                if error.timeout:
+                    return
 
     def pages(self) -> Iterator[Page]:
         """Every page until the cursor is exhausted; endless for a change stream. Raises the driver's errors."""

@@ -332,13 +332,15 @@ class CheckStore:
         return [each["info"]["uuid"] for each in rows]
 
     def _find(self, name: str, query: Document) -> Iterator[Document]:
-        """The rows in the order of their `_id`s; a cursor that is lost goes on after the last one."""
+        """Yield the rows in the order of their `_id`s; after a lost cursor, continue after the last row."""
         after: Any = None
 
         def portion() -> list[Document]:
             beyond = [] if after is None else [{"_id": {"$gt": after}}]
             found = self._database[name].find({"$and": [query, *beyond]})
-            return list(found.sort("_id", 1).limit(_MOST_DOCUMENTS))
+            # One batch, so that a lost connection leaves no open cursor. With `batch_size` at the limit, it would.
+            found.sort("_id", 1).limit(_MOST_DOCUMENTS).batch_size(_MOST_DOCUMENTS + 1)
+            return list(found)
 
         while rows := self._ask(portion):
             after = rows[-1]["_id"]
