@@ -9,4 +9,6 @@ run, all but one are an `engine.follower`. Whether a sync may begin is judged in
 that is known at a moment, and the other `reports` show it.
 """
 
-__version__ = "0.1.0"
+from verifier.runtime.version import VERSION as __version__
+
+__all__ = ["__version__"]

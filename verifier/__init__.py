@@ -8,4 +8,6 @@ The process begins at `cli`. `settings` reads the options, with `selection` thos
 to programs and to people, and `announce` logs it. `errors` is the table of everything that has a name.
 """
 
-__version__ = "0.1.0"
+from verifier.runtime.version import VERSION as __version__
+
+__all__ = ["__version__"]
