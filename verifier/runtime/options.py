@@ -83,13 +83,17 @@ def number(least: int, most: int) -> Callable[[str], int]:
 
 
 class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it comes without types
-    """Refuses what would otherwise become the text that Python has for it."""
+    """Rejects YAML values that argparse would silently convert with `str()`."""
 
     def __init__(self, table: Sequence[Option]) -> None:
         super().__init__()
         self._forms = {
             flag.removeprefix("--"): option.form for option in table for flag in option.flags
         }
+
+    def get_syntax_description(self) -> str:
+        """Return the sentence about the file that ends the help text."""
+        return "The file is YAML: the names of the options, without the dashes, are its keys."
 
     def parse(self, stream: TextIO) -> dict[str, Any]:
         try:

@@ -308,6 +308,7 @@ def test_help_names_every_option_with_variable_and_default(
         assert option.form is Form.FLAG or f"--{option.name} {option.value}" in shown
         assert f"env var: {option.variable('PROG')}" in shown
     assert "(default: 127.0.0.1)" in shown
+    assert "http" not in shown and "YAML" in shown
 
 
 def test_the_table_is_documented() -> None:
