@@ -13,7 +13,7 @@ from syncsvc.app import create_app
 from syncsvc.engine.run.points import Observer, Point, ignore
 from syncsvc.saved.find_run import find_run
 from syncsvc.service import Service
-from syncsvc.settings import Settings, read_settings
+from syncsvc.settings import NO_EFFECT, Settings, read_settings
 from syncsvc.tuning import Tuning
 from verifier.cluster import failures
 from verifier.cluster.cluster import open_cluster
@@ -67,6 +67,8 @@ def _serve(settings: Settings, observe: Observer, tuning: Tuning) -> int:
     _log.info("Mongosync Options", extra=dict(settings.options))
     # Nothing is hidden.
     _log.info("Mongosync HiddenFlags")
+    for option in filter(settings.options.get, NO_EFFECT):
+        _log.info("An option was accepted that has no effect.", extra={"option": option})
     stop = StopToken()
     alarm = process.exit_alarm()
     with ExitStack() as opened, alarm, suppress(Cancelled), TaskGroup("main", stop) as tasks:

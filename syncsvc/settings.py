@@ -10,10 +10,12 @@ from typing import Any
 from syncsvc import __version__
 from syncsvc.options import CLUSTERS
 from verifier.runtime.logs import LEVELS
-from verifier.runtime.options import Option, number, parse
+from verifier.runtime.options import Form, Option, number, parse
 from verifier.runtime.sites import ALLOWED_HOSTS
 
 PREFIX = "SYNCSVC"
+# Options of mongosync for functions that this program does not have.
+NO_EFFECT = ("acceptDisclaimer", "disableTelemetry", "disableMetricsLogging")
 DEFAULT_ID = "coordinator"
 
 TABLE = (
@@ -49,6 +51,10 @@ TABLE = (
         "name of this instance: of a shard of the source, where there are several",
         default=DEFAULT_ID,
         value="ID",
+    ),
+    *(
+        Option(name, "accepted for compatibility with mongosync; no effect", form=Form.FLAG)
+        for name in NO_EFFECT
     ),
 )
 

@@ -1,11 +1,14 @@
 """JSON log lines, one object a line, with `time`, `level`, `message` and the fields of the call. No credentials.
 
+At a terminal the same content is written as text for people.
+
 Times have microseconds, because log tools for mongosync read the first 26 characters of one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import re
@@ -20,7 +23,11 @@ from typing import Any, TextIO
 
 from pythonjsonlogger.json import JsonFormatter
 
-LEVELS = ("DEBUG", "INFO", "WARN", "ERROR", "FATAL")
+LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "PANIC")
+# Levels of other programs, and the nearest level that we log at.
+_NEAREST = {"TRACE": "DEBUG", "PANIC": "FATAL"}
+
+_log = logging.getLogger(__name__)
 
 # Everything up to the last "@" before the next connection string: a password that is not percent-encoded may hold any
 # character, and it is better to hide too much of a text than too little. The named options may hold a secret.
@@ -71,8 +78,38 @@ class RedactingJsonFormatter(JsonFormatter):
         return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
 
 
-def _formatter(style: Style) -> logging.Formatter:
-    formatter = RedactingJsonFormatter(
+class TerminalFormatter(RedactingJsonFormatter):
+    """Formats a line for people at a terminal, such as `19:44:39Z info  Serving. port: 27182`."""
+
+    def jsonify_log_record(self, log_data: dict[str, Any]) -> str:
+        # Left out is what each line of the process has.
+        common = {"thread", *self.static_fields}
+        fields = {name: value for name, value in log_data.items() if name not in common}
+        time, level = str(fields.pop("time"))[11:19], str(fields.pop("level")).lower()
+        message, trace = str(fields.pop("message")), str(fields.pop("trace", ""))
+        told = [f"{name}: {_as_text(value)}" for name, value in fields.items() if value is not None]
+        first = f"{time}Z {level:5} {visible(message)} {', '.join(told)}".rstrip()
+        return "\n".join([first, *map(visible, trace.splitlines())])
+
+
+def _as_text(value: Any) -> str:
+    return visible(value) if isinstance(value, str) else json.dumps(value)
+
+
+def visible(text: str) -> str:
+    """The text with control characters escaped, so that it cannot change what a terminal shows."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def is_at_terminal() -> bool:
+    """Return whether the log is shown at a terminal, where messages on standard error are seen, too."""
+    return any(
+        isinstance(each.formatter, TerminalFormatter) for each in logging.getLogger().handlers
+    )
+
+
+def _formatter(style: Style, kind: type[RedactingJsonFormatter]) -> logging.Formatter:
+    formatter = kind(
         "{asctime}{levelname}{message}{threadName}",
         style="{",
         rename_fields={
@@ -155,17 +192,27 @@ def set_up(
 ) -> None:
     """Send the log to a new file `directory`/`file_name`; an old one gives way.
 
-    Without a directory it goes to `stream`, or else to standard output. A directory and a file that are created here
-    can be read by their owner only. Raises OSError if the directory cannot be made or the file cannot be written.
+    Without a directory the log goes to `stream`, or else to standard output: as JSON, or as text if that is a terminal.
+    A directory and a file that are created here can be read by their owner only. Raises OSError if the directory cannot
+    be made or the file cannot be written.
     """
     handler: logging.Handler
+    kind = RedactingJsonFormatter
     if directory is None:
-        handler = logging.StreamHandler(stream or sys.stdout)
+        stream = stream or sys.stdout
+        handler = logging.StreamHandler(stream)
+        if stream.isatty():
+            kind = TerminalFormatter
     else:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         handler = LogFile(directory / file_name)
-    handler.setFormatter(_formatter(style))
-    logging.basicConfig(handlers=[handler], level=level, force=True)
+    handler.setFormatter(_formatter(style, kind))
+    logging.basicConfig(handlers=[handler], level=_NEAREST.get(level, level), force=True)
     # The driver and the HTTP server report at debug level what would drown our own lines.
     for noisy in ("pymongo", "waitress", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    if level in _NEAREST:
+        nearest = _NEAREST[level]
+        _log.info(
+            "The log level has no effect of its own.", extra={"given": level, "used": nearest}
+        )

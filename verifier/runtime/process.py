@@ -36,8 +36,9 @@ def run(
     except (OperationError, OSError) as error:
         name = f"{error.kind.name}: " if isinstance(error, OperationError) else ""
         text = logs.redact(f"{name}{error}")
-        _log.critical("The process cannot run.", extra={"error": text})
-        print(f"{program}: {text}", file=sys.stderr)
+        if not logs.is_at_terminal():
+            _log.critical("The process cannot run.", extra={"error": text})
+        print(f"{program}: {logs.visible(text)}", file=sys.stderr)
         return failed
 
 

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,15 @@ from verifier.runtime import logs
 from verifier.runtime.logs import redact
 
 SECRET = "S3cr3t"
+
+
+class Terminal(StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 log = logging.getLogger("test.logs")
 
 
@@ -120,7 +130,39 @@ class TestSetUp:
     @pytest.mark.parametrize("level", logs.LEVELS)
     def test_every_level_of_the_options_is_known(self, tmp_path: Path, level: str) -> None:
         logs.set_up(tmp_path, "test.log", level)
-        assert logging.getLogger().level == getattr(logging, level)
+        nearest = {"TRACE": "DEBUG", "PANIC": "FATAL"}.get(level, level)
+        assert logging.getLogger().level == getattr(logging, nearest)
+
+    def test_a_level_of_other_programs_is_replaced_by_the_nearest(self, tmp_path: Path) -> None:
+        logs.set_up(tmp_path, "test.log", "TRACE")
+        last = last_line(tmp_path / "test.log")
+        assert (last["given"], last["used"]) == ("TRACE", "DEBUG")
+
+    def test_at_a_terminal_lines_are_text(self) -> None:
+        terminal = Terminal()
+        logs.set_up(None, "test.log", "INFO", terminal, logs.Style(fields={"pid": 7}))
+        log.info("Serving.", extra={"port": 1, "address": "h", "none": None, "list": ["a"]})
+        assert logs.is_at_terminal()
+        line = terminal.getvalue()
+        assert re.fullmatch(
+            r'\d\d:\d\d:\d\dZ info  Serving. port: 1, address: h, list: \["a"\]\n', line
+        )
+
+    def test_at_a_terminal_no_text_controls_it(self) -> None:
+        terminal = Terminal()
+        logs.set_up(None, "test.log", "INFO", terminal)
+        log.info("a\x1b[2Jb", extra={"name_": "c\r\x9bd\u202e"})
+        assert terminal.getvalue().endswith(r"a\x1b[2Jb name_: c\r\x9bd\u202e" + "\n")
+
+    def test_at_a_terminal_no_credentials_are_shown(self) -> None:
+        terminal = Terminal()
+        logs.set_up(None, "test.log", "INFO", terminal)
+        try:
+            raise ValueError(f"mongodb://user:{SECRET}@host")
+        except ValueError:
+            log.exception(f"mongodb://user:{SECRET}@host")
+        shown = terminal.getvalue()
+        assert SECRET not in shown and "\nTraceback (most recent call last):\n" in shown
 
     def test_a_style_names_levels_and_adds_fields_to_every_line(self, tmp_path: Path) -> None:
         style = logs.Style({"WARNING": "warn"}, {"serverID": "5e0d", "pid": 7})

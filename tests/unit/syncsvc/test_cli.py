@@ -53,6 +53,29 @@ def test_the_log_tells_the_same(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert "InvalidURI" in capsys.readouterr().err
 
 
+def test_the_log_names_options_that_have_no_effect(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = ["--cluster0", "x", "--cluster1", GOOD, "--logPath", str(tmp_path), *ANY_PORT]
+    main([*arguments, "--acceptDisclaimer", "--disableMetricsLogging"])
+    lines = [json.loads(line) for line in (tmp_path / LOG_FILE).read_text().splitlines()]
+    named = [each["option"] for each in lines if "has no effect" in each["message"]]
+    assert named == ["acceptDisclaimer", "disableMetricsLogging"]
+    assert "has no effect" not in capsys.readouterr().err
+
+
+def test_at_a_terminal_an_error_is_one_readable_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(["--cluster0", "x", "--cluster1", GOOD, *ANY_PORT]) == 1
+    captured = capsys.readouterr()
+    assert "{" not in captured.out + captured.err
+    assert captured.err.startswith("syncsvc: InvalidURI: ") and captured.err.count("\n") == 1
+    assert "InvalidURI" not in captured.out
+    assert SECRET not in captured.err + captured.out
+
+
 def test_a_log_that_cannot_be_written_ends_the_process(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from syncsvc.settings import LOAD_LEVELS, TABLE, LoadLevel, Settings, read_settings
-from verifier.runtime.options import as_rst
+from syncsvc.settings import LOAD_LEVELS, NO_EFFECT, TABLE, LoadLevel, Settings, read_settings
+from verifier.runtime.options import Form, as_rst
 
 URIS = ["--cluster0", "mongodb://a", "--cluster1", "mongodb://b"]
 
@@ -41,6 +41,20 @@ def test_every_flag_is_read() -> None:
     assert settings.load_level == LoadLevel(1, 1, 1)
 
 
+def test_options_of_mongosync_without_effect_are_accepted(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("".join(f"{name}: true\n" for name in NO_EFFECT))
+    flags = [f"--{name}" for name in NO_EFFECT]
+    for settings in (read_settings([*URIS, *flags]), read_settings([*URIS, "--config", str(file)])):
+        assert all(settings.options[name] is True for name in NO_EFFECT)
+        assert settings == read_settings(URIS)
+
+
+@pytest.mark.parametrize("level", ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "PANIC"])
+def test_every_log_level_of_mongosync_is_accepted(level: str) -> None:
+    assert read_settings([*URIS, "--verbosity", level]).verbosity == level
+
+
 def test_a_higher_load_level_is_never_less() -> None:
     levels = [LOAD_LEVELS[number] for number in sorted(LOAD_LEVELS)]
     assert list(LOAD_LEVELS) == [1, 2, 3, 4]
@@ -58,7 +72,7 @@ def test_a_higher_load_level_is_never_less() -> None:
         ("--loadLevel", "0", "invalid choice: 0"),
         ("--loadLevel", "5", "invalid choice: 5"),
         ("--loadLevel", "2.5", "--loadLevel"),
-        ("--verbosity", "TRACE", "invalid choice: 'TRACE'"),
+        ("--verbosity", "LOUD", "invalid choice: 'LOUD'"),
     ],
 )
 def test_a_bad_value_is_refused(
@@ -91,5 +105,7 @@ def test_the_environment_has_the_names_of_the_program(monkeypatch: pytest.Monkey
 
 def test_every_option_is_documented() -> None:
     text = as_rst(TABLE, "SYNCSVC")
-    assert all(f"``--{option.name} {option.value}``" in text for option in TABLE)
+    for option in TABLE:
+        value = "" if option.form is Form.FLAG else f" {option.value}"
+        assert f"``--{option.name}{value}``" in text
     assert "``SYNCSVC_BIND_ADDRESS``" in text
