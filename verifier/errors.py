@@ -21,6 +21,8 @@ from verifier.runtime.httpd import (
     ADDRESS_NOT_AVAILABLE,
     BODY_TOO_LARGE,
     MALFORMED_BODY,
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND,
     TOO_MANY_READERS,
 )
 from verifier.runtime.schemas import INVALID_REQUEST
@@ -61,6 +63,8 @@ OPLOG_WINDOW_EXCEEDED = failures.OPLOG_WINDOW_EXCEEDED.with_remedy(_BEGIN_AGAIN)
 EVENT_TOO_LARGE = failures.EVENT_TOO_LARGE.with_remedy(_BEGIN_AGAIN)
 
 ALL = (
+    NOT_FOUND,
+    METHOD_NOT_ALLOWED,
     MALFORMED_BODY,
     BODY_TOO_LARGE,
     INVALID_REQUEST,

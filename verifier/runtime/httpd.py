@@ -15,7 +15,12 @@ from typing import Any
 from flask import Flask, Response, request
 from waitress import wasyncore
 from waitress.server import create_server
-from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+from werkzeug.exceptions import (
+    HTTPException,
+    MethodNotAllowed,
+    NotFound,
+    RequestEntityTooLarge,
+)
 
 from verifier.runtime.commands import MOST_WAITING
 from verifier.runtime.connections import (
@@ -48,6 +53,20 @@ BODY_TOO_LARGE = ErrorKind(
     413,
     "The request body is larger than 1 MB.",
     "Name fewer namespaces, or name them by a pattern.",
+)
+
+NOT_FOUND = ErrorKind(
+    "NotFound",
+    404,
+    "The API has no such path.",
+    "Correct the path: GET /api/v1/openapi.json lists all of them.",
+)
+
+METHOD_NOT_ALLOWED = ErrorKind(
+    "MethodNotAllowed",
+    405,
+    "The path does not take this method.",
+    "Send the request with a method that the error names.",
 )
 
 ADDRESS_NOT_AVAILABLE = ErrorKind(
@@ -153,6 +172,8 @@ def install_error_handlers(app: Flask) -> None:
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
     app.register_error_handler(OperationError, _named_error)
     app.register_error_handler(RequestEntityTooLarge, _too_large)
+    app.register_error_handler(NotFound, _not_found)
+    app.register_error_handler(MethodNotAllowed, _method_not_allowed)
     app.register_error_handler(HTTPException, _http_error)
     app.register_error_handler(Exception, _unexpected_error)
 
@@ -163,6 +184,20 @@ def _named_error(error: OperationError) -> tuple[dict[str, Any], int]:
 
 def _too_large(error: RequestEntityTooLarge) -> tuple[dict[str, Any], int]:
     return _named_error(OperationError(BODY_TOO_LARGE, "The request was not read."))
+
+
+def _not_found(error: NotFound) -> tuple[dict[str, Any], int]:
+    return _named_error(OperationError(NOT_FOUND, f"There is no {request.path}."))
+
+
+def _method_not_allowed(
+    error: MethodNotAllowed,
+) -> tuple[dict[str, Any], int, dict[str, str]]:
+    allowed = sorted(error.valid_methods or ())
+    # Flask adds the other two.
+    own = " or ".join(each for each in allowed if each not in ("HEAD", "OPTIONS"))
+    text = f"{request.path} takes {own}, not {request.method}."
+    return *_named_error(OperationError(METHOD_NOT_ALLOWED, text)), {"Allow": ", ".join(allowed)}
 
 
 def _http_error(error: HTTPException) -> tuple[dict[str, Any], int, dict[str, str]]:

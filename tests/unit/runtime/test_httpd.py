@@ -24,6 +24,8 @@ from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 from verifier.runtime.httpd import (
     ADDRESS_NOT_AVAILABLE,
     MAX_BODY,
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND,
     HttpServer,
     Readers,
     install_error_handlers,
@@ -222,11 +224,15 @@ def test_an_error_after_that_is_the_last_line(client: FlaskClient) -> None:
 
 
 def test_a_wrong_path_is_named(client: FlaskClient) -> None:
-    assert "GET /nowhere" in assert_error(client.get("/nowhere"), 404, "NotFound")
+    description = assert_error(client.get("/nowhere?a=b"), 404, "NotFound")
+    assert description == f"There is no /nowhere. {NOT_FOUND.remedy}"
 
 
 def test_a_wrong_method_is_told_the_right_ones(client: FlaskClient) -> None:
-    assert "POST" in client.get("/body").headers["Allow"]
+    answer = client.get("/body")
+    description = assert_error(answer, 405, "MethodNotAllowed")
+    assert description == f"/body takes POST, not GET. {METHOD_NOT_ALLOWED.remedy}"
+    assert answer.headers["Allow"] == "OPTIONS, POST"
 
 
 def test_an_address_in_use_is_a_named_error() -> None:
