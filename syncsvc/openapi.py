@@ -8,6 +8,7 @@ from marshmallow import fields
 
 from syncsvc import __version__, errors
 from syncsvc.reports.namespaces import NamespacePhase
+from syncsvc.reports.progress_answer import Stage
 from syncsvc.reports.verification_answer import Hashing
 from syncsvc.schemas import NamespacesSchema, StartSchema
 from syncsvc.state import Phase, State
@@ -128,8 +129,10 @@ class _Progress(Strict):
     canWrite = always(Boolean, "Whether the destination may be written.")
     info = nullable(fields.Enum, "The phase of the sync.", Phase, by_value=True)
     ceaStage = nullable(
-        fields.String,
+        fields.Enum,
         "collection copy drain while what was written during the copy is applied, then steady state.",
+        Stage,
+        by_value=True,
     )
     lag = nullable(fields.Nested, "How far the destination is behind, by kind of change.", _Lag)
     lagTimeSeconds = nullable(fields.Integer, "How far the destination is behind the source.")

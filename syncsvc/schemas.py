@@ -8,7 +8,8 @@ from typing import Any
 from marshmallow import ValidationError, fields, post_load, validate
 
 from syncsvc.options import CLUSTERS, BuildIndexes, StartOptions, WriteBlocking
-from verifier.cluster.filter_schema import NamespaceFilterSchema
+from verifier.cluster.filter_schema import ONE_DATABASE, NamespaceFilterSchema
+from verifier.cluster.namespace import USER_COLLECTION_PATTERN, USER_DATABASE_PATTERN
 from verifier.runtime.schemas import Boolean, Strict
 
 
@@ -25,7 +26,10 @@ class _WriteBlockingField(fields.Field[WriteBlocking]):
 
 
 class _ShardKeyElement(fields.Field[dict[str, Any]]):
-    """One field of a shard key: {"name": 1}, {"name": -1} or {"name": "hashed"}."""
+    """One field of a shard key: {"name": 1} or {"name": "hashed"}.
+
+    A direction of -1 is loaded, too: it is refused later, as InvalidShardingEntry, with the reason.
+    """
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, Any]:
         if not isinstance(value, dict) or len(value) != 1:
@@ -33,7 +37,7 @@ class _ShardKeyElement(fields.Field[dict[str, Any]]):
         (name, direction), *_ = value.items()
         allowed = not isinstance(direction, bool) and direction in (1, -1, "hashed")
         if not name or not allowed:
-            raise ValidationError('Must map a field name to 1, -1 or "hashed".')
+            raise ValidationError('Must map a field name to 1 or "hashed".')
         return dict(value)
 
 
@@ -41,7 +45,14 @@ _SHARD_KEY_ELEMENT = {
     "type": "object",
     "minProperties": 1,
     "maxProperties": 1,
-    "additionalProperties": {"enum": [1, -1, "hashed"]},
+    # No part of a path is empty or begins with $.
+    "propertyNames": {"pattern": r"^[^.$][^.]*(\.[^.$][^.]*)*$"},
+    "additionalProperties": {"enum": [1, "hashed"]},
+}
+_SHARD_KEY = {
+    "contains": {"type": "object", "additionalProperties": {"const": "hashed"}},
+    "minContains": 0,
+    "maxContains": 1,
 }
 
 
@@ -49,17 +60,23 @@ def _text(**metadata: Any) -> fields.String:
     return fields.String(required=True, validate=validate.Length(min=1), metadata=metadata)
 
 
+def _filters() -> fields.List[Any]:
+    each = fields.Nested(NamespaceFilterSchema, metadata=ONE_DATABASE)
+    return fields.List(each, load_default=list)
+
+
 class _ShardKeySchema(Strict):
     key = fields.List(
         _ShardKeyElement(metadata=_SHARD_KEY_ELEMENT),
         required=True,
         validate=validate.Length(min=1),
+        metadata=_SHARD_KEY,
     )
 
 
 class _ShardingEntrySchema(Strict):
-    database = _text()
-    collection = _text()
+    database = _text(pattern=USER_DATABASE_PATTERN)
+    collection = _text(pattern=USER_COLLECTION_PATTERN)
     shardCollection = fields.Nested(_ShardKeySchema, required=True)
 
 
@@ -82,8 +99,8 @@ class _NaturalOrderSchema(Strict):
 class StartSchema(Strict):
     """The body of `POST /api/v1/start`; loads into StartOptions."""
 
-    source = _text(description=" or ".join(CLUSTERS))
-    destination = _text(description=" or ".join(CLUSTERS))
+    source = _text(enum=list(CLUSTERS))
+    destination = _text(enum=list(CLUSTERS))
     buildIndexes = fields.Enum(
         BuildIndexes, by_value=True, load_default=BuildIndexes.BEFORE_DATA_COPY
     )
@@ -96,8 +113,8 @@ class StartSchema(Strict):
     )
     reversible = Boolean(load_default=False)
     verification = fields.Nested(_VerificationSchema, load_default=lambda: {"enabled": True})
-    includeNamespaces = fields.List(fields.Nested(NamespaceFilterSchema), load_default=list)
-    excludeNamespaces = fields.List(fields.Nested(NamespaceFilterSchema), load_default=list)
+    includeNamespaces = _filters()
+    excludeNamespaces = _filters()
     sharding = fields.Nested(_ShardingSchema)
     preExistingDestinationData = Boolean(load_default=False)
     copyInNaturalOrder = fields.List(fields.Nested(_NaturalOrderSchema), load_default=list)

@@ -23,6 +23,7 @@ from verifier.compare.errors import (
     OTHER_CHECK_SAVED,
     SUPERSEDED,
 )
+from verifier.compare.mismatch import Difference
 from verifier.compare.schemas import (
     DefinitionMismatchesSchema,
     DefinitionMismatchLine,
@@ -97,8 +98,10 @@ class _Amounts(Strict):
     totalNamespaces = always(fields.Integer, "Collections and views.")
 
 
-def _counts(meaning: str) -> Any:
-    return always(fields.Dict, meaning, keys=fields.String(), values=fields.Integer())
+def _counts(meaning: str, **metadata: Any) -> Any:
+    return always(
+        fields.Dict, meaning, keys=fields.String(), values=fields.Integer(), metadata=metadata
+    )
 
 
 class _Changes(Strict):
@@ -143,7 +146,7 @@ class _DocumentMismatches(Strict):
     """How many documents are not the same."""
 
     total = always(fields.Integer, "All.")
-    byType = _counts("By type.")
+    byType = _counts("By type.", propertyNames={"enum": [each.value for each in Difference]})
     byNamespace = _counts("By namespace.")
 
 

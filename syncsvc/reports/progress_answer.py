@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 from syncsvc.figures.progress import Ping, ProgressSnapshot
@@ -33,6 +34,14 @@ from verifier.compare.check_progress import Changes, CheckProgress
 
 # What scripts for mongosync divide by before there is anything to copy.
 _NOTHING_LISTED_YET = 1
+
+
+class Stage(Enum):
+    """The stages of change event application: up to the end of the copy, and after it."""
+
+    DRAIN = "collection copy drain"
+    STEADY = "steady state"
+
 
 _UNKNOWN = (
     *("info", "ceaStage", "lag", "lagTimeSeconds", "totalEventsApplied", "collectionCopy"),
@@ -92,7 +101,8 @@ def lag_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | 
 def _stage(record: RunRecord, snapshot: ProgressSnapshot) -> str | None:
     if record.phase is not Phase.APPLYING:
         return None
-    return "steady state" if is_drained(record, snapshot) else "collection copy drain"
+    stage = Stage.STEADY if is_drained(record, snapshot) else Stage.DRAIN
+    return stage.value
 
 
 def _copy(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None]:

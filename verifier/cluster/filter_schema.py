@@ -6,7 +6,11 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate, validates_schema
 
-from verifier.cluster.namespace import is_user_database
+from verifier.cluster.namespace import (
+    USER_COLLECTION_PATTERN,
+    USER_DATABASE_PATTERN,
+    is_user_database,
+)
 from verifier.runtime.schemas import Strict
 
 _REGEX_OPTIONS = "imxs"
@@ -32,13 +36,23 @@ class _PatternSchema(Strict):
     options = fields.String(validate=_regex_options, metadata={"pattern": f"^[{_REGEX_OPTIONS}]*$"})
 
 
+# One element has one of these, which the schema of its fields cannot say.
+ONE_DATABASE = {"oneOf": [{"required": ["database"]}, {"required": ["databaseRegex"]}]}
+
+
 class NamespaceFilterSchema(Strict):
     """One element; loads into the dict that NamespaceFilter takes."""
 
-    database = fields.String(validate=[validate.Length(min=1), _of_users])
+    database = fields.String(
+        validate=[validate.Length(min=1), _of_users], metadata={"pattern": USER_DATABASE_PATTERN}
+    )
     databaseRegex = fields.Nested(_PatternSchema)
     collections = fields.List(
-        fields.String(required=True, validate=[validate.Length(min=1), _not_system]),
+        fields.String(
+            required=True,
+            validate=[validate.Length(min=1), _not_system],
+            metadata={"pattern": USER_COLLECTION_PATTERN},
+        ),
         validate=validate.Length(min=1),
     )
     collectionsRegex = fields.Nested(_PatternSchema)

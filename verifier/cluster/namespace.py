@@ -10,6 +10,11 @@ SYSTEM_DATABASES = frozenset({"admin", "config", "local"})
 RESERVED_PREFIXES = ("mongosync_reserved_", "mongosync_internal_", "__mdb_internal")
 RESERVED_PATTERN = f"^({'|'.join(RESERVED_PREFIXES)})"
 
+# Regular expressions that the names of databases and collections of users match, which the functions below know, too.
+USER_DATABASE_PATTERN = (
+    f"^(?!({'|'.join(sorted(SYSTEM_DATABASES))})$)(?!{'|'.join(RESERVED_PREFIXES)})"
+)
+USER_COLLECTION_PATTERN = r"^(?!system\.)"
 
 # In front of a time-series collection's name, the name of the collection that holds its documents, the buckets.
 BUCKETS_PREFIX = "system.buckets."

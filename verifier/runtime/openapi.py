@@ -24,6 +24,8 @@ from verifier.runtime.sites import HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED
 
 PATH = "/api/v1/openapi.json"
 
+_KEYWORDS = ("contains", "minContains", "maxContains", "propertyNames")
+
 JSON, LINES, TEXT = "application/json", "application/x-ndjson", "text/plain"
 
 
@@ -147,11 +149,17 @@ def described(
     )
     assert plugin.converter is not None
     plugin.converter.field_mapping[Boolean] = ("boolean", None)
+    plugin.converter.attribute_functions.append(_more_keywords)
     own = Operation("get", PATH, "This description.", _DescriptionAnswer())
     for each in (*operations, own):
         spec.path(each.path, operations={each.method: each.described()})
     document: dict[str, Any] = spec.to_dict()
     return document
+
+
+def _more_keywords(field: fields.Field[Any], **options: Any) -> dict[str, Any]:
+    """Return the keywords of JSON Schema in a field's metadata that the library would leave out."""
+    return {name: field.metadata[name] for name in _KEYWORDS if name in field.metadata}
 
 
 def endpoint(document: dict[str, Any]) -> Blueprint:

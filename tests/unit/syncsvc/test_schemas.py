@@ -159,7 +159,7 @@ def test_a_bad_value_is_refused_by_the_path_of_its_field(
 
 @pytest.mark.parametrize("direction", [0, 2, True, "1", "text", None, [1], {"a": 1}, 1.5])
 def test_a_shard_key_has_no_other_direction(direction: object) -> None:
-    expected = f'{KEY}[0]: Must map a field name to 1, -1 or "hashed"'
+    expected = f'{KEY}[0]: Must map a field name to 1 or "hashed"'
     assert violations({**NAMES, **entry({"a": direction})}) == [expected]
 
 
