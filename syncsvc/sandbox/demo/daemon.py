@@ -1,9 +1,10 @@
-"""Runs the sync service as a process of its own and speaks to it over HTTP.
+"""Runs the sync service as a process of its own and calls its HTTP API.
 
-Of the service it knows only its command line and its API, as any user does.
+Only the command line and the API of the service are used here, as by any other user.
 """
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -37,7 +38,7 @@ class DaemonError(RuntimeError):
 
 @dataclass(frozen=True)
 class Progress:
-    """What the service last said of itself; None where it does not know."""
+    """The last answers of the service; None where it does not know a figure yet."""
 
     state: str
     info: str
@@ -46,11 +47,17 @@ class Progress:
     events_applied: int | None
     total_bytes: int
     copied_bytes: int
+    total_documents: int | None
+    compared_documents: int
+    mismatches: int
     error: str
 
     @classmethod
-    def from_answer(cls, answer: Document) -> Self:
+    def from_answers(cls, answer: Document, namespaces: Document) -> Self:
+        """Read the answers of /progress and of /namespaces."""
         progress = answer["progress"]
+        compared = progress.get("verification", {}).get("destination", {})
+        verified = [each["verification"] for each in namespaces.get("namespaces", ())]
         copied = progress.get("collectionCopy") or {}
         errors = progress.get("error"), progress.get("errorDescription")
         return cls(
@@ -61,6 +68,9 @@ class Progress:
             events_applied=progress.get("totalEventsApplied"),
             total_bytes=copied.get("estimatedTotalBytes") or 0,
             copied_bytes=copied.get("estimatedCopiedBytes") or 0,
+            total_documents=compared.get("estimatedDocumentCount"),
+            compared_documents=compared.get("hashedDocumentCount", 0),
+            mismatches=sum(each["mismatches"] for each in verified if each),
             error=": ".join(text for text in errors if text),
         )
 
@@ -76,7 +86,7 @@ class DaemonProcess:
         self._logs = keeper.make_folder(Path(gettempdir()))
         command = ["-m", "syncsvc", "--cluster0", cluster0, "--cluster1", cluster1]
         command += ["--port", str(self._port), "--logPath", str(self._logs)]
-        say(f"$ python {' '.join(command)}")
+        say(f"$ {shlex.join([sys.executable, *command])}")
         with Path(self._logs, "output").open("wb") as output:
             self._process = keeper.spawn([sys.executable, *command], output)
 
@@ -109,15 +119,16 @@ class DaemonProcess:
             pause.wait(POLL_SECONDS)
 
     def progress(self) -> Progress:
-        """Asks for the progress; raises if the service has failed."""
-        progress = Progress.from_answer(self._ask("GET", "progress"))
+        """Return the progress of the sync. Raises DaemonError if the sync has failed."""
+        answers = self._ask("GET", "progress"), self._ask("GET", "namespaces")
+        progress = Progress.from_answers(*answers)
         if progress.state == "FAILED":
             raise self.error(f"The sync has failed. {progress.error}")
         return progress
 
     def post(self, action: str, body: Document) -> None:
-        """Sends a command; raises if it is refused."""
-        self._say(f"{self._curl(action)} -X POST --data '{json.dumps(body)}'")
+        """Send a command. Raises DaemonError if it is refused."""
+        self._say(f"{self._curl(action)} --data '{json.dumps(body)}'")
         answer = self._ask("POST", action, body)
         self._say(f"  {json.dumps(answer)}")
         if not answer["success"]:
@@ -142,7 +153,7 @@ class DaemonProcess:
             answer = self._session.get(self._url("progress"), timeout=REQUEST_SECONDS)
         except requests.ConnectionError:
             return False
-        return Progress.from_answer(answer.json()).state != "INITIALIZING"
+        return Progress.from_answers(answer.json(), {}).state != "INITIALIZING"
 
     def _url(self, action: str) -> str:
         return f"http://127.0.0.1:{self._port}/api/v1/{action}"

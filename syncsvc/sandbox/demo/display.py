@@ -58,14 +58,18 @@ class Display:
     ) -> None:
         self._live.stop()
 
-    def show(self, progress: Progress, written: Written) -> None:
+    def show(self, progress: Progress, written: Written, waiting_for: str) -> None:
+        """Show the progress, what the application has written, and what the demo waits for."""
         self._rate = self._rate.after(progress.copied_bytes, monotonic())
         facts = {
             "state": f"{progress.state}, {progress.info}" if progress.info else progress.state,
             "copied": self._copied(progress),
-            "writer": str(written),
+            "compared": _compared(progress),
             "lag": _lag(progress),
+            "writer": str(written),
         }
+        if waiting_for:
+            facts["waiting for"] = waiting_for
         if self._console.is_terminal:
             self._live.update(_table(facts, progress), refresh=True)
         else:
@@ -87,11 +91,25 @@ class Display:
 def _table(facts: dict[str, str], progress: Progress) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     bar = ProgressBar(max(progress.total_bytes, 1), progress.copied_bytes, width=BAR_WIDTH)
+    compared = ProgressBar(
+        max(progress.total_documents or 1, 1), progress.compared_documents, width=BAR_WIDTH
+    )
+    bars: dict[str, RenderableType] = {"copied": bar, "compared": compared}
     for name, text in facts.items():
-        table.add_row(Text(name, "bold"), Text(text), bar if name == "copied" else "")
+        table.add_row(Text(name, "bold"), Text(text), bars.get(name, ""))
     return table
 
 
+def _compared(progress: Progress) -> str:
+    if progress.total_documents is None:
+        return "begins after the copy"
+    compared, total = progress.compared_documents, progress.total_documents
+    # Before the commit, a difference may be a change that is still on its way.
+    told = "differ" if progress.state == "COMMITTED" else "to be compared again"
+    return f"{compared:,} of {total:,} documents, {progress.mismatches} {told}"
+
+
 def _lag(progress: Progress) -> str:
-    lag = "unknown" if progress.lag_seconds is None else f"{progress.lag_seconds} s"
-    return lag if progress.events_applied is None else f"{lag}, {progress.events_applied} events"
+    if progress.lag_seconds is None:
+        return "measured after the copy"
+    return f"{progress.lag_seconds} s, {progress.events_applied:,} change events applied"

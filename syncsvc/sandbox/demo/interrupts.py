@@ -3,12 +3,15 @@
 Python's own handler can raise between the birth of a process and the line that notes it.
 """
 
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+NOTICE = b"\nInterrupted: waiting for the processes that are being started or ended ...\n"
 
 
 class Interrupts:
@@ -22,7 +25,7 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """A stretch of code that must not be cut in two: an interrupt is raised at its end."""
+        """Delay an interrupt that arrives within the block to its end."""
         self._held = True
         try:
             yield
@@ -35,3 +38,6 @@ class Interrupts:
         first, self._arrived = not self._arrived, True
         if first and not self._held:
             raise KeyboardInterrupt
+        if first:
+            # Not print(), which may be in the middle of another line.
+            os.write(sys.stderr.fileno(), NOTICE)

