@@ -5,16 +5,19 @@ VENV = .venv
 BIN = $(VENV)/bin
 # Processes that run the tests. More than two cores have, as most tests wait for their servers much of the time.
 PROCESSES ?= 3
-INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --editable
+INSTALL = $(BIN)/pip install --disable-pip-version-check --editable
+# With the lowest versions of the dependencies that setup.cfg allows.
+LOWEST = .venv-min
 # Tests start some hundred processes of ours, and none should compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check lint types unit test test-all format reference docs coverage bench clean
+.PHONY: help demo check lint types unit test test-all test-min format reference docs coverage bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
 
-$(VENV)/demo-installed: setup.cfg setup.py
+$(VENV)/demo-installed: setup.cfg pyproject.toml
+	@echo "Installing what the demo needs into $(VENV). Most of it is a MongoDB server."
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) '.[demo]'
 	@touch $@
@@ -23,9 +26,15 @@ $(VENV)/installed: $(VENV)/demo-installed
 	$(INSTALL) '.[demo,test,lint]'
 	@touch $@
 
-$(VENV)/docs-installed: setup.cfg setup.py
+$(VENV)/docs-installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) '.[docs]'
+	@touch $@
+
+$(LOWEST)/installed: setup.cfg pyproject.toml tests/support/lowest.py
+	$(PYTHON) -m venv $(LOWEST)
+	$(PYTHON) -m tests.support.lowest > $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/pip install --disable-pip-version-check --constraint $(LOWEST)/lowest.txt --editable '.[test]'
 	@touch $@
 
 demo: $(VENV)/demo-installed  ## watch a real migration, from start to COMMITTED, under live writes
@@ -35,7 +44,7 @@ check: $(VENV)/installed  ## check style and types, and run the tests that need 
 	@$(MAKE) --no-print-directory --output-sync --jobs 3 lint types unit
 
 lint: $(VENV)/installed
-	$(BIN)/black --check --quiet --line-length 100 syncsvc verifier tests
+	$(BIN)/black --check --quiet syncsvc verifier tests
 	$(BIN)/isort --check-only --quiet syncsvc verifier tests
 	$(BIN)/flake8 syncsvc verifier tests
 
@@ -51,9 +60,12 @@ test: $(VENV)/installed  ## run the tests, on real servers that the tests start
 test-all: $(VENV)/installed  ## run them with all combinations and more random writes, DDL and kills
 	$(BIN)/python -m pytest -n $(PROCESSES) --full
 
+test-min: $(LOWEST)/installed  ## run some tests with the lowest versions of all dependencies
+	$(LOWEST)/bin/python -m pytest --quiet tests/unit tests/integration/test_main_job.py
+
 format: $(VENV)/installed  ## put the code into its form
 	$(BIN)/isort --quiet syncsvc verifier tests
-	$(BIN)/black --quiet --line-length 100 syncsvc verifier tests
+	$(BIN)/black --quiet syncsvc verifier tests
 
 reference: $(VENV)/installed  ## write the generated parts of docs, and the OpenAPI files
 	$(BIN)/python -m tests.support.reference
@@ -68,4 +80,4 @@ bench: $(VENV)/installed  ## measure copy and change events against a limit and 
 	$(BIN)/python -m tests.bench
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) build dist *.egg-info .coverage .mypy_cache .pytest_cache .hypothesis bench-results.json
+	rm -rf $(VENV) $(LOWEST) build dist *.egg-info .coverage .mypy_cache .pytest_cache .hypothesis bench-results.json

@@ -1,0 +1,49 @@
+"""What setup.cfg says of the package fits the files of the project."""
+
+from __future__ import annotations
+
+from configparser import ConfigParser
+from pathlib import Path
+
+import yaml
+
+from tests.support.lowest import SETUP, lowest
+
+ROOT = SETUP.parent
+
+
+def read_setup() -> ConfigParser:
+    config = ConfigParser()
+    config.read(SETUP)
+    return config
+
+
+def test_every_dependency_has_a_lower_bound_that_is_tested() -> None:
+    setup = read_setup()
+    required = setup["options"]["install_requires"].split("\n")[1:]
+    pinned = [*lowest()]
+    assert {f"{line.split()[0]}=={line.split()[-1]}" for line in required} <= {*pinned}
+    assert len({line.partition("==")[0] for line in pinned}) == len(pinned)
+
+
+def test_packages_are_typed() -> None:
+    for package in ("syncsvc", "verifier"):
+        assert (ROOT / package / "py.typed").exists()
+        assert read_setup()["options.package_data"][package] == "py.typed"
+
+
+def test_the_wheel_holds_every_page_and_unit() -> None:
+    patterns = " ".join(read_setup()["options.data_files"].values()).split()
+    packed = {path for pattern in patterns for path in ROOT.glob(pattern)}
+    docs = ROOT / "docs"
+    assert {*docs.rglob("*.rst"), *docs.glob("*.service")} <= packed
+
+
+def test_hooks_use_the_tools_of_the_makefile() -> None:
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    makefile = (ROOT / "Makefile").read_text()
+    hooks = [hook for repository in config["repos"] for hook in repository["hooks"]]
+    assert hooks
+    for hook in hooks:
+        tool = Path(hook["entry"].split()[0])
+        assert tool.parent.name == "bin" and f"$(BIN)/{tool.name}" in makefile
