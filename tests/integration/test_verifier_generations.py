@@ -10,15 +10,20 @@ from typing import Any
 
 import bson
 import pytest
+from bson.timestamp import Timestamp
+from pymongo import MongoClient
 
 from tests.support.checks import Checker
-from tests.support.pair import Pair
+from tests.support.pair import TO_SHARDED, Pair, across
 from tests.support.selection import full
 from tests.support.waiting import wait_for
+from verifier.cluster.note import append_note
+from verifier.cluster.quiet import is_quiet
 from verifier.compare import check as check_module
 from verifier.compare.check_progress import Outcome
 from verifier.compare.points import Point
 from verifier.compare.record import Request
+from verifier.runtime.tasks import StopToken
 
 KEYS: list[Any] = [*range(60), *(f"k{number}" for number in range(20)), {"a": 1}, {"a": [2]}, None]
 
@@ -130,6 +135,69 @@ def test_what_was_repaired_within_the_grace_is_no_mismatch(pair: Pair, checker: 
             wait_for(lambda: monotonic() - since > grace, "the grace is over")
         check.wait_for_verdict()
     check.assert_passed()
+
+
+def test_the_grace_has_passed_where_nobody_has_written(
+    pair: Pair, checker: Checker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int | None, int]] = []
+
+    def is_quiet(client: MongoClient[Any], since: Timestamp) -> bool:
+        asked.append((client.address and client.address[1], since.time))
+        return True
+
+    monkeypatch.setattr(check_module, "is_quiet", is_quiet)
+    pair.source.client.d.a.insert_one({"_id": 1})
+    with checker.running(grace=3600.0) as check:
+        # Otherwise this takes an hour.
+        assert check.end().outcome is Outcome.FAILED
+        ends = [side.end for side in (check.store.record.source, check.store.record.destination)]
+    ports = [
+        side.client.address and side.client.address[1] for side in (pair.source, pair.destination)
+    ]
+    assert asked == [(port, end.time - 3601) for port, end in zip(ports, ends) if end]
+
+
+def test_a_write_of_a_user_is_told_from_others(pair: Pair) -> None:
+    client = pair.source.client
+
+    def quiet_after(*writes: Callable[[], object]) -> bool:
+        since = client.admin.command("ping")["operationTime"]
+        since = Timestamp(since.time, since.inc + 1)
+        for write in writes:
+            write()
+        return is_quiet(client, since)
+
+    def in_transaction(database: str) -> None:
+        with client.start_session() as session, session.start_transaction():
+            client[database].a.insert_one({}, session=session)
+
+    client.d.a.insert_one({"_id": 1})
+    client["__mdb_internal_mine"].a.insert_one({"_id": 1})
+    internal = client["__mdb_internal_mine"].a
+    assert quiet_after()
+    assert quiet_after(
+        lambda: append_note(client, StopToken()),
+        lambda: internal.insert_many([{}, {}]),
+        lambda: internal.create_index("a"),
+        lambda: in_transaction("__mdb_internal_mine"),
+    )
+    assert not quiet_after(lambda: client.d.a.insert_one({}))
+    assert not quiet_after(lambda: client.d.a.update_one({"_id": 1}, {"$set": {"a": 1}}))
+    assert not quiet_after(lambda: client.d.a.delete_one({"_id": 1}))
+    assert not quiet_after(lambda: client.d.a.create_index("a"))
+    assert not quiet_after(lambda: in_transaction("d"))
+    assert not quiet_after(lambda: client.drop_database("d"))
+
+
+def test_nothing_is_proved_by_an_oplog_that_is_too_short(pair: Pair) -> None:
+    assert not is_quiet(pair.source.client, Timestamp(1, 0))
+
+
+@across(TO_SHARDED)
+def test_nothing_is_proved_through_a_router(pair: Pair) -> None:
+    client = pair.destination.client
+    assert not is_quiet(client, client.admin.command("ping")["operationTime"])
 
 
 def test_a_clock_that_is_set_forward_does_not_end_the_grace(

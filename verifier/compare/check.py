@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from math import ceil
 from time import monotonic, time
 from typing import Any
 
@@ -19,6 +20,7 @@ from verifier.cluster import rawbson
 from verifier.cluster.changes import ChangeStream, start_position
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.note import append_note
+from verifier.cluster.quiet import is_quiet
 from verifier.cluster.reading import read
 from verifier.cluster.times import Position
 from verifier.compare.amounts import Tally
@@ -202,7 +204,25 @@ class Check:
         """Return whether the current generation began after the end of the grace period."""
         if self._began_at is None or self._grace_since is None:
             return False
-        return self._began_at - self._grace_since >= self._grace
+        return self._began_at - self._grace_since >= self._grace or self._was_quiet()
+
+    def _was_quiet(self) -> bool:
+        """Return whether the grace period had passed already when writes were switched off.
+
+        A replicator that is never behind by more than the grace period has applied everything once nobody, itself
+        included, has written to either cluster for that long. In a sync, `feed` is set, and the sync itself may be
+        behind by more.
+        """
+        record, sides = self._store.record, self._sides
+        if self._feed is not None or record.source.end is None or record.destination.end is None:
+            return False
+        ends = (sides.source, record.source.end), (sides.destination, record.destination.end)
+        # Cluster times are whole seconds: one more, so that the period is never too short.
+        seconds = ceil(self._grace) + 1
+        return all(
+            is_quiet(cluster.client, Timestamp(max(end.time - seconds, 0), 0))
+            for cluster, end in ends
+        )
 
     def _carry_out(
         self, pairs: set[NamespacePair], new: set[NamespacePair], stop: StopToken

@@ -1,0 +1,39 @@
+"""Proves from the oplog of a replica set that no user has written to it for a while."""
+
+from __future__ import annotations
+
+from bson.regex import Regex
+from bson.timestamp import Timestamp
+from pymongo.errors import PyMongoError
+
+from verifier.cluster.connect import Client
+from verifier.cluster.namespace import RESERVED_PREFIXES
+
+# The entries of an oplog that are writes of users. A transaction is an entry of `admin`, which holds its writes.
+_NOT_INTERNAL = {"$not": Regex(rf"^(config\.|local\.|{'|'.join(RESERVED_PREFIXES)})")}
+_BY_USERS = {
+    "op": {"$ne": "n"},
+    "ns": _NOT_INTERNAL,
+    "$or": [
+        {"o.applyOps": {"$exists": False}},
+        {"o.applyOps": {"$elemMatch": {"ns": _NOT_INTERNAL}}},
+    ],
+}
+
+
+def is_quiet(client: Client, since: Timestamp) -> bool:
+    """Return whether the primary's oplog proves that no user has written since that time.
+
+    Returns False if it cannot be proved: for a router, without the privilege to read the oplog, or if the oplog does
+    not reach back that far. Raises no errors of the driver.
+    """
+    if client.is_mongos:
+        return False
+    oplog = client.local["oplog.rs"]
+    try:
+        oldest = oplog.find_one(projection={"ts": 1})
+        if oldest is None or oldest["ts"] > since:
+            return False
+        return oplog.find_one({"ts": {"$gte": since}, **_BY_USERS}, {"ts": 1}) is None
+    except PyMongoError:
+        return False
