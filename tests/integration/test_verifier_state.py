@@ -11,7 +11,7 @@ from verifier.cluster.cluster import Cluster, open_cluster
 from verifier.compare.check_progress import Phase
 from verifier.compare.errors import INCOMPATIBLE_METADATA, OTHER_CHECK_SAVED, SUPERSEDED
 from verifier.compare.points import ignore
-from verifier.compare.record import FORMAT
+from verifier.compare.record import FORMATS
 from verifier.runtime.errors import ErrorKind, OperationError
 from verifier.runtime.tasks import StopToken
 from verifier.service import Service
@@ -91,10 +91,14 @@ def test_the_state_of_other_options_is_refused(
     assert processes.start().progress().verdict is not None
 
 
-def test_the_state_of_another_format_is_refused(pair: Pair, processes: Processes) -> None:
+def test_the_state_of_a_newer_version_is_refused(pair: Pair, processes: Processes) -> None:
     processes.start().check(None)
-    pair.destination.client[STATE].check.update_one({}, {"$inc": {"format": 1}})
-    assert f"format {FORMAT + 1}" in _refused(INCOMPATIBLE_METADATA, processes.start)
+    check = pair.destination.client[STATE].check
+    check.update_one({}, {"$inc": {"format": 1}})
+    saved = check.find_one()
+    refusal = _refused(INCOMPATIBLE_METADATA, processes.start)
+    assert f"format {FORMATS.current + 1}: it was saved by a newer version" in refusal
+    assert check.find_one() == saved
 
 
 def test_only_one_process_goes_on(processes: Processes) -> None:

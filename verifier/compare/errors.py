@@ -21,7 +21,7 @@ INCOMPATIBLE_METADATA = ErrorKind(
     "IncompatibleMetadata",
     409,
     "The saved state of a check was written by another version of this program.",
-    "Finish the check with the version that began it, or begin anew with --clean.",
+    "Start the version that saved it again, or begin a new check with --clean.",
 )
 OTHER_CHECK_SAVED = ErrorKind(
     "OtherCheckSaved",

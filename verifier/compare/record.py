@@ -16,10 +16,11 @@ from verifier.compare.check_progress import Amounts, Outcome, Verdict
 from verifier.compare.documents import Mode
 from verifier.compare.errors import INCOMPATIBLE_METADATA
 from verifier.compare.scope import Scope
-from verifier.runtime.errors import OperationError
+from verifier.runtime.formats import Formats
 
-# Raised whenever a saved record changes its meaning: another format is refused, never guessed at.
-FORMAT = 2
+# Formats before 2 were never released. The rows of tasks, rechecks and mismatches have no format: a field that they get
+# must have a default when it is read, and a row whose meaning changes must say so in a field of its own.
+FORMATS = Formats(subject="The saved check", oldest=2, steps=(), unsupported=INCOMPATIBLE_METADATA)
 
 
 class Side(Enum):
@@ -92,7 +93,7 @@ class CheckRecord:
 def as_document(record: CheckRecord) -> dict[str, Any]:
     request = record.request
     return {
-        "format": FORMAT,
+        "format": FORMATS.current,
         "owner": record.owner,
         "identities": list(record.identities),
         "include": list(request.scope.namespaces.include),
@@ -132,18 +133,9 @@ def _verdict_document(verdict: Verdict | None) -> dict[str, Any] | None:
     return {"outcome": verdict.outcome.value, "reasons": reasons, "error": verdict.error}
 
 
-def check_format(document: Mapping[str, Any]) -> None:
-    """Raise OperationError IncompatibleMetadata for a record of another format."""
-    if document.get("format") != FORMAT:
-        raise OperationError(
-            INCOMPATIBLE_METADATA,
-            f"The saved check has format {document.get('format')}, not {FORMAT}.",
-        )
-
-
 def from_document(document: Mapping[str, Any]) -> CheckRecord:
-    """Raises OperationError IncompatibleMetadata."""
-    check_format(document)
+    """Read a check of any supported format. Raise OperationError IncompatibleMetadata for others."""
+    document = FORMATS.upgrade(document)
     source, destination = document["identities"]
     return CheckRecord(
         owner=document["owner"],

@@ -34,13 +34,7 @@ from verifier.compare.mismatch import (
     DocumentMismatch,
     StoredMismatch,
 )
-from verifier.compare.record import (
-    CheckRecord,
-    Side,
-    as_document,
-    check_format,
-    from_document,
-)
+from verifier.compare.record import FORMATS, CheckRecord, Side, as_document, from_document
 from verifier.compare.rows import (
     definition_mismatch_row,
     document_mismatch_row,
@@ -118,7 +112,7 @@ class CheckStore:
         """Save a new check in the place of an older one, of which nothing is kept."""
         document = self._database[CHECK].find_one(CHECK)
         if document is not None:
-            check_format(document)
+            FORMATS.check(document)
         self.forget()
         self._drop(self._generations())
         new = replace(record, owner=_new_owner())

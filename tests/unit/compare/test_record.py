@@ -15,7 +15,7 @@ from verifier.compare.check_progress import Amounts, Outcome, Verdict
 from verifier.compare.documents import Mode
 from verifier.compare.errors import INCOMPATIBLE_METADATA
 from verifier.compare.record import (
-    FORMAT,
+    FORMATS,
     CheckRecord,
     Request,
     Side,
@@ -60,9 +60,10 @@ def test_a_record_is_read_back_as_it_was(record: CheckRecord) -> None:
     assert from_document(document) == record
 
 
-def test_a_record_of_another_format_is_refused() -> None:
+@pytest.mark.parametrize("number", [FORMATS.oldest - 1, FORMATS.current + 1])
+def test_a_record_of_an_unsupported_format_is_refused(number: int) -> None:
     with pytest.raises(OperationError) as raised:
-        from_document({**as_document(NEW), "format": FORMAT + 1})
+        from_document({**as_document(NEW), "format": number})
     assert raised.value.kind is INCOMPATIBLE_METADATA
 
 

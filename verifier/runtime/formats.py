@@ -1,0 +1,55 @@
+"""Upgrades documents that an older version of the program saved. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from verifier.runtime.errors import ErrorKind, OperationError
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Formats:
+    """The formats of one saved document, which holds the number of its format in the field `format`.
+
+    `steps` are pure functions. The first one turns a document of format `oldest` into one of the next format, and so
+    on. A change of the saved shape appends a step. A new field needs no step if reading supplies a default for it, and
+    if an older version may ignore it.
+
+    `subject` is the document in the words of an error, and `unsupported` the error for all other formats.
+    """
+
+    subject: str
+    oldest: int
+    steps: tuple[Callable[[Document], Document], ...]
+    unsupported: ErrorKind
+
+    @property
+    def current(self) -> int:
+        """The format in which this version saves."""
+        return self.oldest + len(self.steps)
+
+    def upgrade(self, document: Mapping[str, Any]) -> Document:
+        """Return the document in the current format. Raise OperationError as `check` does."""
+        self.check(document)
+        upgraded = dict(document)
+        for step in self.steps[document["format"] - self.oldest :]:
+            upgraded = step(upgraded)
+        return {**upgraded, "format": self.current}
+
+    def check(self, document: Mapping[str, Any]) -> None:
+        """Raise OperationError `unsupported` if this version cannot read the format of the document."""
+        found = document.get("format")
+        if not isinstance(found, int) or found < self.oldest:
+            reason = f"this version reads format {self.oldest} and later"
+        elif found > self.current:
+            reason = (
+                f"it was saved by a newer version, and this one reads formats up to {self.current}. "
+                "Start that newer version again"
+            )
+        else:
+            return
+        raise OperationError(self.unsupported, f"{self.subject} has format {found}: {reason}.")
