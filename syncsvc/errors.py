@@ -287,7 +287,7 @@ INCOMPATIBLE_METADATA = ErrorKind(
     "IncompatibleMetadata",
     409,
     "The metadata on the destination was written by another version of this program.",
-    "Finish the sync with the version that began it, or drop its metadata database to give it up.",
+    "Start the version that saved it again, or drop its metadata database to give the sync up.",
 )
 
 # Errors of the foundation, with what they mean for a sync.

@@ -42,7 +42,7 @@ class BuildIndexes(Enum):
 
 @dataclass(frozen=True)
 class StartOptions:
-    """The start request with its defaults filled in; fields of the request keep their names in `as_document`.
+    """The start request with its defaults filled in. `syncsvc.saved.stored` has the form in which it is saved.
 
     `copy_in_natural_order` and `detect_random_id` are kept for the sake of the request, and change nothing: every
     collection is read in its natural order anyway.
@@ -75,21 +75,3 @@ class StartOptions:
     @property
     def namespaces(self) -> NamespaceFilter:
         return NamespaceFilter(self.include_namespaces, self.exclude_namespaces)
-
-    def as_document(self) -> dict[str, Any]:
-        """The request that gives these options, every field written out; `schemas` reads it back."""
-        document: dict[str, Any] = {
-            "source": self.source,
-            "destination": self.destination,
-            "buildIndexes": self.build_indexes.value,
-            "enableUserWriteBlocking": self.write_blocking.value,
-            "reversible": self.reversible,
-            "verification": {"enabled": self.verification},
-            "includeNamespaces": list(self.include_namespaces),
-            "excludeNamespaces": list(self.exclude_namespaces),
-            "preExistingDestinationData": self.pre_existing_destination_data,
-            "copyInNaturalOrder": list(self.copy_in_natural_order),
-            "detectRandomId": self.detect_random_id,
-            "skipDiskSpaceCheck": self.skip_disk_space_check,
-        }
-        return document if self.sharding is None else {**document, "sharding": self.sharding}

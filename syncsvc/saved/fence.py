@@ -43,7 +43,8 @@ _log = logging.getLogger(__name__)
 
 # The collection in which slots are settled, in the metadata database.
 FENCES = "fences"
-# More than there are threads that write at once, at the highest load level.
+# More than there are threads that write at once, at the highest load level. Never lower this: the slots of a process of
+# an earlier version must be settled, too.
 _SLOTS = 16
 # On a sharded cluster, a slot is settled by this many updates for each shard. The shards are chosen by the hashes of
 # the `_id`s: a shard is missed with a probability of e**-16.

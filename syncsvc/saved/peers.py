@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from syncsvc.options import StartOptions
 from syncsvc.saved.run import RunRecord, RunStore, load_runs
+from syncsvc.saved.stored import StoredOptions
 from syncsvc.state import State
 from verifier.cluster.connect import Client
 from verifier.cluster.reading import read
@@ -72,11 +73,11 @@ def differences(
 
     Nor may a shard have come or gone in between: by other `instances`, the events would be divided otherwise.
     """
-    own = options.as_document()
+    own = StoredOptions().dump(options)
     found = {}
     for each in others:
-        told = each.options.as_document()
-        names = [name for name in {**own, **told} if own.get(name) != told.get(name)]
+        told = StoredOptions().dump(each.options)
+        names = [name for name in own if own[name] != told[name]]
         if tuple(instances) != each.instances:
             names.append("shards of the source")
         if names:

@@ -12,17 +12,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from bson.timestamp import Timestamp
+from marshmallow import ValidationError, fields
 from pymongo.errors import PyMongoError
 
 from syncsvc import errors
 from syncsvc.options import StartOptions
-from syncsvc.schemas import StartSchema
+from syncsvc.saved.stored import Stored, StoredOptions, StoredPosition
 from syncsvc.state import Phase, State
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
@@ -30,8 +31,8 @@ from verifier.cluster.newest import read_newest
 from verifier.cluster.times import Position
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
+from verifier.runtime.formats import Formats
 from verifier.runtime.retry import FOREVER, patience_left
-from verifier.runtime.schemas import load
 from verifier.runtime.waits import waiting
 
 METADATA_DATABASE = "mongosync_reserved_for_internal_use"
@@ -46,9 +47,6 @@ _PARTITIONS = ("partitions", "partitionsReversed")
 CONFIRM_INTERVAL = 1.0
 
 _LOOK_AT_DESTINATION = "See the other warnings for what the destination does not answer."
-
-# Raised whenever a record changes its meaning: another format is refused, never guessed at.
-FORMAT = 6
 
 
 @dataclass(frozen=True)
@@ -131,76 +129,79 @@ def partitions_of(reversals: int) -> str:
     return _PARTITIONS[reversals % len(_PARTITIONS)]
 
 
-def _run_document(record: RunRecord) -> dict[str, Any]:
+class _StoredFailure(Stored):
+    kind = Failure
+
+    name = fields.String(required=True)
+    description = fields.String(required=True)
+
+
+class _StoredRun(Stored):
+    kind = RunRecord
+
+    instance = fields.String(data_key="_id", required=True)
+    owner = fields.String(required=True)
+    state = fields.Enum(State, by_value=True, required=True)
+    phase = fields.Enum(Phase, by_value=True, required=True)
+    options = fields.Nested(StoredOptions, required=True)
+    identities = fields.Tuple((fields.String(), fields.String()), required=True)
+    fence = fields.UUID(required=True)
+    start = fields.Nested(StoredPosition, allow_none=True)
+    position = fields.Nested(StoredPosition, allow_none=True)
+    copy_end = fields.Raw(data_key="copyEnd", allow_none=True)
+    commit_time = fields.Raw(data_key="commitTime", allow_none=True)
+    steps = fields.List(fields.String())
+    can_write = fields.Boolean(data_key="canWrite")
+    failure = fields.Nested(_StoredFailure, allow_none=True)
+    reversals = fields.Integer()
+    reverse_start = fields.Nested(StoredPosition, data_key="reverseStart", allow_none=True)
+    found_blocked = fields.Dict(data_key="foundBlocked")
+    found_balancing = fields.Dict(data_key="foundBalancing")
+    instances = fields.List(fields.String())
+    barrier = fields.String(allow_none=True)
+    caught_up = fields.Boolean(data_key="caughtUp")
+    beat = fields.Integer()
+    epoch = fields.Integer()
+
+
+def _rename_reversals(document: dict[str, Any]) -> dict[str, Any]:
+    """Format 6 to 7: call reversals as the code does, and save verification as a flag."""
+    renamed = {"turns": "reversals", "wayBack": "reverseStart"}
+    options = document["options"]
     return {
-        "_id": record.instance,
-        "format": FORMAT,
-        "only": True if record.coordinates else record.instance,
-        "owner": record.owner,
-        "state": record.state.value,
-        "phase": record.phase.value,
-        "options": record.options.as_document(),
-        "identities": list(record.identities),
-        "start": _position_document(record.start),
-        "position": _position_document(record.position),
-        "copyEnd": record.copy_end,
-        "commitTime": record.commit_time,
-        "steps": list(record.steps),
-        "canWrite": record.can_write,
-        "failure": None if record.failure is None else asdict(record.failure),
-        "turns": record.reversals,
-        "wayBack": _position_document(record.reverse_start),
-        "foundBlocked": dict(record.found_blocked),
-        "foundBalancing": dict(record.found_balancing),
-        "instances": list(record.instances),
-        "barrier": record.barrier,
-        "caughtUp": record.caught_up,
-        "beat": record.beat,
-        "fence": record.fence.hex,
-        "epoch": record.epoch,
+        **{renamed.get(name, name): value for name, value in document.items()},
+        "options": {**options, "verification": options["verification"]["enabled"]},
     }
 
 
-def _position_document(position: Position | None) -> dict[str, Any] | None:
-    return None if position is None else asdict(position)
+# Formats before 6 were never released. The rows of collections and partitions have no format, because several
+# instances of different versions may save them side by side: a field that they get must have a default when it is read,
+# and a row whose meaning changes must say so in a field of its own.
+FORMATS = Formats(
+    subject=f"The run in {METADATA_DATABASE}",
+    oldest=6,
+    steps=(_rename_reversals,),
+    unsupported=errors.INCOMPATIBLE_METADATA,
+)
 
 
-def _position(document: dict[str, Any] | None) -> Position | None:
-    return None if document is None else Position(**document)
+def _run_document(record: RunRecord) -> dict[str, Any]:
+    return {
+        "format": FORMATS.current,
+        "only": True if record.coordinates else record.instance,
+        **_StoredRun().dump(record),
+    }
 
 
 def _run_record(document: dict[str, Any]) -> RunRecord:
-    if document.get("format") != FORMAT:
+    """Read a run of any supported format. Raise OperationError IncompatibleMetadata if that is impossible."""
+    try:
+        record: RunRecord = _StoredRun().load(FORMATS.upgrade(document))
+    except ValidationError as error:
         raise OperationError(
-            errors.INCOMPATIBLE_METADATA,
-            f"The run in {METADATA_DATABASE} has format {document.get('format')}, not {FORMAT}.",
-        )
-    source, destination = document["identities"]
-    return RunRecord(
-        instance=document["_id"],
-        owner=document["owner"],
-        state=State(document["state"]),
-        phase=Phase(document["phase"]),
-        options=load(StartSchema(), document["options"]),
-        identities=(source, destination),
-        start=_position(document["start"]),
-        position=_position(document["position"]),
-        copy_end=document["copyEnd"],
-        commit_time=document["commitTime"],
-        steps=tuple(document["steps"]),
-        can_write=document["canWrite"],
-        failure=None if document["failure"] is None else Failure(**document["failure"]),
-        reversals=document["turns"],
-        reverse_start=_position(document["wayBack"]),
-        found_blocked=document["foundBlocked"],
-        found_balancing=document["foundBalancing"],
-        instances=tuple(document["instances"]),
-        barrier=document["barrier"],
-        caught_up=document["caughtUp"],
-        beat=document["beat"],
-        fence=UUID(document["fence"]),
-        epoch=document["epoch"],
-    )
+            errors.INCOMPATIBLE_METADATA, f"{FORMATS.subject} cannot be read: {error.messages}."
+        ) from error
+    return record
 
 
 def saved_instances(client: Client) -> tuple[str, ...]:

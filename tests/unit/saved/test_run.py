@@ -20,7 +20,7 @@ from syncsvc.saved.registry import (
     _collection_record,
 )
 from syncsvc.saved.run import (
-    FORMAT,
+    FORMATS,
     METADATA_DATABASE,
     Failure,
     RunRecord,
@@ -113,16 +113,131 @@ def test_any_run_is_read_back_as_it_was(**fields: Any) -> None:
     assert run_again(record) == record
 
 
-@pytest.mark.parametrize("version", [None, 0, FORMAT - 1, FORMAT + 1, str(FORMAT)])
-def test_a_run_of_another_format_is_refused(version: object) -> None:
-    with pytest.raises(OperationError, match=f"has format {version}, not {FORMAT}") as raised:
+@pytest.mark.parametrize("version", [None, 0, FORMATS.oldest - 1, str(FORMATS.current)])
+def test_a_run_of_an_unsupported_format_is_refused(version: object) -> None:
+    with pytest.raises(OperationError, match=f"has format {version}: ") as raised:
         _run_record({**_run_document(run_record()), "format": version})
     assert raised.value.kind is INCOMPATIBLE_METADATA
 
 
-def test_a_run_without_a_format_is_refused_before_anything_is_read() -> None:
-    with pytest.raises(OperationError):
-        _run_record({"_id": "coordinator"})
+def test_a_run_of_a_newer_version_is_refused_by_name() -> None:
+    with pytest.raises(OperationError, match="saved by a newer version.*Start that") as raised:
+        _run_record({"_id": "coordinator", "format": FORMATS.current + 1})
+    assert raised.value.kind is INCOMPATIBLE_METADATA
+
+
+def test_a_run_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(OperationError, match="cannot be read.*state") as raised:
+        _run_record({**_run_document(run_record()), "state": "UNKNOWN"})
+    assert raised.value.kind is INCOMPATIBLE_METADATA
+
+
+def test_unknown_fields_are_ignored_and_missing_ones_have_their_defaults() -> None:
+    document = _run_document(run_record())
+    options = {**document["options"], "fromTheFuture": {"a": 1}}
+    del options["detectRandomId"], document["caughtUp"]
+    assert _run_record({**document, "options": options, "more": 1}) == run_record()
+
+
+def test_a_run_of_format_6_is_upgraded() -> None:
+    document = run_document_of_format_6()
+    assert _run_record(document) == UPGRADED
+    assert document == run_document_of_format_6()
+
+
+def test_the_saved_shape_is_that_of_the_current_format() -> None:
+    """A change of this shape needs a new format, with a step that leads to it."""
+    assert FORMATS.current == 7
+    assert saved(_run_document(UPGRADED)) == CURRENT
+
+
+def run_document_of_format_6() -> dict[str, Any]:
+    position = {"token": {"_data": "8265"}, "time": Timestamp(1700000000, 1)}
+    return {
+        "_id": "coordinator",
+        "format": 6,
+        "only": True,
+        "owner": "9f8e",
+        "state": "REVERSING",
+        "phase": "reversing",
+        "options": {
+            "source": "cluster0",
+            "destination": "cluster1",
+            "buildIndexes": "never",
+            "enableUserWriteBlocking": "sourceAndDestination",
+            "reversible": True,
+            "verification": {"enabled": False},
+            "includeNamespaces": [{"database": "d", "collections": ["c"]}],
+            "excludeNamespaces": [{"databaseRegex": {"pattern": "^x"}}],
+            "preExistingDestinationData": False,
+            "copyInNaturalOrder": [{"database": "."}],
+            "detectRandomId": False,
+            "skipDiskSpaceCheck": True,
+        },
+        "identities": ["65aa", "65bb"],
+        "start": position,
+        "position": position,
+        "copyEnd": Timestamp(5, 1),
+        "commitTime": Timestamp(6, 2),
+        "steps": ["definitions prepared", "way back prepared"],
+        "canWrite": True,
+        "failure": {"name": "SomeError", "description": "Why."},
+        "turns": 3,
+        "wayBack": position,
+        "foundBlocked": {"cluster0": True},
+        "foundBalancing": {"cluster1": False},
+        "instances": ["coordinator", "b"],
+        "barrier": "82",
+        "caughtUp": True,
+        "beat": 9,
+        "fence": "00000000000000000000000000000007",
+        "epoch": 4,
+    }
+
+
+UPGRADED = run_record(
+    state=State.REVERSING,
+    phase=Phase.REVERSING,
+    options=StartOptions(
+        "cluster0",
+        "cluster1",
+        BuildIndexes.NEVER,
+        WriteBlocking.SOURCE_AND_DESTINATION,
+        reversible=True,
+        verification=False,
+        include_namespaces=({"database": "d", "collections": ["c"]},),
+        exclude_namespaces=({"databaseRegex": {"pattern": "^x"}},),
+        copy_in_natural_order=({"database": "."},),
+        detect_random_id=False,
+        skip_disk_space_check=True,
+    ),
+    start=START,
+    position=START,
+    copy_end=Timestamp(5, 1),
+    commit_time=Timestamp(6, 2),
+    steps=("definitions prepared", "way back prepared"),
+    can_write=True,
+    failure=Failure("SomeError", "Why."),
+    reversals=3,
+    reverse_start=START,
+    found_blocked={"cluster0": True},
+    found_balancing={"cluster1": False},
+    instances=("coordinator", "b"),
+    barrier="82",
+    caught_up=True,
+    beat=9,
+    epoch=4,
+)
+
+_OF_6 = run_document_of_format_6()
+CURRENT = {
+    **{name: value for name, value in _OF_6.items() if name not in ("turns", "wayBack")},
+    "format": 7,
+    "options": {**_OF_6["options"], "verification": False, "sharding": None},
+    "reversals": 3,
+    "reverseStart": _OF_6["wayBack"],
+    "fence": "00000000-0000-0000-0000-000000000007",
+}
 
 
 INDEX = {"v": 2, "key": {"b": -1, "a.c": 1, "$**": "text"}, "name": "odd"}
@@ -161,3 +276,20 @@ def test_a_collection_is_known_by_its_uuid() -> None:
 
 def test_the_metadata_is_not_a_users() -> None:
     assert not is_user_database(METADATA_DATABASE)
+
+
+def test_the_saved_words_stay() -> None:
+    """A saved word that changes needs a new format, with a step that replaces the old word."""
+    words = {kind.__name__: {each.value for each in kind} for kind in (State, Phase, CopyStatus)}
+    assert words == {
+        "State": {
+            *("INITIALIZING", "IDLE", "RUNNING", "PAUSED", "COMMITTING", "COMMITTED"),
+            *("REVERSING", "FAILED"),
+        },
+        "Phase": {
+            *("initializing collections and indexes", "collection copy", "building indexes"),
+            *("change event application", "waiting for commit to complete", "commit completed"),
+            "reversing",
+        },
+        "CopyStatus": {"waiting", "copying", "done"},
+    }

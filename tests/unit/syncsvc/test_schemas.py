@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
+from syncsvc.saved.stored import StoredOptions
 from syncsvc.schemas import StartSchema
 from verifier.runtime.errors import OperationError
 from verifier.runtime.schemas import INVALID_REQUEST, EmptySchema, load
@@ -254,28 +255,4 @@ def test_any_body_is_options_or_refused(body: dict[str, Any], named: bool) -> No
         assert error.kind is INVALID_REQUEST and error.description
     else:
         assert isinstance(loaded, StartOptions)
-        assert load(StartSchema(), loaded.as_document()) == loaded
-
-
-start_options = st.builds(
-    StartOptions,
-    source=st.text(min_size=1),
-    destination=st.text(min_size=1),
-    build_indexes=st.sampled_from(BuildIndexes),
-    write_blocking=st.sampled_from(WriteBlocking),
-    reversible=st.booleans(),
-    verification=st.booleans(),
-    include_namespaces=st.lists(st.sampled_from(FILTERS)).map(tuple),
-    exclude_namespaces=st.lists(st.sampled_from(FILTERS)).map(tuple),
-    sharding=st.none()
-    | st.booleans().map(lambda yes: {"createSupportingIndexes": yes, "shardingEntries": []}),
-    pre_existing_destination_data=st.booleans(),
-    copy_in_natural_order=st.lists(st.sampled_from([{"database": "."}])).map(tuple),
-    detect_random_id=st.booleans(),
-    skip_disk_space_check=st.booleans(),
-)
-
-
-@given(start_options)
-def test_options_are_read_back_from_their_document(options: StartOptions) -> None:
-    assert load(StartSchema(), options.as_document()) == options
+        assert StoredOptions().load(StoredOptions().dump(loaded)) == loaded

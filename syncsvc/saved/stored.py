@@ -1,0 +1,58 @@
+"""The saved form of values: schemas that write them and read them back.
+
+They are separate from the schemas of the API, because a stricter check of requests must not refuse a saved sync. Fields
+that are missing get the default of the dataclass, and unknown fields are ignored. So a field may be added without a new
+format, if older versions may ignore it. The saved names stay when an attribute is renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from marshmallow import EXCLUDE, Schema, fields, post_load
+
+from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
+from verifier.cluster.times import Position
+
+
+class Stored(Schema):
+    """The saved form of a dataclass, `kind`, whose lists are tuples."""
+
+    kind: ClassVar[type]
+
+    class Meta:
+        unknown = EXCLUDE
+
+    @post_load
+    def _make(self, data: Mapping[str, Any], **kwargs: Any) -> Any:
+        return self.kind(
+            **{name: tuple(each) if isinstance(each, list) else each for name, each in data.items()}
+        )
+
+
+class StoredPosition(Stored):
+    kind = Position
+
+    token = fields.Dict(required=True)
+    time = fields.Raw(required=True)
+
+
+class StoredOptions(Stored):
+    """Has the names of the start request, except that `verification` is a flag."""
+
+    kind = StartOptions
+
+    source = fields.String(required=True)
+    destination = fields.String(required=True)
+    build_indexes = fields.Enum(BuildIndexes, by_value=True, data_key="buildIndexes")
+    write_blocking = fields.Enum(WriteBlocking, by_value=True, data_key="enableUserWriteBlocking")
+    reversible = fields.Boolean()
+    verification = fields.Boolean()
+    include_namespaces = fields.List(fields.Dict(), data_key="includeNamespaces")
+    exclude_namespaces = fields.List(fields.Dict(), data_key="excludeNamespaces")
+    sharding = fields.Dict(allow_none=True)
+    pre_existing_destination_data = fields.Boolean(data_key="preExistingDestinationData")
+    copy_in_natural_order = fields.List(fields.Dict(), data_key="copyInNaturalOrder")
+    detect_random_id = fields.Boolean(data_key="detectRandomId")
+    skip_disk_space_check = fields.Boolean(data_key="skipDiskSpaceCheck")

@@ -1,0 +1,62 @@
+"""Options are saved in a form of their own, which other versions can read."""
+
+from __future__ import annotations
+
+import bson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from marshmallow import ValidationError
+
+from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
+from syncsvc.saved.stored import StoredOptions
+
+FILTERS = [{"database": "a"}, {"databaseRegex": {"pattern": "^a", "options": "i"}}]
+KEY = [{"name": 1}, {"a.b": "hashed"}]
+SHARDING = {
+    "createSupportingIndexes": True,
+    "shardingEntries": [{"database": "a", "collection": "b", "shardCollection": {"key": KEY}}],
+}
+start_options = st.builds(
+    StartOptions,
+    source=st.text(),
+    destination=st.text(),
+    build_indexes=st.sampled_from(BuildIndexes),
+    write_blocking=st.sampled_from(WriteBlocking),
+    reversible=st.booleans(),
+    verification=st.booleans(),
+    include_namespaces=st.lists(st.sampled_from(FILTERS)).map(tuple),
+    exclude_namespaces=st.lists(st.sampled_from(FILTERS)).map(tuple),
+    sharding=st.sampled_from([None, SHARDING]),
+    pre_existing_destination_data=st.booleans(),
+    copy_in_natural_order=st.lists(st.just({"database": "."})).map(tuple),
+    detect_random_id=st.booleans(),
+    skip_disk_space_check=st.booleans(),
+)
+
+
+@given(start_options)
+def test_options_are_read_back_as_they_were(options: StartOptions) -> None:
+    document = bson.decode(bson.encode(StoredOptions().dump(options)))
+    assert StoredOptions().load(document) == options
+
+
+def test_options_that_other_versions_saved_are_read() -> None:
+    """A later version has added fields, and an earlier one does not have all fields yet."""
+    document = {"source": "a", "destination": "b", "reversible": True, "future": {"a": [1]}}
+    assert StoredOptions().load(document) == StartOptions("a", "b", reversible=True)
+
+
+def test_what_requests_may_not_say_is_read() -> None:
+    """A check of requests that becomes stricter must not end a sync that was started before."""
+    included = ({"database": "admin", "later": 1},)
+    options = StartOptions("a", "b", include_namespaces=included)
+    assert StoredOptions().load(StoredOptions().dump(options)) == options
+
+
+@pytest.mark.parametrize(
+    "document", [{}, {"source": "a"}, {"source": "a", "destination": "b", "buildIndexes": "x"}]
+)
+def test_what_has_no_meaning_is_refused(document: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        StoredOptions().load(document)
