@@ -1,0 +1,75 @@
+"""A sync that an earlier version has begun is continued and committed; one of a newer version is left as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncsvc.saved.run import FORMATS
+from tests import upgrade
+from tests.support import writes
+from tests.support.daemon import Daemon
+from tests.support.pair import Pair
+from tests.upgrade.saved_state import METADATA, State, contents, load, restore
+
+FOLDER = Path(upgrade.__file__).parent
+# The last state of each format that is still read, each saved by a version of that format.
+STATES = sorted(FOLDER.glob("format-*.json"))
+
+
+@pytest.fixture
+def idle(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon that does not run yet."""
+    process = pair.daemon(tmp_path)
+    yield process
+    process.close()
+
+
+def saved(state: State, name: str) -> Any:
+    """The only document of that collection of the metadata."""
+    ((document,),) = (
+        each["documents"]
+        for each in state["destination"]
+        if (each["database"], each["name"]) == (METADATA, name)
+    )
+    return document
+
+
+def test_each_format_has_a_state() -> None:
+    numbers = {saved(load(each), "runs")["format"] for each in STATES}
+    assert numbers == {*range(FORMATS.oldest, FORMATS.current)}
+
+
+@pytest.mark.parametrize("path", STATES, ids=lambda path: path.stem)
+def test_a_sync_of_an_earlier_version_is_committed(pair: Pair, idle: Daemon, path: Path) -> None:
+    state = load(path)
+    # As if a later version of that format, which knows more options, had saved it.
+    saved(state, "runs")["options"]["unknown"] = {"a": 1}
+    restore(state, pair)
+    assert pair.differences()
+    idle.run()
+    runs = pair.destination.client[METADATA].runs
+    run = runs.find_one()
+    assert run is not None and run["format"] == FORMATS.current
+    # Nothing is copied again.
+    assert idle.progress()["info"] == "change event application"
+    writes.many_collections(pair.source.client)
+    pair.source.client.d.c.delete_one({"_id": 30})
+    idle.commit()
+    pair.assert_equal()
+
+
+@pytest.mark.parametrize("path", STATES[-1:], ids=lambda path: path.stem)
+def test_a_sync_of_a_newer_version_is_left_as_it_is(pair: Pair, idle: Daemon, path: Path) -> None:
+    state = load(path)
+    saved(state, "runs")["format"] = FORMATS.current + 1
+    restore(state, pair)
+    before = contents(pair.destination.client)
+    idle.launch()
+    assert idle.wait_until_ended() != 0
+    assert "IncompatibleMetadata" in idle.output
+    assert "saved by a newer version" in idle.output
+    assert contents(pair.destination.client) == before

@@ -1,0 +1,153 @@
+"""The state of both clusters while no daemon runs: taken from one pair of clusters, and put on another pair.
+
+Fresh clusters have other identities, UUIDs and times. So these values of the metadata are replaced when a state is put
+on them, and no others:
+
+- the identities of both clusters;
+- the UUIDs of the source's collections, by name;
+- positions in change streams (documents of `token` and `time`) and other timestamps: by the position on the fresh
+  cluster before the writes that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bson import json_util
+from bson.binary import Binary
+from bson.timestamp import Timestamp
+
+from tests.support.pair import Pair
+from tests.support.writes import AnyClient
+
+METADATA = "mongosync_reserved_for_internal_use"
+_SYSTEM = {"admin", "config", "local"}
+
+Document = dict[str, Any]
+# `source` and `destination` are contents of clusters, of the source as it is at the saved position; `writes` are the
+# commands on the source after that, with their databases; `identities` are those of both clusters.
+State = Document
+
+
+def load(path: Path) -> State:
+    state: State = json_util.loads(path.read_text(), json_options=json_util.CANONICAL_JSON_OPTIONS)
+    return state
+
+
+def dump(state: State, path: Path) -> None:
+    options = json_util.CANONICAL_JSON_OPTIONS
+    path.write_text(json_util.dumps(state, json_options=options, indent=1) + "\n")
+
+
+def contents(client: AnyClient) -> list[Document]:
+    """Return all collections and views with their options, indexes and documents."""
+    found = []
+    for database in sorted({*client.list_database_names()} - _SYSTEM):
+        # Views last, because their collections must exist before them.
+        listed = client[database].list_collections(filter={"name": {"$not": {"$regex": "^system"}}})
+        for each in sorted(listed, key=lambda each: (each["type"], each["name"])):
+            found.append(_content(client, database, each))
+    return found
+
+
+def _content(client: AnyClient, database: str, listed: Mapping[str, Any]) -> Document:
+    content = {"database": database, "name": listed["name"], "options": listed["options"]}
+    if listed["type"] == "view":
+        return content
+    collection = client[database][listed["name"]]
+    indexes = [dict(each) for each in collection.list_indexes() if each["name"] != "_id_"]
+    documents = list(collection.find().sort("$natural", 1))
+    return {**content, "indexes": indexes, "documents": documents}
+
+
+def identities(pair: Pair) -> list[str]:
+    configs = (
+        each.client.admin.command("replSetGetConfig") for each in (pair.source, pair.destination)
+    )
+    return [str(each["config"]["settings"]["replicaSetId"]) for each in configs]
+
+
+def restore(state: State, pair: Pair) -> None:
+    """Put the state on these empty clusters."""
+    source, destination = pair.source.client, pair.destination.client
+    users = [each for each in state["destination"] if each["database"] != METADATA]
+    metadata = [each for each in state["destination"] if each["database"] == METADATA]
+    _fill(source, state["source"])
+    _fill(destination, users)
+    replace = _replacement(state, pair, _position(source), _position(destination))
+    _fill(destination, [replace(each) for each in metadata])
+    for database, command in state["writes"]:
+        source[database].command(command)
+    # The daemon had done this when its run was saved.
+    destination.admin.command({"setUserWriteBlockMode": 1, "global": True})
+
+
+def _fill(client: AnyClient, content: list[Document]) -> None:
+    for each in content:
+        database, name = client[each["database"]], each["name"]
+        database.command({"create": name, **each["options"]})
+        if each.get("indexes"):
+            database.command({"createIndexes": name, "indexes": each["indexes"]})
+        if each.get("documents"):
+            database.command({"insert": name, "documents": each["documents"]})
+
+
+def _position(client: AnyClient) -> Document:
+    """Return the position after all that was written."""
+    with client.watch() as stream:
+        stream.try_next()
+        token = stream.resume_token
+    assert token is not None
+    # The server's format: the cluster time follows the type.
+    data = token["_data"]
+    return {"token": dict(token), "time": Timestamp(int(data[2:10], 16), int(data[10:18], 16))}
+
+
+def _replacement(
+    state: State, pair: Pair, source: Document, destination: Document
+) -> Callable[[Document], Document]:
+    equals = {
+        **dict(zip(state["identities"], identities(pair), strict=True)),
+        **_uuids(state, pair),
+    }
+
+    def replace(value: Any, position: Document) -> Any:
+        if isinstance(value, list):
+            return [replace(each, position) for each in value]
+        if isinstance(value, Timestamp):
+            return position["time"]
+        if isinstance(value, str | Binary):
+            return equals.get(value, value)
+        if not isinstance(value, dict):
+            return value
+        if value.keys() == {"token", "time"}:
+            return position
+        # Of a check, which reads the change streams of both clusters.
+        return {
+            name: replace(each, destination if name == "destination" else position)
+            for name, each in value.items()
+        }
+
+    return lambda content: {**content, "documents": replace(content["documents"], source)}
+
+
+def _uuids(state: State, pair: Pair) -> dict[str | Binary, Binary]:
+    """Return the UUIDs of the source's collections, by those that are saved."""
+    (registry,) = (
+        each["documents"]
+        for each in state["destination"]
+        if (each["database"], each["name"]) == (METADATA, "collections")
+    )
+    return {
+        each["_id"]: _uuid(pair.source.client, each["database"], each["sourceCollection"])
+        for each in registry
+        if each["_id"].subtype == 4
+    }
+
+
+def _uuid(client: AnyClient, database: str, name: str) -> Binary:
+    (listed,) = client[database].list_collections(filter={"name": name})
+    uuid: Binary = listed["info"]["uuid"]
+    return uuid
