@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
 
-$(VENV)/demo-installed: setup.cfg pyproject.toml
+$(VENV)/demo-installed: setup.cfg setup.py pyproject.toml
 	@echo "Installing what the demo needs into $(VENV). Most of it is a MongoDB server."
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) '.[demo]'
