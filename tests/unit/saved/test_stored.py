@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import bson
 import pytest
 from hypothesis import given
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 from marshmallow import ValidationError
 
 from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
-from syncsvc.saved.stored import StoredOptions
+from syncsvc.saved.run import _StoredRun
+from syncsvc.saved.stored import Stored, StoredOptions, StoredPosition
 
 FILTERS = [{"database": "a"}, {"databaseRegex": {"pattern": "^a", "options": "i"}}]
 KEY = [{"name": 1}, {"a.b": "hashed"}]
@@ -33,6 +36,11 @@ start_options = st.builds(
     detect_random_id=st.booleans(),
     skip_disk_space_check=st.booleans(),
 )
+
+
+@pytest.mark.parametrize("schema", [StoredOptions, StoredPosition, _StoredRun])
+def test_every_field_is_saved(schema: type[Stored]) -> None:
+    assert [*schema().fields] == [each.name for each in fields(schema.kind)]
 
 
 @given(start_options)
