@@ -33,8 +33,9 @@ from tests.support import descriptions, roles
 from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS
 from verifier.cluster import extended
 from verifier.compare.mismatch_lines import line
+from verifier.compare.tuning import CheckTuning
 from verifier.report import report
-from verifier.runtime import errors, metrics, options
+from verifier.runtime import errors, metrics, options, tuning
 from verifier.runtime.errors import OperationError
 from verifier.runtime.httpd import REQUEST_THREADS
 from verifier.runtime.openapi import Operation
@@ -264,6 +265,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "syncsvc-api": lambda: _api("syncsvc"),
     "syncsvc-errors": lambda: errors.as_rst(syncsvc.errors.ALL),
     "syncsvc-metrics": lambda: metrics.as_rst(syncsvc.reports.metrics.TABLE),
+    "tuning": lambda: tuning.as_rst(Tuning()),
+    "check-tuning": lambda: tuning.as_rst(CheckTuning()),
     "syncsvc-options": lambda: options.as_rst(syncsvc.settings.TABLE, syncsvc.settings.PREFIX),
     "verifier-api": lambda: _api("verifier"),
     "verifier-errors": lambda: errors.as_rst(verifier.errors.ALL),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,8 @@ def test_what_is_collected(
     done = subprocess.run(
         [*command, *plugins, "--collect-only", "-q", *options, f"{tmp_path / 'test_it.py'}{named}"],
         cwd=ROOT,
+        # Without options of the developer, which change what is printed.
+        env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
         capture_output=True,
         text=True,
     )
