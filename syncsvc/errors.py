@@ -29,13 +29,13 @@ UNKNOWN_CLUSTER = ErrorKind(
 NOT_SUPPORTED_YET = ErrorKind(
     "NotSupportedYet",
     400,
-    "The request asks for something that this version does not do.",
-    "Leave the named field out, or give it the value that the description names.",
+    "The request asks for a feature that this version does not have.",
+    "Omit the named field, or set it to the value that the description names.",
 )
 INVALID_STATE = ErrorKind(
     "InvalidState",
     409,
-    "The command cannot be given in the present state.",
+    "The command is not allowed in the present state.",
     "See state in GET /api/v1/progress.",
 )
 FAILURE_IS_FINAL = ErrorKind(
@@ -54,7 +54,7 @@ CANNOT_COMMIT = ErrorKind(
 DESTINATION_NOT_EMPTY = ErrorKind(
     "DestinationNotEmpty",
     409,
-    "The destination holds databases already.",
+    "The destination already holds databases.",
     "Nothing was touched. Drop the named databases on the destination, or use an empty cluster.",
 )
 METADATA_LEFT_OVER = ErrorKind(
@@ -78,7 +78,8 @@ SHARDING_NOT_APPLICABLE = ErrorKind(
 INVALID_SHARDING_ENTRY = ErrorKind(
     "InvalidShardingEntry",
     400,
-    "An entry of sharding.shardingEntries asks for what no server can do, or for what is not synced.",
+    "An entry of sharding.shardingEntries asks for something that no server supports, or names a collection that is "
+    "not synced.",
     "Correct the named entry, or leave it out.",
 )
 COLLECTION_NOT_SHARDABLE = ErrorKind(
@@ -118,12 +119,12 @@ DIFFERENT_START = ErrorKind(
     "DifferentStart",
     409,
     "Another instance of this sync was started with other options.",
-    "Send the same body to all instances; or clean the destination, and start all of them anew.",
+    "Send the same body to all instances; or clean the destination, and start all of them again.",
 )
 WRITE_BLOCKING_WITH_FILTER = ErrorKind(
     "WriteBlockingWithFilter",
     400,
-    "Writes on the source cannot be blocked where a part of it is synced only: the rest must go on.",
+    "Writes on the source cannot be blocked if only a part of it is synced, because writes to the rest must continue.",
     "Set enableUserWriteBlocking to destinationOnly or none, or leave the filters out.",
 )
 WRITE_BLOCKING_NEEDS_NEWER_SOURCE = ErrorKind(
@@ -178,13 +179,13 @@ INSUFFICIENT_MEMORY = ErrorKind(
 INSUFFICIENT_DISK_SPACE = ErrorKind(
     "InsufficientDestinationDiskSpace",
     409,
-    "The disk of the destination is too small for what is to be synced.",
-    "Make room on the destination; or send skipDiskSpaceCheck true where you know that it will do.",
+    "The disk of the destination is too small for the data to sync.",
+    "Free space on the destination; or send skipDiskSpaceCheck true if you know that the space is sufficient.",
 )
 UNSUPPORTED_VERSION = ErrorKind(
     "UnsupportedServerVersion",
     409,
-    "A server is of a version that this version does not sync.",
+    "The version of a server is not supported.",
     "The source must run MongoDB 5.0 or newer, a sharded one 6.0 or newer, the destination 6.0 or newer and no older "
     "version than the source.",
 )
@@ -197,19 +198,19 @@ UNSUPPORTED_COLLECTION = ErrorKind(
 UNSUPPORTED_CHANGE = ErrorKind(
     "UnsupportedChange",
     409,
-    "A change of a definition was made on the source that this version cannot apply.",
+    "A definition was changed on the source in a way that this version cannot apply.",
     "Clean the destination and start the sync again; avoid such changes until it is committed.",
 )
 SHARD_KEY_CHANGED = ErrorKind(
     "ShardKeyChanged",
     409,
-    "A collection was resharded on the source, which makes another collection of it.",
+    "A collection was resharded on the source, which creates a new collection in its place.",
     "Clean the destination and start the sync again; run no reshardCollection until it is committed.",
 )
 RENAMED_OUT_OF_FILTER = ErrorKind(
     "RenamedOutOfFilter",
     409,
-    "A collection that is synced was renamed on the source to a name that the filter leaves out.",
+    "A synced collection was renamed on the source to a name that the filter excludes.",
     "Nothing was dropped. Clean the destination, and start the sync again with a filter that includes the new name; "
     "or rename the collection back first.",
 )
@@ -247,7 +248,7 @@ DEFINITION_NOT_APPLICABLE = ErrorKind(
 VERIFICATION_FAILED = ErrorKind(
     "VerificationFailed",
     409,
-    "The destination does not hold what the source holds.",
+    "The destination differs from the source.",
     "Do not switch to the destination. Make sure that no application wrote to either cluster after the commit; "
     "then clean the destination and start the sync again.",
 )
@@ -261,13 +262,14 @@ VERIFICATION_INCOMPLETE = ErrorKind(
 NOT_REVERSIBLE = ErrorKind(
     "NotReversible",
     409,
-    "The sync was not started as one that can be reversed.",
-    "Only a sync that was started with reversible true, and so with enableUserWriteBlocking sourceAndDestination, can.",
+    "The sync was not started with reversible true.",
+    "Only a sync that was started with reversible true, and therefore with enableUserWriteBlocking "
+    "sourceAndDestination, can be reversed.",
 )
 OLD_SOURCE_WRITTEN = ErrorKind(
     "OldSourceWritten",
     409,
-    "The cluster that was the source was written to after the commit, so the two no longer have a common beginning.",
+    "Users wrote to the former source after the commit, so the clusters have diverged.",
     "The sync stays committed, and applications stay where they are. To go back, clean the old source, "
     "drop the metadata database on both clusters, and start a sync to it.",
 )

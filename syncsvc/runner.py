@@ -172,7 +172,7 @@ class Runner:
                     errors.CANNOT_COMMIT, "commit was refused, because canCommit is false."
                 )
             self._store.update(state=state)
-        _log.info("Commit was asked for.", extra={"state": state.value})
+        _log.info("Commit was requested.", extra={"state": state.value})
         self._phases.commit()
 
     def reverse(self) -> None:
@@ -317,7 +317,10 @@ class Runner:
             self._store.update(state=next_state(self.record.state, Trigger.FINISH))
             _log.info("The sync is committed.", extra={"state": self.record.state.value})
         except Cancelled:
-            _log.info("The run has stopped where it is.", extra={"state": self.record.state.value})
+            _log.info(
+                "The run has stopped; a restart or resume continues it.",
+                extra={"state": self.record.state.value},
+            )
             raise
         except Exception as error:
             self._fail(error)
@@ -329,7 +332,7 @@ class Runner:
         with self._changing:
             if self.record.state is State.PAUSED:
                 # The same is tried again after the pause: nothing that failed counts as done.
-                _log.warning("An error came during a pause.", exc_info=error)
+                _log.warning("An error occurred during a pause.", exc_info=error)
                 return
             failed = {
                 "state": next_state(self.record.state, Trigger.FAIL),

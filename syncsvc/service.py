@@ -227,7 +227,9 @@ class Service:
         client, writer = self._process.clusters[home].client, self._process.saver(home)
         store = RunStore.take_over(client, writer, saved)
         if store.record.start is None and self._differences(store):
-            _log.warning("A start that differs from that of other instances is withdrawn.")
+            _log.warning(
+                "The start was withdrawn, because other instances were started with other options."
+            )
             store.withdraw()
             return False
         self._recovered = True

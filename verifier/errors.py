@@ -31,25 +31,25 @@ from verifier.runtime.sites import HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED
 CHECK_IN_PROGRESS = ErrorKind(
     "CheckInProgress",
     409,
-    "A check runs already; the new one was not begun, and the running one goes on as it was.",
+    "A check is already running; no new check was started, and the running one was not changed.",
     "End it with POST /api/v1/writesOff and wait until phase is idle in GET /api/v1/progress.",
 )
 NO_CHECK_RUNNING = ErrorKind(
     "NoCheckRunning",
     409,
-    "writesOff ends a check, and none runs; nothing was changed.",
-    "Begin one with POST /api/v1/check.",
+    "writesOff ends a running check, but none is running; nothing was changed.",
+    "Start one with POST /api/v1/check.",
 )
 WRITES_ALREADY_OFF = ErrorKind(
     "WritesAlreadyOff",
     409,
-    "This check was told already that writes are off, and is about to end.",
-    "Nothing is left to do: wait until phase is idle in GET /api/v1/progress.",
+    "writesOff was already sent to this check, which is about to end.",
+    "Wait until phase is idle in GET /api/v1/progress.",
 )
 UNSUPPORTED_VERSION = ErrorKind(
     "UnsupportedServerVersion",
     409,
-    "A server is of a version that this version does not verify.",
+    "The version of a server is not supported.",
     "The source must run MongoDB 5.0 or newer, a sharded one 6.0 or newer, the destination 6.0 or newer.",
 )
 

@@ -237,7 +237,7 @@ class Service:
             self._store.update(verdict=verdict, ended=time())
         except (OperationError, PyMongoError) as error:
             _log.error(
-                "The verdict cannot be saved; the check goes on when the process is started again.",
+                "Could not save the verdict; the check continues after a restart of the process.",
                 extra={"error": str(error)},
             )
 

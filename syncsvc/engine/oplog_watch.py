@@ -82,7 +82,7 @@ class OplogWatch:
             progress.set(oplog_seconds_left=None)
             progress.warn(
                 WarningKind.OPLOG_UNKNOWN,
-                "The oplog of the source cannot be read, so nobody warns when it becomes too short. "
+                "The oplog of the source cannot be read, so there is no warning before it becomes too short. "
                 f"Grant the role clusterMonitor to the user of the source. {failures.text_of(error)}.",
             )
             return None

@@ -135,7 +135,7 @@ class Verification:
         """Let a check begin anew: changes of the destination were lost before it could read them."""
         self._context.progress.warn(
             WarningKind.CHECK_REPEATED,
-            "The verification began anew, because the oplog of the destination was too short for it. "
+            "The verification started again, because the oplog of the destination was too short for it. "
             f"Enlarge it on each member (replSetResizeOplog). {error.description}",
         )
         # It stays saved until the next one takes its place: whoever tells it that writes are off finds it until then.

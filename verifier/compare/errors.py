@@ -14,8 +14,8 @@ INVALID_FILTER = ErrorKind(
 DEFINITION_CHANGED = ErrorKind(
     "DefinitionChanged",
     409,
-    "A collection, view or index was made, changed, renamed or dropped on the source during the check.",
-    "What was compared before that may be void: let no such change happen, and check again.",
+    "A collection, view or index was created, changed, renamed or dropped on the source during the check.",
+    "Earlier comparisons may be invalid: avoid such changes, and check again.",
 )
 INCOMPATIBLE_METADATA = ErrorKind(
     "IncompatibleMetadata",
@@ -26,21 +26,21 @@ INCOMPATIBLE_METADATA = ErrorKind(
 OTHER_CHECK_SAVED = ErrorKind(
     "OtherCheckSaved",
     409,
-    "The saved state is that of a check of other clusters, or with other options.",
-    "Nothing was touched. Start with the clusters and options of that check, or begin anew with --clean, "
+    "The saved state belongs to a check of other clusters or with other options.",
+    "Nothing was touched. Start with the clusters and options of that check, or start over with --clean, "
     "or keep both with another --metaDBName.",
 )
 NOTHING_TO_COMPARE = ErrorKind(
     "NothingToCompare",
     409,
-    "Nothing on either cluster has a name that the check is to compare, so nothing is proved.",
+    "No collection or view of either cluster matches the names to compare, so nothing is proved.",
     "Correct the namespaces in the options of the verifier, and check again.",
 )
 MISMATCHES_REPLACED = ErrorKind(
     "MismatchesReplaced",
     409,
-    "The mismatches that were being read were replaced by those of a newer generation.",
-    "Read them again; when the check has ended, they stay.",
+    "A newer generation replaced the mismatches while they were read.",
+    "Read them again; after the end of the check they do not change.",
 )
 SUPERSEDED = ErrorKind(
     "Superseded",

@@ -14,8 +14,8 @@ MOST_WAITING = 10
 COMMAND_IN_PROGRESS = ErrorKind(
     "CommandInProgress",
     409,
-    "Another command is being carried out.",
-    "Send the command again when the other one has been answered.",
+    "Another command is running.",
+    "Send the command again after the other one was answered.",
 )
 
 
@@ -29,7 +29,7 @@ class Commands:
     def one(self) -> Iterator[None]:
         """The block is the only command. Raises OperationError CommandInProgress."""
         if not self._lock.acquire(blocking=False):
-            raise OperationError(COMMAND_IN_PROGRESS, "The command was not carried out.")
+            raise OperationError(COMMAND_IN_PROGRESS, "The command was not executed.")
         try:
             yield
         finally:

@@ -59,14 +59,14 @@ NOT_FOUND = ErrorKind(
     "NotFound",
     404,
     "The API has no such path.",
-    "Correct the path: GET /api/v1/openapi.json lists all of them.",
+    "Correct the path: GET /api/v1/openapi.json lists all paths.",
 )
 
 METHOD_NOT_ALLOWED = ErrorKind(
     "MethodNotAllowed",
     405,
     "The path does not take this method.",
-    "Send the request with a method that the error names.",
+    "Use one of the methods that the error names.",
 )
 
 ADDRESS_NOT_AVAILABLE = ErrorKind(
@@ -163,7 +163,7 @@ def _ended_by_error(lines: Iterator[str]) -> Iterator[str]:
         kind, description = describe(error)
         if not isinstance(error, OperationError):
             description = f"{kind.meaning} {kind.remedy}"
-            _log.error("A streamed answer failed by a fault of ours.", exc_info=error)
+            _log.error("A streamed answer failed because of a bug in this program.", exc_info=error)
         yield f"{json.dumps(error_body(kind.name, description))}\n"
 
 
@@ -210,7 +210,11 @@ def _http_error(error: HTTPException) -> tuple[dict[str, Any], int, dict[str, st
 
 def _unexpected_error(error: Exception) -> tuple[dict[str, Any], int]:
     kind, _ = describe(error)
-    _log.error("A request failed by a fault of ours.", exc_info=error, extra={"uri": request.path})
+    _log.error(
+        "A request failed because of a bug in this program.",
+        exc_info=error,
+        extra={"uri": request.path},
+    )
     return error_body(kind.name, f"{kind.meaning} {kind.remedy}"), kind.status
 
 

@@ -214,5 +214,6 @@ def set_up(
     if level in _NEAREST:
         nearest = _NEAREST[level]
         _log.info(
-            "The log level has no effect of its own.", extra={"given": level, "used": nearest}
+            "The log level is accepted, but has no effect of its own.",
+            extra={"given": level, "used": nearest},
         )

@@ -12,8 +12,8 @@ from verifier.runtime.errors import ErrorKind, OperationError
 INVALID_REQUEST = ErrorKind(
     "InvalidRequest",
     400,
-    "A field or parameter of the request is missing, unknown or of a wrong type or value.",
-    "Correct what is named; every violation is listed.",
+    "A field or parameter of the request is missing, is unknown, or has a wrong type or value.",
+    "Correct the named fields; all violations are listed.",
 )
 
 # What the library says of a field that is not in the schema.

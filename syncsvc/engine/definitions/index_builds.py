@@ -79,8 +79,9 @@ def _warn(context: RunContext) -> None:
         return
     context.progress.warn(
         WarningKind.INDEXES_WITHHELD,
-        f"The indexes of {', '.join(names)} are kept off the destination for now, because they refuse documents of "
-        "another time. They are built when a commit was asked for, before the verification, which comes later then.",
+        f"The indexes of {', '.join(names)} are withheld from the destination for now, because they refuse "
+        "documents of an earlier or later state. They are built after the commit was requested, which delays the "
+        "verification.",
     )
 
 

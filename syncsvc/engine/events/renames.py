@@ -82,7 +82,7 @@ class Renames:
         self._registry.save(replace(record, definition=definition, source_name=name))
         if not definition.shard_key and key_of(name, self._context.run.record.options.sharding):
             _log.warning(
-                "A collection that is not sharded has come to a name of shardingEntries.",
+                "A collection of shardingEntries was replaced by one that is not sharded.",
                 extra={"namespace": str(name)},
             )
         self.release(record.definition.namespace)

@@ -91,6 +91,6 @@ def _tell(names: Sequence[str], progress: Progress) -> None:
         return
     progress.warn(
         WarningKind.BALANCER_ON,
-        f"Somebody has started the balancer of {' and '.join(names)}, which this sync had stopped. Nothing is lost by "
-        "that, but documents that move make the sync slower. Stop it (sh.stopBalancer()); a commit gives it back.",
+        f"A user started the balancer of {' and '.join(names)}, which this sync had stopped. No data is lost, "
+        "but chunk migrations slow the sync down. Stop it (sh.stopBalancer()); the commit starts it again.",
     )

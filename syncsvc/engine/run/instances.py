@@ -43,14 +43,14 @@ class Instances:
 
     def wait_for_all(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
         """Return when `holds` is true of all others."""
-        with waiting("The other instances are not as far as this one yet", _LOOK_AT_INSTANCES):
+        with waiting("This instance waits for the other instances", _LOOK_AT_INSTANCES):
             wait_until(lambda: self.all_hold(holds, stop), stop)
 
     def wait_for_coordinator(
         self, holds: Callable[[RunRecord], bool], stop: StopToken
     ) -> RunRecord:
         """Wait until `holds` is true of the coordinator, and return what it has saved."""
-        with waiting("The coordinator is not as far as this instance yet", _LOOK_AT_INSTANCES):
+        with waiting("This instance waits for the coordinator", _LOOK_AT_INSTANCES):
             while True:
                 record = self._peers.coordinator(stop)
                 if record is not None and holds(record):
