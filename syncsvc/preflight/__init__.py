@@ -1,1 +1,1 @@
-"""What is asked and judged before a sync begins: whether these options fit these clusters."""
+"""The checks before a sync begins: whether the start options fit the two clusters."""

@@ -1,4 +1,4 @@
-"""What a sync will take, and whether there is as much: memory, disk, and time in the source's oplog. Pure."""
+"""Estimates of the memory, disk space and oplog time a sync needs, compared with the available amounts. Pure."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from syncsvc.preflight.privileges import NOTING
 from verifier.runtime.errors import Violation
 
 _MB = 1_000_000
-# The destination's oplog, its journal, and index builds before they are compacted, beside the data itself.
+# The factor covers the destination's oplog, its journal, and index builds before they are compacted.
 _DISK_FACTOR = 1.25
-# Cautious guesses at a copy: large documents are limited by bytes, small ones by their number. Per second.
+# Conservative copy rates per second: large documents are limited by bytes, small ones by their number.
 _COPIED_BYTES = 20 * _MB
 _COPIED_DOCUMENTS = 20_000
 
 
 @dataclass(frozen=True)
 class Estimates:
-    """Sizes in bytes, times in seconds; None for what is unknown, and for memory where none is required.
+    """Sizes in bytes, times in seconds; None if unknown, and `memory_needed` is None without verification.
 
-    `indexes` are those that are built on the destination beside the ones on `_id`. `oplog_window_seconds` is how long
-    the source's oplog holds what is written to it, at the rate of what is in it.
+    `indexes` counts the indexes that are built on the destination, excluding those on `_id`. `oplog_window_seconds` is
+    how long the source's oplog keeps an entry, at the average write rate of its current contents.
     """
 
     namespaces: int | None = None
@@ -71,7 +71,7 @@ def _built(each: Measured, options: StartOptions) -> Collection[str]:
 
 
 def _disk_needed(contents: Iterable[Measured], options: StartOptions) -> int:
-    """From what the same takes on the source, where it is compressed alike."""
+    """Return the bytes needed on the destination's disk, from the size on the source, assuming equal compression."""
     taken = sum(
         each.size.on_disk
         + sum(each.size.indexes.get(name, 0) for name in ("_id_", *_built(each, options)))
@@ -81,7 +81,7 @@ def _disk_needed(contents: Iterable[Measured], options: StartOptions) -> int:
 
 
 def resource_violations(options: StartOptions, estimates: Estimates) -> Iterator[Violation]:
-    """What there is too little of; what is unknown speaks against nothing."""
+    """Yield a violation for each resource that is too small; an unknown amount is no violation."""
     if _is_short(estimates.memory_needed, estimates.memory_available):
         yield errors.INSUFFICIENT_MEMORY, (
             f"A sync with verification may take {_shown(estimates.memory_needed)} of memory, "
@@ -104,7 +104,7 @@ def _shown(size: int | None) -> str:
 
 
 def warnings(options: StartOptions, found: Findings, estimates: Estimates) -> Iterator[str]:
-    """What may become a trouble, and what to do before the start; nothing of it speaks against it."""
+    """Yield warnings of later problems, with the remedy to apply before the start; warnings never prevent a start."""
     window, copy = estimates.oplog_window_seconds, estimates.copy_seconds
     if found.oplog is None:
         yield (

@@ -1,4 +1,4 @@
-"""What was found when both clusters and this machine were asked. Frozen; decides nothing, asks nobody."""
+"""The facts gathered from both clusters and this machine before a start. Frozen data: no decisions, no queries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verifier.cluster.specification import CollectionSpec
 
 @dataclass(frozen=True)
 class Metadata:
-    """A database that a sync service keeps for itself: its collections, and the instances of ours that saved a sync."""
+    """A metadata database of a sync service: its collections, and the syncsvc instances that saved a sync in it."""
 
     database: str
     collections: frozenset[str]
@@ -23,7 +23,7 @@ class Metadata:
 
 @dataclass(frozen=True)
 class Measured:
-    """A collection or view of the source that is to be synced, and what it takes there."""
+    """A collection or view of the source that will be synced, and its size on the source."""
 
     definition: CollectionSpec
     size: Size = Size()
@@ -31,11 +31,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Findings:
-    """Both clusters at one moment. What could not be learned, or may not be read, is None.
+    """The facts about both clusters at one moment. A fact that is unknown, or that the user may not read, is None.
 
-    `contents` are what is to be synced, `left_out` what of `sharding` the filter leaves out; `disk_free` is of the
-    destination's primary, `oplog` is that of the source, `memory_available` is what this process may still take. Sizes
-    are in bytes. `runs` are what instances have saved on the destination.
+    `contents` are the namespaces to sync. `left_out` are the namespaces in the option `sharding` that the filter
+    excludes. `disk_free` is the free space on the destination's primary, `oplog` is the source's oplog,
+    `memory_available` is what this process may still allocate. Sizes are in bytes. `runs` are the run records that
+    instances saved on the destination.
     """
 
     source: ClusterFacts

@@ -1,4 +1,4 @@
-"""Whether a sync may be carried out by several instances, and whether this one may join one that has begun. Pure."""
+"""Checks whether several instances may run a sync together, and whether this one may join a running sync. Pure."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from verifier.runtime.errors import Violation
 
 
 def instances_of(instance: str, found: Findings) -> tuple[str, ...]:
-    """All that carry out the run, of which this is one; none where it is alone."""
+    """Return the IDs of all instances that run this sync, including this one; empty for a single instance."""
     shards = found.source.shards
     return shards if instance in shards and len(shards) > 1 else ()
 
 
 def begun_by_others(instance: str, found: Findings) -> tuple[RunRecord, ...]:
-    """What the other instances saved of the run that this one is to join; empty where it is the first."""
+    """Return the run records of the instances that this one joins; empty if this is the first instance."""
     names = {each.instance for each in found.runs}
     joins = names < set(instances_of(instance, found)) and instance not in names
     return found.runs if joins else ()
 
 
 def id_violations(instance: str, found: Findings) -> Iterator[Violation]:
-    """What speaks against the name of this instance."""
+    """Yield a violation if the ID of this instance is neither the default nor the name of a shard of the source."""
     source = found.source
     if source.is_sharded and instance not in (DEFAULT_ID, *source.shards):
         yield errors.UNKNOWN_INSTANCE, (
@@ -43,7 +43,7 @@ def join_violations(
     found: Findings,
     others: tuple[RunRecord, ...],
 ) -> Iterator[Violation]:
-    """What speaks against going along with the run of these."""
+    """Yield the violations that prevent this instance from joining the run that the instances `others` began."""
     identities = tuple(each.identity or each.address for each in (found.source, found.destination))
     for each in others:
         if each.identities != identities:
@@ -55,7 +55,7 @@ def join_violations(
                 f"{each.instance} has a sync that is {each.state.value}, and cannot be joined."
             )
     if instances[0] not in {each.instance for each in others}:
-        # The one that coordinates was not told, so nothing there is of this sync yet.
+        # The coordinator has not been started yet, so the destination cannot hold any data of this sync.
         yield from emptiness_violations(found.destination, ())
     different = differences(options, instances, others)
     if different:

@@ -1,4 +1,4 @@
-"""Judges whether a sync may begin: the one judgement that a start obeys, and that a preflight shows."""
+"""Judges whether a sync may begin. A start obeys this judgement, and a preflight reports it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from verifier.runtime.tasks import StopToken
 
 @dataclass(frozen=True)
 class Judgement:
-    """All that speaks against a sync, what may become a trouble, and what the sync will take, as far as is known.
+    """The violations, warnings and estimates of a start, as far as they are known.
 
-    `instances` are all that carry it out together; none where one does all.
+    `instances` are all instances that run the sync together; empty if there is only one.
     """
 
     violations: tuple[Violation, ...]
@@ -42,7 +42,7 @@ def judge(
     memory_needed: int,
     stop: StopToken,
 ) -> Judgement:
-    """Ask the clusters anew, and judge a start of this instance. Changes nothing. Raises `Cancelled`."""
+    """Query both clusters and judge a start of this instance. Changes nothing. Raises `Cancelled`."""
     nameless = tuple(name_violations(options, clusters))
     if nameless:
         return Judgement((*nameless, *option_violations(options)))
@@ -50,7 +50,7 @@ def judge(
         with failures.named_errors():
             found = ask(options, clusters[options.source], clusters[options.destination], stop)
     except OperationError as error:
-        # A cluster that does not answer hides no violation that is known without it.
+        # Report the option violations too: they are known without an answer from the clusters.
         return Judgement((*option_violations(options), (error.kind, error.description)))
     return judgement_of(options, instance, found, memory_needed)
 
@@ -58,9 +58,10 @@ def judge(
 def judgement_of(
     options: StartOptions, instance: str, found: Findings, memory_needed: int
 ) -> Judgement:
-    """What these findings mean for a sync with these options.
+    """Judge a start with these options from the findings.
 
-    One that joins others finds a cluster that is not empty any more: what they found before is not judged again.
+    An instance that joins others finds a destination that is no longer empty, so the checks that the first instance
+    passed are not repeated.
     """
     instances = instances_of(instance, found)
     others = begun_by_others(instance, found)

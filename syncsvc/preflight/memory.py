@@ -1,21 +1,21 @@
-"""How much memory this process may still take: what the machine has left, and what its control groups allow."""
+"""The memory this process may still allocate, limited by the machine and by its control groups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-# Where `proc` and `sys` are.
+# The folder that contains `proc` and `sys`.
 ROOT = Path("/")
 
-# What a control group counts as used and gives back when it is asked for: pages of files.
+# Page cache, which a control group counts as used memory, but gives back under memory pressure.
 _RECLAIMABLE = ("active_file", "inactive_file")
 
 
 def available_memory(root: Path = ROOT) -> int | None:
-    """In bytes: the least of what the kernel calls available and what each control group above us leaves.
+    """Return the available memory in bytes: the least that the kernel or any control group of this process allows.
 
-    None where neither tells. `root` is where the folders `proc` and `sys` are.
+    None if neither is known. `root` is the folder that contains `proc` and `sys`.
     """
     return min([*_of_machine(root), *_of_groups(root)], default=None)
 
@@ -27,12 +27,12 @@ def _of_machine(root: Path) -> Iterator[int]:
 
 
 def _of_groups(root: Path) -> Iterator[int]:
-    """Of every control group that this process is in, up to the outermost: each may be the one that is full first."""
+    """Yield the memory left in each control group of this process, up to the root: any of them may fill up first."""
     mounts = root / "sys/fs/cgroup"
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            # Where both versions are mounted, the second one has a folder of its own.
+            # Where cgroup v1 and v2 are both mounted, v2 has a folder of its own.
             for mount in (mounts, mounts / "unified"):
                 yield from _left(mount, path, "memory.max", "memory.current", "")
         elif "memory" in controllers.split(","):
@@ -50,7 +50,7 @@ def _left(mount: Path, path: str, limit: str, usage: str, prefix: str) -> Iterat
 
 
 def _upwards(mount: Path, path: str) -> Iterator[Path]:
-    """The folder of a control group and of all above it. In a container, the mount alone may be what is seen of it."""
+    """Yield the folder of a control group and its parents. A container may see only the mount point itself."""
     parts = [part for part in path.split("/") if part]
     if ".." in parts:
         parts = []
@@ -66,12 +66,12 @@ def _text(path: Path) -> str:
 
 
 def _number(path: Path) -> int | None:
-    """None where there is no such file, or no limit."""
+    """Return the number in the file; None if the file is missing or says that there is no limit."""
     text = _text(path).strip()
     return int(text) if text.isdecimal() else None
 
 
 def _fields(path: Path) -> dict[str, int]:
-    """The second word of each line, by the first."""
+    """Return the second word of each line as a number, keyed by the first word."""
     rows = (line.split() for line in _text(path).splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}

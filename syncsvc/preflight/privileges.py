@@ -1,6 +1,7 @@
-"""Which privileges a sync needs on each cluster, and which built-in roles have them. Pure; the tables are all of it.
+"""The privileges that a sync needs on each cluster, and the built-in roles that grant them. Pure; mainly tables.
 
-What is asked of sharded clusters alone is what MongoDB documents; it was not tried on routers with access control.
+The privileges that only sharded clusters need follow MongoDB's documentation; they were not tested on a mongos with
+access control.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from verifier.runtime.errors import Violation
 
 @dataclass(frozen=True)
 class Need:
-    """Actions on the cluster, on the collections and time-series buckets of every database, and on some of config.
+    """A set of actions: on the cluster, on all collections and time-series buckets, and on some collections of config.
 
-    `purpose` is what they are for, `role` a built-in role that has them, `instead` an action on the cluster that does
-    as well.
+    `purpose` says what the actions are for, `role` is a built-in role that grants them, and `instead` is an action on
+    the cluster that can replace them.
     """
 
     purpose: str
@@ -100,10 +101,10 @@ BLOCKING_AND_PASSING = (
     Need(_BLOCKING, "restore", ("setUserWriteBlockMode", "bypassWriteBlockingMode")),
     Need(_BLOCKING, "clusterMonitor", ("serverStatus",)),
 )
-# A sync gets along without it, but waits at its end.
+# Optional: without this privilege, a sync works, but its commit has to wait.
 NOTING = Need("append a note to the oplog", "backup", ("appendOplogNote",))
 
-# Of sharded clusters alone. A balancer is stopped and started by who may write its settings.
+# For sharded clusters only. Stopping and starting the balancer requires write access to its settings.
 READING_SHARDS = Need(
     "read how collections are sharded",
     "clusterMonitor",
@@ -135,9 +136,9 @@ REFINING = Need("refine shard keys", "clusterManager", (), ("refineCollectionSha
 def needs_of_source(
     options: StartOptions, time_series: bool, sharded: bool = False
 ) -> tuple[Need, ...]:
-    """What the source's user needs; of a sync that may be reversed, all that the destination's user needs, too.
+    """Return the needs of the source's user; a reversible sync also needs the privileges of a destination's user.
 
-    `time_series` is whether there may be time-series collections, `sharded` whether it is a sharded cluster.
+    `time_series` is whether there may be time-series collections, `sharded` is whether the source is a sharded cluster.
     """
     reading = (*_to_read(time_series), *STREAMING)
     if options.reversible:
@@ -151,7 +152,10 @@ def needs_of_source(
 def needs_of_destination(
     options: StartOptions, time_series: bool, sharded: bool = False
 ) -> tuple[Need, ...]:
-    """What the destination's user needs; its changes are read by the verification, and when the sync is reversed."""
+    """Return the needs of the destination's user.
+
+    The destination's change events are read by the verification and by a reverse.
+    """
     streamed = options.verification or options.reversible
     return (
         *_to_read(time_series),
@@ -171,7 +175,7 @@ def _of_shards(blocks: bool) -> tuple[Need, ...]:
 
 
 def _to_shard(options: StartOptions, blocks: bool) -> tuple[Need, ...]:
-    # Only a sharded source has shard keys to refine, and then nothing says by which keys to shard.
+    # Only a sharded source has shard keys to refine; its shard keys are synced if the option `sharding` is absent.
     refining = (REFINING,) if options.sharding is None else ()
     return (*_of_shards(blocks), *SHARDING, *refining)
 
@@ -183,7 +187,7 @@ def _to_write(time_series: bool) -> tuple[Need, ...]:
 def privilege_violations(
     options: StartOptions, source: ClusterFacts, destination: ClusterFacts, time_series: bool
 ) -> Iterator[Violation]:
-    """What the users lack, where the clusters have access control."""
+    """Yield a violation for each set of privileges that a user lacks, on clusters with access control."""
     for side, facts, needs in (
         ("source", source, needs_of_source),
         ("destination", destination, needs_of_destination),

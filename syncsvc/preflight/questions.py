@@ -1,4 +1,4 @@
-"""Asks both clusters and this machine what the rules of start are about. Reads only, and decides nothing."""
+"""Queries both clusters and this machine for the facts that the start rules need. Reads only, decides nothing."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from verifier.runtime.tasks import StopToken
 
 T = TypeVar("T")
 
-# The oldest servers that can be asked what fits a filter.
+# The oldest server version that can evaluate namespace filters.
 _JUDGES = (6, 0)
 
 
 def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: StopToken) -> Findings:
-    """What is to be known before a sync begins, asked anew. Raises the driver's errors, and `Cancelled`."""
+    """Gather the current facts about both clusters before a sync. Raises the driver's errors, and `Cancelled`."""
     source, destination = _asked_anew(source), _asked_anew(destination)
     judge = judge_of_filters(source, destination)
     able = judge.facts.version[:2] >= _JUDGES
@@ -60,7 +60,10 @@ def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: Stop
 
 
 def _runs(cluster: Cluster, stop: StopToken) -> tuple[RunRecord, ...]:
-    """What can be read of them: those of another version are left over, whatever they hold."""
+    """Return the run records on the destination; none if an unsupported version saved them.
+
+    Such records still count as left-over metadata.
+    """
     try:
         return _if_allowed(lambda: tuple(load_runs(cluster.client)), stop) or ()
     except OperationError:
@@ -68,14 +71,14 @@ def _runs(cluster: Cluster, stop: StopToken) -> tuple[RunRecord, ...]:
 
 
 def _asked_anew(cluster: Cluster) -> Cluster:
-    """What was true when the process started need not be true now."""
+    """Return the cluster with current facts: they may have changed since the process started."""
     return replace(cluster, facts=gather(cluster.client))
 
 
 def _if_allowed(question: Callable[[], T], stop: StopToken) -> T | None:
-    """Return the answer, or None if the user lacks a privilege, which the rules name.
+    """Return the answer, or None if the user lacks a privilege; the rules report missing privileges.
 
-    Repeats the question if a cursor is lost. Transient errors are raised: the user waits for the answer.
+    Retries the question if a cursor is lost. Transient errors are raised, because the user waits for the answer.
     """
     try:
         return retry(question, failures.only_lost_cursor, stop)
@@ -103,8 +106,8 @@ def _metadata(client: Client) -> Iterator[Metadata]:
 
 
 def free_disk(client: Client) -> int | None:
-    """The free bytes where the primary keeps its data; None where it does not tell."""
-    # A database that is always there: of others, the server tells nothing.
+    """Return the free bytes on the primary's data volume; None if the server does not report them."""
+    # The database admin always exists; for a missing database, the server reports no disk figures.
     reply = client.admin.command("dbStats")
     if not reply.get("fsTotalSize"):
         return None

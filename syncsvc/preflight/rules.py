@@ -1,4 +1,4 @@
-"""The rules of `POST /api/v1/start`: which options fit each other and the clusters. Pure; each gives all violations."""
+"""The rules of `POST /api/v1/start`: option combinations and cluster requirements. Pure; yields all violations."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from verifier.cluster.specification import Kind
 from verifier.runtime.errors import Violation
 from verifier.runtime.schemas import INVALID_REQUEST
 
-# A source before 6.0 does not tell every change of a definition; one that it tells fails the sync by name.
+# A source before 6.0 does not report every DDL event; a DDL event that it does report fails the sync with a named
+# error.
 OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
 
-# What only mongosync has in its metadata; its database had the name of ours, and both have `partitions`.
+# Collections that only mongosync's metadata has. Its database had the same name as ours, and both have `partitions`.
 _OF_MONGOSYNC = {"globalState", "indexCorrection", "resumeData", "uuidMap"}
 _DATABASES_OF_MONGOSYNC = (
     "__mdb_internal_mongosync",
@@ -28,7 +29,10 @@ _DATABASES_OF_MONGOSYNC = (
 
 
 def name_violations(options: StartOptions, clusters: Mapping[str, object]) -> Iterator[Violation]:
-    """What is wrong with the names of the clusters; `clusters` are the known ones. With any, no cluster is asked."""
+    """Yield violations of the cluster names; `clusters` are the known ones.
+
+    If there is one, no cluster is queried.
+    """
     names = " and ".join(clusters)
     for role, name in (("source", options.source), ("destination", options.destination)):
         if name not in clusters:
@@ -38,7 +42,7 @@ def name_violations(options: StartOptions, clusters: Mapping[str, object]) -> It
 
 
 def option_violations(options: StartOptions) -> Iterator[Violation]:
-    """Which options do not go together, whatever the clusters are."""
+    """Yield the violations by options that conflict with each other, regardless of the clusters."""
     filtered = bool(options.include_namespaces or options.exclude_namespaces)
     if options.pre_existing_destination_data:
         yield errors.NOT_SUPPORTED_YET, "preExistingDestinationData true is not supported yet."
@@ -63,7 +67,7 @@ def option_violations(options: StartOptions) -> Iterator[Violation]:
 
 
 def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:
-    """What speaks against this sync between these two clusters."""
+    """Yield the violations of a sync between these two clusters."""
     source, destination = found.source, found.destination
     for reason in found.bad_patterns:
         yield INVALID_REQUEST, f"{reason}."
@@ -75,7 +79,7 @@ def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Viola
     else:
         yield from emptiness_violations(destination, found.metadata)
     definitions = [each.definition for each in found.contents or ()]
-    # Where nobody knows, there may be some: that they are there is what could not be read.
+    # If the contents could not be read, assume that there are time-series collections.
     time_series = found.contents is None or any(
         each.kind is Kind.TIME_SERIES for each in definitions
     )
@@ -139,7 +143,7 @@ def _version_violations(
 def emptiness_violations(
     destination: ClusterFacts, metadata: Iterable[Metadata]
 ) -> Iterator[Violation]:
-    """What a destination holds already, in databases of users and in those of sync services."""
+    """Yield a violation for user data or sync metadata that the destination already holds."""
     if destination.user_databases:
         names = ", ".join(destination.user_databases)
         yield errors.DESTINATION_NOT_EMPTY, f"The destination holds {names}."
