@@ -1,1 +1,1 @@
-"""What a process knows of its sync at this moment: counters that the engine moves, and what follows from them."""
+"""The live figures of a sync in this process: counters that the engine updates, and values derived from them."""

@@ -1,4 +1,4 @@
-"""What this process did with each collection. In memory only, so a restarted process counts from 0 again."""
+"""Figures of each collection in this process. In memory only: after a restart, they count from 0 again."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import monotonic
 
-# Of less time than this, no rate is told, in seconds: one batch alone would look like a flood.
+# Minimum time span for a rate, in seconds: over less, a single batch would look like a very high rate.
 _LEAST_SPAN = 1.0
 
 
 @dataclass(frozen=True)
 class CollectionFigures:
-    """One collection at one moment. `began` is when this process began to copy it, by the monotonic clock.
+    """The figures of one collection. `began` is when this process began or resumed its copy (monotonic clock).
 
-    `documents` and `size`, in bytes, are what it has copied since.
+    `documents` and `size` (in bytes) are the amounts copied since then.
     """
 
     events: int = 0
@@ -26,7 +26,7 @@ class CollectionFigures:
     indexed: bool = False
 
     def documents_per_second(self, now: float) -> float | None:
-        """How many documents this process copied a second; None where it copied none."""
+        """Return the rate of the copy in this process; None if this process has not copied the collection."""
         return self._rate(self.documents, now)
 
     def bytes_per_second(self, now: float) -> float | None:
@@ -40,7 +40,7 @@ _NOTHING = CollectionFigures()
 
 
 class Collections:
-    """The figures of all collections by UUID. Several threads move them; who reads them gets a copy."""
+    """The figures of all collections by UUID. Several threads update them; a reader gets a copy."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards _figures
@@ -52,13 +52,13 @@ class Collections:
             return dict(self._figures)
 
     def reading(self, uuid: bytes) -> None:
-        """Its copy begins, or goes on, now."""
+        """Note that the copy of a collection begins or resumes now."""
         with self._lock:
             now = self._figures.get(uuid, _NOTHING)
             self._figures[uuid] = replace(now, began=monotonic(), documents=0, size=0)
 
     def copied(self, uuid: bytes, documents: int, size: int) -> None:
-        """So many more documents are written, of so many bytes."""
+        """Add to the documents and bytes copied."""
         with self._lock:
             now = self._figures.get(uuid, _NOTHING)
             self._figures[uuid] = replace(
@@ -66,18 +66,18 @@ class Collections:
             )
 
     def applied(self, events: Mapping[bytes, int]) -> None:
-        """So many more change events of each are applied."""
+        """Add to the change events applied, by collection."""
         with self._lock:
             for uuid, number in events.items():
                 now = self._figures.get(uuid, _NOTHING)
                 self._figures[uuid] = replace(now, events=now.events + number)
 
     def indexing(self, uuid: bytes) -> None:
-        """Its indexes are being built now."""
+        """Note that the indexes of a collection are being built."""
         self._set(uuid, indexing=True, indexed=False)
 
     def indexed(self, uuid: bytes) -> None:
-        """Its indexes are built, or withheld."""
+        """Note that the indexes of a collection are built, or withheld."""
         self._set(uuid, indexing=False, indexed=True)
 
     def _set(self, uuid: bytes, **fields: bool) -> None:

@@ -1,4 +1,4 @@
-"""How long calls to the clusters take, between two looks at them."""
+"""Durations of the calls to the clusters, summed up between two readings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Operation(Enum):
-    """What is timed; the values are the names that log tools for mongosync read."""
+    """The operations that are timed; the values are the names that log tools for mongosync expect."""
 
     COPY_READ = "CollectionCopySourceRead"
     COPY_WRITE = "CollectionCopyDestinationWrite"
@@ -24,7 +24,7 @@ class Operation(Enum):
 
 @dataclass(frozen=True)
 class Durations:
-    """Of some calls: how many there were, how long they took together, and the longest, in seconds."""
+    """Statistics of some calls: their number, their total and the longest, in seconds."""
 
     calls: int
     total: float
@@ -36,14 +36,14 @@ class Durations:
 
 
 class Stopwatch:
-    """Shared by all threads that call the clusters."""
+    """Collects the durations of calls; shared by all threads that call the clusters."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards _noted
         self._noted: dict[Operation, Durations] = {}
 
     def note(self, operation: Operation, seconds: float) -> None:
-        """One call has taken so long."""
+        """Add one call and its duration."""
         with self._lock:
             now = self._noted.get(operation, Durations(0, 0.0, 0.0))
             self._noted[operation] = Durations(
@@ -52,20 +52,20 @@ class Stopwatch:
 
     @contextmanager
     def timing(self, operation: Operation) -> Iterator[None]:
-        """The block is one call. One that fails is not noted."""
+        """Time the block as one call. A call that raises is not counted."""
         began = perf_counter()
         yield
         self.note(operation, perf_counter() - began)
 
     def take(self) -> Mapping[Operation, Durations]:
-        """What was noted since this was last asked."""
+        """Return the statistics since the last call of this method, and reset them."""
         with self._lock:
             noted, self._noted = self._noted, {}
             return noted
 
 
 def timed(items: Iterable[T]) -> Iterator[tuple[T, float]]:
-    """Each item with how long it took to come, in seconds."""
+    """Yield each item with the time it took to arrive, in seconds."""
     began = perf_counter()
     for item in items:
         yield item, perf_counter() - began

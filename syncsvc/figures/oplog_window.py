@@ -1,7 +1,7 @@
-"""How long the source's oplog will still hold what a sync needs. Pure.
+"""Estimates how long the source's oplog still holds the entries that a sync needs. Pure.
 
-The oplog drops its oldest entries when it is full, in large pieces: how fast its beginning moves says little. So this
-counts bytes: what may still be written before the needed entry is dropped, and how fast the source writes.
+A full oplog drops its oldest entries in large pieces, so the movement of its beginning says little. This module counts
+bytes instead: how much can be written before the needed entry is dropped, and how fast the source writes.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from syncsvc.figures.trends import LEAST_TOLD, in_words
 from syncsvc.source.oplog import Oplog
 from verifier.cluster.times import seconds_between
 
-# From how much of its limit on an oplog counts as full: it drops up to a tenth of itself at once.
+# The oplog counts as full from this share of its limit, because it drops up to a tenth of itself at once.
 _FULL = 0.9
-# A warning that began ends when this many seconds are left, so that it does not come and go.
+# An active warning ends only above this many seconds, so that it does not flap.
 _SAFE_AGAIN = LEAST_TOLD * 4 / 3
-# How long the copy must have been seen before its end is guessed, in seconds.
+# The minimum duration of a copy before its end is estimated, in seconds.
 _LEAST_COPYING = 60.0
 
 
 @dataclass(frozen=True)
 class Look:
-    """The oplog at a moment of the monotonic clock, and during the copy how many bytes were copied by then."""
+    """The oplog at a moment of the monotonic clock; during the copy, also the bytes copied until then."""
 
     at: float
     oplog: Oplog
@@ -35,12 +35,15 @@ class Look:
 
 
 def is_lost(oplog: Oplog, needed: Timestamp) -> bool:
-    """Whether a change stream can no longer go on after that time. An entry of that very time proves that it can."""
+    """Return whether a change stream can no longer resume after `needed`.
+
+    If the oldest entry is exactly `needed`, it still can.
+    """
     return oplog.oldest > needed
 
 
 def seconds_left(looks: Sequence[Look], needed: Timestamp) -> float | None:
-    """For how long the oplog will hold what came after `needed`, at the rate of writes; None where that is unknown."""
+    """Return for how many seconds the oplog holds the entries after `needed` at the present rate; None if unknown."""
     oplog = looks[-1].oplog
     speed = _bytes_a_second(looks)
     if speed is None:
@@ -50,19 +53,19 @@ def seconds_left(looks: Sequence[Look], needed: Timestamp) -> float | None:
 
 
 def span_when_full(oplog: Oplog) -> float | None:
-    """For how long it holds what is written, in seconds, at the rate of what is in it; None where that is unknown."""
+    """Return how many seconds of writes the full oplog holds, at the rate of its current contents; None if unknown."""
     span = seconds_between(oplog.oldest, oplog.newest)
     return span * max(1.0, oplog.limit / oplog.size) if span and oplog.size else None
 
 
 def _share_before(oplog: Oplog, needed: Timestamp) -> float:
-    """Which part of the oplog is older than that, as if it had been written evenly."""
+    """Return the share of the oplog that is older than `needed`, assuming a constant write rate."""
     span = seconds_between(oplog.oldest, oplog.newest)
     return min(1.0, seconds_between(oplog.oldest, needed) / span) if span else 0.0
 
 
 def _bytes_a_second(looks: Sequence[Look]) -> float | None:
-    """The rate of the last minutes; where the whole oplog was written faster, and is full, the rate of all of it."""
+    """Return the write rate of the last minutes; for a full oplog, at least the average rate over its whole content."""
     kept = [(a, b) for a, b in pairwise(looks) if a.oplog.oldest == b.oplog.oldest]
     elapsed = sum(b.at - a.at for a, b in kept)
     grown = sum(b.oplog.size - a.oplog.size for a, b in kept)
@@ -75,7 +78,7 @@ def _bytes_a_second(looks: Sequence[Look]) -> float | None:
 
 
 def copy_seconds_left(looks: Sequence[Look], total: int | None) -> float | None:
-    """How long the copy will still take; None where that is unknown, or there is none."""
+    """Estimate the remaining seconds of the copy; None if that is unknown or no copy is running."""
     seen = [(look.at, look.copied) for look in looks if look.copied is not None]
     if total is None or not seen:
         return None
@@ -86,7 +89,7 @@ def copy_seconds_left(looks: Sequence[Look], total: int | None) -> float | None:
 
 
 def warning(left: float, copy_left: float | None, warned: bool) -> str | None:
-    """What to tell of an oplog that will not do; None where it will. `warned` is whether it did not before."""
+    """Return the text of a warning if the oplog is too short, else None. `warned`: the warning is already active."""
     if left < (_SAFE_AGAIN if warned else LEAST_TOLD):
         return f"it holds what this sync needs for {in_words(left)} at the present rate of writes."
     if copy_left is not None and copy_left > left:

@@ -1,4 +1,4 @@
-"""What `GET /api/v1/progress` shows: counters that the engine moves, and the frozen snapshot of them."""
+"""The figures behind `GET /api/v1/progress`: counters that the engine updates, and a frozen snapshot of them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from verifier.runtime.waits import LongWait
 
 _log = logging.getLogger(__name__)
 
-# How far the destination, or its verification, may be behind for a commit to be sensible, in seconds.
+# The largest lag of the destination, or of its verification, at which a commit makes sense, in seconds.
 MOST_LAG = 30
 
 
 class WarningKind(Enum):
-    """What is warned of; of each kind there is one warning at a time."""
+    """The kinds of warnings; at most one warning of each kind is active at a time."""
 
     OPLOG_SHORT = "oplog short"
     OPLOG_UNKNOWN = "oplog unknown"
@@ -37,18 +37,19 @@ class WarningKind(Enum):
 
 @dataclass(frozen=True)
 class Ping:
-    """How long a cluster took to answer, in seconds; None when it did not."""
+    """The time a cluster took to answer a ping, in seconds; None if it did not answer."""
 
     seconds: float | None
 
 
 @dataclass(frozen=True)
 class ProgressSnapshot:
-    """The engine's figures at one moment; None is unknown. Bytes, documents, seconds.
+    """The engine's figures at one moment: bytes, documents, seconds. None means unknown.
 
-    `events_read` and `events_applied` count writes, `definitions_applied` the other change events. `lag_at` is when the
-    lag was last known, by the monotonic clock; `lags` are those of the last minutes. `waits` are the long ones of this
-    process. `pings` has the clusters by name, where they were asked. `check` is the verification, once it has begun.
+    `events_read` and `events_applied` count change events of documents, `definitions_applied` counts DDL events.
+    `lag_at` is when the lag was last measured (monotonic clock); `lags` are the lags of the last minutes. `waits` are
+    the long waits of this process. `pings` has the answers by cluster name, for the clusters that were asked. `check`
+    is the progress of the verification, once it has begun.
     """
 
     total_bytes: int | None = None
@@ -71,15 +72,15 @@ class ProgressSnapshot:
 
 
 class Progress:
-    """Holds the newest snapshot. Reading it never waits for anything but another reader's or writer's assignment.
+    """Holds the newest snapshot; reading it takes no lock.
 
-    `collections` has the figures of each, `stopwatch` how long calls take.
+    `collections` has the figures of each collection, `stopwatch` the durations of calls.
     """
 
     def __init__(self) -> None:
         self.collections = Collections()
         self.stopwatch = Stopwatch()
-        self._lock = threading.Lock()  # guards the change of snapshot
+        self._lock = threading.Lock()  # guards the replacement of _snapshot
         self._snapshot = ProgressSnapshot()
 
     @property
@@ -91,7 +92,7 @@ class Progress:
             self._snapshot = replace(self._snapshot, **values)  # type: ignore[arg-type] # checked by replace
 
     def set_lag(self, seconds: int) -> None:
-        """The lag is known anew."""
+        """Save a new measurement of the lag."""
         newest = Lag(seconds, monotonic())
         with self._lock:
             lags = with_newest(self._snapshot.lags, newest)
@@ -100,30 +101,30 @@ class Progress:
             )
 
     def set_ping(self, cluster: str, ping: Ping) -> None:
-        """The cluster was asked anew."""
+        """Save a cluster's answer to a ping."""
         with self._lock:
             pings = {**self._snapshot.pings, cluster: ping}
             self._snapshot = replace(self._snapshot, pings=pings)
 
     def forget_lag(self) -> None:
-        """The lag is not known any more."""
+        """Mark the lag as unknown."""
         with self._lock:
             self._snapshot = replace(self._snapshot, lag_seconds=None, lags=())
 
     def forget_pace(self) -> None:
-        """What an earlier coordinator measured of lag and oplog is not true of the next one."""
+        """Forget the lag and the oplog estimate of an earlier coordinator: they say nothing about the next one."""
         self.forget_lag()
         self.set(caught_up=False, oplog_seconds_left=None)
 
     def add(self, **amounts: int) -> None:
-        """Raise counters."""
+        """Add to counters."""
         with self._lock:
             now = self._snapshot
             sums = {name: getattr(now, name) + amount for name, amount in amounts.items()}
             self._snapshot = replace(now, **sums)
 
     def warn(self, kind: WarningKind, text: str) -> None:
-        """Warn until told that it is over; of a warning that lasts, the newest text is shown."""
+        """Begin a warning, or replace the text of an active one; it lasts until `end_warning`."""
         with self._lock:
             warnings = self._snapshot.warnings
             begins = kind not in warnings
@@ -132,7 +133,7 @@ class Progress:
             _log.warning("A warning begins.", extra={"warning": kind.value, "text": text})
 
     def end_warning(self, kind: WarningKind) -> None:
-        """It is over, or never was."""
+        """End a warning; a no-op if it is not active."""
         with self._lock:
             left = dict(self._snapshot.warnings)
             ends = left.pop(kind, None) is not None

@@ -1,31 +1,31 @@
-"""What the figures of the last minutes say of the time to come. Pure."""
+"""Forecasts from the figures of the last minutes. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# How long a figure counts, how far apart the kept ones are, and what they must span at least. In seconds.
+# The maximum age of a sample, the minimum distance of kept samples, and the minimum span for a forecast, in seconds.
 _COUNTS_FOR = 120.0
 _APART = 2.0
 _LEAST_SPAN = 10.0
 
 _MINUTE = 60
 _HOUR = 60 * _MINUTE
-# Beyond these, only that they are passed is told.
+# Forecasts outside these limits are only told as "less than" and "more than".
 LEAST_TOLD = 15 * _MINUTE
 _MOST_TOLD = 72 * _HOUR
 
 
 @dataclass(frozen=True)
 class Lag:
-    """How far the destination was behind, in seconds, at a moment of the monotonic clock."""
+    """The lag of the destination in seconds, at a moment of the monotonic clock."""
 
     seconds: int
     at: float
 
 
 def with_newest(lags: tuple[Lag, ...], newest: Lag) -> tuple[Lag, ...]:
-    """The lags that count, thinned out, and the newest at the end."""
+    """Return the recent lags, thinned out, with the newest at the end."""
     kept = [lag for lag in lags if newest.at - lag.at <= _COUNTS_FOR]
     if len(kept) > 1 and kept[-1].at - kept[-2].at < _APART:
         kept.pop()
@@ -33,7 +33,7 @@ def with_newest(lags: tuple[Lag, ...], newest: Lag) -> tuple[Lag, ...]:
 
 
 def seconds_to_catch_up(lags: tuple[Lag, ...]) -> int | None:
-    """When the lag will be gone if it goes on falling as it did; None where it did not fall, or was not seen long."""
+    """Forecast in how many seconds the lag will be 0; None if it does not fall, or was not observed for long enough."""
     if not lags:
         return None
     first, last = lags[0], lags[-1]
@@ -44,7 +44,7 @@ def seconds_to_catch_up(lags: tuple[Lag, ...]) -> int | None:
 
 
 def in_words(seconds: float) -> str:
-    """A time to come as people are told: rounded down, and never more exact than it can be."""
+    """Return a duration in words: rounded down, and no more precise than a forecast can be."""
     if seconds < LEAST_TOLD:
         return "less than 15 minutes"
     if seconds > _MOST_TOLD:
