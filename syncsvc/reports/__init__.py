@@ -1,1 +1,1 @@
-"""What users are shown of a sync, in the shapes that they read: pure functions of the saved record and the figures."""
+"""The reports on a sync in the formats that users read: pure functions of the saved record and the figures."""

@@ -1,22 +1,25 @@
-"""What is told of a failure: why the sync failed, and where users are kept from writing because of it. Pure."""
+"""The description of a failure: why the sync failed, and on which clusters user writes are blocked. Pure."""
 
 from __future__ import annotations
 
 from syncsvc.saved.run import RunRecord
 
-# How anybody with the privilege lets users write again.
+# The command that allows user writes again; it needs the privilege setUserWriteBlockMode.
 UNBLOCK = "db.adminCommand({setUserWriteBlockMode: 1, global: false})"
 
 
 def failure_description(record: RunRecord) -> str | None:
-    """None where the sync has not failed."""
+    """Return why the sync failed, and where user writes are blocked; None if it has not failed."""
     if record.failure is None:
         return None
     return " ".join(filter(None, (record.failure.description, _blocked(record))))
 
 
 def _blocked(record: RunRecord) -> str | None:
-    """As it is now: a failed sync may still be giving clusters back."""
+    """Return where user writes are blocked now; None if the sync does not block them.
+
+    This can change after the failure: a failed sync may still be unblocking clusters.
+    """
     if not record.options.blocks_destination:
         return None
     if not record.found_blocked:

@@ -1,7 +1,7 @@
-"""The lines that tell every half minute in the log how a sync goes. Pure.
+"""The log lines that report the progress of a sync every half minute. Pure.
 
-Messages and fields are those that log tools for mongosync read. A collection is what they call a partition: it is
-copied as a whole. Lines about sampling are left out, for nothing is sampled.
+Log tools for mongosync read the same messages and fields. A "partition" is a whole collection here, because collections
+are copied as a whole. There are no lines about sampling, because nothing is sampled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from verifier.compare.check_progress import CheckProgress
 
 
 class Line(NamedTuple):
-    """One line to be logged."""
+    """A line of the log."""
 
     message: str
     fields: Mapping[str, Any] = {}
@@ -29,7 +29,7 @@ class Line(NamedTuple):
 
 
 def lines(before: Sync, now: Sync, durations: Mapping[Operation, Durations]) -> Iterator[Line]:
-    """What there is to tell of a sync that is carried out, and of what changed since `before`."""
+    """Yield the lines about an active sync, with the rates since `before`."""
     record = now.record
     if record is None or not is_active(now):
         return
@@ -80,7 +80,7 @@ def _shown(durations: Durations | None) -> dict[str, str | int]:
 
 
 def _writes(now: Sync) -> Line:
-    """Since this process began, but for what earlier ones copied."""
+    """Return the writes of this process; documents copied by earlier processes are not included."""
     snapshot = now.snapshot
     copied = sum(each.documents for each in now.figures.values())
     return Line(
@@ -99,6 +99,6 @@ def _verification(check: CheckProgress) -> Iterator[Line]:
     }
     known = {name: lag for name, lag in lags.items() if lag is not None}
     if known:
-        # No commit is possible then.
+        # With such a lag, no commit is possible.
         behind = max(known.values()) > MOST_LAG
         yield Line("Verifier lag.", known, logging.WARNING if behind else logging.INFO)

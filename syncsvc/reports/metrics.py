@@ -1,6 +1,6 @@
-"""What `GET /metrics` shows of a sync. Pure: a table over the saved record and the engine's snapshot.
+"""The metrics of a sync in `GET /metrics`. Pure: a table of functions of the saved record and the engine's snapshot.
 
-No name is one of mongosync's own: those mean something else (a lag in milliseconds, a number for the phase).
+No name is one of mongosync's own: its metrics have other meanings (a lag in milliseconds, a number for the phase).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Read = Callable[[RunRecord, ProgressSnapshot], float | None]
 
 
 def _of_run(read: Read) -> Callable[[Sync], Values]:
-    """What is known of a sync that there is."""
+    """Return a reader for a metric that has no value without a sync."""
     return single(lambda sync: None if sync.record is None else read(sync.record, sync.snapshot))
 
 
@@ -65,7 +65,7 @@ def _longest_wait(sync: Sync) -> float:
 
 
 def _copied(snapshot: ProgressSnapshot, amount: int) -> int | None:
-    """What was copied is known together with how much there is to copy."""
+    """Return `amount`, or None before the total is known: both become known at the same time."""
     return None if snapshot.total_bytes is None else amount
 
 
@@ -77,7 +77,7 @@ def _namespaces(sync: Sync) -> Values:
 
 
 def _of_indexes(read: Callable[[Indexes], float]) -> Callable[[Sync], Values]:
-    """Where indexes are built after the copy, from its end to the commit."""
+    """Return a reader for a metric of index builds: if indexes are built after the copy, from its end to the commit."""
 
     def of(sync: Sync) -> float | None:
         indexes = index_building(sync)
@@ -113,7 +113,7 @@ def _verification_phase(sync: Sync) -> Values:
 
 
 def _of_check(read: Callable[[CheckProgress], float | None]) -> Callable[[Sync], Values]:
-    """Of the verification, once it has begun."""
+    """Return a reader for a metric of the verification that has no value before it has begun."""
 
     def of(sync: Sync) -> float | None:
         check = sync.snapshot.check

@@ -1,4 +1,4 @@
-"""What `GET /api/v1/namespaces` shows: how far each collection is. Pure: a function of what is known of the sync."""
+"""The answer of `GET /api/v1/namespaces`: the progress of each collection. Pure: a function of a `Sync`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verifier.compare.check_progress import CheckProgress
 
 
 class NamespacePhase(Enum):
-    """How far a collection is. WITHHELD: its indexes are kept off the destination for now."""
+    """The progress of a collection. WITHHELD: its indexes are not built on the destination for now."""
 
     WAITING = "waiting"
     COPYING = "copying"
@@ -36,7 +36,7 @@ def namespace_phase(sync: Sync, record: CollectionRecord) -> NamespacePhase:
     if figures.indexing:
         return NamespacePhase.INDEXING
     if record.status is CopyStatus.WAITING and figures.began is not None:
-        # It is saved a little later that the copy has begun.
+        # The copy has begun, but its status is saved a little later.
         return NamespacePhase.COPYING
     return _OF_THE_COPY[record.status]
 
@@ -44,9 +44,10 @@ def namespace_phase(sync: Sync, record: CollectionRecord) -> NamespacePhase:
 def namespaces_report(
     sync: Sync, database: str | None, after: str | None, limit: int
 ) -> dict[str, Any]:
-    """The collections by name, those of one database or all, up to `limit` of them that come `after` a name.
+    """Return a page of the collections, sorted by name.
 
-    `next` is what to ask for the others with; null where there are none.
+    It has at most `limit` collections, of one database or of all, with names greater than `after`. `next` is the value
+    of `after` for the next page; null on the last page.
     """
     names = {str(each.source_name): each for each in sync.collections}
     asked = sorted(
@@ -82,7 +83,7 @@ def _line(sync: Sync, record: CollectionRecord) -> dict[str, Any]:
 
 
 def _total(estimate: int, copied: int, done: bool) -> int:
-    """What was copied, once that is all; never less before."""
+    """Return the estimate, raised to the copied amount if that is larger; after the copy, the copied amount itself."""
     return copied if done else max(estimate, copied)
 
 
@@ -91,7 +92,7 @@ def _rate(value: float | None) -> float | None:
 
 
 def _verification(check: CheckProgress | None, record: CollectionRecord) -> dict[str, Any] | None:
-    """Null before it is begun, and where nothing is known of this collection."""
+    """Return the verification of a collection; null before it begins, or if nothing is known of the collection."""
     compared = None if check is None else namespace_compared(check, record)
     if check is None or compared is None:
         return None
@@ -104,5 +105,5 @@ def _verification(check: CheckProgress | None, record: CollectionRecord) -> dict
 
 
 def phases_of(sync: Sync) -> Iterator[NamespacePhase]:
-    """The phase of each collection."""
+    """Return the phase of each collection."""
     return (namespace_phase(sync, each) for each in sync.collections)

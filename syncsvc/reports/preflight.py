@@ -1,4 +1,4 @@
-"""The answer to `POST /api/v1/preflight`. Pure."""
+"""The answer of `POST /api/v1/preflight`. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from verifier.runtime.errors import OperationError
 
 
 def preflight_report(judgement: Judgement) -> dict[str, Any]:
-    """All violations as the errors that a start would name, and the warnings and estimates."""
+    """Return all violations as the errors that a start would report, and the warnings and estimates."""
     estimates = judgement.estimates
     return {
         "violations": [

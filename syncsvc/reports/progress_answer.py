@@ -1,4 +1,4 @@
-"""The shape of the progress answer. Pure: a function of what is known of the sync."""
+"""The answer of `GET /api/v1/progress`. Pure: a function of a `Sync`."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from syncsvc.settings import DEFAULT_ID
 from syncsvc.state import ACTIVE, Phase, State
 from verifier.compare.check_progress import Changes, CheckProgress
 
-# What scripts for mongosync divide by before there is anything to copy.
+# The total before the collections are listed: scripts for mongosync divide by it.
 _NOTHING_LISTED_YET = 1
 
 
 class Stage(Enum):
-    """The stages of change event application: up to the end of the copy, and after it."""
+    """The stages of change event application: while changes made during the copy are left, and afterwards."""
 
     DRAIN = "collection copy drain"
     STEADY = "steady state"
@@ -50,7 +50,10 @@ _UNKNOWN = (
 
 
 def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> dict[str, Any]:
-    """The `progress` document. Without a sync, all but the state, the two permissions and the ids is null or absent."""
+    """Return the `progress` document.
+
+    Before the first start, every field except `state`, `canCommit`, `canWrite` and the IDs is null or absent.
+    """
     record, snapshot = sync.record, sync.snapshot
     ids = {"mongosyncID": instance, "coordinatorID": _coordinator(record, instance)}
     if record is None:
@@ -81,14 +84,17 @@ def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> 
 
 
 def _coordinator(record: RunRecord | None, instance: str) -> str | None:
-    """Before the start, only an instance without a name of its own is known to be alone."""
+    """Return the ID of the coordinator; None if it is unknown.
+
+    Before the start, only an instance with the default ID is known to be alone.
+    """
     if record is not None:
         return record.coordinator
     return instance if instance == DEFAULT_ID else None
 
 
 def lag_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None] | None:
-    """The lag by kind of change; None in a pause."""
+    """Return the lag by kind of change; None while paused."""
     if record.state is State.PAUSED:
         return None
     return {
@@ -113,7 +119,7 @@ def _copy(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None
 
 
 def ping_shown(ping: Ping | None) -> dict[str, int]:
-    """Whole milliseconds: -1 for no answer, nothing where it was not asked yet, or took less than one."""
+    """Return the ping in whole milliseconds: -1 for no answer, empty before the first ping or below one millisecond."""
     if ping is None:
         return {}
     if ping.seconds is None:
@@ -123,7 +129,7 @@ def ping_shown(ping: Ping | None) -> dict[str, int]:
 
 
 def oplog_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, str]:
-    """For how long the oplog will do, in words; nothing once a commit is asked for."""
+    """Return how long the oplog holds the entries that the sync needs, in words; empty unless the sync is running."""
     if record.state is not State.RUNNING:
         return {}
     left = oplog_seconds_left(record, snapshot)
@@ -131,7 +137,7 @@ def oplog_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, str]
 
 
 def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
-    """What is shown only where it means something."""
+    """Return the optional fields: each is shown only while it has a meaning."""
     snapshot = sync.snapshot
     shown: dict[str, Any] = {}
     if record.options.verification:
@@ -155,14 +161,14 @@ def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
 
 
 def seconds_until_caught_up(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
-    """While change events are applied."""
+    """Return the forecast of the catch-up; None unless change events are being applied."""
     if record.state not in ACTIVE or record.phase is not Phase.APPLYING:
         return None
     return seconds_to_catch_up(snapshot.lags)
 
 
 def _verification(check: CheckProgress | None) -> dict[str, Any]:
-    """Every document is read on both sides at once: only the lag is of one side."""
+    """Return the verification of both clusters. They are compared document by document, so only their lags differ."""
     none = Changes()
     return {
         "source": _side(check, none if check is None else check.source),

@@ -1,4 +1,4 @@
-"""What the reports are made of: all that a process knows of its sync at one moment. Pure."""
+"""The input of the reports: everything that a process knows about its sync at one moment. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _UNTOUCHED = CollectionFigures()
 
 @dataclass(frozen=True)
 class Sync:
-    """Without a record there is no sync. `now` is the moment by the monotonic clock.
+    """The state of a sync at one moment; without a record, no sync was started. `now` is a monotonic time.
 
-    `collections` is what is saved of each, `figures` what this process did with it, by UUID.
+    `collections` are the saved records of the collections, `figures` are the figures of this process by UUID.
     """
 
     state: State
@@ -35,7 +35,7 @@ class Sync:
 
 @dataclass(frozen=True)
 class Indexes:
-    """How far the building of indexes after the copy is; collections without any do not count."""
+    """The progress of index builds after the copy; collections without indexes do not count."""
 
     built: int
     total: int
@@ -44,50 +44,53 @@ class Indexes:
 
 
 def phase_shown(record: RunRecord) -> Phase:
-    """The phase; once a commit is asked for, that it goes on."""
+    """Return the phase; CUTTING_OVER while the sync is committing."""
     return Phase.CUTTING_OVER if record.state is State.COMMITTING else record.phase
 
 
 def lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
-    """What was measured before a pause or a failure says nothing of now."""
+    """Return the lag; None while paused or after a failure, because the last measurement is out of date then."""
     return None if record.state in (State.PAUSED, State.FAILED) else snapshot.lag_seconds
 
 
 def write_lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
-    """The lag of writes: one change stream has everything, so it is that of all, once a write came."""
+    """Return the lag of writes once a write was read: the overall lag, because all events are in one change stream."""
     return lag_seconds(record, snapshot) if snapshot.events_read else None
 
 
 def definition_lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
-    """The lag of changes of definitions, once one was applied."""
+    """Return the lag of DDL events once one was applied."""
     return lag_seconds(record, snapshot) if snapshot.definitions_applied else None
 
 
 def total_bytes(snapshot: ProgressSnapshot) -> int | None:
-    """The estimate, raised to what was copied where that is more already."""
+    """Return the estimate, raised to the copied bytes if those are more."""
     total = snapshot.total_bytes
     return None if total is None else max(total, snapshot.copied_bytes)
 
 
 def oplog_seconds_left(record: RunRecord, snapshot: ProgressSnapshot) -> float | None:
-    """Before a commit is asked for."""
+    """Return how long the oplog holds the entries that the sync needs; None unless the sync is running."""
     return snapshot.oplog_seconds_left if record.state is State.RUNNING else None
 
 
 def is_drained(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
-    """Whether everything is applied that was written during the copy, as far as it is saved."""
+    """Return whether all changes made during the copy are applied, according to the saved resume point."""
     if snapshot.caught_up or record.copy_end is None:
         return True
     return record.position is not None and record.position.time > record.copy_end
 
 
 def ping_of(record: RunRecord, snapshot: ProgressSnapshot, source: bool) -> Ping | None:
-    """How the source, or the destination, answered last; None where it was not asked yet."""
+    """Return the last ping of the source or the destination; None before the first one."""
     return snapshot.pings.get(record.source if source else record.destination)
 
 
 def indexes_built(sync: Sync, collection: CollectionRecord) -> int | None:
-    """How many of its indexes the destination has, beside the one on `_id`; None while they are being made."""
+    """Return how many indexes of the collection the destination has; None while they are being created.
+
+    The index on `_id` does not count.
+    """
     assert sync.record is not None
     if collection.withheld:
         return 0
@@ -100,7 +103,7 @@ def indexes_built(sync: Sync, collection: CollectionRecord) -> int | None:
 
 
 def index_building(sync: Sync) -> Indexes | None:
-    """From the end of the copy to the commit, where indexes are built after the copy."""
+    """Return the progress of index builds after the copy, from its end to the commit; else None."""
     record = sync.record
     if record is None or not record.options.build_indexes.after_copy:
         return None
@@ -114,5 +117,5 @@ def index_building(sync: Sync) -> Indexes | None:
 
 
 def is_active(sync: Sync) -> bool:
-    """Whether the sync is being carried out."""
+    """Return whether the sync is in one of the active states."""
     return sync.record is not None and sync.state in ACTIVE

@@ -1,4 +1,4 @@
-"""What is told of the verification within a sync. Pure."""
+"""The figures of the verification within a sync. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verifier.compare.check_progress import Amounts, CheckProgress, NamespacePro
 
 
 class Hashing(Enum):
-    """How far it is, in the words of mongosync: all documents once, then those that change."""
+    """The phase of the verification in mongosync's words: all documents once, then the documents that change."""
 
     NOT_STARTED = "not started"
     INITIAL = "initial hashing"
@@ -25,19 +25,19 @@ def hashing(check: CheckProgress | None) -> Hashing:
 
 
 def first_amounts(check: CheckProgress | None) -> Amounts:
-    """How much of the first pass over all documents is done."""
+    """Return the progress of the first pass over all documents."""
     return Amounts() if check is None else check.first or check.amounts
 
 
 def documents_expected(check: CheckProgress | None) -> int | None:
-    """How many documents there are by estimate, raised to what was compared where that is more already."""
+    """Return the estimated number of documents, raised to the compared number if that is more."""
     amounts = first_amounts(check)
     total = amounts.total_documents
     return None if total is None else max(total, amounts.documents)
 
 
 def collections_scanned(check: CheckProgress | None) -> int:
-    """Of how many collections every document was compared once."""
+    """Return how many collections were compared completely in the first pass."""
     if check is None:
         return 0
     if check.first is not None:
@@ -46,17 +46,17 @@ def collections_scanned(check: CheckProgress | None) -> int:
 
 
 def namespace_compared(check: CheckProgress, record: CollectionRecord) -> NamespaceProgress | None:
-    """The first pass over one collection; None where nothing is known of it."""
+    """Return the first pass over one collection; None if nothing is known about it."""
     found = (check.namespaces.get(name) for name in _names(record))
     return next((each for each in found if each is not None), None)
 
 
 def mismatches_of(check: CheckProgress, record: CollectionRecord) -> int:
-    """How many of its documents differ."""
+    """Return how many documents of the collection differ."""
     return sum(check.mismatches.namespaces.get(name, 0) for name in {*_names(record)})
 
 
 def _names(record: CollectionRecord) -> Iterator[Namespace]:
-    """What a check may call it: a time-series collection is compared by its buckets."""
+    """Yield the names that a check may use: a time-series collection is compared by its buckets."""
     yield record.source_storage
     yield record.source_name
