@@ -1,7 +1,7 @@
-"""Throw-away local clusters on loopback: for trying the product out, for tests and benchmarks.
+"""Throw-away local clusters on loopback, for trying the product, for tests and for benchmarks.
 
-They must not be used for data anyone wants to keep, must leave no process and no file behind,
-and must not import the product. Importing this package starts nothing.
+Never keep data in them. The package must leave no process and no file behind, and must not import the product.
+Importing it starts nothing.
 """
 
 from syncsvc.sandbox.binary import find_mongod

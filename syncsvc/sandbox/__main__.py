@@ -1,4 +1,4 @@
-"""`python -m syncsvc.sandbox`: a source and a destination to try the product on.
+"""`python -m syncsvc.sandbox`: starts a source and a destination for trying the product.
 
 It starts and stops the two clusters, and must not start the product itself.
 """
@@ -49,8 +49,8 @@ Ctrl-C here ends both clusters and removes their data.
 
 def main() -> int:
     options = _parser().parse_args()
-    # Both unwind the stack, so that whatever is started by then is stopped; set explicitly
-    # because a shell starts background jobs with SIGINT ignored.
+    # Both signals unwind the stack, so that every server started so far is stopped. SIGINT is set explicitly because a
+    # shell starts background jobs with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -109,12 +109,12 @@ def _fill(source: ReplicaSet) -> str:
 
 
 def _session(cluster0: str, cluster1: str, contents: str, port: int) -> str:
-    """Return the text with commands that can be pasted as they are."""
+    """Return the text for the user, with commands that can be pasted as they are."""
     return _SESSION.format(
         cluster0=cluster0,
         cluster1=cluster1,
         contents=contents,
-        # The program `syncsvc` need not be on the PATH.
+        # The command `syncsvc` may not be on the PATH.
         python=shlex.quote(sys.executable),
         quoted0=shlex.quote(cluster0),
         quoted1=shlex.quote(cluster1),

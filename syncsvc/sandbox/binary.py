@@ -1,6 +1,6 @@
-"""Finds the mongod program to run, and makes sure that it does run on this machine.
+"""Finds a mongod program and checks that it runs on this machine.
 
-It must not start a server, and must not quietly pass over a program the user asked for.
+It must not start a server, and must not silently skip a program that the user specified.
 """
 
 import functools
@@ -27,7 +27,10 @@ _LIBRARY_REMEDY = (
 
 
 def find_mongod() -> Path:
-    """The first of $SYNCSVC_MONGOD, mongod on PATH and the installed wheel; SandboxError if bad."""
+    """Return the first of $SYNCSVC_MONGOD, mongod on PATH and the installed wheel.
+
+    Raise SandboxError if there is none, or if it does not run.
+    """
     program = _from_environment() or _from_path() or _from_wheel()
     if program is None:
         raise SandboxError(
@@ -71,7 +74,7 @@ def _from_wheel() -> Path | None:
 
 
 def _make_executable(program: Path) -> None:
-    """Some installers drop the executable bit of files that are package data."""
+    """Make the program executable: some installers drop the executable bit of package data."""
     if os.access(program, os.X_OK):
         return
     try:
@@ -89,7 +92,7 @@ def _not_executable(program: Path) -> SandboxError:
 
 @functools.cache
 def _check_that_it_runs(program: Path) -> None:
-    """Run it once for each path; only success is remembered, so a repaired one is found good."""
+    """Run the program once per path. Only success is cached, so a repaired program passes the next check."""
     try:
         run = subprocess.run(
             [program, "--version"],

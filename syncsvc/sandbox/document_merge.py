@@ -1,7 +1,7 @@
 """Finds every document in which two collections differ, byte for byte and in bounded memory.
 
-Both sides are read in the order of their `_id` index and walked side by side. Which of two
-different `_id`s comes first is asked of the server, so types and collations need no rules here.
+Both sides are read in the order of their `_id` index and merged. The server decides which of two different `_id`s comes
+first, so this module needs no rules for types and collations.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
 
-# Nothing that a server stores may make decoding fail: dates far away, strings cut in a character.
+# No stored value may make decoding fail, such as dates out of range or strings cut within a character.
 LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
     datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="replace"
 )
@@ -36,7 +36,7 @@ AnyCollection = Collection[Any]
 
 @dataclass
 class DocumentStream:
-    """The documents of one side, and how much was read of it so far."""
+    """The documents of one collection, and the numbers of documents and bytes read so far."""
 
     batches: Iterator[bytes]
     waiting: deque[bytes] = field(default_factory=deque)
@@ -44,7 +44,7 @@ class DocumentStream:
     size: int = 0
 
     def fill(self) -> deque[bytes]:
-        """The documents read and not yet taken; empty only at the end."""
+        """Return the documents that are read but not yet taken; empty only at the end of the collection."""
         while not self.waiting and (batch := next(self.batches, None)) is not None:
             self.waiting.extend(_split(batch))
             self.documents += len(self.waiting)
@@ -53,7 +53,7 @@ class DocumentStream:
 
 
 def by_id(collection: AnyCollection) -> DocumentStream:
-    """All documents in the order of `_id`."""
+    """Return all documents in the order of `_id`."""
     return DocumentStream(
         collection.find_raw_batches(
             sort=[("_id", 1)], hint=[("_id", 1)], batch_size=DOCUMENTS_A_BATCH
@@ -62,7 +62,7 @@ def by_id(collection: AnyCollection) -> DocumentStream:
 
 
 def natural(collection: AnyCollection) -> DocumentStream:
-    """All documents in the order in which they are stored."""
+    """Return all documents in natural (storage) order."""
     return DocumentStream(
         collection.find_raw_batches(hint=[("$natural", 1)], batch_size=DOCUMENTS_A_BATCH)
     )
@@ -71,7 +71,7 @@ def natural(collection: AnyCollection) -> DocumentStream:
 def document_differences(
     collection: AnyCollection, source: DocumentStream, destination: DocumentStream
 ) -> Iterator[str]:
-    """A sentence for each document that is not the same on both sides."""
+    """Yield a sentence for each document that is not the same on both sides."""
     for left, right in _unequal(collection, source, destination):
         if right is None:
             yield f"_id {_id_text(left)} missing on destination"
@@ -82,7 +82,7 @@ def document_differences(
 
 
 def order_difference(source: DocumentStream, destination: DocumentStream) -> Iterator[str]:
-    """One sentence about the first place where two orders of the same documents part."""
+    """Yield at most one sentence: the first position where the order of equal documents differs."""
     position = 0
     while (left := source.fill()) and (right := destination.fill()):
         position += _skip_equal(left, right)
@@ -95,12 +95,12 @@ def order_difference(source: DocumentStream, destination: DocumentStream) -> Ite
 
 
 def elements(document: Mapping[str, Any]) -> dict[str, bytes]:
-    """The top-level fields with their values as bytes, which tell 1 from 1.0 and from true."""
+    """Return the top-level fields with their values as BSON bytes, which distinguish 1, 1.0 and true."""
     return {name: bson.encode({"": value}) for name, value in document.items()}
 
 
 def different_names(left: Mapping[str, bytes], right: Mapping[str, bytes]) -> list[str]:
-    """The names that one side lacks or has with another value."""
+    """Return the names that one side lacks or has with another value."""
     names = [*left, *(name for name in right if name not in left)]
     return [name for name in names if left.get(name) != right.get(name)]
 
@@ -116,7 +116,7 @@ def _split(batch: bytes) -> Iterator[bytes]:
 def _unequal(
     collection: AnyCollection, source: DocumentStream, destination: DocumentStream
 ) -> Iterator[tuple[Any, Any]]:
-    """Pairs of documents of one `_id` that differ, with None where a side has none."""
+    """Yield pairs of documents with the same `_id` that differ; None stands for a missing document."""
     while True:
         left, right = source.fill(), destination.fill()
         if left and right:
@@ -154,9 +154,9 @@ def _unequal_heads(
 def _run_lengths(
     collection: AnyCollection, left: deque[bytes], right: deque[bytes]
 ) -> tuple[int, int]:
-    """How many documents of each side come before the other side's next one.
+    """Return how many documents of each side sort before the other side's next document.
 
-    A `_id` may be equal and have other bytes, as 1 and 1.0: then both numbers are 0.
+    Two `_id`s may be equal but have different bytes, such as 1 and 1.0: then both numbers are 0.
     """
     if bson.encode({"": _id(left[0])}) == bson.encode({"": _id(right[0])}):
         return 0, 0
@@ -185,5 +185,5 @@ def _what_differs(left: bytes, right: bytes) -> str:
     ours, theirs = (elements(RawBSONDocument(document, RAW)) for document in (left, right))
     if names := different_names(ours, theirs):
         return ", ".join(names)
-    # Left are repeated names and types that decode to the same value.
+    # The remaining causes are repeated field names, and types that decode to the same value.
     return "order of fields" if list(ours) != list(theirs) else "bytes only"

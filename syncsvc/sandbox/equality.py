@@ -1,6 +1,6 @@
-"""Compares two clusters completely, to be asked when nothing writes to either of them.
+"""Compares two clusters completely, while neither of them is written to.
 
-It is the judge of the demo and of the tests, so it shares no code with what it judges.
+The demo and the tests judge the product by it, so it shares no code with the product.
 """
 
 from collections import Counter
@@ -39,13 +39,13 @@ Specification = Mapping[str, Any]
 ShardKeys = Mapping[str, Specification]
 
 _NO_SHARD_KEYS: ShardKeys = MappingProxyType({})
-# What an index may have beside its key that serves a shard key.
+# The fields of an index that can support a shard key: its key and nothing else of importance.
 _PLAIN = frozenset({"v", "key", "name"})
 
 
 @dataclass(frozen=True)
 class Equality:
-    """What was compared, counted on the source, and in which points the clusters differ."""
+    """The amounts compared, counted on the source, and the differences found."""
 
     namespaces: int
     documents: int
@@ -77,10 +77,10 @@ Difference = tuple[_Namespace, str]
 def compare_clusters(
     source: Client, destination: Client, shard_keys: ShardKeys = _NO_SHARD_KEYS
 ) -> Equality:
-    """Compares all user databases; nothing may write to them meanwhile.
+    """Compare all user databases. Nothing may write to them meanwhile.
 
-    Where only the destination is a sharded cluster, `shard_keys` has `key` and `unique` of each collection that is to
-    be sharded there, by namespace, and each may have an index more, that which serves its key.
+    If only the destination is a sharded cluster, `shard_keys` has `key` and `unique` by namespace, for each collection
+    that is expected to be sharded. Each of these collections may have one extra index, which supports its shard key.
     """
     comparison = _Comparison(source, destination, shard_keys)
     differences = _listed(map(_sentence, comparison.found()))
@@ -98,14 +98,14 @@ def compare_clusters(
 def differences_by_database(
     source: Client, destination: Client, shard_keys: ShardKeys = _NO_SHARD_KEYS
 ) -> dict[str, tuple[str, ...]]:
-    """In which points the clusters differ, for each user database that does."""
+    """Return the differences by user database, for the databases that differ."""
     found = _Comparison(source, destination, shard_keys).found()
     grouped = groupby(found, key=lambda each: each[0].database)
     return {database: _listed(map(_sentence, each)) for database, each in grouped}
 
 
 class _Comparison:
-    """One pass over both clusters, which yields sentences and counts what it has seen."""
+    """One pass over both clusters, which yields differences and counts the namespaces, documents and indexes."""
 
     def __init__(self, source: Client, destination: Client, shard_keys: ShardKeys) -> None:
         self.counted: Counter[str] = Counter()
@@ -142,7 +142,7 @@ class _Comparison:
         yield from self._shard_key(str(namespace))
         yield from self._indexes(namespace)
         if info["type"] == "timeseries":
-            # Measurements have no order of their own; the buckets that hold them do.
+            # Measurements have no order of their own; the buckets that hold them have one.
             namespace = _Namespace(namespace.database, f"system.buckets.{namespace.name}")
         yield from self._documents(namespace, capped=info["options"].get("capped", False))
 
@@ -155,7 +155,7 @@ class _Comparison:
             yield f"shard key differs: {_told(left)} on source, {_told(right)} on destination"
 
     def _serves_shard_key(self, namespace: _Namespace, index: Specification) -> bool:
-        """Whether it is an index that the destination has for its shard key alone."""
+        """Return whether the destination has this index only because its shard key needs one."""
         asked = self._found_keys.get(str(namespace))
         if asked is None or self._source.is_mongos or not index.keys() <= _PLAIN:
             return False
@@ -199,7 +199,7 @@ def _namespaces(client: Client) -> dict[_Namespace, Specification]:
 
 
 def _collections(client: Client, database: str) -> list[Specification]:
-    # The driver's list_collections() decodes what a view holds, which changes values of deprecated types.
+    # The driver's list_collections() decodes view definitions, which changes values of deprecated types.
     command = {"listCollections": 1, "cursor": {"batchSize": MOST_COLLECTIONS}}
     cursor = client[database].command(command, codec_options=RAW)["cursor"]
     assert cursor["id"] == 0, f"{database} has too many collections to be compared"
@@ -216,7 +216,7 @@ def _told(shard_key: Specification) -> str:
 
 
 def _indexes(collection: AnyCollection) -> dict[str, Specification]:
-    # As above, of partial indexes.
+    # The driver's list_indexes() would decode the filters of partial indexes, see _collections().
     command = {"listIndexes": collection.name}
     cursor = collection.database.command(command, codec_options=RAW)["cursor"]
     return {index["name"]: index for index in cursor["firstBatch"]}

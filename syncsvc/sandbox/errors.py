@@ -1,8 +1,8 @@
-"""The one exception of the sandbox.
+"""The only exception of the sandbox.
 
-It lives alone so that every module of the package can raise it; it must not know any of them.
+It has a module of its own so that every module of the package can raise it; it imports none of them.
 """
 
 
 class SandboxError(Exception):
-    """A local cluster could not be started or used; the message names the remedy."""
+    """Raised if a local cluster cannot be started or used; the message says what to do."""

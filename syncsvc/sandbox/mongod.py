@@ -16,15 +16,15 @@ from syncsvc.sandbox.errors import SandboxError
 from syncsvc.sandbox.reaper import keeper
 
 HOST = "127.0.0.1"
-# Below the ports the kernel gives to clients, so that no client's connection can sit on the port
-# of a member that is down; clear of 27017 and of the daemon's 27182.
+# Below the ephemeral ports of the kernel, so that no client connection can occupy the port of a member that is down.
+# Clear of 27017 and of the daemon's 27182.
 _PORTS = range(28100, 32700)
 _PORT_ATTEMPTS = 5
 _EXIT_ADDRESS_IN_USE = 48
 _LISTENING = b'"id":23016'
 _START_DEADLINE = 120.0
 _POLL_INTERVAL = 0.01
-# Fewer threads and files, test commands, and background work every second instead of rarely.
+# Fewer threads and files, test commands enabled, and background work every second instead of rarely.
 _PARAMETERS = {
     "diagnosticDataCollectionEnabled": "false",
     "enableTestCommands": "1",
@@ -36,9 +36,9 @@ _PARAMETERS = {
 
 @dataclass(frozen=True)
 class Certificates:
-    """Files in PEM format for TLS: of the authority, and of a server (its key, its certificate, those in between).
+    """The PEM files for TLS: the CA certificates, and the server's key with its certificate chain.
 
-    The server's must be for the address 127.0.0.1.
+    The server's certificate must be valid for the address 127.0.0.1.
     """
 
     authority: Path
@@ -53,9 +53,9 @@ class Certificates:
 
 @dataclass(frozen=True)
 class MongodOptions:
-    """How a server is to run: a member of a replica set, or standalone when that is None.
+    """The options of a server: a replica set member, or a standalone if `replica_set` is None.
 
-    `parameters` win over those set here. `cluster_role` is "configsvr" or "shardsvr" in a sharded cluster.
+    `parameters` override the defaults of this module. `cluster_role` is "configsvr" or "shardsvr" in a sharded cluster.
     """
 
     replica_set: str | None
@@ -72,7 +72,7 @@ class MongodOptions:
         for name, value in {**_PARAMETERS, **self.parameters}.items():
             arguments += ["--setParameter", f"{name}={value}"]
         if self.oplog_size_mb is not None:
-            # The oplog is only cut back to the last checkpoint, which is 60 s old by default.
+            # The oplog is only truncated up to the last checkpoint, which is up to 60 s old by default.
             arguments += ["--oplogSize", str(self.oplog_size_mb), "--syncdelay", "1"]
         if self.key_file is not None:
             arguments += ["--keyFile", str(self.key_file)]
@@ -84,7 +84,7 @@ class MongodOptions:
 
 
 class Mongod:
-    """A server that can be killed and restarted; it keeps its port once it has listened on it."""
+    """A server that can be killed and restarted. It keeps its port once it has listened on it."""
 
     def __init__(self, binary: Path, folder: Path, options: MongodOptions) -> None:
         self._binary = binary
@@ -102,11 +102,11 @@ class Mongod:
 
     @property
     def pid(self) -> int | None:
-        """The process id while it was neither killed nor found dead."""
+        """Return the process ID; None if the process was killed or has ended."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self) -> None:
-        """Start the process and return at once, so that several can start side by side."""
+        """Start the process without waiting for it, so that several servers can start in parallel."""
         self._folder.mkdir(exist_ok=True)
         with self._log.open("ab") as log:
             self._log_offset = log.tell()
@@ -116,7 +116,7 @@ class Mongod:
         resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
     def wait_until_listening(self) -> None:
-        """Wait for the start to succeed; a first start may move on to another port."""
+        """Wait until the server listens; a first start may switch to another port if its port is taken."""
         for _ in range(_PORT_ATTEMPTS):
             exit_code = self._wait_for_listening_or_exit()
             if exit_code is None:
@@ -130,13 +130,13 @@ class Mongod:
         raise self._failure(f"ended with exit code {exit_code} before it listened")
 
     def kill(self) -> None:
-        """End the process now; harmless when it does not run."""
+        """Kill the process; a no-op if it does not run."""
         if self._process is not None:
             keeper.kill(self._process)
             self._process = None
 
     def restart(self) -> None:
-        """Start it again, killed or not, on the same port and data."""
+        """Start the process again on the same port and data, killing it first if it runs."""
         self.kill()
         self.start()
         self.wait_until_listening()
@@ -146,9 +146,9 @@ class Mongod:
         return command + ["--bind_ip", HOST, "--nounixsocket", *self._options.arguments()]
 
     def _wait_for_listening_or_exit(self) -> int | None:
-        """None once it listens, else its exit code.
+        """Return None once the server listens, or its exit code.
 
-        Its own log is asked: a connection could be answered by another process on that port.
+        This reads the server's own log, because another process on that port could answer a connection.
         """
         assert self._process is not None, "start() comes first"
         for _ in range(round(_START_DEADLINE / _POLL_INTERVAL)):
@@ -167,7 +167,7 @@ class Mongod:
 
     def _failure(self, what: str) -> SandboxError:
         lines = self._log_of_this_start().decode(errors="replace").splitlines()
-        # A failed start is followed by pages about the shutdown; the errors tell why.
+        # A failed start logs pages about the shutdown; only the errors tell the cause.
         telling = [line for line in lines if _is_telling(line)] or lines
         tail = "\n  ".join(line[:500] for line in telling[-10:])
         command = " ".join(self._command())
@@ -178,7 +178,7 @@ class Mongod:
 
 
 def _is_telling(line: str) -> bool:
-    """Whether a log line is an error, or not in the log's format at all."""
+    """Return whether a log line is an error, or not in the format of the log at all."""
     try:
         return json.loads(line)["s"] in ("E", "F")
     except (ValueError, TypeError, KeyError):
@@ -186,7 +186,7 @@ def _is_telling(line: str) -> bool:
 
 
 def _free_port() -> int:
-    # Not the shared generator: where that is seeded, all programs would try the same ports.
+    # Not the shared generator: if that is seeded, all programs try the same ports.
     for port in random.SystemRandom().sample(_PORTS, k=200):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

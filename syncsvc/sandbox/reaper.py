@@ -1,8 +1,8 @@
-"""Ends server processes and removes their folders even when this process dies by SIGKILL.
+"""Ends server processes and removes their folders, even if this process dies by SIGKILL.
 
-The module is both sides of one pipe: imported, it starts processes and keeps count of them; run
-as a script, it is the reaper, a subprocess that cleans up once the pipe closes. It must not
-import anything outside the standard library: the script runs alone and starts in milliseconds.
+The module is both ends of one pipe. Imported, it starts processes and tracks them. Run as a script, it is the reaper: a
+subprocess that cleans up once the pipe closes. It must import nothing outside the standard library: the script runs
+alone and starts in milliseconds.
 """
 
 import os
@@ -18,14 +18,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
-# A new process tells the reaper its pid before it becomes the server: were we to tell it, a
-# SIGKILL just after the fork would leave a server nobody knows of. The shell's stdin is the pipe.
+# A new process reports its pid to the reaper before it becomes the server. If this process reported it, a SIGKILL just
+# after the fork would leave an unknown server behind. The shell's stdin is the pipe.
 _ANNOUNCE = 'echo "+pid $$" >&0; exec "$@" </dev/null'
 _DEATH_DEADLINE_MS = 60_000
 
 
 class Keeper:
-    """Owns this process's server processes and folders, and its reaper while there are any."""
+    """Owns the server processes and folders of this process, and the reaper while there are any folders."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,7 +34,7 @@ class Keeper:
         self._pipe = -1
 
     def make_folder(self, parent: Path) -> Path:
-        """Make a new folder in `parent`; the reaper knows of it before it exists."""
+        """Make a new folder in `parent`; the reaper is notified before the folder exists."""
         folder = parent.absolute() / f"syncsvc-sandbox-{secrets.token_hex(6)}"
         with self._lock:
             self._start_reaper()
@@ -47,7 +47,7 @@ class Keeper:
         return folder
 
     def remove_folder(self, folder: Path) -> None:
-        """Remove what make_folder made; the reaper ends with the last folder."""
+        """Remove a folder of make_folder(); the reaper ends with the last folder."""
         if folder not in self._folders:
             return
         if folder.exists():
@@ -66,19 +66,22 @@ class Keeper:
             stdout=output,
             stderr=output,
             env=os.environ | {"LC_ALL": "C"},
-            # Ctrl-C in the terminal must reach us, not the servers under our feet.
+            # Ctrl-C in the terminal must reach this process only, not the servers it depends on.
             start_new_session=True,
         )
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """SIGKILL the process and see it gone, before the reaper forgets about it."""
+        """Send SIGKILL and wait until the process is gone, before the reaper forgets its pid."""
         process.kill()
         process.wait()
         with self._lock:
             self._tell(f"-pid {process.pid}")
 
     def leave_to_parent(self) -> None:
-        """After a fork, in the child: nothing here is ours, and the pipe must close with it."""
+        """Give up all ownership in a forked child: processes and folders belong to the parent.
+
+        The child closes its copy of the pipe, so that the reaper sees the end of the parent.
+        """
         self._lock = threading.Lock()
         if self._pipe >= 0:
             os.close(self._pipe)
@@ -102,14 +105,14 @@ class Keeper:
 
     def _end_reaper(self) -> None:
         reaper, pipe = self._reaper, self._pipe
-        # Forgotten first: an interrupt below must not have the same pipe closed twice.
+        # Reset first: after an interrupt below, the same pipe must not be closed twice.
         self._reaper, self._pipe = None, -1
         if reaper is not None:
             os.close(pipe)
             reaper.wait()
 
     def _tell(self, line: str) -> None:
-        # Whoever killed the reaper took the safety net, not our ability to stop what we started.
+        # If the reaper was killed, only the safety net is lost: this process can still stop its servers.
         if self._reaper is not None:
             with suppress(BrokenPipeError):
                 os.write(self._pipe, os.fsencode(line + "\n"))
@@ -120,13 +123,13 @@ os.register_at_fork(after_in_child=keeper.leave_to_parent)
 
 
 def reap(lines: Iterable[bytes]) -> None:
-    """The reaper: note what there is until the pipe closes, then end and remove the rest."""
+    """Track processes and folders until the pipe closes, then kill and remove those that are left."""
     processes: dict[str, int] = {}
     folders: set[str] = set()
     for line in lines:
         verb, _, value = os.fsdecode(line).rstrip("\n").partition(" ")
         if verb == "+pid":
-            # A pid can be given to another process later; its pidfd stays bound to this one.
+            # The kernel can reuse a pid; a pidfd always refers to this process.
             with suppress(ProcessLookupError):
                 processes[value] = os.pidfd_open(int(value))
         elif verb == "-pid" and value in processes:
@@ -145,7 +148,7 @@ def _kill(pidfds: Collection[int]) -> None:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     for pidfd in pidfds:
-        # A dying server still writes; its folder can only be removed once it is gone.
+        # A dying server still writes; its folder can only be removed after it is gone.
         gone = select.poll()
         gone.register(pidfd, select.POLLIN)
         gone.poll(_DEATH_DEADLINE_MS)

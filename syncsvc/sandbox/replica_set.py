@@ -1,6 +1,6 @@
 """A replica set of throw-away mongods on loopback, with or without access control and TLS.
 
-It must leave no process and no file behind, and must not be used for data anyone wants to keep.
+It must leave no process and no file behind. Never keep data in it.
 """
 
 import secrets
@@ -38,13 +38,12 @@ _POLL_INTERVAL = 0.02
 
 
 class ReplicaSet:
-    """One or three mongods; start it with `with` or start(), and it is writable.
+    """One or three mongods; started with `with` or start(), and then writable.
 
-    `folder` is where its own data folder is made (default: the system's temporary folder), for
-    example one in memory; that data folder is removed by stop() in any case. `binary` is another
-    mongod than the one that comes with the sandbox. `cluster_role` is what the replica set will be
-    in a sharded cluster, "configsvr" or "shardsvr"; whoever gives it puts that cluster together. With
-    `certificates`, nobody connects without TLS.
+    The replica set makes its data folder in `folder` (default: the system's temporary folder), for example in a memory
+    file system; stop() always removes it. `binary` replaces the sandbox's own mongod. `cluster_role` is the role in a
+    sharded cluster, "configsvr" or "shardsvr"; the caller must assemble that cluster. With `certificates`, all
+    connections need TLS.
     """
 
     def __init__(
@@ -91,16 +90,16 @@ class ReplicaSet:
 
     @property
     def uri(self) -> str:
-        """For the product: with access control, it has the credentials of the user `sync`."""
+        """Return the URI for the product: with access control, it has the credentials of the user `sync`."""
         return self._uri(self._sync_user)
 
     @property
     def root_uri(self) -> str:
-        """For set-up and checks: with access control, it may do everything."""
+        """Return the URI for set-up and checks: with access control, it has the credentials of the user `root`."""
         return self._uri(self._root_user)
 
     def start(self) -> None:
-        """Start all members, and wait until one is primary and the others follow it."""
+        """Start all members, and wait until one is primary and the others are secondaries."""
         if self.members:
             raise SandboxError(f"The replica set {self.name} was started already; stop it first.")
         binary = self._binary or find_mongod()
@@ -113,7 +112,7 @@ class ReplicaSet:
             undo.pop_all()
 
     def stop(self) -> None:
-        """End all members and remove their data; harmless when it is not started."""
+        """Kill all members and remove their data; a no-op if the replica set is not started."""
         for member in self.members:
             member.kill()
         self.members = ()
@@ -123,15 +122,15 @@ class ReplicaSet:
             self._folder = None
 
     def client(self, **options: Any) -> Client:
-        """A new client that may do everything; the caller closes it."""
+        """Return a new client with the role `root`; the caller closes it."""
         return MongoClient(self.root_uri, **options)
 
     def primary(self) -> Mongod:
-        """The primary, waiting for one to be elected."""
+        """Return the primary; waits until one is elected."""
         return _wait_for(self._find_primary, f"the replica set {self.name} to have a primary")
 
     def step_down(self) -> Mongod:
-        """Have the primary step down, and return the next one (itself when it is alone)."""
+        """Make the primary step down, and return the next primary (the same member in a set of one)."""
         command: dict[str, Any] = {"replSetStepDown": 10, "secondaryCatchUpPeriodSecs": 5}
         if self._size == 1:
             command = {"replSetStepDown": 1, "secondaryCatchUpPeriodSecs": 0, "force": True}
@@ -146,16 +145,16 @@ class ReplicaSet:
         return self.primary()
 
     def kill_member(self, index: int) -> None:
-        """End a member with SIGKILL, as when its machine fails."""
+        """Kill a member with SIGKILL, like a machine failure."""
         self.members[index].kill()
 
     def restart_member(self, index: int) -> None:
-        """Start a member again on its data, and wait until it is primary or follows one."""
+        """Restart a member on its data, and wait until it is primary or secondary."""
         self.members[index].restart()
         self._wait_until_in_service(self.members[index])
 
     def create_user(self, name: str, roles: Sequence[str]) -> str:
-        """Create a user with a random password; returns the connection string for it."""
+        """Create a user with a random password, and return its connection string."""
         with self.client() as client:
             return self._uri(_create_user(client, name, roles))
 
@@ -196,7 +195,7 @@ class ReplicaSet:
             self._wait_until_in_service(member)
 
     def _create_first_users(self) -> None:
-        # While there are no users, a client on this host may create the first, and nothing else.
+        # Without users, a client on this host may create the first user, and nothing else (localhost exception).
         with self._direct_client(self.primary()) as client:
             self._root_user = _create_user(client, "root", ["root"])
         with self.client() as client:
@@ -221,7 +220,7 @@ class ReplicaSet:
         _wait_for(lambda: self._role(member), what)
 
     def _role(self, member: Mongod) -> str:
-        """Either "primary", "secondary", or empty when it is neither at the moment."""
+        """Return "primary" or "secondary"; empty if the member is neither or does not answer."""
         try:
             with self._direct_client(member) as client:
                 hello = client.admin.command("hello")
@@ -236,14 +235,14 @@ class ReplicaSet:
         return MongoClient(uri, serverSelectionTimeoutMS=5000)
 
     def _tls(self) -> str:
-        """The options of a connection string that TLS needs."""
+        """Return the options for TLS in a connection string."""
         if self._certificates is None:
             return ""
         return f"&tls=true&tlsCAFile={quote_plus(str(self._certificates.authority))}"
 
 
 def _create_user(client: Client, name: str, roles: Sequence[str]) -> str:
-    """Create the user; returns its part of a connection string."""
+    """Create the user, and return its credentials as part of a connection string."""
     password = secrets.token_hex(16)
     try:
         client.admin.command("createUser", name, pwd=password, roles=list(roles))

@@ -1,7 +1,6 @@
 """Writes at random to a cluster, as an application would while its data moves elsewhere.
 
-What is written, the `_id`s of new documents apart, comes from a seeded generator. One thread,
-owned by the `Workload`, does it all.
+All values except the `_id`s of new documents come from a seeded generator. One thread, owned by the `Workload`, writes.
 """
 
 import string
@@ -30,7 +29,7 @@ KINDS, WEIGHTS = ("insert", "update", "delete"), (4, 5, 1)
 
 @dataclass(frozen=True)
 class Written:
-    """How many documents were inserted, updated and deleted so far."""
+    """The numbers of documents inserted, updated and deleted so far."""
 
     inserted: int
     updated: int
@@ -41,7 +40,7 @@ class Written:
 
 
 class Workload:
-    """Writes to the collections from `start` until `stop`, which raises what stopped it before."""
+    """Writes to the collections from `start` until `stop`, which raises the error that ended the writing earlier."""
 
     def __init__(
         self,
@@ -80,13 +79,13 @@ class Workload:
         self._running = self._executor.submit(self._run)
 
     def stop(self) -> Written:
-        """Ends the writing; every write is acknowledged when this returns."""
+        """Stop writing. All writes are acknowledged when this returns."""
         self._end()
         self.check()
         return self.written
 
     def check(self) -> None:
-        """Raises the error that has ended the writing, if one has."""
+        """Raise the error that ended the writing, if there was one."""
         if self._running is not None and self._running.done():
             self._running.result()
 
@@ -108,7 +107,7 @@ class Workload:
 
 
 class _Target:
-    """One collection and the `_id`s of some of its documents, old and new."""
+    """A collection, and the `_id`s of some of its documents, old and new."""
 
     def __init__(self, collection: AnyCollection) -> None:
         self._collection = collection
@@ -120,11 +119,11 @@ class _Target:
         self._ids += [document["_id"] for document in ids]
 
     def choose(self, random: Random) -> str:
-        """The kind of the next write; only an insert needs no document that is there."""
+        """Return the kind of the next write: an insert if no document is known, as only inserts need none."""
         return random.choices(KINDS, WEIGHTS)[0] if self._ids else "insert"
 
     def write(self, kind: str, random: Random) -> int:
-        """Returns the number of documents changed, 0 where it is gone or is so already."""
+        """Return the number of documents changed: 0 if the document is gone or the update changes nothing."""
         if kind == "insert":
             document = random_document(random)
             self._collection.insert_one(document)
@@ -139,9 +138,9 @@ class _Target:
 
 
 def random_document(random: Random) -> Document:
-    """A document with a nested part and an array for the updates to change.
+    """Return a document with a subdocument and an array that the updates can change.
 
-    Its `_id` falls anywhere in the order of `_id`s, and is never the same for two equal seeds.
+    Its `_id` falls anywhere in the order of `_id`s, and differs between two runs with the same seed.
     """
     return {
         "_id": ObjectId(urandom(12)),

@@ -1,4 +1,4 @@
-"""`python -m syncsvc.sandbox.demo`: tells the story, or names the packages that it lacks."""
+"""`python -m syncsvc.sandbox.demo`: runs the demo, or names the missing packages."""
 
 import sys
 
@@ -12,7 +12,7 @@ def main() -> int:
     except SandboxError as error:
         print(error, file=sys.stderr)
         return 1
-    # Only now: it imports these packages.
+    # Imported late, because it imports these packages.
     from syncsvc.sandbox.demo import story
 
     return story.main()

@@ -1,6 +1,6 @@
-"""Runs the sync service as a process of its own and calls its HTTP API.
+"""Runs the sync service as a separate process and calls its HTTP API.
 
-Only the command line and the API of the service are used here, as by any other user.
+It uses only the command line and the API of the service, as any other user would.
 """
 
 import json
@@ -26,19 +26,19 @@ START_SECONDS = 30.0
 STOP_SECONDS = 10.0
 REQUEST_SECONDS = 30.0
 POLL_SECONDS = 0.1
-DEATH_SECONDS = 0.5  # a connection ends a little before its process
+DEATH_SECONDS = 0.5  # a connection closes a little before its process ends
 LINES_SHOWN = 15
 
 Document = Mapping[str, Any]
 
 
 class DaemonError(RuntimeError):
-    """The service is gone, does not answer, or has refused or failed what was asked of it."""
+    """Raised if the service is gone, does not answer, refuses a command, or if the sync has failed."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The last answers of the service; None where it does not know a figure yet."""
+    """The last answers of the service; None for a figure that is not known yet."""
 
     state: str
     info: str
@@ -54,7 +54,7 @@ class Progress:
 
     @classmethod
     def from_answers(cls, answer: Document, namespaces: Document) -> Self:
-        """Read the answers of /progress and of /namespaces."""
+        """Build a Progress from the answers of /progress and /namespaces."""
         progress = answer["progress"]
         compared = progress.get("verification", {}).get("destination", {})
         verified = [each["verification"] for each in namespaces.get("namespaces", ())]
@@ -76,13 +76,13 @@ class Progress:
 
 
 class DaemonProcess:
-    """The running service: started at once, ready after `wait_until_ready`, ended by `with`."""
+    """The running service: started by the constructor, ready after `wait_until_ready`, ended by `__exit__`."""
 
     def __init__(self, cluster0: str, cluster1: str, say: Callable[[str], None]) -> None:
         self._say = say
         self._port = _free_port()
         self._session = requests.Session()
-        self._session.trust_env = False  # no proxy between us and the loopback
+        self._session.trust_env = False  # no proxy between this process and the loopback address
         self._logs = keeper.make_folder(Path(gettempdir()))
         command = ["-m", "syncsvc", "--cluster0", cluster0, "--cluster1", cluster1]
         command += ["--port", str(self._port), "--logPath", str(self._logs)]
@@ -107,7 +107,7 @@ class DaemonProcess:
         keeper.remove_folder(self._logs)
 
     def wait_until_ready(self) -> None:
-        """Waits until the service takes commands."""
+        """Wait until the service accepts commands."""
         self._say(self._curl("progress"))
         deadline = monotonic() + START_SECONDS
         pause = Event()
@@ -135,7 +135,7 @@ class DaemonProcess:
             raise self.error(f"The daemon refuses to {action}.")
 
     def error(self, message: str) -> DaemonError:
-        """An error to raise, with the end of the service's log."""
+        """Return an error to raise, with the end of the service's log."""
         return DaemonError("\n".join([message, "The end of its log:", *self._log_end()]))
 
     def _ask(self, method: str, action: str, body: Document | None = None) -> Document:

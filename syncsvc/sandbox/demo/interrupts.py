@@ -1,6 +1,6 @@
-"""Makes Ctrl-C safe at any moment: it is raised once, and never half-way through a start.
+"""Makes Ctrl-C safe at any time: KeyboardInterrupt is raised only once, and never half-way through a start.
 
-Python's own handler can raise between the birth of a process and the line that notes it.
+Python's own handler can raise between the start of a process and the line that records it.
 """
 
 import os
@@ -15,7 +15,7 @@ NOTICE = b"\nInterrupted: waiting for the processes that are being started or en
 
 
 class Interrupts:
-    """Turns the first SIGINT or SIGTERM into KeyboardInterrupt; the clean-up is not interrupted."""
+    """Turns the first SIGINT or SIGTERM into KeyboardInterrupt; later ones do not interrupt the clean-up."""
 
     def __init__(self) -> None:
         self._arrived = False
@@ -25,7 +25,7 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Delay an interrupt that arrives within the block to its end."""
+        """Delay an interrupt until the end of the block."""
         self._held = True
         try:
             yield

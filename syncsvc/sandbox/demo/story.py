@@ -42,7 +42,7 @@ Client = MongoClient[dict[str, Any]]
 
 
 class Story:
-    """The console, and how long each part of the story took."""
+    """The console, and the duration of each part of the demo."""
 
     def __init__(self) -> None:
         self.console = Console(highlight=False)
@@ -79,7 +79,7 @@ class Stage:
         return self.source[DATABASE]
 
     def watch(self, reached: Callable[[Progress], bool], what: str) -> None:
-        """Show the progress until `reached` is true. Raises DaemonError after too long a wait."""
+        """Show the progress until `reached` returns true. Raises DaemonError after a timeout."""
         deadline = monotonic() + DEADLINE_SECONDS
         pause = Event()
         while not self._look(reached, what):
@@ -169,7 +169,7 @@ def apply_change_events(stage: Stage) -> None:
 def commit(stage: Stage) -> None:
     stage.story.begin("Committing")
     stage.story.say(f"The application is switched off; documents: {stage.workload.written}.")
-    # One that expires after the commit would go from the two clusters at different moments.
+    # A session that expires after the commit would disappear from the two clusters at different times.
     stage.watch(
         lambda _: not sessions_about_to_expire(stage.database),
         "sessions to expire, whose TTL index removes them on both clusters",
