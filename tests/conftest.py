@@ -1,4 +1,4 @@
-"""Clusters that tests share, emptied between them, and the daemon between them."""
+"""Fixtures: clusters that tests share, emptied before each test, and a daemon between them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verifier.cluster.cluster import open_cluster
 
 pytest_plugins = ("tests.support.retries", "tests.support.selection")
 
-# Unit tests have no servers to wait for. A fault or model test that fails has found something, whatever it looks like.
+# Unit tests wait for no servers. A failed fault or model test may have found a bug, whatever the failure looks like.
 _NEVER_RETRIED = {Path(__file__).parent / name for name in ("unit", "faults", "model")}
 _THREE_MEMBERS = {Path(__file__).parent / name for name in ("faults", "model")}
 _ORDER = {SHARDED: 0, FROM_SHARDED: 1, TO_SHARDED: 2}
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _by_clusters(item: pytest.Item) -> tuple[int, int]:
-    """Tests between the same clusters follow one another, so that few servers run at once."""
+    """Return a sort key that groups the tests by clusters, so that few servers run at the same time."""
     callspec = getattr(item, "callspec", None)
     topology = None if callspec is None else callspec.params.get("pair")
     return _ORDER.get(topology, len(_ORDER)), _members(item)
@@ -49,20 +49,20 @@ def _members(item: pytest.Item) -> int:
 
 @pytest.fixture(scope="session")
 def clusters() -> Iterator[Clusters]:
-    """The clusters of this process."""
+    """Return the clusters of this pytest process."""
     with Clusters() as clusters:
         yield clusters
 
 
 @pytest.fixture(scope="session")
 def replica_sets(clusters: Clusters) -> Pair:
-    """Two of them."""
+    """Return two replica sets."""
     return clusters.pair()
 
 
 @pytest.fixture
 def pair(request: pytest.FixtureRequest, clusters: Clusters) -> Pair:
-    """The shared clusters, empty; replica sets where a test does not say otherwise by `across`."""
+    """Return the shared clusters, empty; replica sets unless the test has a mark of `across`."""
     pair = clusters.pair(getattr(request, "param", Topology.REPLICA_SETS), _members(request.node))
     pair.empty()
     return pair
@@ -70,7 +70,7 @@ def pair(request: pytest.FixtureRequest, clusters: Clusters) -> Pair:
 
 @pytest.fixture
 def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """A running daemon between the shared clusters."""
+    """Run a daemon between the shared clusters."""
     process = pair.daemon(tmp_path)
     try:
         process.run()
@@ -81,7 +81,7 @@ def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 @pytest.fixture
 def orderly(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """A running daemon with one writer, which saves the resume point of a copy after every page, in their order."""
+    """Run a daemon with one writer, which saves the resume point of a copy after every page, in order."""
     process = pair.daemon(tmp_path, "--loadLevel", "1")
     process.save_every_page()
     try:
@@ -93,7 +93,7 @@ def orderly(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 @pytest.fixture
 def checker(pair: Pair) -> Iterator[Checker]:
-    """What begins checks of the shared clusters."""
+    """Return a Checker of the shared clusters."""
     source = open_cluster("source", pair.source.uri, "test")
     destination = open_cluster("destination", pair.destination.uri, "test")
     yield Checker((source, destination))

@@ -1,1 +1,1 @@
-"""What tests share: the daemon as a process, waiting for conditions, documents of every kind."""
+"""Helpers for tests: the daemon as a process, waiting for conditions, documents of every type."""

@@ -1,6 +1,6 @@
-"""Clients that write throughout a migration, and go to the other cluster when they are told to.
+"""Clients that write throughout a migration, and switch to the other cluster when the source refuses their writes.
 
-Each has documents of its own, and knows what they are: the last write of each that a majority acknowledged.
+Each client has its own documents and records their expected content: the last write acknowledged by a majority.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.daemon import Daemon
 from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 
-# How many documents one client has, and how many writes are some.
+# The number of documents of one client, and the number of writes that `goes_on` waits for.
 _DOCUMENTS = 25
 _SOME = 30
 
@@ -30,7 +30,7 @@ Document = dict[str, Any]
 
 
 class SwitchingClient:
-    """One thread of an application. Where it is refused, it asks the sync which cluster may be written."""
+    """One thread of an application. When its writes are blocked, it asks the sync which cluster it may write to."""
 
     def __init__(self, name: str, pair: Pair, daemon: Daemon, going: threading.Event) -> None:
         self.acknowledged = 0
@@ -61,7 +61,7 @@ class SwitchingClient:
                 self.acknowledged += 1
 
     def _write(self, identity: str) -> None:
-        """Insert, replace, change or delete one of its documents; alone, or with another one in a transaction."""
+        """Insert, replace, change or delete one document, or insert two new documents in a transaction."""
         collection = self._collection()
         if self._random.random() < 0.2:
             self._insert_two(collection, identity)
@@ -95,7 +95,7 @@ class SwitchingClient:
                 collection.insert_one(document, session=session)
 
         with collection.database.client.start_session() as session:
-            # Tries again what has to wait for the lock of a block that is being set.
+            # Retries a transaction that waits for a lock while write blocking is being enabled.
             session.with_transaction(insert, write_concern=WriteConcern("majority"))
         self.documents.update((str(document["_id"]), document) for document in pair)
 
@@ -104,7 +104,7 @@ class SwitchingClient:
         return self._clients[self._there].app.get_collection("data", write_concern=majority)
 
     def _switch(self) -> None:
-        """Its writes are refused: it goes where it may write, when it may."""
+        """Wait until the destination may be written, and switch to it: writes are blocked on the current cluster."""
         self.is_waiting = True
         progress = wait_for(self._writable, "canWrite")
         self._there = progress["directionMapping"]["Destination"].partition(":")[0]
@@ -116,7 +116,7 @@ class SwitchingClient:
 
 
 class Application:
-    """Some clients that write to one collection, which has a unique index, within `writing`."""
+    """Several clients that write to one collection with a unique index, while in `writing`."""
 
     def __init__(self, pair: Pair, daemon: Daemon, clients: int = 3) -> None:
         pair.source.client.app.data.create_index("unique", unique=True, sparse=True)
@@ -129,7 +129,7 @@ class Application:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Beside the block. Raises what ended one of them."""
+        """Run the clients while the block runs. Raises the error of a client that failed."""
         self._going.set()
         with ThreadPoolExecutor(len(self._clients)) as executor:
             self._running = [executor.submit(each.run) for each in self._clients]
@@ -143,7 +143,7 @@ class Application:
             each.result()
 
     def goes_on(self) -> None:
-        """Wait until each client has written some more, wherever it writes now."""
+        """Wait until each client has written some more, on its present cluster."""
         goals = [each.acknowledged + _SOME for each in self._clients]
         self._wait(
             lambda: all(each.acknowledged >= goal for each, goal in zip(self._clients, goals)),
@@ -151,11 +151,11 @@ class Application:
         )
 
     def wait_until_refused(self) -> None:
-        """Until every client waits for leave to write elsewhere."""
+        """Wait until the writes of all clients are refused, and the clients wait for canWrite."""
         self._wait(lambda: all(each.is_waiting for each in self._clients), "all are refused")
 
     def rest(self) -> None:
-        """Let nobody begin a write, when all were refused, until `go_on`."""
+        """Keep the clients from beginning a write until `go_on`; call it after all were refused."""
         self._going.clear()
 
     def go_on(self) -> None:
@@ -163,7 +163,7 @@ class Application:
 
     @property
     def documents(self) -> dict[str, Document]:
-        """What there must be, as far as it was acknowledged; exact where nobody writes."""
+        """Return the expected documents, as far as they were acknowledged; exact while no client writes."""
         return {name: each for client in self._clients for name, each in client.documents.items()}
 
     def _wait(self, condition: Any, what: str) -> None:

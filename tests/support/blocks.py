@@ -1,4 +1,4 @@
-"""Who may write where: as the servers say, and as a user meets it."""
+"""Helpers for user write blocking: as the servers report it, and as a user experiences it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def _mode(client: Client) -> int:
 
 
 def blocked(pair: Pair) -> tuple[bool, bool]:
-    """Whether users are blocked on source and destination."""
+    """Return whether users are blocked on the source, and on the destination."""
     return is_blocked(pair.source), is_blocked(pair.destination)
 
 
 def block(side: Side, refuse: bool = True) -> None:
-    """As somebody does by hand."""
+    """Enable user write blocking as an administrator would; disable it if `refuse` is false."""
     side.client.admin.command({"setUserWriteBlockMode": 1, "global": refuse})
 
 
 def code_of_write(side: Side) -> int | None:
-    """What a user's write fails with; None where it is done."""
+    """Return the error code of a user's write; None if the write succeeds."""
     try:
         side.client.d.of_users.insert_one({"by": "user"})
     except OperationFailure as error:

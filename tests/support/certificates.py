@@ -1,4 +1,4 @@
-"""Certificates for the servers of tests, each of an authority of its own."""
+"""TLS certificates for the servers of tests, each with its own CA."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from syncsvc.sandbox.mongod import Certificates
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """For servers on loopback; the files are in the folder, which exists."""
+    """Create certificates for servers on loopback, in an existing folder."""
     authority = trustme.CA()
     server = authority.issue_cert("127.0.0.1")
     made = Certificates(folder / "authority.pem", folder / "server.pem")

@@ -1,4 +1,4 @@
-"""Checks carried out within the test's own process, as the verifier's service carries them out."""
+"""Checks that run in the test process, in the same way as in the verifier's service."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ METADATA = "__mdb_internal_checks"
 
 
 class RunningCheck:
-    """A check in a thread, which tells the points that it has reached."""
+    """A check in a thread, which records the points it has reached."""
 
     def __init__(
         self, clusters: tuple[Cluster, Cluster], request: Request, grace: float, stop: StopToken
@@ -54,7 +54,7 @@ class RunningCheck:
 
     @contextmanager
     def held_at(self, point: Point, subject: object = "") -> Iterator[None]:
-        """Within the block, a thread that comes to that point waits there."""
+        """Make a thread wait at the point until the end of the block."""
         released = self._held[f"{point.value} {subject}"] = threading.Event()
         try:
             yield
@@ -76,7 +76,7 @@ class RunningCheck:
         assert name in self.reached, self.verdict
 
     def end(self) -> Verdict:
-        """Nobody writes any more."""
+        """Tell the check that all writes have ended, and return the verdict."""
         self.check.no_more_writes()
         return self.wait_for_verdict()
 
@@ -84,14 +84,14 @@ class RunningCheck:
         return wait_for(lambda: self.verdict, "a verdict")
 
     def assert_passed(self) -> None:
-        """Fail with all that was found if the verdict is another one."""
+        """Raise an error with all mismatches if the check did not pass."""
         assert self.verdict is not None
         if self.verdict.outcome is not Outcome.PASSED:
             found = [*self.documents(), *self.definitions()]
             raise AssertionError("\n".join(map(str, [self.verdict, *found])))
 
     def documents(self) -> set[tuple[str, bytes]]:
-        """The namespaces and keys of the documents that were found different."""
+        """Return the namespaces and keys of the documents with mismatches."""
         return {
             (str(found.mismatch.namespace), found.mismatch.key)
             for found in self.store.document_mismatches(None, None, 0)
@@ -99,7 +99,7 @@ class RunningCheck:
         }
 
     def definitions(self) -> set[tuple[str, str, str, str]]:
-        """Namespace, kind of difference, aspect and component of each difference in a definition."""
+        """Return the namespace, kind of difference, aspect and component of each definition mismatch."""
         return {
             (
                 str(found.mismatch.namespace),
@@ -113,20 +113,20 @@ class RunningCheck:
 
 
 class Checker:
-    """Begins checks of one pair of clusters."""
+    """Starts checks of one pair of clusters."""
 
     def __init__(self, clusters: tuple[Cluster, Cluster]) -> None:
         self._clusters = clusters
 
     def of_older_source(self) -> Checker:
-        """As if the source was a server of 5.0: its change stream is opened as it would have to be there."""
+        """Return a Checker that treats the source as a server of 5.0, which affects how it opens the change stream."""
         source, destination = self._clusters
         facts = replace(source.facts, version=(5, 0, 0))
         return Checker((replace(source, facts=facts), destination))
 
     @contextmanager
     def running(self, request: Request = Request(), grace: float = 0.0) -> Iterator[RunningCheck]:
-        """A check that runs for the length of a block, to its verdict or not."""
+        """Run a check while the block runs; it is stopped at the end of the block."""
         stop = StopToken()
         with TaskGroup("test", stop) as group:
             check = RunningCheck(self._clusters, request, grace, group.stop)
@@ -137,7 +137,7 @@ class Checker:
                 group.stop.stop("the end of the test")
 
     def verdict(self, request: Request = Request()) -> RunningCheck:
-        """A whole check of clusters to which nobody writes."""
+        """Run a complete check of clusters that are not being written to."""
         with self.running(request) as check:
             check.end()
         return check

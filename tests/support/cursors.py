@@ -1,4 +1,4 @@
-"""Counts the cursors that are open on servers."""
+"""Counts the open cursors of servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from syncsvc.sandbox import ReplicaSet
 
 
 def open_cursors(replica_sets: Iterable[ReplicaSet]) -> int:
-    """Return the number of open cursors on all members, but for those of the servers' own connections."""
+    """Return the number of open cursors on all members, except those of connections between servers."""
     total = 0
     for each in replica_sets:
         with each.client() as client:

@@ -1,4 +1,4 @@
-"""The daemon as its own process."""
+"""The daemon as a separate process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Daemon(ServiceProcess):
         *options: str,
         start_options: Callable[[], dict[str, Any]] = dict,
     ) -> None:
-        """`start_options` are what every start says that says nothing else."""
+        """Prepare a daemon, which is not running yet. `start_options` returns defaults for the body of each start."""
         self._start_options = start_options
         super().__init__(
             folder,
@@ -52,12 +52,15 @@ class Daemon(ServiceProcess):
         self._command("resume")
 
     def commit(self) -> None:
-        """Commit as soon as it is possible, and wait for the end."""
+        """Commit as soon as possible, and wait for COMMITTED."""
         self.ask_for_commit()
         self.wait_for_state("COMMITTED")
 
     def ask_for_commit(self) -> None:
-        """As soon as it is possible; where the machine is busy, canCommit may be withdrawn once more before that."""
+        """Send commit until it is accepted.
+
+        On a busy machine, canCommit can be withdrawn before the request arrives.
+        """
         self._wait(lambda progress: progress["canCommit"] and self._accepts_commit(), "a commit")
 
     def _accepts_commit(self) -> bool:
@@ -67,7 +70,7 @@ class Daemon(ServiceProcess):
         return not refused
 
     def commit_until_killed(self) -> None:
-        """Ask for a commit, during which the process is killed as ordered; canCommit may be withdrawn once more."""
+        """Send commit until `kill_at` kills the process; canCommit can be withdrawn before the request arrives."""
         wait_for(self._is_killed_by_a_commit, "a commit")
         self.wait_until_killed()
 
@@ -76,7 +79,7 @@ class Daemon(ServiceProcess):
         return self.exit_status is not None
 
     def reverse(self) -> None:
-        """Reverse the sync, and wait until events are applied the other way."""
+        """Reverse the sync, and wait until it is RUNNING in the other direction."""
         self._command("reverse")
         self.wait_for_state("RUNNING")
 
@@ -91,7 +94,7 @@ class Daemon(ServiceProcess):
         return self._wait(lambda p: p["info"] == "change event application", "applying")
 
     def commit_or_fail(self) -> dict[str, Any]:
-        """Commit as soon as it is possible; the progress at the end, which may be FAILED."""
+        """Commit as soon as possible, and return the progress at the end: COMMITTED or FAILED."""
 
         def caught_up(progress: dict[str, Any]) -> bool:
             return progress["state"] == "FAILED" or progress["ceaStage"] == "steady state"
@@ -100,7 +103,7 @@ class Daemon(ServiceProcess):
             ended = progress["state"] == "FAILED"
             return ended or (progress["canCommit"] and self._accepts_commit())
 
-        # A wait of its own: many definitions take long on a sharded cluster.
+        # Two waits, because many DDL events take long on a sharded cluster.
         wait_for(lambda: caught_up(self.progress()), "steady state or FAILED")
         wait_for(lambda: asked(self.progress()), "canCommit or FAILED")
         ends = ("COMMITTED", "FAILED")
@@ -119,37 +122,37 @@ class Daemon(ServiceProcess):
         return wait_for(look, what)
 
     def classic_updates(self) -> None:
-        """From the next start on, as with a source that does not offer the oplog's own diffs."""
+        """Make later starts treat the source as one that does not offer the oplog's own diffs."""
         (self.folder / "classic-updates").touch()
 
     def force_classic_updates(self) -> None:
-        """Start again, as with a source that does not offer the oplog's own diffs."""
+        """Restart, and treat the source as one that does not offer the oplog's own diffs."""
         self.classic_updates()
         self.kill()
         self.run()
 
     def believe_the_source_is_old(self) -> None:
-        """From the next start on, as with a source before 6.0: no definition events, no UUIDs."""
+        """Make later starts treat the source as older than 6.0: no DDL events, no UUIDs."""
         (self.folder / "old-source").touch()
 
     def save_every_page(self) -> None:
-        """From the next start on, the copy saves its resume point after every page."""
+        """Make later starts save the resume point of the copy after every page."""
         (self.folder / "save-every-page").touch()
 
     def small_partitions(self) -> None:
-        """From the next start on, a sharded source is copied by ranges of 2 KB."""
+        """Make later starts copy a sharded source by ranges of 2 KB."""
         (self.folder / "small-partitions").touch()
 
     def watch_closely(self) -> None:
-        """From the next start on, the source's oplog is looked at several times a second."""
+        """Make later starts check the source's oplog several times a second."""
         (self.folder / "watch-closely").touch()
 
     def report_often(self) -> None:
-        """From the next start on, the lines of every half minute come several times a second."""
+        """Make later starts log the half-minute report several times a second."""
         (self.folder / "report-often").touch()
 
     def namespaces(self, **parameters: str | int) -> dict[str, Any]:
-        """How far each collection is, by name, with `next` beside them."""
+        """Return the answer of /namespaces: the progress of each collection, and `next`."""
         answer = self.get("namespaces", **parameters)
         self._assert_described(answer)
         body: dict[str, Any] = answer.json()
@@ -157,7 +160,7 @@ class Daemon(ServiceProcess):
 
     @contextmanager
     def no_room(self) -> Iterator[None]:
-        """Within the block, the process believes in 100 MB of memory here, and no disk on the destination."""
+        """Within the block, make the process see 100 MB of memory, and no free disk on the destination."""
         (self.folder / "no-room").touch()
         try:
             yield

@@ -31,7 +31,7 @@ def text_of(service: str) -> str:
 def assert_described(
     service: str, method: str, path: str, status: int, content_type: str, text: str
 ) -> None:
-    """The answer of an operation has a status, a type and a shape that its description has."""
+    """Raise an error if the status, content type or body of an answer violates the OpenAPI description."""
     operation = DESCRIPTIONS[service]["paths"][path][method.lower()]
     assert str(status) in operation["responses"], f"{method} {path} answered {status}: {text}"
     content = operation["responses"][str(status)]["content"]
@@ -41,7 +41,7 @@ def assert_described(
     assert not violations, f"{method} {path} answered {status}: {text}: {violations}"
 
 
-# Most answers are those of a wait, which are the same many times.
+# Cached, because most answers come from polling and repeat many times.
 @lru_cache(maxsize=256)
 def _violations(
     service: str, method: str, path: str, status: str, kind: str, text: str
@@ -61,5 +61,5 @@ def _validator(
 ) -> Draft202012Validator:
     document = DESCRIPTIONS[service]
     schema = document["paths"][path][method]["responses"][status]["content"][kind]["schema"]
-    # Where the references of the schema lead to.
+    # The references in the schema point to the components.
     return Draft202012Validator({**schema, "components": document["components"]})

@@ -1,4 +1,4 @@
-"""Small disks: file systems in memory that fill up and can be enlarged. Mounting them takes root."""
+"""Small disks: in-memory file systems that can fill up and be enlarged. Mounting them requires root."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Disk:
 
     @property
     def free(self) -> int:
-        """In bytes."""
+        """Return the free bytes."""
         room = os.statvfs(self.folder)
         return room.f_bavail * room.f_frsize
 
     def fill_up(self, leave: int = 0) -> None:
-        """Occupy everything but so many bytes."""
+        """Fill the disk up to `leave` bytes."""
         with (self.folder / "ballast").open("wb") as ballast:
             os.posix_fallocate(ballast.fileno(), 0, max(1, self.free - leave))
 
@@ -36,7 +36,7 @@ class Disk:
 
 @contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[Disk]:
-    """Mount a file system in memory on that folder, which is made."""
+    """Mount an in-memory file system on a new folder."""
     folder.mkdir(parents=True, exist_ok=True)
     disk = Disk(folder)
     disk._mount(f"size={megabytes}m")

@@ -1,4 +1,4 @@
-"""Documents of every BSON type and with every odd name that servers accept."""
+"""Documents of every BSON type and with every unusual field name that servers accept."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NAN = float("nan")
 
 
 def raw_field(kind: int, name: bytes, value: bytes) -> bytes:
-    """One field as bytes."""
+    """Encode one field."""
     return bytes([kind]) + name + b"\0" + value
 
 
 def raw_document(*fields: bytes) -> RawBSONDocument:
-    """A document of fields that are bytes already."""
+    """Build a document from encoded fields."""
     body = b"".join(fields)
     return RawBSONDocument((len(body) + 5).to_bytes(4, "little") + body + b"\0")
 
@@ -58,7 +58,7 @@ VALUES: dict[str, Any] = {
     "reference": DBRef("other", 1),
 }
 
-# Types that the driver no longer writes, as bytes; and dates outside of what Python knows.
+# Encoded fields: types that the driver no longer writes, and dates beyond Python's range.
 RAW_FIELDS: dict[str, bytes] = {
     "undefined": raw_field(0x06, b"v", b""),
     "symbol": raw_field(0x0E, b"v", b"\x04\0\0\0abc\0"),
@@ -97,7 +97,7 @@ IDS: tuple[Any, ...] = (
 
 
 def odd_documents() -> Iterator[RawBSONDocument]:
-    """One document for every value, raw field and kind of `_id`."""
+    """Yield one document for every value, raw field and kind of `_id`."""
     for number, (name, value) in enumerate(VALUES.items()):
         yield RawBSONDocument(bson.encode({"_id": f"value {number}", "name": name, "v": value}))
     for number, (name, field) in enumerate(RAW_FIELDS.items()):
@@ -109,7 +109,10 @@ def odd_documents() -> Iterator[RawBSONDocument]:
 
 
 def insert_odd_documents(collection: Collection[Any]) -> None:
-    """Insert them all; a plain insert puts the server's time in the place of a zero timestamp."""
+    """Insert all odd documents.
+
+    Zero timestamps are set by an update, because a plain insert would replace them by the server's time.
+    """
     collection.insert_many(odd_documents())
     for name in ("zero timestamp", "zero timestamp at top"):
         collection.update_many({"name": name}, [{"$set": {"v": Timestamp(0, 0)}}])

@@ -1,6 +1,6 @@
-"""Fail points of the servers: errors, closed connections and stalls of single commands, for the product alone.
+"""Fail points of the servers: errors, closed connections and delays of single commands, for the product only.
 
-`failCommand` must be armed on every member, or a step-down loses it. Only one can be armed at a time.
+`failCommand` must be armed on every member, or a step-down loses it. Only one fault can be armed for it at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def times(number: int) -> Document:
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to a command; `point` is another fail point than failCommand, which concerns writes of everyone."""
+    """A fault of a command. If `point` is not failCommand, the fault affects the writes of all clients."""
 
     name: str
     data: Document = field(default_factory=dict, compare=False)
@@ -40,18 +40,18 @@ class Fault:
 
 
 def error(code: int, *labels: str) -> Fault:
-    """The command is refused before it runs."""
+    """Return a fault that refuses the command before it runs."""
     return Fault(f"error {code}", {"errorCode": code, **_labels(labels)})
 
 
 def write_concern_error(code: int) -> Fault:
-    """The command runs, and is not confirmed."""
+    """Return a fault that runs the command, but reports a write concern error."""
     what = {"code": code, "errmsg": "as the test wants it"}
     return Fault(f"write concern error {code}", {"writeConcernError": what})
 
 
 def blocked(seconds: float) -> Fault:
-    """The command waits before it runs, also when its client is gone."""
+    """Return a fault that delays the command before it runs, even if its client disconnects."""
     what = {"blockConnection": True, "blockTimeMS": round(seconds * 1000)}
     return Fault(f"blocked {seconds:g} s", what)
 
@@ -64,7 +64,7 @@ def _labels(labels: Iterable[str]) -> Document:
 
 
 class FailPoints:
-    """The fail points of some members, by direct connections. A context manager, which ends with none armed."""
+    """The fail points of some members, set through direct connections. A context manager that disarms failCommand."""
 
     def __init__(self, *sets: ReplicaSet, application: str | None = APPLICATION) -> None:
         members = [member.address for each in sets for member in each.members]
@@ -83,7 +83,7 @@ class FailPoints:
             each.close()
 
     def arm(self, fault: Fault, commands: Iterable[str], mode: Any, **filters: Any) -> Armed:
-        """Arm the fault for these commands on all members; `filters` are further fields of the fail point."""
+        """Arm the fault for these commands on all members; `filters` are additional fields of the fail point."""
         data: dict[str, Any] = {}
         if fault.point == "failCommand":
             data = {**fault.data, **filters, "failCommands": [*commands]}
@@ -103,11 +103,11 @@ class FailPoints:
             armed.end()
 
     def disarm(self, point: str) -> int:
-        """Disarm it everywhere; how often commands have met it since the servers started."""
+        """Disarm the fail point on all members; return how often it was hit since the servers started."""
         return sum(self._set(point, "off", {}).values())
 
     def entered(self, point: str) -> int:
-        """How often commands have met it since the servers started, as far as they answer."""
+        """Return how often the fail point was hit since the servers started; members that do not answer count 0."""
         return sum(_entered(each, point) for each in self._clients)
 
     def _set(self, point: str, mode: Any, data: Document) -> dict[int, int]:
@@ -117,14 +117,14 @@ class FailPoints:
                 command = {"configureFailPoint": point, "mode": mode, "data": dict(data)}
                 found[number] = int(each.admin.command(command).get("count", 0))
             except PyMongoError:
-                # A member that is down has no fail points, and comes back without them.
+                # A member that is down has no fail points, and restarts without them.
                 continue
         return found
 
 
 @dataclass
 class Armed:
-    """A fault that is armed, or was."""
+    """A fault that is or was armed."""
 
     points: FailPoints
     fault: Fault

@@ -1,4 +1,4 @@
-"""Several instances of the daemon that carry out one sync, one for each shard of the source."""
+"""Several instances of the daemon that run one sync, one for each shard of the source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.waiting import wait_for
 
 
 class Fleet:
-    """All of them, each with the name of its shard; the first one coordinates."""
+    """All instances of a sync, each with the name of its shard as ID; the first one coordinates."""
 
     def __init__(self, pair: Pair, folder: Path, *options: str) -> None:
         shards = pair.source.client.config.shards.find(sort=[("_id", 1)])
@@ -63,11 +63,11 @@ class Fleet:
         self.wait_for_state("RUNNING")
 
     def wait_for_state(self, state: str) -> list[dict[str, Any]]:
-        """The progress of all, each in that state."""
+        """Wait until all instances are in the state, and return their progress."""
         return [each.wait_for_state(state) for each in self.daemons]
 
     def wait_for_warning(self, daemon: Daemon, text: str) -> None:
-        """Until that one warns with these words."""
+        """Wait until an instance shows a warning that contains the text."""
 
         def warned() -> bool:
             return any(text in each for each in daemon.progress().get("warnings", ()))
@@ -90,7 +90,7 @@ def running_fleet(pair: Pair, folder: Path, *options: str) -> Iterator[Fleet]:
 
 
 def kill_at_each(daemon: Daemon, points: Iterable[Point], then: Callable[[], None]) -> None:
-    """Have the running process killed at each point in turn, to which `then` leads, and run again in the end."""
+    """Kill the process at each point in turn, where `then` makes it go, and run it again at the end."""
     for point in points:
         daemon.kill()
         daemon.kill_at(point)

@@ -1,6 +1,6 @@
-"""Processes forked from one that has imported all it takes, which is a second of work for each of many hundred.
+"""Processes forked from a server process that has imported everything: importing takes a second, in hundreds of tests.
 
-The hashes of texts, and so the order of sets, are the same in all of them.
+All of them have the same hash seed, and therefore the same order of sets.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-# Runs a program of ours with its options, obeying the orders in a folder; its exit status.
+# Runs a service with the given options, obeying the orders in the folder; returns the exit status.
 Program = Callable[[Path, Sequence[str]], int]
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tests.support.observed", "tests.support.observed_verifier"])
 
-# Held while a process is started or asked whether it runs: of two threads that learn of its end, one would be told a
-# wrong status.
+# Held while a process is started or polled: if two threads noticed the end of a process, one of them would get a wrong
+# exit status.
 _asking = threading.Lock()
 
 
 class Forked:
-    """Runs a program in a process of its own, appending what it says to a file."""
+    """Runs a program in a separate process, and appends its output to a file."""
 
     def __init__(
         self, program: Program, folder: Path, options: Sequence[str], output: Path
     ) -> None:
         arguments = (program, folder, tuple(options), output)
-        # A daemon of this one in the sense of that module, too: where the tests end in order, it ends with them.
+        # A daemon of `multiprocessing`, so that it ends with the test process in an orderly exit.
         self._process = _context.Process(target=_run, args=arguments, daemon=True)
         with _asking:
             self._process.start()
@@ -42,14 +42,14 @@ class Forked:
         return self._process.pid
 
     def poll(self) -> int | None:
-        """The exit status, a signal's number negative; None while it runs."""
+        """Return the exit status (negative: the number of the signal); None while the process runs."""
         with _asking:
             return self._process.exitcode
 
     def signal(self, number: int) -> None:
-        """Send a signal; harmless when it has ended."""
+        """Send a signal; a no-op if the process has ended."""
         if self.poll() is None:
-            # It may end just now.
+            # It may end between the check and the signal.
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 

@@ -1,6 +1,6 @@
-"""Requests that schemathesis makes from a service's own description, and what their answers must be.
+"""Requests that schemathesis generates from a service's own description, and checks of their answers.
 
-Always the same requests for the same description; no deadline that a machine with much to do could miss.
+The same description always leads to the same requests, and a busy machine cannot miss a deadline.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _lines(context: schemathesis.DeserializationContext, response: schemathesis.
 
 
 class Fuzzer:
-    """Asks one running process everything that its description offers, as often as it is told to."""
+    """Sends requests for every operation in the description of a running process."""
 
     def __init__(self, process: ServiceProcess) -> None:
         self._base = f"http://127.0.0.1:{process.port}"
@@ -51,7 +51,7 @@ class Fuzzer:
         self._session = requests.Session()
 
     def fuzz(self, *, only_bad: Container[str] = ()) -> None:
-        """Each operation with all kinds of requests, those of `only_bad` with bad ones alone."""
+        """Send good and bad requests for each operation; only bad ones for the operations in `only_bad`."""
         for case in self._good:
             if case.operation.path.rpartition("/")[2] not in only_bad:
                 self._ask(case)
@@ -59,10 +59,10 @@ class Fuzzer:
             self._ask(case)
 
     def _ask(self, case: schemathesis.Case) -> None:
-        # A good request may be refused: for the clusters, the state, or options that do not go together.
+        # A good request may be refused: because of the clusters, the state, or conflicting options.
         excluded = [positive_data_acceptance]
         if case.path.endswith("/preflight"):
-            # It reports names and shard keys that a start refuses, and succeeds.
+            # A preflight reports names and shard keys that a start refuses, and succeeds.
             excluded.append(negative_data_rejection)
         case.call_and_validate(
             base_url=self._base,
@@ -73,19 +73,19 @@ class Fuzzer:
 
 
 def _name_clusters(case: schemathesis.Case, mode: schemathesis.GenerationMode) -> None:
-    """Let a good start name clusters that there are, or it would not be looked at further."""
+    """Put the existing cluster names into a good start, which would be refused early otherwise."""
     if mode is _GOOD and isinstance(case.body, dict) and "source" in case.body:
         case.body.update(zip(("source", "destination"), CLUSTERS, strict=True))
 
 
 def _cases(operation: APIOperation, mode: schemathesis.GenerationMode) -> list[schemathesis.Case]:
-    """Requests for an operation, each once."""
+    """Return different requests for an operation."""
     made: dict[str, schemathesis.Case] = {}
 
     @_BOUNDED
     @given(case=operation.as_strategy(generation_mode=mode))
     def make(case: schemathesis.Case) -> None:
-        # A request that is to be bad is not so by having no body, where that counts as {}.
+        # A request without a body is not bad if the operation treats that as {}.
         if mode is _GOOD or not (operation.body and isinstance(case.body, NotSet)):
             _name_clusters(case, mode)
             made.setdefault(repr((case.query, case.body)), case)

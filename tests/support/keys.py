@@ -1,4 +1,4 @@
-"""Random `_id`s of all types, in collections of a test."""
+"""Random `_id`s of all types, and collections with such `_id`s."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawbson import RAW_OPTIONS
 from verifier.cluster.rawcursor import RawCursor
 
-# Numbers around each other and around the borders of their types.
+# Numbers close to each other, and close to the limits of their types.
 _numbers = st.one_of(
     st.integers(-3, 3).map(lambda number: (0x10, documents.int32(number))),
     st.sampled_from([2**53, -(2**53), 2**62, 2**63 - 2, -(2**63) + 1])
@@ -24,7 +24,7 @@ _numbers = st.one_of(
 _letters = st.text("aAbBcCäÄ\0", max_size=3).map(
     lambda text: (0x02, documents.string(text.encode()))
 )
-# Arrays, undefined and regular expressions are none.
+# Arrays, undefined and regular expressions are not allowed as `_id`.
 keys = (
     st.one_of(_numbers, _letters, documents.values)
     .filter(lambda value: value[0] not in (0x04, 0x06, 0x0B))
@@ -33,16 +33,16 @@ keys = (
 
 
 def insert(client: Client, name: Namespace, inserted: list[bytes]) -> None:
-    """Insert documents of nothing but these keys, but for those that the server does not take."""
+    """Insert documents that have only these `_id`s; ignore those that the server refuses."""
     raws = [RawBSONDocument(each) for each in inserted]
     command = {"insert": name.collection, "ordered": False, "documents": raws}
-    # Keys that are there already, and names with a dollar inside of them. The errors quote the key, which the driver
-    # cannot always decode, nor the server, of a clustered collection.
+    # The server refuses duplicate keys, and names with an embedded dollar. The errors quote the key, which the driver
+    # cannot always decode, nor can the server for a clustered collection.
     client[name.database].command(command, codec_options=RAW_OPTIONS)
 
 
 def in_order_of_index(client: Client, name: Namespace) -> list[bytes]:
-    """The documents as the index on `_id` has them."""
+    """Return the documents in the order of the `_id` index."""
     command: dict[str, Any] = {"find": name.collection, "sort": {"_id": 1}, "hint": {"_id": 1}}
     with RawCursor(client, name.database, command) as cursor:
         return [bytes(each) for page in cursor.pages() for each in page.documents()]

@@ -1,4 +1,4 @@
-"""What a process of ours holds: threads and memory here, cursors and sessions on the servers."""
+"""Checks for leaks: threads and memory of a process, cursors and sessions on the servers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.support.waiting import DeadlinePassed, wait_for
 
 AnyClient = MongoClient[Any]
 
-# More than a sync of a few hundred documents needs, and less than any leak of documents or threads would take.
+# More than a sync of a few hundred documents needs, and less than a leak of documents or threads would take.
 _MOST_MEMORY_MB = 400
-# The driver keeps a pool of sessions, one for each call that ran at the same time; a leak would be one for each call.
+# The driver pools sessions, one for each concurrent call; a leak would create one for each call.
 _MOST_SESSIONS = 150
 
 
@@ -32,7 +32,7 @@ def holdings(pid: int, *clients: AnyClient) -> Holdings:
 
 
 def assert_no_leaks(pid: int, before: Holdings, *clients: AnyClient) -> None:
-    """Wait until the process holds no more than before a sync, which a committed sync must soon do."""
+    """Wait until the process holds no more than before the sync. A committed sync must reach this soon."""
     wait_for(lambda: _threads(pid) <= before.threads, f"no more than {before.threads} threads", 30)
     assert_no_cursors_since(before.cursors, *clients)
     assert sum(map(_sessions, clients)) - before.sessions <= _MOST_SESSIONS
@@ -40,7 +40,7 @@ def assert_no_leaks(pid: int, before: Holdings, *clients: AnyClient) -> None:
 
 
 def assert_no_cursors_since(before: frozenset[str], *clients: AnyClient) -> None:
-    """Wait until no cursors are open but those of before."""
+    """Wait until no cursors are open except those in `before`."""
     with suppress(DeadlinePassed):
         wait_for(lambda: idle_cursors(*clients) <= before, "no more open cursors", 30)
     left = idle_cursors(*clients) - before
@@ -48,7 +48,7 @@ def assert_no_cursors_since(before: frozenset[str], *clients: AnyClient) -> None
 
 
 def idle_cursors(*clients: AnyClient) -> frozenset[str]:
-    """What the open cursors of clients were opened by; members that follow this one have some of their own."""
+    """Describe the open cursors of clients by their commands; cursors of replication are left out."""
     operations = [{"$currentOp": {"idleCursors": True, "allUsers": True}}]
     found = [each for client in clients for each in client.admin.aggregate(operations)]
     ours = (each for each in found if each["type"] == "idleCursor" and _is_ours(each))
@@ -62,7 +62,7 @@ def _opened_by(operation: dict[str, Any]) -> str:
 
 
 def _is_ours(operation: dict[str, Any]) -> bool:
-    # A member that fetches the oplog names the term of its primary.
+    # A secondary that fetches the oplog specifies the term of its primary.
     return "term" not in operation["cursor"]["originatingCommand"]
 
 

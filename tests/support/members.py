@@ -1,4 +1,4 @@
-"""Replica sets of three members, and what happens to members: stops, restarts, rollbacks, loss of the majority."""
+"""Replica sets of three members, and failures of members: stops, restarts, rollbacks, loss of the majority."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ThreeMembers(ReplicaSet):
 
     @contextmanager
     def stopped(self, member: Mongod) -> Iterator[None]:
-        """Within the block, the process of the member stands still; its connections stay open."""
+        """Suspend the process of a member within the block; its connections stay open."""
         pid = member.pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
@@ -33,14 +33,14 @@ class ThreeMembers(ReplicaSet):
             os.kill(pid, signal.SIGCONT)
 
     def kill_primary(self) -> int:
-        """SIGKILL the primary; its index."""
+        """Kill the primary with SIGKILL, and return its index."""
         index = self.members.index(self.primary())
         self.kill_member(index)
         return index
 
     @contextmanager
     def without_primary(self) -> Iterator[None]:
-        """Within the block, two members are dead, among them the primary, so that there is no primary."""
+        """Kill two members, one of them the primary, so that there is no primary within the block."""
         first = self.kill_primary()
         second = (first + 1) % len(self.members)
         self.kill_member(second)
@@ -54,7 +54,7 @@ class ThreeMembers(ReplicaSet):
                 self._wait_until_in_service(self.members[index])
 
     def restart_all(self) -> None:
-        """Restart one member after another, the primary last, as in an upgrade."""
+        """Restart the members one by one, the primary last, as in a rolling upgrade."""
         primary = self.members.index(self.primary())
         others = [index for index in range(len(self.members)) if index != primary]
         for index in (*others, primary):
@@ -64,7 +64,7 @@ class ThreeMembers(ReplicaSet):
 
     @contextmanager
     def without_majority(self) -> Iterator[None]:
-        """Within the block, the primary stays primary, and no write reaches another member."""
+        """Stop replication to the secondaries within the block; the primary stays primary."""
         primary = self.primary()
         others = [self._direct_client(each) for each in self.members if each is not primary]
         try:
@@ -77,9 +77,9 @@ class ThreeMembers(ReplicaSet):
                 each.close()
 
     def roll_back(self, write: Any) -> None:
-        """Have `write`, called with a client of the primary alone, be acknowledged by it and then rolled back.
+        """Have the primary acknowledge `write`, called with a direct client, and then roll it back.
 
-        Returns when the old primary follows the new one.
+        Returns when the old primary is a secondary again.
         """
         old = self.primary()
         with self.without_majority(), self._direct_client(old) as client:
@@ -96,7 +96,7 @@ class ThreeMembers(ReplicaSet):
 
 
 class ProxiedMembers(ThreeMembers):
-    """Three members that clients and other members reach through proxies alone."""
+    """Three members that clients and other members reach only through proxies."""
 
     def __init__(self, name: str, network: Network, **options: Any) -> None:
         super().__init__(name, **options)

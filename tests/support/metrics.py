@@ -1,4 +1,4 @@
-"""Reads what a process shows to Prometheus."""
+"""Reads the Prometheus metrics of a process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def parsed(text: str) -> Shown:
 
 
 def values(families: Iterable[Metric]) -> Shown:
-    """Of each sample's name, the values by those of the labels."""
+    """Return the values by sample name and label values."""
     shown: Shown = {}
     for family in families:
         for sample in family.samples:

@@ -1,8 +1,8 @@
-"""An observer that obeys files in a folder, named after the points that a process passes.
+"""An observer that obeys files in a folder, which are named after the points that a process passes.
 
-At the n-th passing of a point, `kill-<point>-<n>` ends the process by SIGKILL, and `hold-<point>-<n>` makes it wait,
-after writing `reached-<point>-<n>`, until that file is gone. A point may be named with what it is about, a namespace or
-a step; then only its passings with that are counted.
+When a point is passed for the nth time, `kill-<point>-<n>` kills the process with SIGKILL. `hold-<point>-<n>` makes it
+write `reached-<point>-<n>` and wait until the hold file is gone. A point name can include a subject, such as a
+namespace or a step: then only passes with this subject count.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 def slug(point: Enum, subject: str = "") -> str:
-    """The file name of a point, in general or with one subject."""
+    """Return the name of a point in file names, with or without a subject."""
     return re.sub(r"\W+", "_", f"{point.value} {subject}".strip())[:200]
 
 

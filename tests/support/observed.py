@@ -1,14 +1,18 @@
-"""The real daemon with an observer.
+"""The real daemon with an observer, which obeys files in a folder (see `obedience`).
 
-The observer obeys files in a folder (see `obedience`). With a file `classic-updates`, the daemon does
-not use the oplog's own diffs; with `save-every-page`, the copy saves its resume point after every page;
-with `small-partitions`, a sharded source is copied by ranges of 2 KB; with `old-source`, it believes that servers of
-6.0 tell as little as those of 5.0, and compares definitions once before the commit; with `watch-closely`, the oplog is
-looked at all the time, and so are shard keys, balancers and the definitions of an old source; with `wait-briefly`,
-commands do not wait long for the startup; with `report-often`, the lines of every half minute come several times a
-second. While there is a file `no-room`, it believes that there is little memory here, and no disk on the destination;
-else that there is enough of both, whatever the machine has. An idle change stream answers sooner than usual, as most
-tests wait for it.
+More files in the folder change the daemon:
+
+- `classic-updates`: it does not use the oplog's own diffs.
+- `save-every-page`: the copy saves its resume point after every page.
+- `small-partitions`: a sharded source is copied by ranges of 2 KB.
+- `old-source`: it treats servers of 6.0 like those of 5.0, and compares definitions only once, before the commit.
+- `watch-closely`: it checks the oplog, shard keys, balancers and definitions of an old source ten times a second.
+- `wait-briefly`: commands do not wait long for the startup.
+- `report-often`: the half-minute report is logged several times a second.
+- `no-room`: while the file exists, it sees little memory, and no free disk on the destination. Otherwise it always
+  sees enough of both, whatever the machine has.
+
+An idle change stream returns sooner than usual, because most tests wait for it.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ _WATCH_CLOSELY = (
 
 
 def run(folder: Path, options: Sequence[str]) -> int:
-    """Run it in this process, of which nothing is of use after that; its exit status."""
+    """Run the daemon, and return its exit status. It changes this process, which cannot be used for anything else."""
     if (folder / "old-source").exists():
         ClusterFacts.tells_definitions = False  # type: ignore[assignment,method-assign]
     _choose_room(folder)
@@ -42,7 +46,7 @@ def run(folder: Path, options: Sequence[str]) -> int:
 
 
 def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
-    """The fields of the tuning that the files change."""
+    """Yield the tuning fields that the files change."""
     yield "stream_wait_ms", 50
     yield "check", CheckTuning(stream_wait_ms=50)
     if (folder / "classic-updates").exists():
@@ -63,7 +67,7 @@ def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _choose_room(folder: Path) -> None:
-    """Stand in for what this machine has of memory, and the destination's of disk, which is no matter of a test."""
+    """Replace the figures of free memory and disk, so that tests do not depend on the machine."""
 
     def has_room() -> bool:
         return not (folder / "no-room").exists()

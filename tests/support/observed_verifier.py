@@ -1,6 +1,6 @@
-"""The real verifier with an observer: `python -m tests.support.observed_verifier FOLDER ...options of the verifier`.
+"""The real verifier with an observer: `python -m tests.support.observed_verifier FOLDER OPTION...`.
 
-It waits less than usual for an idle change stream and between generations, as most tests do so several times.
+Its waits for an idle change stream and between generations are shorter than usual, because most tests need several.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from verifier.compare.tuning import CheckTuning
 
 
 def run(folder: Path, options: Sequence[str]) -> int:
-    """Run it in this process, of which nothing is of use after that; its exit status."""
+    """Run the verifier, and return its exit status. This process cannot be used for anything else."""
     return main(options, observer(folder), CheckTuning(stream_wait_ms=50, least_pause=0.2))
 
 

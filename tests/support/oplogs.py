@@ -1,4 +1,4 @@
-"""Fills the oplog of a source until it has rolled over."""
+"""Fills the oplog of a source until it rolls over."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _NOTE = "n" * 4_000_000
 
 
 def note(client: AnyClient) -> None:
-    """Write an entry of 4 MB to the oplog, which no change stream shows."""
+    """Write an oplog entry of 4 MB, which causes no change event."""
     client.admin.command({"appendOplogNote": 1, "data": {"note": _NOTE}})
 
 
 def roll_over(client: AnyClient) -> None:
-    """Write until the oplog of the primary holds no entry that it holds now."""
+    """Write until the primary's oplog has dropped all its present entries."""
     now = client.admin.command("ping")["operationTime"]
 
     def is_over() -> bool:

@@ -1,7 +1,7 @@
 """The commands in the documentation, and a shell to run them in.
 
-A command is in a `code-block` of language `sh` or `javascript` (for mongosh). Tests run the blocks as they are printed.
-A block that cannot be run has a comment before it that says why::
+A command is in a `code-block` of language `sh` or `javascript` (for mongosh). Tests run the blocks as printed. A block
+that cannot be run has a comment before it that gives the reason::
 
     .. not run by the tests: REASON
     .. code-block:: sh
@@ -36,7 +36,7 @@ _BLOCK = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """Commands for a shell or for mongosh, and the title that they are printed under."""
+    """Commands for a shell or for mongosh, and the title of their section."""
 
     title: str
     language: str
@@ -45,7 +45,7 @@ class Block:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """Return all commands of a page, in order."""
+    """Yield all blocks of a page, in order."""
     text = (ROOT / page).read_text()
     for found in _BLOCK.finditer(text):
         *_, title = _TITLE.findall(text, 0, found.start())
@@ -55,7 +55,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def commands(page: str, *titles: str) -> list[Block]:
-    """Return the commands under these titles that tests can run; those of the whole page without titles."""
+    """Return the blocks under these titles that tests can run; those of the whole page without titles."""
     found = [each for each in blocks(Path(page)) if each.is_run]
     chosen = [each for each in found if each.title in titles or not titles]
     assert {each.title for each in chosen} >= {*titles}, f"{page} has no commands under {titles}"
@@ -64,7 +64,7 @@ def commands(page: str, *titles: str) -> list[Block]:
 
 def paste(text: str, replaced: Mapping[str, str]) -> str:
     """Run these lines in a shell, with some words replaced, and return the output. Fails if a command fails."""
-    # All at once: what replaces one word may contain another one.
+    # All words in one pass: the replacement of one word may contain another word.
     text = re.sub("|".join(map(re.escape, replaced)), lambda found: replaced[found[0]], text)
     done = subprocess.run(
         ["bash", "-e", "-o", "pipefail", "-c", text],

@@ -1,4 +1,4 @@
-"""The two clusters of a test: replica sets, or sharded clusters on one side or both."""
+"""The two clusters of a test: replica sets, or sharded clusters on one or both sides."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.support.daemon import Daemon
 from tests.support.sharded.cluster import Router, ShardedCluster
 
 _KEPT = {"admin", "config", "local"}
-# The first: a document that expires is gone within a second; the TTL monitor comes by every minute otherwise.
-# The second: every index build on a set of one member waits 100 ms otherwise, so that it could be resumed.
+# The first parameter: expired documents are deleted within a second instead of a minute. The second: without it, every
+# index build on a set of one member waits 100 ms, so that it can be resumed.
 _PARAMETERS = {"ttlMonitorSleepSecs": "1", "resumableIndexBuildMajorityOpTimeTimeoutMillis": "0"}
 
 
@@ -38,7 +38,7 @@ SHARDED, FROM_SHARDED = Topology.SHARDED, Topology.FROM_SHARDED
 
 
 def across(*topologies: Topology) -> pytest.MarkDecorator:
-    """Have a test, or the tests of a module, run once for each of these topologies; on replica sets alone otherwise."""
+    """Run a test, or the tests of a module, once for each topology. The default is replica sets only."""
     return pytest.mark.parametrize("pair", topologies, indirect=True, ids=lambda each: each.name)
 
 
@@ -58,7 +58,7 @@ class Side:
         admin = self.client.admin
         admin.command({"setUserWriteBlockMode": 1, "global": False})
         names = {*self.client.list_database_names()} - _KEPT
-        # Side by side, as a sharded cluster takes its time for each.
+        # In parallel, because a sharded cluster takes long to drop a database.
         with ThreadPoolExecutor(max_workers=4) as executor:
             list(executor.map(self.client.drop_database, names))
         if self.shards and admin.command("balancerStatus")["mode"] != "full":
@@ -67,7 +67,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Pair:
-    """Source and destination, and the shard keys that the start of a sync asks for."""
+    """Source and destination, and the shard keys for the start of a sync."""
 
     source: Side
     destination: Side
@@ -75,24 +75,24 @@ class Pair:
 
     @property
     def is_sharded(self) -> bool:
-        """Whether `shard` does anything."""
+        """Return whether the destination is sharded, so that `shard` has an effect."""
         return bool(self.destination.shards)
 
     @property
     def changes_to_shards(self) -> bool:
-        """Whether the destination alone is a sharded cluster: no collection may go to another database then."""
+        """Return whether only the destination is sharded: then collections cannot be renamed to another database."""
         return self.is_sharded and not self.source.shards
 
     def shard(self, namespace: str, key: dict[str, Any] | None = None) -> None:
-        """Shard a collection, by its hashed `_id` if not by a key: on the source, or by the start of the sync.
+        """Shard a collection: directly on a sharded source, otherwise by the start of the sync.
 
-        Nothing where the destination is a replica set.
+        The key is the hashed `_id` by default. A no-op if the destination is a replica set.
         """
         key = key or {"_id": "hashed"}
         if not self.is_sharded:
             return
         if self.source.shards:
-            # The only collation that the server takes; of a collated collection it wants to be told.
+            # The server accepts only this collation, and requires it for collections with a default collation.
             collation = {"locale": "simple"}
             self.source.client.admin.command(
                 "shardCollection", namespace, key=key, collation=collation
@@ -101,26 +101,26 @@ class Pair:
             self.shard_keys[namespace] = {"key": key, "unique": False}
 
     def start_options(self) -> dict[str, Any]:
-        """What the start of a sync has to say between such clusters."""
+        """Return the options that a start between these clusters requires."""
         if not self.changes_to_shards:
             return {}
         entries = [_entry(*each) for each in self.shard_keys.items()]
         return {"sharding": {"createSupportingIndexes": True, "shardingEntries": entries}}
 
     def daemon(self, folder: Path, *options: str) -> Daemon:
-        """A daemon between them, which does not run yet."""
+        """Return a daemon between the clusters, which is not running yet."""
         uris = self.source.uri, self.destination.uri
         return Daemon(*uris, folder, *options, start_options=self.start_options)
 
     def assert_equal(self) -> None:
-        """Compare by the judge that shares nothing with the product."""
+        """Compare the clusters with the sandbox's comparison, which shares no code with the product."""
         clients = self.source.client, self.destination.client
         result = compare_clusters(*clients, self.shard_keys)
         assert_none(result.differences)
         assert result.namespaces > 0
 
     def differences(self) -> dict[str, tuple[str, ...]]:
-        """What the judge finds, by database."""
+        """Return the differences that the sandbox's comparison finds, by database."""
         clients = self.source.client, self.destination.client
         return differences_by_database(*clients, self.shard_keys)
 
@@ -130,7 +130,7 @@ class Pair:
 
 
 def assert_none(differences: Sequence[str]) -> None:
-    """Fail with all these differences, one a line; pytest would shorten them."""
+    """Fail with all differences, one per line; pytest would shorten them."""
     assert not differences, "\n".join([f"{len(differences)} differences:", *differences])
 
 
@@ -141,30 +141,30 @@ def _entry(namespace: str, shard_key: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Kind(NamedTuple):
-    """Which cluster is wanted. The shards of a sharded one have one member each."""
+    """The properties of a cluster. Each shard of a sharded cluster has one member."""
 
     name: str
     is_sharded: bool
     members: int
 
     def is_idle_beside(self, topology: Topology) -> bool:
-        """Whether tests of that topology may do without it: replica sets of one member are always kept."""
+        """Return whether tests of the topology do not need this cluster; replica sets of one member are always kept."""
         return self.members > 1 or (self.is_sharded and topology is REPLICA_SETS)
 
     def cluster(self) -> ReplicaSet | ShardedCluster:
         if self.is_sharded:
             return ShardedCluster(name=self.name, parameters=_PARAMETERS)
-        # A large transaction must fit into the cache beside all that was written just before.
+        # A large transaction must fit into the cache together with everything written just before.
         return ReplicaSet(
             name=self.name, members=self.members, cache_size_gb=1, parameters=_PARAMETERS
         )
 
 
 class Clusters:
-    """Clusters for many tests, each started when it is first needed. A context manager.
+    """Clusters for many tests, each started at its first use. A context manager.
 
-    Sharded clusters are stopped when a pair of replica sets is asked for, and sets of three members when another pair
-    is: idle servers cost the others time.
+    Sharded clusters are stopped when a pair of replica sets is requested, and sets of three members when another pair
+    is: idle servers slow down the others.
     """
 
     def __init__(self) -> None:
@@ -177,7 +177,7 @@ class Clusters:
         self._end([*self._started])
 
     def pair(self, topology: Topology = REPLICA_SETS, members: int = 1) -> Pair:
-        """Return two clusters, the replica sets among them with so many members."""
+        """Return two clusters; replica sets among them have the given number of members."""
         names = ("source", "destination")
         wanted = [
             _Kind(name, is_sharded, 1 if is_sharded else members)
@@ -207,6 +207,6 @@ class Clusters:
 
 @contextmanager
 def started_pair(topology: Topology = REPLICA_SETS) -> Iterator[Pair]:
-    """Two clusters of their own, without access control."""
+    """Start two new clusters for the block, without access control."""
     with Clusters() as clusters:
         yield clusters.pair(topology)

@@ -1,4 +1,4 @@
-"""Lets one test run its writes once in each phase of a sync."""
+"""Runs the writes of a test in a given phase of a sync."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.daemon import Daemon
 
 
 class When(Enum):
-    """Where in a sync the writes of a test happen."""
+    """The phases of a sync in which a test can write."""
 
     BEFORE = "before the sync"
     REPLAY = "between the start of the change stream and the listing, which knows more than the events say"
@@ -32,7 +32,7 @@ _HELD_AT = {
 
 @contextmanager
 def writes_in(when: When, daemon: Daemon, **options: Any) -> Iterator[None]:
-    """The block's writes fall into that phase; when it is left, the sync is running.
+    """Run the writes of the block in the given phase; after the block, the sync is running.
 
     The source must hold at least one document: the copy is held at its first batch.
     """

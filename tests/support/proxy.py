@@ -1,7 +1,7 @@
 """TCP proxies on loopback, one for each server, that delay, hold, lose, cut or reset messages of the wire protocol.
 
-Each connection is known by the application name in its first message, so that a test can disturb the product alone
-while the members of a replica set and the test itself keep talking through the same proxies.
+Each connection is identified by the application name in its first message. So a test can disturb the product alone,
+while the members of a replica set and the test itself communicate through the same proxies.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ BOTH_WAYS = frozenset(Way)
 
 @dataclass(eq=False)
 class Rule:
-    """What happens to the messages of matching connections.
+    """A disturbance of the messages on matching connections.
 
-    `commands` limits it to requests of these names and their replies; `connections` to connections that existed at
-    a certain time. `latency` is in seconds. `cut_after` is the number of bytes of one message that still pass before
-    the connection is reset.
+    `commands` limits it to requests with these names and their replies, `connections` to the given connections.
+    `latency` is in seconds. `cut_after` is the number of bytes of a message that still pass before the connection is
+    reset.
     """
 
     application: str = PRODUCT
@@ -67,14 +67,14 @@ class Rule:
 
 
 class Network:
-    """The event loop of some proxies, in a thread of its own, and the rules that they obey. A context manager."""
+    """The event loop of some proxies, in its own thread, and the rules that they obey. A context manager."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="network", daemon=True)
         self.rules: list[Rule] = []
         self.connections: set[Connection] = set()
-        # How many requests of each command the product has sent through these proxies.
+        # The number of requests of each command that the product has sent through these proxies.
         self.sent: Counter[str] = Counter()
 
     def __enter__(self) -> Self:
@@ -88,7 +88,7 @@ class Network:
         self._loop.close()
 
     def proxy(self, port: int) -> Proxy:
-        """A proxy of the server with that port, which need not run yet."""
+        """Return a new proxy of the server on that port; the server need not run yet."""
         listener = socket.create_server((_HOST, 0))
         proxy = Proxy(self, port, listener.getsockname()[1])
         self._run(proxy.listen(listener))
@@ -96,7 +96,7 @@ class Network:
 
     @contextmanager
     def obeying(self, rule: Rule) -> Iterator[Rule]:
-        """Within the block, the proxies obey the rule; what is held is released at its end, in order."""
+        """Apply a rule within the block; messages that it held are released at the end, in order."""
         self._loop.call_soon_threadsafe(self.rules.append, rule)
         try:
             yield rule
@@ -104,7 +104,7 @@ class Network:
             self._run(self._lift(rule))
 
     def held(self, *ways: Way, commands: tuple[str, ...] = ()) -> Any:
-        """Hold messages within the block, also those of a client that is gone; deliver them at its end."""
+        """Hold messages within the block, even from clients that disconnect; deliver them at its end."""
         chosen = frozenset(ways) or BOTH_WAYS
         return self.obeying(Rule(held=True, ways=chosen, commands=frozenset(commands)))
 
@@ -114,24 +114,24 @@ class Network:
         return self.obeying(Rule(held=True, ways=chosen, connections=self.of(PRODUCT)))
 
     def of(self, application: str) -> frozenset[Connection]:
-        """The present connections of an application."""
+        """Return the current connections of an application."""
         return frozenset(each for each in [*self.connections] if application in each.application)
 
     def lost(self, *ways: Way) -> Any:
-        """Lose all messages within the block: connections that lost one stay silent until a side closes them."""
+        """Lose all messages within the block; connections that lost one stay silent until a side closes them."""
         return self.obeying(Rule(lost=True, ways=frozenset(ways) or BOTH_WAYS))
 
     def slow(self, latency: float = 0.0, bytes_per_second: float | None = None) -> Any:
         return self.obeying(Rule(latency=latency, bytes_per_second=bytes_per_second))
 
     def cut(self, way: Way, after: int, *commands: str) -> Any:
-        """Reset each connection in the block inside its next message, after so many bytes of it."""
+        """Reset each connection in the block inside its next message, after the first `after` bytes."""
         return self.obeying(
             Rule(cut_after=after, ways=frozenset({way}), commands=frozenset(commands))
         )
 
     def reset(self, application: str = PRODUCT) -> int:
-        """Reset all connections of the application; how many there were."""
+        """Reset all connections of the application; return their number."""
 
         async def reset_all() -> int:
             found = self.of(application)
@@ -156,13 +156,13 @@ class Network:
 
 
 class Proxy:
-    """Listens on a port of its own and passes connections on to the port of a server."""
+    """Listens on its own port and forwards connections to the port of a server."""
 
     def __init__(self, network: Network, server: int, port: int) -> None:
         self.network = network
         self.server = server
         self.port = port
-        # One for each direction: connections share the bandwidth of a rule.
+        # One lock for each direction: connections share the bandwidth of a rule.
         self.lines = {way: asyncio.Lock() for way in Way}
 
     @property
@@ -181,7 +181,7 @@ class Proxy:
         connection = Connection(self, (reader, writer), server)
         self.network.connections.add(connection)
         try:
-            # Cancelled at the end of the test; asyncio would print that.
+            # Cancelled at the end of the test; asyncio would print the cancellation.
             with suppress(asyncio.CancelledError):
                 await connection.run()
         finally:
@@ -192,11 +192,11 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Connection:
-    """One client's connection and the one to the server that belongs to it."""
+    """A client's connection and its counterpart to the server."""
 
     def __init__(self, proxy: Proxy, client: Stream, server: Stream) -> None:
         self.application = ""
-        # The name of the newest request, to which a reply belongs.
+        # The name of the last request, to which a reply belongs.
         self.command = ""
         self._proxy = proxy
         self._network = proxy.network
@@ -219,7 +219,10 @@ class Connection:
     async def _pass_on(
         self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Read without end, so that what a killed client has sent is here, and pass it on as the rules allow."""
+        """Forward messages as the rules allow.
+
+        Reading never stops, so that messages of a killed client have already arrived here.
+        """
         messages: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         reading = asyncio.create_task(_read_all(reader, messages))
         try:
@@ -271,7 +274,7 @@ class Connection:
 async def _read_all(
     reader: asyncio.StreamReader, messages: asyncio.Queue[tuple[float, bytes]]
 ) -> None:
-    """Put each message with the time of its arrival, and an empty one at the end."""
+    """Queue each message with its time of arrival, and an empty message at the end."""
     now = asyncio.get_running_loop().time
     try:
         while True:
@@ -287,10 +290,11 @@ async def _read_all(
 
 
 def _command(message: bytes) -> str:
-    """The name of the command in a request; `hello` for the older form of a request, which nothing else uses."""
+    """Return the command name of a request; `hello` for the legacy request format, which nothing else uses."""
     if _LENGTH.unpack_from(message, 12)[0] != _OP_MSG:
         return "hello"
-    # After the flags and the kind of the first section: its length, the type of its first field, and its name.
+    # After the flags and the kind of the first section come its length, the type of its first field, and the field's
+    # name.
     return message[26 : message.index(0, 26)].decode()
 
 

@@ -50,7 +50,7 @@ _REGION = re.compile(
 _COMMON = tuple(
     kind.name for kind in Operation("post", "", "", None, body=EmptySchema()).all_errors
 )
-# Bodies that are described by hand, in another place.
+# Bodies that are described by hand on another page.
 _ELSEWHERE = {"Start": "The body has the :ref:`options of a start <start-options>`."}
 
 
@@ -114,7 +114,7 @@ def _load_levels() -> str:
 
 
 def _threads() -> str:
-    """Render how many threads one sync between replica sets has, as the page on the architecture adds them up."""
+    """Render the number of threads of a sync between replica sets, added up as on the architecture page."""
     process = 3 + REQUEST_THREADS
     sync = process + 3
     rows = [
@@ -231,7 +231,7 @@ class _Api:
         return kind if isinstance(kind, str) else " or ".join(kind)
 
     def _inner(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Return the schema of the object, of the elements of an array, or of what is not null."""
+        """Return the inner schema: of an object itself, of the elements of an array, or of a nullable value."""
         resolved = self._resolved(schema)
         if "items" in resolved:
             return self._inner(resolved["items"])

@@ -1,9 +1,9 @@
-"""A pytest plugin that runs a test marked `retry` once more, if only a busy machine can be to blame for its failure.
+"""A pytest plugin that reruns a failed test marked `retry`, if only a busy machine can be the cause.
 
-On such a machine, a replica set can be without a primary, or a process without its turn, for longer than any deadline.
-So a test is retried if each of its failures is a passed deadline, or a server that its own client could not reach. A
-failed assertion is never retried, as that could hide a lost write. The same holds for a daemon that does not answer: it
-has probably crashed. The last line of a run says how many tests were retried.
+On a busy machine, a replica set can be without a primary, or a process without CPU time, for longer than any deadline.
+So a test is rerun if each of its failures is a timeout, or a server that the test's own client could not reach. A
+failed assertion never leads to a rerun, which could hide a lost write; nor does a daemon that does not answer, which
+has probably crashed. The last line of the output says how many tests were rerun.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def pytest_runtest_makereport(
 
 
 def _is_excused(error: BaseException) -> bool:
-    """Whether an error is a timeout that does not follow from another kind of error, for example in a `finally`."""
+    """Return whether an error is a timeout that was not caused by another error, for example in a `finally`."""
     chain = list(_chain(error))
     return isinstance(error, _EXCUSED) and not any(isinstance(e, AssertionError) for e in chain)
 

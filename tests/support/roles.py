@@ -1,4 +1,4 @@
-"""The built-in roles that the documentation asks for, by what a sync is to do."""
+"""The built-in roles that the documentation recommends for each kind of sync."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 READER = ("readAnyDatabase", "clusterMonitor")
 WRITER = ("readWriteAnyDatabase", "dbAdminAnyDatabase", "clusterMonitor")
-# What a sharded cluster needs in addition.
+# Additional roles for a sharded cluster.
 SHARDED_READER, SHARDED_WRITER = "backup", "clusterManager"
 
 
@@ -22,7 +22,7 @@ class Use:
 
     @property
     def on_sharded(self) -> Use:
-        """The same between sharded clusters."""
+        """Return the use with the roles for sharded clusters."""
         more = SHARDED_WRITER if "reversible" in self.options else SHARDED_READER
         source = tuple(dict.fromkeys((*self.source, more)))
         return replace(self, source=source, destination=(*self.destination, SHARDED_WRITER))
@@ -51,7 +51,7 @@ USES = (
 
 
 def as_rst() -> str:
-    """The table as the list that the documentation shows."""
+    """Render the table as a definition list of the documentation."""
     return "".join(
         f"{use.name}\n"
         f"    on the source {_listed(use.source)};\n"

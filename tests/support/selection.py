@@ -1,8 +1,8 @@
-"""A pytest plugin that chooses the tests of `make test`; the option --full, and `make test-all`, run all of them.
+"""A pytest plugin that selects the tests of `make test`; the option --full, and `make test-all`, run all tests.
 
-Two marks leave tests out. `full` is for a test, or one value of a parameter, that repeats what others test in more
-steps, modes or phases. `each_once` is for a test with several parameters: only some of its combinations are run, such
-that each value of each parameter is tried. Tests that are named on the command line (`file::test`) are always run.
+Two marks leave tests out. `full` is for a test, or a value of a parameter, that repeats other tests in more steps,
+modes or phases. `each_once` is for a test with several parameters: only enough combinations are run to try each value
+of each parameter. Tests that are named on the command line (`file::test`) are always run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def full(*values: Any) -> Any:
 
 
 def covering(combinations: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Return a few of the combinations, which have every value of every parameter, about equally often."""
+    """Return a few combinations that cover every value of every parameter, about equally often."""
     values = {item: _values(item) for item in combinations}
     missing = set[Value]().union(*values.values())
     uses = Counter[Value]()

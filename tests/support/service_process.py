@@ -1,4 +1,4 @@
-"""A process of ours, driven through its HTTP API as a user would, and obeying what a test orders it to do."""
+"""A service in its own process, controlled through its HTTP API as by a user, and through files with orders."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from tests.support.waiting import PATIENCE, wait_for
 ROOT = Path(__file__).parents[2]
 
 
-# Below the ports that the kernel gives to clients, so that no client's connection can sit on the port of a process that
-# is down for a moment, and below those of the sandbox's servers.
+# Below the ephemeral ports of the kernel, so that no client connection can occupy the port of a process that is down
+# for a moment; and below the ports of the sandbox's servers.
 _FIRST_PORT, _PORTS_EACH, _RANGES = 20_000, 200, 35
 
 
 @cache
 def _ports() -> Iterator[int]:
-    """For ever, from a random place on, those of a range that no other process of this machine has while this one runs.
+    """Return an endless iterator over a range of ports that no other process claims while this one runs.
 
-    So the port of a process that is down for a moment is not taken by another test's, which would answer for it.
+    So another test's process cannot take the port of a process that is down for a moment, and answer in its place.
     """
     for number in SystemRandom().sample(range(_RANGES), k=_RANGES):
-        # Not in the folder for temporary files: a test may have one of its own, and see that nothing is left in it.
+        # Not in the temporary folder: a test may replace it, and check that nothing is left there.
         claim = Path(f"/var/tmp/syncsvc-test-ports-{number}").open("w")
         try:
             fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,7 +51,7 @@ def _ports() -> Iterator[int]:
     raise AssertionError("all ranges of ports are taken by other runs of the tests")
 
 
-# Open until this process ends: a closed file is locked no more.
+# Kept open until this process ends, because closing a file releases its lock.
 _CLAIMS: list[IO[str]] = []
 
 
@@ -65,9 +65,9 @@ def free_port() -> int:
 
 
 class ServiceProcess:
-    """One process and its successors after a restart, with one set of options. `program` runs it with an observer.
+    """A service process that can be restarted with the same options. `program` runs it with an observer.
 
-    Every answer is held against the description of the API of `service`.
+    Every answer is checked against the API description of `service`.
     """
 
     service: str
@@ -81,13 +81,13 @@ class ServiceProcess:
         self._options = options
         self._process: Forked | None = None
         self._http = requests.Session()
-        # It would look for settings of proxies and passwords at every request.
+        # Otherwise requests would look up proxy and password settings for every request.
         self._http.trust_env = False
         self._said_before = 0
 
     @property
     def log(self) -> str:
-        """Of all processes with this folder, in order."""
+        """Return the logs of all processes in this folder, in order."""
         stem, dot, suffix = self.log_file.partition(".")
         rotated = sorted((self.folder / "log").glob(f"{stem}-*{dot}{suffix}"))
         files = [*rotated, self.folder / "log" / self.log_file]
@@ -100,15 +100,15 @@ class ServiceProcess:
 
     @property
     def exit_status(self) -> int | None:
-        """None while the process runs."""
+        """Return the exit status; None while the process runs."""
         assert self._process is not None
         return self._process.poll()
 
     def run(self, ready: bool = True) -> None:
-        """Start the process and wait until it takes commands, or is killed as ordered: that may be faster.
+        """Start the process, and wait until it accepts commands, or an order has killed it before that.
 
-        Where it need not be `ready`, any answer is enough. It moves to another port where its own was taken before it
-        could listen there.
+        If `ready` is false, any answer is enough. The process gets another port if its port was taken before it could
+        listen.
         """
         while True:
             self.launch()
@@ -128,7 +128,7 @@ class ServiceProcess:
 
     @property
     def output(self) -> str:
-        """What the processes with this folder wrote to their standard streams."""
+        """Return the standard output and standard error of all processes in this folder."""
         return self._output.read_text()
 
     @property
@@ -139,11 +139,11 @@ class ServiceProcess:
         return self.exit_status == -signal.SIGKILL and any(self.folder.glob("kill-*"))
 
     def answers(self) -> bool:
-        """Whether the API can be asked."""
+        """Return whether the API answers."""
         return self._answers(ready=False)
 
     def _answers(self, ready: bool) -> bool:
-        # A process that is killed while it answers breaks off its answer.
+        # A process that is killed while it answers sends a truncated answer.
         broken = (requests.ConnectionError, requests.exceptions.ChunkedEncodingError)
         with contextlib.suppress(*broken):
             return self.progress().get("state") != "INITIALIZING" or not ready
@@ -164,12 +164,12 @@ class ServiceProcess:
             self.post(command, body)
 
     def get(self, path: str, **parameters: str | int) -> requests.Response:
-        """The answer to a path below that of the API, or an absolute one."""
+        """Return the answer to a GET; the path is relative to the API, or absolute."""
         url = urljoin(self.url(""), path)
         return self._http.get(url, params=parameters, timeout=PATIENCE)
 
     def get_with(self, path: str, headers: dict[str, str]) -> requests.Response:
-        """Get a path as `get` does, with these headers."""
+        """Return the answer to a GET with these headers; the path is as in `get`."""
         return self._http.get(urljoin(self.url(""), path), headers=headers, timeout=PATIENCE)
 
     def progress(self) -> dict[str, Any]:
@@ -189,7 +189,7 @@ class ServiceProcess:
 
     @contextlib.contextmanager
     def held_at(self, point: Enum, subject: str = "", number: int = 1) -> Iterator[None]:
-        """Within the block, the process waits at the point that it reaches there."""
+        """Make the process wait when it passes the point, until the end of the block."""
         name = f"{slug(point, subject)}-{number}"
         (self.folder / f"hold-{name}").touch()
         try:
@@ -204,7 +204,7 @@ class ServiceProcess:
         return (self.folder / f"reached-{slug(point, subject)}-{number}").exists()
 
     def wait_until_killed(self) -> None:
-        """Wait for the end of the process by the SIGKILL of `kill_at`, and forget such orders."""
+        """Wait until SIGKILL ends the process as ordered by `kill_at`, and remove all such orders."""
         assert self.wait_until_ended() == -signal.SIGKILL
         self.forget_kills()
 

@@ -1,4 +1,4 @@
-"""The verifier as its own process."""
+"""The verifier as a separate process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.waiting import wait_for
 
 
 class Verifier(ServiceProcess):
-    """The verifier of two clusters. Without other options it checks everything."""
+    """The verifier of two clusters. Without options, it checks everything."""
 
     service = "verifier"
     program = staticmethod(observed_verifier.run)
@@ -37,7 +37,7 @@ class Verifier(ServiceProcess):
         assert (answer.status_code, answer.json()) == (200, {"success": True}), answer.text
 
     def wait_for_generation(self, number: int) -> dict[str, Any]:
-        """Until that generation has begun."""
+        """Wait until the generation has begun."""
         return self._wait(
             lambda progress: (progress["generation"] or 0) >= number, f"generation {number}"
         )
@@ -46,26 +46,26 @@ class Verifier(ServiceProcess):
         return self._wait(lambda progress: progress["verdict"] is not None, "a verdict")
 
     def verify(self, **body: Any) -> dict[str, Any]:
-        """A whole check of clusters to which nobody writes; the progress at its end."""
+        """Run a complete check of clusters that are not being written to; return the progress at its end."""
         self.check(**body)
         self.writes_off()
         return self.wait_for_verdict()
 
     def assert_passed(self, progress: dict[str, Any]) -> None:
-        """Fail with all that was found if the verdict is another one."""
+        """Raise an error with all mismatches if the check did not pass."""
         if progress["verdict"] != "passed":
             found = [*self.lines("docMismatches"), *self.lines("nsMismatches")]
             raise AssertionError("\n".join(map(str, [progress["verdictReasons"], *found])))
 
     def lines(self, what: str, **parameters: Any) -> list[dict[str, Any]]:
-        """All lines of docMismatches or nsMismatches."""
+        """Return all lines of docMismatches or nsMismatches."""
         answer = self.get(what, **parameters)
         assert answer.status_code == 200, answer.text
         assert answer.headers["Content-Type"].startswith("application/x-ndjson")
         return [json.loads(line) for line in answer.text.splitlines()]
 
     def differing_definitions(self) -> list[tuple[str, str, str, str]]:
-        """Kind of difference, namespace, aspect and component of each line of nsMismatches, sorted."""
+        """Return the type, namespace, aspect and component of each line of nsMismatches, sorted."""
         return sorted(
             (line["type"], line["namespace"], line["aspect"], line["component"])
             for line in self.lines("nsMismatches")

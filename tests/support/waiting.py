@@ -9,9 +9,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# More than any machine needs, however busy it is: a test that passes never waits for it. In seconds.
+# Longer than any machine needs, however busy it is; a passing test never waits that long. In seconds.
 PATIENCE = 300.0
-# Between two looks at a condition, in seconds.
+# The shortest and the longest poll interval, in seconds.
 _LEAST_PAUSE, _LONGEST_PAUSE = 0.01, 0.1
 
 _pause = threading.Event()
@@ -34,6 +34,7 @@ def wait_for(condition: Callable[[], T | None], what: str, seconds: float = PATI
         waited = time.monotonic() - began
         if waited > seconds:
             raise DeadlinePassed(what, seconds, value)
-        # In proportion: most looks are requests, and cost those who are waited for as much as the one who waits.
+        # The interval grows with the wait: most polls are requests, and take as much CPU from the service as from the
+        # test.
         _pause.wait(min(max(_LEAST_PAUSE, waited / 10), _LONGEST_PAUSE))
     return value

@@ -1,4 +1,4 @@
-"""Writes of tests that run a sync of their own, each a function of a client."""
+"""Writes for tests that run their own sync, each as a function of a client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FAR = datetime(2099, 1, 1, tzinfo=UTC)
 
 
 def fill(client: AnyClient, documents: int = 300) -> None:
-    """What every test finds on the source before it begins."""
+    """Insert the documents that every test expects on the source."""
     client.d.c.insert_many(
         {
             "_id": n,
@@ -34,7 +34,7 @@ def fill(client: AnyClient, documents: int = 300) -> None:
 
 @contextmanager
 def started(call: Callable[[], Any]) -> Iterator[Future[Any]]:
-    """The call runs beside the block; it has ended when the block is left."""
+    """Run the call in a thread beside the block, and wait for its end after the block."""
     with ThreadPoolExecutor(max_workers=1) as executor:
         yield executor.submit(call)
 
@@ -124,7 +124,7 @@ def modifications(client: AnyClient) -> None:
 
 
 def indexes(client: AnyClient, unique: bool = True) -> None:
-    """Those that are unique stay away from a collection that is sharded by what they do not begin with."""
+    """Create indexes; `unique` is false for collections whose shard key does not allow unique indexes."""
     c = client.d.c
     c.create_index([("n", DESCENDING), ("sub.a", ASCENDING)])
     c.create_index([("list", 1)], name="multikey", hidden=True)

@@ -1,4 +1,4 @@
-"""What a source may do while it is synced, each a `Behaviour` in databases of its own."""
+"""Changes that a source may make during a sync, each a `Behaviour` in its own databases."""
 
 from tests.support.behaviours import (
     collections,
@@ -29,5 +29,5 @@ def _of(*modules: object) -> tuple[Behaviour, ...]:
 
 ALL = _of(*_MODULES)
 
-# Those that change no definition, and whose replay depends on how the source tells of updates.
+# Behaviours without DDL events, whose replay depends on the update format of the source's change events.
 UPDATES = (*_of(updates, keys, transactions), values.update_every_type)

@@ -1,4 +1,4 @@
-"""What a behaviour of a source is: a change in databases of its own, so that one sync carries many of them."""
+"""The class Behaviour: a change in databases of its own, so that one sync can include many behaviours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAD = "p" * 2000
 
 @dataclass(frozen=True)
 class Behaviour:
-    """`fill` runs before the sync begins, `change` in one of its phases; both are given the database of this name.
+    """A named change. `fill` runs before the sync, `change` during one of its phases; both get the database `name`.
 
     `change` may use a second database, see `beside`.
     """
@@ -32,12 +32,12 @@ class Behaviour:
 
 
 def beside(db: AnyDatabase) -> AnyDatabase:
-    """The second database of a behaviour."""
+    """Return the second database of a behaviour."""
     return db.client[f"{db.name}_other"]
 
 
 def behaviour(fill: Action) -> Callable[[Action], Behaviour]:
-    """Makes a behaviour of its change, named after it."""
+    """Return a decorator that makes a behaviour of its change, with the name of the change."""
 
     def make(change: Callable[..., object]) -> Behaviour:
         return Behaviour(change.__name__, fill, change)
@@ -46,11 +46,14 @@ def behaviour(fill: Action) -> Callable[[Action], Behaviour]:
 
 
 def nothing(db: AnyDatabase) -> None:
-    """For behaviours that begin without a database."""
+    """Leave the database empty, for behaviours that create it themselves."""
 
 
 def documents(db: AnyDatabase) -> None:
-    """Padded documents: the server writes changes of small ones as replacements, which would hide the updates."""
+    """Insert padded documents.
+
+    The server logs updates of small documents as replacements, which would hide the updates.
+    """
     _fill(db.c, 100)
     db.other.insert_many({"_id": n} for n in range(10))
 
@@ -73,8 +76,8 @@ def _fill(collection: AnyCollection, count: int) -> None:
 
 
 def indexed(db: AnyDatabase) -> None:
-    """A collection whose indexes are not on the destination as they are, until commit."""
-    # Before the documents: a build on an empty collection takes no time.
+    """Create a collection with indexes that the destination has in another form until the commit."""
+    # Create the indexes before the documents: an index build on an empty collection takes no time.
     db.c.create_index("n", unique=True)
     db.c.create_index("sub.a", hidden=True)
     db.c.create_index("when", expireAfterSeconds=10**8)
@@ -82,7 +85,7 @@ def indexed(db: AnyDatabase) -> None:
 
 
 def two_collections(db: AnyDatabase) -> None:
-    """`a` and `b`, which differ in all but their `_id`s."""
+    """Create the collections `a` and `b`, which differ in everything except the `_id`s of their documents."""
     db.a.create_index("n", unique=True, name="of a")
     db.b.create_index("sub.a", name="of b")
     for name in ("a", "b"):
@@ -91,9 +94,9 @@ def two_collections(db: AnyDatabase) -> None:
 
 
 def use(collection: AnyCollection, tag: str) -> None:
-    """Every kind of write, so that it shows where the events of a collection go; `tag` names the place in the tale.
+    """Make every kind of write, to show where the events of a collection go; `tag` identifies the call.
 
-    No two documents have the same `n`, as some tests have a unique index on it.
+    No two documents have the same `n`, because some tests have a unique index on it.
     """
     texts = [f"{tag} {number}" for number in range(6)]
     collection.insert_many({"_id": text, "n": text, "number": 1, "pad": _PAD} for text in texts)

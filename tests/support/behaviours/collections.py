@@ -64,7 +64,7 @@ def create_collated(db: AnyDatabase) -> None:
 
 @behaviour(fill=nothing)
 def create_validated(db: AnyDatabase) -> None:
-    """With documents that the validator refuses."""
+    """Create collections with validators, and documents that the validators refuse."""
     db.create_collection(
         "strict",
         validator={"n": {"$type": "int"}},
@@ -112,7 +112,7 @@ def create_with_an_old_id_index(db: AnyDatabase) -> None:
 
 @behaviour(fill=nothing)
 def create_with_odd_names(db: AnyDatabase) -> None:
-    """Also names like those that the server gives to collections that it needs for a while."""
+    """Create collections with unusual names, also names that look like those of the server's temporary collections."""
     names = ("a.b.c", "with space", "ünïcödé", "1", "a/b\\c", "no system.here", "n" * 200)
     temporary = ("tmp.agg_out.mine", "tmpAbCdE.convertToCapped.c", "tmp12345.renameCollection")
     for name in (*names, *temporary):
@@ -195,14 +195,17 @@ def drop_database_and_create_again(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def drop_database_and_create_in_other_case(db: AnyDatabase) -> None:
-    """Two databases cannot differ in nothing but case."""
+    """Create a database whose name differs from that of the dropped one only in case.
+
+    Databases that differ only in case cannot exist at the same time.
+    """
     db.client.drop_database(db.name)
     use(db.client[db.name.upper()].c, "upper")
 
 
 @behaviour(fill=documents)
 def create_in_a_transaction(db: AnyDatabase) -> None:
-    """Collections and indexes may be created in a transaction, where they are empty."""
+    """Create collections and indexes in a transaction: the server allows this for empty collections."""
     with db.client.start_session() as session, session.start_transaction():
         db.new.insert_one({"_id": 1}, session=session)
         db.create_collection("explicit", session=session)

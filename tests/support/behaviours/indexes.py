@@ -1,4 +1,4 @@
-"""Indexes of every kind that are created and dropped."""
+"""Behaviours that create and drop indexes of every kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.waiting import wait_for
 
 
 def _create(db: AnyDatabase, collection: str, *indexes: dict[str, Any]) -> None:
-    """Several indexes in one command, with fields that the driver does not know."""
+    """Create several indexes in one command, with options that the driver does not support."""
     db.command({"createIndexes": collection, "indexes": list(indexes)})
 
 
@@ -53,7 +53,7 @@ def create_partial_indexes(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def create_unique_indexes(db: AnyDatabase) -> None:
-    """With values that change places afterwards, by states that a unique index would refuse."""
+    """Create unique indexes, and swap values afterwards through states that a unique index would refuse."""
     db.c.create_index([("n", 1)], unique=True)
     db.c.create_index([("sub.a", 1), ("n", -1)], unique=True)
     db.c.update_one({"_id": 1}, {"$set": {"n": "aside"}})
@@ -170,7 +170,7 @@ def create_several_indexes_at_once(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def create_indexes_in_vain(db: AnyDatabase) -> None:
-    """An index that is there already, and one that the documents refuse."""
+    """Create an index that already exists, and an index that the documents do not allow."""
     db.c.create_index("n")
     db.c.create_index("n")
     with contextlib.suppress(OperationFailure):
@@ -180,7 +180,7 @@ def create_indexes_in_vain(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def create_twin_indexes(db: AnyDatabase) -> None:
-    """Indexes on the same keys, which are one when uniqueness is taken away."""
+    """Create indexes with the same keys, which become identical without `unique`."""
     db.c.create_index([("n", 1)], name="unique twin", unique=True)
     db.c.create_index([("n", 1)], name="plain twin")
     db.c.create_index([("twin", 1)], name="twin plain")
@@ -228,7 +228,7 @@ def drop_all_indexes(db: AnyDatabase) -> None:
 
 @behaviour(fill=indexed)
 def drop_and_create_indexes(db: AnyDatabase) -> None:
-    """Of one name with other keys, and of the same keys with other options."""
+    """Create indexes with the name of a dropped index and other keys, or with the same keys and other options."""
     db.c.create_index("first")
     db.c.create_index("second", name="moving")
     db.c.drop_index("first_1")
@@ -257,7 +257,7 @@ def index_that_later_documents_refuse(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def index_that_left_duplicates(db: AnyDatabase) -> None:
-    """An index that was dropped must not come back, least of all as unique or expiring."""
+    """Drop indexes and insert duplicates: a dropped index must not come back, least of all as unique or TTL index."""
     db.c.create_index("n", unique=True)
     db.c.create_index("when", expireAfterSeconds=0)
     db.c.drop_index("n_1")
@@ -267,7 +267,7 @@ def index_that_left_duplicates(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def documents_that_expired(db: AnyDatabase) -> None:
-    """The source deletes them by itself; the destination must not before the end, and has to then."""
+    """Let documents expire on the source; the destination must not expire documents before the end of the sync."""
     db.c.update_many({"_id": {"$lt": 10}}, {"$set": {"when": datetime(2001, 1, 1)}})
     db.c.create_index("when", expireAfterSeconds=1)
     wait_for(lambda: not db.c.find_one({"_id": {"$lt": 10}}), "the source deletes what expired")

@@ -1,4 +1,4 @@
-"""Documents whose `_id`s are odd: of every type, of several types in one collection, equal and yet not the same."""
+"""Documents with unusual `_id`s: of every type, of mixed types, and equal `_id`s with different bytes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def keys_of_every_type(db: AnyDatabase) -> None:
 
 @behaviour(fill=documents)
 def keys_of_changing_type(db: AnyDatabase) -> None:
-    """Keys that are one for the server and several for their bytes."""
+    """Change the type of keys: the server considers them equal, but their bytes differ."""
     c = db.c
     for before, after in ((1, 1.0), (2, 2.0), (3, Int64(3)), (4, Decimal128("4.0"))):
         c.delete_one({"_id": before})
@@ -68,7 +68,10 @@ def _collated(db: AnyDatabase) -> None:
 
 @behaviour(fill=_collated)
 def keys_that_a_collation_makes_one(db: AnyDatabase) -> None:
-    """A document may be read again by a key that finds another document, with an equal key."""
+    """Change documents whose keys are equal under the collation.
+
+    A re-read by key may find another document with an equal key.
+    """
     db.c.update_one({"_id": "A"}, {"$set": {"sub.n": 2}})
     db.c.delete_one({"_id": "A"})
     db.c.insert_one({"_id": "a", "sub": {"n": 3}})
@@ -116,6 +119,6 @@ def large_keys(db: AnyDatabase) -> None:
 
 @behaviour(fill=large_keys)
 def many_documents_of_large_keys(db: AnyDatabase) -> None:
-    """The keys alone fill a command."""
+    """Change documents with keys so large that the keys alone fill a command."""
     db.c.update_many({}, {"$inc": {"n": 1}})
     db.c.delete_many({"_id": {"$gt": "3"}})

@@ -1,4 +1,4 @@
-"""What collMod can change."""
+"""Behaviours with collMod."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _expiring(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def modify_the_validator(db: AnyDatabase) -> None:
-    """The documents that are there, and some that come later, are ones that it refuses."""
+    """Change the validator so that existing documents and some later documents violate it."""
     _modify(db, validator={"n": {"$type": "string"}})
     db.c.insert_one({"_id": "good", "n": "n"})
     db.c.insert_one({"_id": "bad", "n": 1}, bypass_document_validation=True)

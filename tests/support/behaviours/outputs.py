@@ -1,4 +1,4 @@
-"""Collections that the server itself writes: by aggregations, and by commands that make collections anew."""
+"""Collections that the server itself writes: by aggregations, and by commands that replace collections."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def out_to_a_new_collection(db: AnyDatabase) -> None:
 
 @behaviour(fill=two_collections)
 def out_over_a_collection(db: AnyDatabase) -> None:
-    """Which keeps its options and indexes."""
+    """Replace a collection by `$out`, which keeps the options and indexes of the collection."""
     db.b.create_index("n", unique=True)
     _out(db, "a", "b", {"$set": {"copied": True}})
     use(db.b, "after")
@@ -76,7 +76,7 @@ def merge(db: AnyDatabase) -> None:
 
 @behaviour(fill=indexed)
 def convert_to_capped(db: AnyDatabase) -> None:
-    """The server writes the documents of the new collection without telling the change stream."""
+    """Convert a collection to a capped one: the server writes the new documents without change events."""
     use(db.c, "before")
     db.command({"convertToCapped": "c", "size": 1 << 20})
     use(db.c, "after")
@@ -128,7 +128,7 @@ def map_and_reduce(db: AnyDatabase) -> None:
 
 @behaviour(fill=two_collections)
 def out_that_fails(db: AnyDatabase) -> None:
-    """Leaves its target as it was, and no trace of its own."""
+    """Run an `$out` that fails: the target stays as it was, and no temporary collection is left."""
     try:
         _out(db, "a", "b", {"$set": {"n": {"$divide": ["$n", 0]}}})
     except OperationFailure:

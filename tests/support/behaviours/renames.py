@@ -1,4 +1,4 @@
-"""Collections that get another name, and others that get the name that is free then."""
+"""Renamed collections, and other collections that take the names that became free."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _two_in_two_databases(db: AnyDatabase) -> None:
 
 
 def _move(db: AnyDatabase, name: str, to: AnyDatabase, new: str, drop: bool = False) -> None:
-    """Rename a collection across databases, which the driver's own method cannot."""
+    """Rename a collection across databases, which the driver's own method does not support."""
     db.client.admin.command(
         {"renameCollection": f"{db.name}.{name}", "to": f"{to.name}.{new}", "dropTarget": drop}
     )
@@ -93,7 +93,7 @@ def rename_in_a_chain(db: AnyDatabase) -> None:
 
 @behaviour(fill=two_collections)
 def rename_a_chain_of_collections(db: AnyDatabase) -> None:
-    """Each takes the name that the one before it has just left."""
+    """Rename collections so that each takes the name that another has just given up."""
     db.b.rename("c")
     db.a.rename("b")
     use(db.a, "new a")
@@ -162,7 +162,7 @@ def create_and_rename(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def replace_by_a_new_collection(db: AnyDatabase) -> None:
-    """How users build a collection anew, and put it in the place of the old one."""
+    """Replace a collection the way users rebuild one: build a new collection, and rename it over the old one."""
     for number in range(3):
         use(db.building, f"build {number}")
         db.building.create_index("number")

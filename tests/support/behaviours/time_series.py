@@ -1,4 +1,4 @@
-"""Time-series collections, whose measurements lie in buckets."""
+"""Time-series collections, whose measurements are stored in buckets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def weather(db: AnyDatabase) -> None:
 def time_series_measure(db: AnyDatabase) -> None:
     measure(db, "weather", 300, 100)
     for n in range(20):
-        # One at a time: updates of a bucket.
+        # One insert per measurement, which causes updates of buckets.
         measure(db, "collated", 1, 400 + n)
     db.weather.delete_many({"place": 3})
     db.weather.update_many({"place": 1}, {"$set": {"place": 7}})
@@ -80,7 +80,7 @@ def time_series_drop_database(db: AnyDatabase) -> None:
 
 @behaviour(fill=nothing)
 def time_series_that_the_source_refused(db: AnyDatabase) -> None:
-    """The buckets are made, and stay, when the rest of the command is refused."""
+    """Create a time-series collection that is refused: the server has already created the buckets, and keeps them."""
     _refused(db, "s")
     db.plain.insert_one({"_id": 1})
 

@@ -1,4 +1,4 @@
-"""Transactions over several documents, which begin and end in one phase."""
+"""Transactions over several documents; each begins and ends within one phase of the sync."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def transactions_over_one_document(db: AnyDatabase) -> None:
 
 @behaviour(fill=documents)
 def large_transaction(db: AnyDatabase) -> None:
-    """More than an entry of the oplog can hold."""
+    """Run a transaction that is too large for one oplog entry."""
     with db.client.start_session() as session, session.start_transaction():
         for n in range(20):
             document = {"_id": f"large {n}", "blob": bytes([n]) * 1_000_000}

@@ -1,4 +1,4 @@
-"""Updates of documents, and what change events make of them."""
+"""Updates of documents whose change events are difficult to replay."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PAD = "p" * 2000
 
 
 def _set_field(name: str, value: Any) -> list[dict[str, Any]]:
-    """A pipeline that sets a field by its name, which may hold what else would be a path or an operator."""
+    """Return a pipeline that sets a field by its name, even if the name looks like a path or an operator."""
     field = {"field": {"$literal": name}, "input": "$$ROOT", "value": value}
     return [{"$replaceWith": {"$setField": field}}]
 
@@ -56,7 +56,7 @@ def _nested_arrays(db: AnyDatabase) -> None:
 
 @behaviour(fill=_nested_arrays)
 def nested_truncations(db: AnyDatabase) -> None:
-    """One event truncates an array, another one inside it, and sets something below both."""
+    """Truncate an array, truncate an array inside it, and set a field below both, in one event."""
     first = {"$mergeObjects": [{"$first": "$a"}, {"l": [0, 1], "m": [[1], [4, 5, "new"]]}]}
     shorter = {"$concatArrays": [[first], {"$slice": ["$a", 1, 1]}]}
     db.c.update_one({"_id": 0}, [{"$set": {"a": shorter}}])
@@ -69,7 +69,10 @@ def nested_truncations(db: AnyDatabase) -> None:
 
 @behaviour(fill=documents)
 def updates_that_change_shapes(db: AnyDatabase) -> None:
-    """Replayed over the last shape, the first updates find arrays where there were documents, and none at all."""
+    """Change the shape of documents repeatedly.
+
+    Replayed over the final shape, the first updates find arrays in place of documents, or no field at all.
+    """
     for n in range(5):
         one = {"_id": n}
         db.c.update_one(one, {"$set": {"sub.b.2.c": "deep", "list.3": "set"}})
@@ -81,7 +84,7 @@ def updates_that_change_shapes(db: AnyDatabase) -> None:
 
 @behaviour(fill=documents)
 def numeric_names(db: AnyDatabase) -> None:
-    """Fields whose names are numbers, in documents and beside arrays."""
+    """Update fields whose names are numbers, in documents and next to arrays."""
     db.c.insert_one({"_id": "o", "o": {"0": "a", "1": {"5": 1}}, "l": [{"0": 1}], "pad": _PAD})
     db.c.update_one({"_id": "o"}, {"$set": {"o.1.5": 2, "o.7": 3, "l.0.0": 4, "l.1": 5}})
     db.c.update_one({"_id": "o"}, {"$unset": {"o.0": 1, "l.0.0": 1}, "$set": {"9": 9}})
@@ -89,7 +92,7 @@ def numeric_names(db: AnyDatabase) -> None:
 
 @behaviour(fill=documents)
 def odd_names(db: AnyDatabase) -> None:
-    """Fields that a path cannot name, next to paths that look the same."""
+    """Update fields whose names cannot be paths, next to paths that look the same."""
     c = db.c
     c.insert_one(
         {"_id": "odd", "a": {"x.y": 1, "x": {"y": 2}}, "a.b": 1, "$d": 1, "": 1, "pad": _PAD}
@@ -110,7 +113,7 @@ def odd_names(db: AnyDatabase) -> None:
 
 
 def _duplicates(number: object) -> RawBSONDocument:
-    """A document with two fields of one name, at its top and deeper."""
+    """Return a document with duplicate field names, at the top level and in a subdocument."""
     twice = raw_field(0x10, b"x", b"\x01\0\0\0") + raw_field(0x10, b"x", b"\x02\0\0\0")
     deeper = raw_field(0x03, b"sub", bytes(raw_document(twice).raw))
     head = bson.encode({"_id": number, "list": [1, 2, 3], "pad": _PAD})[4:-1]
@@ -123,10 +126,10 @@ def _with_duplicate_names(db: AnyDatabase) -> None:
 
 @behaviour(fill=_with_duplicate_names)
 def duplicate_names(db: AnyDatabase) -> None:
-    """The documents are made as bytes.
+    """Update documents with duplicate field names, which are built as bytes.
 
-    No update names a field that is there twice: secondaries of the source would not follow it truly either, and a
-    server that is given its diff in a pipeline ends with a failed invariant.
+    No update touches a duplicate field: secondaries of the source would not apply it correctly either. WARNING: a
+    server crashes with a failed invariant if it gets such a diff in a pipeline.
     """
     db.c.insert_one(_duplicates("new"))
     for key in (0, "new"):
@@ -146,7 +149,7 @@ def _with_timestamps(db: AnyDatabase) -> None:
 
 @behaviour(fill=_with_timestamps)
 def zero_timestamps(db: AnyDatabase) -> None:
-    """Which the server replaces by its own time in a plain insert or replacement."""
+    """Write zero timestamps, which the server replaces by its own time in a plain insert or replacement."""
     zero = Timestamp(0, 0)
     db.c.insert_one({"_id": "zero", "pad": _PAD})
     db.c.update_one({"_id": "zero"}, [{"$set": {"t": zero}}])

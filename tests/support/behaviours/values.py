@@ -1,4 +1,4 @@
-"""Documents of every BSON type and with every odd name."""
+"""Documents of every BSON type and with every unusual field name."""
 
 from __future__ import annotations
 

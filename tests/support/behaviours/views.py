@@ -1,4 +1,4 @@
-"""Views, and what takes turns with them under one name."""
+"""Views, and collections that have the same name as a view at another time."""
 
 from __future__ import annotations
 

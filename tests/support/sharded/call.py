@@ -1,4 +1,4 @@
-"""One command of a client, on its way to a server."""
+"""A command of a client on its way to a server."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tests.support.sharded.wire import Document
 
 @dataclass(frozen=True)
 class Call:
-    """One command: its fields, the first of which names it, and its sections of documents as they came.
+    """A command: its fields, the first of which is its name, and its document sequences as bytes.
 
-    It is retryable where it came as a write that the client may send again.
+    `retryable` means that the client sent it as a retryable write.
     """
 
     body: Document
@@ -29,11 +29,11 @@ class Call:
 
     @property
     def target(self) -> Any:
-        """What it is about, a collection mostly."""
+        """Return the value of the first field, which is usually a collection."""
         return self.body[self.name]
 
     def called(self, name: str, target: Any = None, **more: Any) -> Call:
-        """The command under another name, with further fields."""
+        """Return the command with another name, and more fields."""
         first, *others = self.body.items()
         changed = {name: first[1] if target is None else target, **dict(others), **more}
         return replace(self, body=changed)

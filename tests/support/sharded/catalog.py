@@ -1,4 +1,4 @@
-"""What the config server knows of shards, databases and collections. Nothing is remembered but the shards."""
+"""The config server's metadata about shards, databases and collections. Only the shards are cached."""
 
 from __future__ import annotations
 
@@ -22,44 +22,50 @@ class Shard:
 
 @dataclass(frozen=True)
 class Owner:
-    """A shard that has documents of a collection, and the fields with which a command proves to know that."""
+    """A shard that has documents of a collection, and the version fields that a command to it must include."""
 
     shard: Shard
     versions: Document
 
 
 class Catalog:
-    """`run` carries out a command on the config server."""
+    """Reads metadata; `run` runs a command on the config server."""
 
     def __init__(self, run: Callable[[Document], Document]) -> None:
         self._run = run
 
     @cached_property
     def shards(self) -> list[Shard]:
-        """All shards, in the order of their names. Each has one member."""
+        """Return all shards, sorted by name. Each has one member."""
         rows = self.rows("shards", {}, {"_id": 1})
         return [Shard(row["_id"], row["host"].partition("/")[2]) for row in rows]
 
     def primary(self, database: str) -> Owner:
-        """Where the unsharded collections of a database are. Raises Refused where there is no such database."""
+        """Return the primary shard of a database, which has its unsharded collections.
+
+        Raise Refused if the database does not exist.
+        """
         for row in self.rows("databases", {"_id": database}):
             return Owner(self.shard(row["primary"]), {"databaseVersion": row["version"]})
         raise refusal(NAMESPACE_NOT_FOUND, f"database {database} not found")
 
     def create_database(self, database: str, primary: str | None = None) -> None:
-        """Harmless where it is there, unless on another primary shard than that one. Raises Refused."""
+        """Create a database; a no-op if it exists. Raise Refused if its primary shard is another one than `primary`."""
         command = {"_configsvrCreateDatabase": database, "$db": "admin"}
         if primary is not None:
             command["primaryShardId"] = primary
         self._run({**command, "writeConcern": {"w": "majority"}})
 
     def collection(self, namespace: str) -> Document | None:
-        """What is known of a sharded collection; None of any other."""
+        """Return the metadata of a sharded collection; None for an unsharded one."""
         rows = self.rows("collections", {"_id": namespace})
         return rows[0] if rows else None
 
     def owners(self, database: str, collection: str) -> list[Owner]:
-        """The shards with chunks of a collection, that of the lowest chunk first; of an unsharded one the primary."""
+        """Return the shards with chunks of a collection, ordered by their lowest chunk.
+
+        For an unsharded collection, this is the primary shard.
+        """
         row = self.collection(f"{database}.{collection}")
         if row is not None:
             chunks = self.rows("chunks", {"uuid": row["uuid"]}, {"min": 1})
@@ -82,14 +88,14 @@ class Catalog:
     def rows(
         self, collection: str, query: Document, sort: Document | None = None
     ) -> list[Document]:
-        """What a collection of the database `config` has."""
+        """Return rows of a collection in the database `config`."""
         reply = self._run(
             {
                 "find": collection,
                 "$db": "config",
                 "filter": query,
                 "sort": sort or {},
-                # All rows at once: the tests have few chunks.
+                # All rows in one batch: the tests have few chunks.
                 "batchSize": 100_000,
                 "singleBatch": True,
                 "readConcern": {"level": "majority"},

@@ -1,4 +1,4 @@
-"""Commands about the chunks of collections: where they are cut, and which shard has them."""
+"""Commands for the chunks of collections: splitting them, and moving them between shards."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _collection(servers: Servers, call: Call) -> Document:
 
 
 def _chunk(servers: Servers, call: Call, collection: Document) -> Document:
-    """The chunk that a command names by what it holds, by its bounds, or by where it is to be cut."""
+    """Return the chunk that a command specifies by a document in it, by its bounds, or by its split point."""
     if "bounds" in call.body:
         key, _ = call.body["bounds"]
     elif "middle" in call.body:
@@ -85,7 +85,7 @@ def _on_config_server(name: str) -> Handler:
 
 
 def _balancer(name: str) -> Handler:
-    # Refuses a write concern.
+    # The balancer commands do not accept a write concern.
     return lambda servers, call: servers.run(servers.config, call.called(name))
 
 

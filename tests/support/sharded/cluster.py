@@ -29,14 +29,14 @@ _MAJORITY = {"w": "majority"}
 
 
 def find_mongos() -> str | None:
-    """The real router, where there is one."""
+    """Return the path of a real mongos, if it is installed."""
     return os.environ.get(MONGOS_VARIABLE) or shutil.which("mongos")
 
 
 class Router:
-    """A mongos, or the stand-in for one, that can be killed and started again on the same port.
+    """A mongos, or the stand-in for one, that can be killed and restarted on the same port.
 
-    `sessions` is the folder in which the stand-ins for the routers of a cluster keep what they share.
+    `sessions` returns the folder that the stand-ins of a cluster share for their session records.
     """
 
     def __init__(self, config: ReplicaSet, sessions: Callable[[], Path]) -> None:
@@ -59,13 +59,13 @@ class Router:
         wait_for(self._answers, "the router answers")
 
     def kill(self) -> None:
-        """End the process with SIGKILL; harmless when it does not run."""
+        """Kill the process with SIGKILL; a no-op if it does not run."""
         if self._process is not None:
             keeper.kill(self._process)
             self._process = None
 
     def stop(self) -> None:
-        """End the process and remove its files; harmless when it is not started."""
+        """Kill the process and remove its files; a no-op if it is not started."""
         self.kill()
         self._port = 0
         if self._folder is not None:
@@ -89,7 +89,7 @@ class Router:
             if probe.connect_ex(("127.0.0.1", self._port)):
                 return False
         try:
-            # Patient: where the machine is busy, a shorter wait might fail each time.
+            # No short timeout: on a busy machine, it could fail every time.
             with closing(MongoClient(f"mongodb://{self.address}/")) as client:
                 return bool(client.admin.command("ping")["ok"])
         except ConnectionFailure:
@@ -97,7 +97,7 @@ class Router:
 
 
 class ShardedCluster:
-    """A config server, some shards of one member each, and two routers. Used as a ReplicaSet is."""
+    """A config server, some shards of one member each, and two routers. It has the interface of a ReplicaSet."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class ShardedCluster:
 
     @property
     def uri(self) -> str:
-        """Connection string that lists all routers."""
+        """Return the connection string with all routers."""
         return f"mongodb://{','.join(each.address for each in self.routers)}/"
 
     def client(self, **options: Any) -> Client:
@@ -141,7 +141,7 @@ class ShardedCluster:
         return MongoClient(self.uri, **options)
 
     def start(self) -> None:
-        """Start all servers side by side, and wait until the cluster can be written to."""
+        """Start all servers in parallel, and wait until the cluster accepts writes."""
         with ExitStack() as undo:
             undo.callback(self.stop)
             self._folder = keeper.make_folder(Path(tempfile.gettempdir()))
@@ -152,7 +152,7 @@ class ShardedCluster:
             undo.pop_all()
 
     def stop(self) -> None:
-        """End all servers and remove their data; harmless when it is not started."""
+        """Stop all servers and remove their data; a no-op if the cluster is not started."""
         for each in (*self.routers, *self.shards, self.config):
             each.stop()
         if self._folder is not None:

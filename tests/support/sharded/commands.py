@@ -1,8 +1,9 @@
-"""Turns the public commands of a sharded cluster into those that its servers answer among themselves.
+"""Translates the public commands of a sharded cluster into the internal commands of its servers.
 
-It does not route documents itself: `clusterFind` and its like, on any shard, do what `mongos` does. What no such
-command exists for is sent to the shards that are concerned, with the versions that they want to see. It ends no
-sessions. The numbers of retryable writes it checks itself (`numbers`), because the internal commands take none.
+It does not route documents itself: `clusterFind` and similar commands, on any shard, do the work of `mongos`. A command
+without an internal equivalent is sent to the shards concerned, with the versions that they require. Sessions are never
+ended. Because the internal commands accept no transaction numbers, this stand-in itself checks those of retryable
+writes (see `numbers`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tests.support.sharded.servers import ON_CONFIG_SERVER, Handler, Servers
 from tests.support.sharded.wire import NO_SUCH_COMMAND, Clock, Document, Refused, refusal
 
 _HOST_UNREACHABLE = 6
-# What speaks of a session, a transaction or a version of the API; and the time, which each message gets anew.
+# Fields of sessions, transactions and the stable API; also the cluster time, which each message gets separately.
 _NOT_PASSED_ON = frozenset(
     {"lsid", "txnNumber", "apiVersion", "apiStrict", "apiDeprecationErrors", "$clusterTime"}
 )
@@ -23,7 +24,7 @@ _INTERNAL_FIELDS = ("lastCommittedOpTime", "$configTime", "$topologyTime", "$gle
 
 
 class Commands:
-    """Carries out the commands of one client."""
+    """Runs the commands of one client."""
 
     def __init__(self, config: str, clock: Clock, cursors: Cursors, numbers: Numbers) -> None:
         self._clock = clock
@@ -34,7 +35,7 @@ class Commands:
         self._servers.close()
 
     def reply(self, body: Document, sequences: bytes) -> Document:
-        """The reply to a command, refused or not."""
+        """Return the reply to a command; an error also becomes a reply."""
         self._clock.observe(body)
         passed = {name: value for name, value in body.items() if name not in _NOT_PASSED_ON}
         try:
@@ -43,14 +44,14 @@ class Commands:
         except Refused as error:
             reply = error.reply
         except OSError as error:
-            # A server has gone. New connections for all: it may come back.
+            # A server has gone. Open new connections to all servers, because it may come back.
             self.close()
             reply = refusal(_HOST_UNREACHABLE, f"a server is gone: {error}").reply
             reply["errorLabels"] = ["ResumableChangeStreamError"]
         for name in _INTERNAL_FIELDS:
             reply.pop(name, None)
         if self._clock.newest is not None:
-            # Not that of the one server that was asked: others have done the work.
+            # Not the time of the server that replied: other servers have done the work.
             reply["operationTime"] = self._clock.time
             reply["$clusterTime"] = self._clock.newest
         return reply
@@ -82,7 +83,7 @@ def _noted(servers: Servers, call: Call) -> Document:
 _OF_CONFIG_SERVER = frozenset(
     {"ping", "buildInfo", "buildinfo", "connectionStatus", "getDefaultRWConcern"}
 )
-# Wherever they are run.
+# Handled in the same way for all databases.
 _ANYWHERE: dict[str, Handler] = {
     **dict.fromkeys(("endSessions", "killSessions"), lambda servers, call: {"ok": 1.0}),
     "appendOplogNote": _noted,
@@ -95,7 +96,7 @@ _ANYWHERE: dict[str, Handler] = {
     **definitions.ANYWHERE,
     **chunks.ANYWHERE,
 }
-# Of a database of users; those of the others are the config server's.
+# For user databases; the config server handles the others.
 _OF_DATABASE: dict[str, Handler] = {
     **reading.OF_DATABASE,
     **writing.OF_DATABASE,

@@ -1,4 +1,4 @@
-"""The cursors that clients have open."""
+"""The open cursors of clients."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _CURSOR_NOT_FOUND = 43
 
 
 class Cursors:
-    """The open cursors of all clients: where each is, or what merges it."""
+    """The open cursors of all clients: each has the address of its server, or a merged stream."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the cursors
         self._cursors: dict[int, tuple[str, str] | MergedStream] = {}
 
     def add(self, cursor: tuple[str, str] | MergedStream, cursor_id: int = 0) -> int:
-        """A cursor of a server, by its address and the name of its getMore; or one of ours."""
+        """Add a cursor: of a server, with its address and the name of its getMore command, or a merged stream."""
         with self._lock:
             number = cursor_id or secrets.randbits(62) + 1
             self._cursors[number] = cursor
@@ -38,7 +38,7 @@ class Cursors:
 
 
 def cursor_id_of(cursor: bytes) -> int:
-    """Without a look at the documents."""
+    """Return the cursor ID without decoding the documents."""
     for element in elements(cursor):
         if element.name == b"id":
             return int.from_bytes(cursor[element.start : element.end], "little", signed=True)

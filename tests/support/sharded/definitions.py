@@ -68,7 +68,7 @@ def _refine(servers: Servers, call: Call) -> Document:
 
 
 def _of_its_database(call: Call, name: str, key: str | None = None) -> Call:
-    """A command on `admin` about a whole namespace, as one on that's database; `key` is what its key is called."""
+    """Turn a command on `admin` for a namespace into one on its database; `key` renames the field `key`."""
     database, _, collection = call.target.partition(".")
     given = dict(call.body)
     named = {} if key is None else {key: given.pop("key")}

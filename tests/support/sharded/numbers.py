@@ -1,11 +1,11 @@
-"""The numbers of retryable writes, as a sharded cluster keeps them for its routers.
+"""The transaction numbers of retryable writes, kept for all routers of a sharded cluster.
 
-The internal commands that stand in for a router's own writes take no number. So the router does what each shard of a
-real cluster does: it refuses a number below the newest of its session, and answers a number that it has seen before
-with the recorded reply. Unlike real shards, it keeps one number for the whole cluster.
+The internal commands that replace a router's own writes accept no transaction number. So the router does the work of
+each shard of a real cluster: it refuses a number below the newest of its session, and answers a known number with the
+recorded reply. Unlike real shards, it keeps one number for the whole cluster.
 
-All routers of a cluster share a folder, with one file for each session. A file is locked while a write of its session
-runs, as a session is on a real server.
+All routers of a cluster share a folder with one file for each session. A file is locked while a write of its session
+runs, just as a real server locks the session.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Numbers:
                 raise refusal(TRANSACTION_TOO_OLD, message)
             if number == newest and recorded is not None:
                 return recorded
-            # Also where the write fails: a shard knows the number then.
+            # Record the number before the write, because a shard also remembers the number of a failed write.
             _write(kept, number, None)
             reply = run()
             _write(kept, number, reply)

@@ -1,4 +1,4 @@
-"""Commands about cursors that are open."""
+"""Commands for open cursors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _kill_one(servers: Servers, cursor_id: int, call: Call) -> None:
         servers.run(address, call.having(cursors=[cursor_id]))
         return
     try:
-        # There is no command for it, but a fault that ends the cursor.
+        # There is no internal command to kill such a cursor, but an invalid getMore ends it.
         more = {name: cursor_id, "collection": call.target, "$db": call.database}
         servers.run(address, Call({**more, "maxTimeMS": 1}))
     except Refused as error:

@@ -1,4 +1,4 @@
-"""Commands that read documents, and what is told of collections."""
+"""Commands that read documents or information about collections."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.support.sharded.wire import (
 
 _INVALID_NAMESPACE = 73
 _EXPLAINED = {"find": "clusterFind", "aggregate": "clusterAggregate"}
-# What is told of each shard alone.
+# Fields of statistics that have no meaning as sums over shards.
 _NOT_ADDED_UP = frozenset({"ok", "scaleFactor", "avgObjSize", "fsUsedSize", "fsTotalSize"})
 
 
 def _find(servers: Servers, call: Call) -> Document:
     if call.body.get("tailable"):
-        # Capped collections are never sharded; a shard that passes such a cursor on breaks down.
+        # Capped collections are never sharded; a shard that forwards a tailable cursor crashes.
         return servers.opening(servers.catalog.primary(call.database).shard.address, call)
     return until_fresh(lambda: servers.any_shard(call.called("clusterFind")))
 
@@ -57,7 +57,7 @@ def _count(servers: Servers, call: Call) -> Document:
         raise refusal(NO_SUCH_COMMAND, "count with limit or skip: aggregate")
 
     def run() -> Document:
-        # Without a query, as mongos does, by what each shard has stored, documents that it does not own, too.
+        # A count without a query runs without versions, as in mongos: it includes orphaned documents.
         counts = (
             servers.owner(owner, call) if asked else servers.run(owner.shard.address, call)
             for owner in servers.owners(call)
@@ -75,7 +75,7 @@ def _count(servers: Servers, call: Call) -> Document:
 
 def _distinct(servers: Servers, call: Call) -> Document:
     def run() -> Document:
-        # Values of two shards are the same one where their bytes are.
+        # Values of two shards are the same if their bytes are equal.
         values = {
             bson.encode({"": value}): value
             for owner in servers.owners(call)
@@ -108,7 +108,7 @@ def _list_indexes(servers: Servers, call: Call) -> Document:
 
     def run() -> Document:
         owner, *_ = servers.owners(call)
-        # With its versions: the shard lets the call wait while the collection is renamed, as it does a mongos.
+        # With versions, so that the shard makes the command wait during a rename, as for a mongos.
         return servers.opening(owner.shard.address, call.having(**owner.versions))
 
     return until_fresh(run)
@@ -158,7 +158,7 @@ def _sums(replies: list[Document]) -> Document:
 
 
 def _server_status(servers: Servers, call: Call) -> Document:
-    """Of this process, which has no oplog and stores nothing."""
+    """Return the status of this process, which has no oplog and no data."""
     built = servers.run(servers.config, Call({"buildInfo": 1, "$db": "admin"}))
     return {
         "version": built["version"],

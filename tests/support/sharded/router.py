@@ -1,8 +1,6 @@
 """A stand-in for `mongos`: `python -m tests.support.sharded.router CONFIG_SERVER PORT FOLDER`, both on loopback.
 
-All routers of a cluster share the folder.
-
-One thread for each connection of a client. What it does not know, it refuses by name.
+All routers of a cluster share the folder. Each client connection has a thread. Unknown commands are refused by name.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ class _Client(socketserver.BaseRequestHandler):
                 if next(iter(message.body)) in _HELLO:
                     reply = _hello(message, number)
                 else:
-                    # Not for a hello: drivers open connections that do nothing else.
+                    # Not for a hello: drivers open connections that send nothing else.
                     commands = commands or self.server.commands()
                     reply = _carried_out(commands, message)
                 if message.answered is not None:
@@ -53,7 +51,7 @@ class _Client(socketserver.BaseRequestHandler):
 
 
 class Router(socketserver.ThreadingTCPServer):
-    """Knows the config server; all clients share the clock and the cursors."""
+    """The listening server. All clients share the clock and the cursors."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -85,7 +83,7 @@ def _hello(message: Message, number: int) -> Document:
         "ismaster": True,
         "msg": "isdbgrid",
         "maxBsonObjectSize": 16 << 20,
-        # Less than a server takes: fields are added on the way.
+        # Less than a server accepts: the router adds fields to commands.
         "maxMessageSizeBytes": 47_000_000,
         "maxWriteBatchSize": 100_000,
         "localTime": datetime.now(UTC),

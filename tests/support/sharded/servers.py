@@ -1,4 +1,4 @@
-"""The servers behind the router, and which of them a command goes to."""
+"""The servers behind the router, and the choice of the server for a command."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from tests.support.sharded.wire import Clock, Document, Refused, ServerConnectio
 MAJORITY = {"w": "majority"}
 ON_CONFIG_SERVER = frozenset({"admin", "config"})
 _STALE = frozenset({249, 13388})
-# How often that is tried again, and the pause in between, in seconds: a shard reads the metadata meanwhile.
+# The number of retries after a stale version, and the pause between them in seconds, in which the shard refreshes its
+# metadata.
 _MOST_TRIES = 40
 _PAUSE = 0.05
 
 
 class Servers:
-    """Connections of one client's own to the config server and the shards."""
+    """One client's connections to the config server and the shards."""
 
     def __init__(self, config: str, clock: Clock, cursors: Cursors) -> None:
         self.clock = clock
@@ -35,7 +36,7 @@ class Servers:
 
     def connection(self, address: str) -> ServerConnection:
         if address in self._connections and self._connections[address].is_gone:
-            # The server was started again, perhaps: whoever asks it next must not be told that it is gone.
+            # The server may have been restarted: the next command must not fail because of the old connection.
             self._connections.pop(address).close()
         if address not in self._connections:
             self._connections[address] = ServerConnection(address, self.clock)
@@ -45,12 +46,12 @@ class Servers:
         return self.connection(address).run(call.body, call.sequences)
 
     def on_config_server(self, name: str, call: Call) -> Document:
-        """Under another name, and with what it wants for a change of the metadata."""
+        """Run a command on the config server under another name, with the write concern for metadata changes."""
         renamed = call.called(name, writeConcern=MAJORITY).having(**{"$db": "admin"})
         return self.run(self.config, renamed)
 
     def opening(self, address: str, call: Call, more: str = "getMore") -> Document:
-        """The reply of that server; where it opens a cursor, that one is known from now on."""
+        """Return the reply of a server; register the cursor if it opened one."""
         reply = self.run(address, call)
         if "cursor" in reply:
             cursor_id = cursor_id_of(bytes(reply["cursor"].raw))
@@ -62,14 +63,14 @@ class Servers:
         return self.opening(self.catalog.shards[0].address, call, "clusterGetMore")
 
     def owner(self, owner: Owner, call: Call) -> Document:
-        """Run on a shard that has documents of the collection, with the versions of that."""
+        """Run a command on a shard that has documents of the collection, with the versions of the collection."""
         return self.run(owner.shard.address, call.having(**owner.versions))
 
     def owners(self, call: Call) -> list[Owner]:
         return self.catalog.owners(call.database, call.target)
 
     def primary(self, call: Call, database: str | None = None) -> Document:
-        """Run on the primary shard of the call's database or another, with the version of that."""
+        """Run a command on the primary shard of a database (default: that of the call), with the database version."""
         return until_fresh(
             lambda: self.owner(self.catalog.primary(database or call.database), call)
         )
@@ -83,7 +84,7 @@ Handler = Callable[[Servers, Call], Document]
 
 
 def until_fresh(run: Callable[[], Document]) -> Document:
-    """Again where the metadata were read too early, or the shard had not seen them."""
+    """Run a command again while it fails because its versions or those of the shard are stale."""
     for left in reversed(range(_MOST_TRIES)):
         try:
             return run()

@@ -1,8 +1,8 @@
-"""One change stream of a whole cluster, merged from one of each shard.
+"""A change stream of a whole cluster, merged from a stream of each shard.
 
-An event is handed out when every other shard has told that nothing before it will come: by a later event, or by the
-resume token beside an empty reply. Resume tokens are hexadecimal, and the order of their text is that of the stream.
-Shards that are added while a stream is open are not noticed.
+An event is returned when all other shards have shown that they have no earlier events: by a later event, or by the
+resume token of an empty reply. Resume tokens are hexadecimal strings, and their order is the order of the stream.
+Shards that are added while a stream is open are ignored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bson.raw_bson import RawBSONDocument
 from tests.support.sharded.catalog import Shard
 from tests.support.sharded.wire import Clock, Document, Refused, ServerConnection, refusal
 
-# How long one getMore on a shard waits, in milliseconds.
+# The maxTimeMS of a getMore on a shard.
 _SHARD_WAIT_MS = 50
 _DEFAULT_WAIT_MS = 1000
 _MOST_EVENTS = 10_000
@@ -27,7 +27,7 @@ _MOST_BYTES = 12 << 20
 
 
 class MergedStream:
-    """The cursor of a `$changeStream` command. Raises Refused, and is of no use any more after that."""
+    """The cursor of a `$changeStream` command. It cannot be used after it has raised Refused."""
 
     def __init__(self, shards: Iterable[Shard], clock: Clock, call: Document) -> None:
         self._lock = threading.Lock()  # held by the command that uses the stream
@@ -40,11 +40,11 @@ class MergedStream:
         ]
 
     def first(self, cursor_id: int) -> Document:
-        """The reply to the command; its events come with the next."""
+        """Return the reply to the aggregate command; it contains no events."""
         return self._reply(cursor_id, "firstBatch", [])
 
     def more(self, cursor_id: int, call: Document) -> Document:
-        """The reply to a getMore, as soon as there are events that can be handed out."""
+        """Return the reply to a getMore as soon as there are events to return, or at its timeout."""
         deadline = monotonic() + call.get("maxTimeMS", _DEFAULT_WAIT_MS) / 1000
         with self._lock:
             while True:
@@ -59,7 +59,7 @@ class MergedStream:
                 part.close()
 
     def _read(self) -> None:
-        """One more reply of all shards of which nothing is there."""
+        """Read one more reply from each shard without buffered events."""
         asked = [part for part in self._parts if not part.events]
         for part in asked:
             part.ask()
@@ -79,7 +79,7 @@ class MergedStream:
         return ready
 
     def _first(self) -> _Part:
-        """The shard that is behind all others; of equal ones one that has the event, which may go then."""
+        """Return the part that is furthest behind; on a tie, one that has an event, which can be returned then."""
         return min(self._parts, key=lambda part: (part.reached, not part.events))
 
     def _reply(self, cursor_id: int, batch: str, events: list[RawBSONDocument]) -> Document:
@@ -96,7 +96,7 @@ class MergedStream:
 
 
 class _Part:
-    """The stream of one shard: what has come of it after a token, and the token up to which all has come."""
+    """The stream of one shard: its buffered events, and the token up to which it is complete."""
 
     def __init__(self, connection: ServerConnection, command: Document, after: str) -> None:
         self.events: deque[tuple[str, RawBSONDocument]] = deque()
@@ -108,7 +108,7 @@ class _Part:
 
     @property
     def reached(self) -> str:
-        """A token before which nothing comes any more."""
+        """Return a token before which no more events will come."""
         return self.events[0][0] if self.events else self._reached
 
     def ask(self) -> None:
@@ -125,7 +125,7 @@ class _Part:
         cursor = self._connection.receive()["cursor"]
         for event in cursor["nextBatch"]:
             token = event["_id"]["_data"]
-            # A start at a time brings events again that were before the token of that time.
+            # After a start at an operation time, events before the token can be repeated.
             if token > self._after:
                 self.events.append((token, event))
         self._reached = max(self._reached, cursor["postBatchResumeToken"]["_data"])
@@ -142,7 +142,7 @@ class _Part:
 
 
 def _start(stage: RawBSONDocument, clock: Clock) -> tuple[Timestamp, str]:
-    """The time at which all shards start, and the token up to which nothing is wanted."""
+    """Return the time at which all shards start, and the token up to which events are skipped."""
     if stage.get("showMigrationEvents"):
         raise refusal(31123, "Change streams from mongos may not show migration events")
     resume = stage.get("resumeAfter") or stage.get("startAfter")
@@ -150,7 +150,7 @@ def _start(stage: RawBSONDocument, clock: Clock) -> tuple[Timestamp, str]:
         token = resume["_data"]
         return Timestamp(int(token[2:10], 16), int(token[10:18], 16)), token
     start = stage.get("startAtOperationTime") or Timestamp(clock.time.time, clock.time.inc + 1)
-    # What sorts before all events of that time.
+    # A token that sorts before all events of that time.
     return start, f"82{start.time:08X}{start.inc:08X}2B0229296E04"
 
 

@@ -1,6 +1,6 @@
 """Messages of the wire protocol, and connections to servers.
 
-Only the top level of a message is decoded. What is below stays the bytes that it is: decoding loses duplicate names and
+Only the top level of a message is decoded. Nested documents stay bytes, because decoding loses duplicate names and
 deprecated types.
 """
 
@@ -50,7 +50,7 @@ def refusal(code: int, message: str) -> Refused:
 
 @dataclass(frozen=True)
 class Message:
-    """A command. `sequences` are the sections with its documents, as they came. `answered` is how, if at all."""
+    """A command. `sequences` are its document sequences as bytes; `answered` is the opcode of the reply, if any."""
 
     number: int
     body: Document
@@ -65,7 +65,7 @@ class Message:
 
 
 def read_message(connection: socket.socket) -> Message | None:
-    """The next command of a client; None when it has gone."""
+    """Return the next command of a client; None if it has disconnected."""
     try:
         size, number, _, kind = _HEADER.unpack(_read(connection, _HEADER.size))
         content = _read(connection, size - _HEADER.size)
@@ -80,26 +80,26 @@ def read_message(connection: socket.socket) -> Message | None:
 
 
 def fields(raw: bytes) -> Document:
-    """The fields of a document; documents among their values stay bytes."""
+    """Return the fields of a document; nested documents stay bytes."""
     size = _INT32.unpack_from(raw)[0]
     return dict(RawBSONDocument(raw[:size], _RAW))
 
 
 def documents(sequence: bytes) -> list[RawBSONDocument]:
-    """The documents of one section."""
+    """Return the documents of a section."""
     start = sequence.index(0, 5) + 1
     return bson.decode_all(sequence[start:], _RAW)
 
 
 class Clock:
-    """The newest cluster time that any message told."""
+    """The newest cluster time of all messages."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the newest time
         self.newest: Mapping[str, Any] | None = None
 
     def observe(self, message: Document) -> None:
-        """Take the time out of a message."""
+        """Remove the cluster time from a message and record it."""
         told = message.pop("$clusterTime", None)
         if told is not None:
             with self._lock:
@@ -108,13 +108,13 @@ class Clock:
 
     @property
     def time(self) -> Any:
-        """As a timestamp."""
+        """Return the newest time as a timestamp."""
         assert self.newest is not None, "no server was asked yet"
         return self.newest["clusterTime"]
 
 
 class ServerConnection:
-    """One connection to a mongod; each message tells the clock, and is told by it. A context manager."""
+    """A connection to a mongod, which sends the cluster time and records that of the replies. A context manager."""
 
     def __init__(self, address: str, clock: Clock) -> None:
         host, _, port = address.partition(":")
@@ -133,13 +133,16 @@ class ServerConnection:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the server has closed it; while no reply is waited for, nothing else can be there to read."""
+        """Return whether the server has closed the connection.
+
+        Only valid while no reply is expected: nothing else can be readable then.
+        """
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(0))
 
     def run(self, body: Mapping[str, Any], sequences: bytes = b"") -> Document:
-        """The reply of the server. Raises Refused."""
+        """Run a command and return the reply. Raise Refused if it fails."""
         self.send(body, sequences)
         return self.receive()
 
@@ -164,7 +167,7 @@ def _message(kind: int, answers: int, content: bytes) -> bytes:
 
 
 def _sections(content: bytes) -> tuple[bytes, bytes]:
-    """The body, and the other sections."""
+    """Return the body, and the other sections."""
     at, body, sequences = 0, b"", []
     while at < len(content):
         kind, size = content[at], _INT32.unpack_from(content, at + 1)[0]

@@ -11,7 +11,7 @@ from tests.support.sharded.servers import MAJORITY, Handler, Servers, until_fres
 from tests.support.sharded.wire import Document, documents, refusal
 
 _SHARD_KEY_NOT_FOUND = 61
-# What an update is refused with that would have to move its document to another shard.
+# The error code of an update that would move its document to another shard.
 _MOVES = 20
 
 
@@ -22,7 +22,7 @@ def _write(servers: Servers, call: Call) -> Document:
     if call.retryable and call.name == "update" and [each["code"] for each in errors] == [_MOVES]:
         statements = _statements(call, "updates")
         if len(statements) == 1:
-            # As mongos does for a retryable write.
+            # mongos also runs such a retryable write in a transaction.
             return _in_transaction(servers, call.having(updates=statements))
     return reply
 
@@ -63,7 +63,7 @@ def _find_and_modify(servers: Servers, call: Call) -> Document:
 
 
 def _targets(servers: Servers, call: Call) -> set[str]:
-    """The shards that a query asks."""
+    """Return the names of the shards that a query targets."""
     asked = {"clusterFind": call.target, "filter": call.body.get("query", {})}
     if "collation" in call.body:
         asked["collation"] = call.body["collation"]
