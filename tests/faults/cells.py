@@ -1,6 +1,6 @@
-"""The fault matrix as values: stages of a sync, the commands sent in each, faults, and how often a fault strikes.
+"""The dimensions of the fault matrix: stages of a sync, commands in each stage, faults, and numbers of hits.
 
-A cell is one combination. Cells are packed into flights: one sync takes cells of every stage.
+A cell is one combination. Cells are packed into flights: a flight is one sync with cells in every stage.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.failpoints import CLOSED, Fault, blocked, error, write_concer
 
 
 class Stage(Enum):
-    """A part of a sync. The order is that of a sync."""
+    """The stages of a sync, in order."""
 
     LISTING = "listing"
     COPY = "copy"
@@ -29,7 +29,7 @@ class Stage(Enum):
 
 
 class On(Enum):
-    """The cluster that refuses the command, by its role at the start of the sync."""
+    """The cluster that a fault affects, by its role at the start of the sync."""
 
     SOURCE = "source"
     DESTINATION = "destination"
@@ -41,7 +41,8 @@ class Times(Enum):
     FOR_20_SECONDS = 0
 
 
-# What the daemon sends to replica sets in each stage, as a proxy saw it; test_commands_are_known keeps it true.
+# The commands that the daemon sends to replica sets in each stage, as recorded by a proxy. The test
+# test_the_matrix_has_the_commands_of_a_sync keeps the table up to date.
 COMMANDS: dict[tuple[Stage, On], tuple[str, ...]] = {
     (Stage.LISTING, On.SOURCE): (
         *("listDatabases", "listCollections", "listIndexes", "aggregate", "find"),
@@ -81,8 +82,8 @@ COMMANDS: dict[tuple[Stage, On], tuple[str, ...]] = {
     (Stage.REVERSE, On.DESTINATION): ("aggregate", "update", "find"),
 }
 
-# What reaches the shards for documents of a sharded collection: from the router under names of its own commands, and
-# from shard to shard under the plain names, whose errors the router reports inside `writeErrors`.
+# The commands that reach the shards for documents of a sharded collection: from the router under the names of internal
+# commands, and from shard to shard under the plain names, whose errors the router reports inside `writeErrors`.
 SHARD_COMMANDS: dict[tuple[Stage, On], tuple[str, ...]] = {
     (Stage.COPY, On.SOURCE): ("find", "clusterFind"),
     (Stage.COPY, On.DESTINATION): ("insert", "clusterInsert"),
@@ -100,7 +101,7 @@ _UNFORESEEN = (
 _LOST_CURSOR = (43, 175)
 _REFUSED_LOGIN = (13, 18)
 
-# By class: the pairwise selection takes every class with every command, and every fault somewhere.
+# By class: the pairwise selection combines every class with every command, and includes every fault.
 FAULTS: dict[str, tuple[Fault, ...]] = {
     "transient": tuple(map(error, _TRANSIENT)),
     "unforeseen": tuple(map(error, _UNFORESEEN)),
@@ -150,7 +151,7 @@ Commands = Mapping[tuple[Stage, On], tuple[str, ...]]
 
 
 def all_cells(times: Collection[Times], commands: Commands = COMMANDS) -> Iterator[Cell]:
-    """Every possible combination."""
+    """Yield every possible cell."""
     faults = [fault for each in FAULTS.values() for fault in each]
     for where, names in commands.items():
         for command, fault, often in product(names, faults, times):
@@ -159,12 +160,12 @@ def all_cells(times: Collection[Times], commands: Commands = COMMANDS) -> Iterat
 
 
 def pairwise(cells: Iterable[Cell], seed: int = 0) -> list[Cell]:
-    """A small choice of cells in which every pair of properties that occurs in `cells` occurs."""
+    """Return a small selection of cells with every pair of properties that occurs in `cells`."""
     chosen: list[Cell] = []
     covered: set[Any] = set()
     ordered = list(cells)
     Random(seed).shuffle(ordered)
-    # Those with most new pairs first: ten for each cell, so what is left of a pass has fewer.
+    # Cells with the most new pairs first: each cell has ten pairs.
     for wanted in range(10, 0, -1):
         for each in ordered:
             pairs = _pairs(each)
@@ -175,7 +176,7 @@ def pairwise(cells: Iterable[Cell], seed: int = 0) -> list[Cell]:
 
 
 def _pairs(cell: Cell) -> set[Any]:
-    """The pairs of properties that a selection must contain; of commands and faults, by the class of the fault."""
+    """Return the pairs of properties that a selection must contain; commands are paired with classes of faults."""
     properties = {"stage": cell.stage, "on": cell.on, "kind": cell.kind, "times": cell.times}
     pairs = set(combinations(properties.items(), 2))
     pairs.add((("command", cell.command), ("kind", cell.kind)))
@@ -186,7 +187,7 @@ def _pairs(cell: Cell) -> set[Any]:
 
 
 def pack(cells: Iterable[Cell]) -> list[Flight]:
-    """Flights that together hold the cells: each takes as many of a stage and a cluster as there is room for."""
+    """Pack the cells into flights; a flight takes as many cells of a stage and a cluster as `_ROOM` allows."""
     waiting: dict[tuple[Stage, On], list[Cell]] = defaultdict(list)
     for each in cells:
         waiting[each.where].append(each)
@@ -201,7 +202,7 @@ def pack(cells: Iterable[Cell]) -> list[Flight]:
     return flights
 
 
-# How many cells of one cluster a stage takes one after another, where not one.
+# The maximum number of cells of one cluster in a stage of a flight; the default is 1.
 _ROOM = {
     Stage.EVENTS: 5,
     Stage.VERIFICATION: 2,

@@ -1,4 +1,4 @@
-"""One sync, from listing to a reverse and its commit, with faults in each stage and writes going on meanwhile."""
+"""A sync from the listing to a reverse and its commit, with faults in each stage and continuous writes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tests.support.waiting import wait_for
 from tests.support.writes import AnyClient
 
 _OPTIONS = {"enableUserWriteBlocking": "sourceAndDestination", "buildIndexes": "afterDataCopy"}
-# A stage, its faults included, takes a small part of this; what takes longer is a hang. In seconds.
+# A stage with its faults takes a small part of this time; anything longer is a hang. In seconds.
 DEADLINE = 120.0
-# Failures of which no resume and no restart is possible: a fault of the matrix must never lead to one.
+# Failures that allow no resume and no restart: a fault of the matrix must never lead to one.
 FINAL: frozenset[str] = frozenset()
 _MOST_RECOVERIES = 30
 _MOST_ROUNDS = 40
@@ -34,11 +34,11 @@ _pause = threading.Event()
 
 
 class Flown(AssertionError):
-    """A sync failed for good."""
+    """A sync failed permanently."""
 
 
 class Action(Protocol):
-    """Something that happens in a stage, beside the sync."""
+    """An action that runs during a stage, beside the sync."""
 
     def run(self, over: threading.Event) -> None:
         """Run until done, or until the stage is over."""
@@ -46,7 +46,7 @@ class Action(Protocol):
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Something that is done once, however long it takes."""
+    """An action that is run once, however long it takes."""
 
     name: str
     disturb: Callable[[], None]
@@ -56,12 +56,12 @@ class Disturbance:
 
 
 class Sabotage:
-    """Strikes with cells of one stage and cluster, one after another, until the stage ends; the first is armed now."""
+    """Arms the cells of one stage and cluster, one after another, until the stage ends; the first one immediately."""
 
     def __init__(
         self, points: FailPoints, cells: list[Cell], told: list[str], **filters: Any
     ) -> None:
-        """`told` is given the cells that have struck; `filters` are further fields of the fail point."""
+        """`told` gets the cells whose faults were hit; `filters` are additional fields of the fail point."""
         self._told = told
         self._filters = filters
         self._points = points
@@ -89,7 +89,7 @@ class Sabotage:
 
     def _wait(self, cell: Cell, armed: Armed, over: threading.Event) -> None:
         if cell.times is Times.FOR_20_SECONDS:
-            # Also when the stage could end meanwhile: what is refused for that long holds it up.
+            # Wait even if the stage could end earlier: the refused commands delay its end.
             _pause.wait(_STRIKES_FOR)
             return
         while not armed.has_struck(cell.times.value) and not over.wait(0.02):
@@ -97,12 +97,12 @@ class Sabotage:
 
 
 class Journey:
-    """A flight under way."""
+    """A flight in progress."""
 
     def __init__(
         self, pair: Pair, daemon: Daemon, actions: Callable[[Stage], Sequence[Action]]
     ) -> None:
-        """`actions` makes what happens in a stage, when that stage begins."""
+        """`actions` returns the actions of a stage; it is called when the stage begins."""
         self.pair = pair
         self.daemon = daemon
         self.failures: list[str] = []
@@ -113,7 +113,7 @@ class Journey:
         self._stack = ExitStack()
 
     def fly(self) -> None:
-        """Through all stages; raises Flown, or what a wait or the comparison raises."""
+        """Run all stages. Raises Flown, and the errors of waits and of the comparison."""
         with self._stack:
             self._fly()
 
@@ -160,7 +160,7 @@ class Journey:
 
     @contextmanager
     def _struck_in(self, stage: Stage) -> Iterator[Callable[[], bool]]:
-        """Within the block the cells of the stage strike; the value tells whether all of them have."""
+        """Run the actions of the stage within the block; the value returns whether all of them are done."""
         self.stage, began, over = stage, monotonic(), threading.Event()
         actions = self._actions(stage)
         with ThreadPoolExecutor(max_workers=max(1, len(actions))) as executor:
@@ -184,7 +184,10 @@ class Journey:
         self._until(lambda progress: found({"_id": mark}) is not None, mark)
 
     def _define_until(self, over: Callable[[], bool]) -> None:
-        """Change definitions, no faster than they are applied, until `over`, which a fault may keep from coming."""
+        """Apply DDL events one round at a time until `over` returns true, or for a limited number of rounds.
+
+        A fault can keep `over` from becoming true.
+        """
         for number in range(_MOST_ROUNDS):
             with suppress(PyMongoError):
                 define(self.pair.source.client, number)
@@ -213,7 +216,7 @@ class Journey:
         assert answer.ok, answer.text
 
     def _post(self, name: str) -> None:
-        """A command may be refused by name, and is repeated as a user would."""
+        """Send a command, which may be refused with a named error; the caller repeats it as a user would."""
         answer = self.daemon.post(name)
         if not answer.ok:
             refused = answer.json()
@@ -221,11 +224,11 @@ class Journey:
             self.told.append(f"/{name} refused: {refused['error']}")
 
     def _until(self, holds: Callable[[dict[str, Any]], bool], what: str) -> None:
-        """Wait, and go on after failures as a user would."""
+        """Wait for a condition, and recover from failures as a user would."""
 
         def look() -> bool:
             if not self.daemon.answers():
-                # Killed by an action, which starts it again.
+                # Killed by an action, which restarts it.
                 return False
             progress = self.daemon.progress()
             if progress["state"] == "FAILED":
@@ -251,7 +254,7 @@ class Journey:
             raise Flown(f"{self.stage}: {failure} after {self.told[-6:]}")
 
     def _run_again(self) -> None:
-        """Start the process until it runs: a fault may strike it before it answers, and it says so by name."""
+        """Launch the process until it runs: a fault can end it before it answers, with a named error."""
         self.daemon.launch()
 
         def runs() -> bool:
@@ -285,7 +288,7 @@ class _Hold:
 _APPLYING = ("change event application",)
 _INDEXING = ("building indexes", *_APPLYING)
 _COPYING = ("collection copy", *_INDEXING)
-# What `info` says once the point is passed, where a restarted process was not held there.
+# The values of `info` after each point: a restarted process may have passed the point without being held.
 _INFO_AFTER = {
     Point.STARTED: _COPYING,
     Point.LISTED: _COPYING,
@@ -295,7 +298,7 @@ _INFO_AFTER = {
 
 
 def fill(pair: Pair, documents: int = 200) -> None:
-    """A few collections of each kind."""
+    """Create a few collections of each kind."""
     d = pair.source.client.d
     for name in ("hashed", "plain"):
         if name == "hashed":
@@ -318,7 +321,7 @@ def collections_of(client: AnyClient) -> int:
 
 
 def write(client: AnyClient, number: int) -> None:
-    """Inserts, updates and deletes, different ones for each number."""
+    """Insert, update and delete documents, different ones for each number."""
     for name in ("hashed", "plain"):
         c = client.d[name]
         c.insert_many([{"_id": f"{number} {n}", "n": n} for n in range(5)])
@@ -329,7 +332,7 @@ def write(client: AnyClient, number: int) -> None:
 
 @contextmanager
 def writing(client: AnyClient) -> Iterator[None]:
-    """Within the block, somebody writes to the source."""
+    """Write to the source continuously within the block."""
     stop = threading.Event()
 
     def run() -> None:
@@ -349,7 +352,7 @@ def writing(client: AnyClient) -> Iterator[None]:
 
 
 def define(client: AnyClient, number: int) -> None:
-    """Create a collection, change it, and rename it; drop the one of the last time."""
+    """Create a collection, change it and rename it; drop the collection of the previous call."""
     d, name = client.d, f"new {number}"
     d.create_collection(name)
     d[name].insert_many({"_id": n, "n": n} for n in range(20))
@@ -363,7 +366,7 @@ def define(client: AnyClient, number: int) -> None:
 
 
 def patiently(write: Callable[[], Any]) -> None:
-    """Repeat a write of the test while its cluster has no primary."""
+    """Retry a write of the test while its cluster has no primary."""
 
     def done() -> bool:
         with suppress(PyMongoError):

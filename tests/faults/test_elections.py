@@ -1,4 +1,7 @@
-"""Elections, dead and stopped servers and processes, and rollbacks in every stage of a sync between sets of three."""
+"""Elections, dead and stopped servers and processes, and rollbacks in every stage of a sync.
+
+Both clusters are replica sets of three members.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ def _no_majority(members: ThreeMembers, seconds: float = 5) -> None:
 
 
 def _roll_back(members: ThreeMembers) -> None:
-    """Roll back what the test itself writes; on the destination also what the daemon wrote meanwhile."""
+    """Roll back writes of the test; on the destination, also the daemon's writes in the same period."""
 
     def write(client: Any) -> None:
         documents = [{"_id": f"rolled back {n}"} for n in range(20)]
@@ -67,7 +70,7 @@ def _roll_back(members: ThreeMembers) -> None:
     members.roll_back(write)
 
 
-# One set of servers, and what happens to it.
+# The disturbances of a replica set.
 OF_SERVERS: dict[str, Callable[[ThreeMembers], None]] = {
     "step-down": _step_down,
     "killed primary": _kill_primary,
@@ -115,7 +118,7 @@ def _fly(sets: Sets, folder: Path, disturb: Callable[[Stage, Daemon], list[Distu
             each.close()
 
 
-# One of each kind, and each cluster in turn.
+# One disturbance of each kind, on alternating clusters.
 MIXED = {
     Stage.LISTING: ("step-down", 0),
     Stage.COPY: ("killed primary", 1),

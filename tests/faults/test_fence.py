@@ -1,6 +1,6 @@
-"""Writes that the destination holds back while their process is killed must have no effect after newer writes.
+"""Writes that the destination delays while their process is killed must have no effect after newer writes.
 
-The server holds one command for some seconds before it runs it, although the client is gone.
+The server delays one command for some seconds before it runs it, although the client has disconnected.
 """
 
 from __future__ import annotations
@@ -23,26 +23,29 @@ from tests.support.waiting import wait_for
 _APPLICATION = f"syncsvc {__version__}"
 _HELD_MS = 12_000
 _UNVERIFIED = {"verification": {"enabled": False}}
-# More than a few, so that they go in one transaction, or in one insert.
+# More than a few, so that they are sent in one transaction, or in one insert.
 _MANY = range(40)
 
 
 @dataclass(frozen=True)
 class Held:
-    """A command of the daemon that the primary of a cluster holds back."""
+    """A command of the daemon that the primary of a cluster delays."""
 
     client: Client
     name: str
     operation: int
 
     def wait_until_over(self) -> None:
-        """Wait until the server has run the command, or refused it."""
+        """Wait until the server has run or refused the command."""
         wait_for(lambda: self.operation not in _held(self.client, self.name), "it has run")
 
 
 @contextmanager
 def holding(client: Client, name: str) -> Iterator[Callable[[], Held]]:
-    """Have the primary hold the next command of that name on d.c, or any commit; the block may wait for it."""
+    """Delay the next command of that name on d.c, or the next commit, on the primary.
+
+    The value waits until the command is delayed, and returns it.
+    """
     data = {
         "failCommands": [name],
         "appName": _APPLICATION,
@@ -65,7 +68,7 @@ def holding(client: Client, name: str) -> Iterator[Callable[[], Held]]:
 
 
 def _held(client: Client, name: str) -> list[int]:
-    """The operations of the daemon that have that command, and have not begun to run."""
+    """Return the IDs of the daemon's operations with that command that have not begun to run."""
     wanted = {
         "appName": _APPLICATION,
         f"command.{name}": {"$exists": True},
@@ -93,7 +96,7 @@ def pair(clusters: Pair) -> Pair:
 
 
 def _applied(pair: Pair, number: int) -> None:
-    """Wait until all that is on the source by now is applied."""
+    """Wait until all present changes of the source are applied."""
     pair.source.client.d.marks.insert_one({"_id": number})
     found = pair.destination.client.d.marks.find_one
     wait_for(lambda: found({"_id": number}), f"mark {number} is applied")
@@ -104,7 +107,7 @@ def _started(pair: Pair, daemon: Daemon, **options: Any) -> None:
     daemon.wait_until_committable()
 
 
-# The command that is held; what the source does first; and what it does after the restart.
+# By name: the delayed command, the change before it, and the change after the restart.
 Change = Callable[[Any], Any]
 SCENARIOS: dict[str, tuple[str, Change, Change]] = {
     "one update": (

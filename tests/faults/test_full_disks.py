@@ -1,4 +1,4 @@
-"""A disk of the destination that is full and enlarged later, and a full disk under the daemon's own log."""
+"""A full disk of the destination that is enlarged later, and a full disk under the daemon's own log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real daemon is killed at every named point before the commit, started again, and copies nothing twice."""
+"""The real daemon is killed at every named point before the commit, is restarted, and copies nothing twice."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def _name(kill: tuple[Point, str, int]) -> str:
 
 
 def _fill(pair: Pair) -> None:
-    """More than a page in one collection, so that its copy can be cut in the middle."""
+    """Fill one collection with more than a page, so that a kill can interrupt its copy."""
     client = pair.source.client
     pair.shard("d.c")
     pair.shard("d.big")
-    # Before the documents: a build on an empty collection takes no time.
+    # Create the indexes before the documents: an index build on an empty collection takes no time.
     writes.indexes(client, unique=not pair.is_sharded)
     writes.fill(client)
     pad = "p" * 5000
@@ -69,7 +69,7 @@ def test_a_killed_daemon_goes_on(pair: Pair, daemon: Daemon, kill: tuple[Point, 
     with daemon.held_at(Point.POSITION_SAVED) if point is Point.POSITION_SAVED else nullcontext():
         daemon.post_unanswered("start", body)
         if point in (Point.EVENTS_APPLIED, Point.DEFINITION_APPLIED, Point.POSITION_SAVED):
-            # Until events come, or while it is held, nothing ends the daemon.
+            # The daemon is not killed until events arrive, or while it is held.
             daemon.wait_until_applying()
             _meanwhile(pair.source.client)
     daemon.wait_until_killed()
@@ -83,7 +83,7 @@ def test_a_killed_daemon_goes_on(pair: Pair, daemon: Daemon, kill: tuple[Point, 
     _assert_not_copied_again(pair.destination.client, copied)
 
 
-# One in each phase.
+# One kill in each phase.
 KILLS_ON_SHARDS = [
     full((Point.COLLECTION_CREATED, "", 1)),
     (Point.BATCH_WRITTEN, "", 3),
@@ -106,7 +106,7 @@ def _copied_collections(client: writes.AnyClient) -> dict[Any, int]:
 
 
 def _assert_not_copied_again(client: writes.AnyClient, before: dict[Any, int]) -> None:
-    """What was done before the kill has the same count: another copy would have added to it."""
+    """Check that collections copied before the kill have the same count: a second copy would have added to it."""
     after = _copied_collections(client)
     assert {key: after[key] for key in before if key in after} == {
         key: count for key, count in before.items() if key in after
@@ -126,7 +126,7 @@ def test_a_copy_goes_on_from_its_resume_point(pair: Pair, orderly: Daemon) -> No
     orderly.run()
     orderly.commit()
     pair.assert_equal()
-    # What is before the resume point is not written again. Beside it, only the metadata is inserted.
+    # Documents before the resume point are not written again. Apart from them, only metadata is inserted.
     metadata = 100
     assert saved["documents"] > 10 * metadata
     assert _inserts(pair.destination.client) - before <= documents - saved["documents"] + metadata
@@ -137,7 +137,7 @@ def _inserts(client: writes.AnyClient) -> int:
 
 
 def test_documents_that_servers_find_hard_to_insert_twice(pair: Pair, daemon: Daemon) -> None:
-    """Keys of clustered collections whose duplicates have codes of their own, and a capped collection's order."""
+    """Copy keys of clustered collections whose duplicates have special error codes, and a capped collection's order."""
     d = pair.source.client.d
     clustered = {"key": {"_id": 1}, "unique": True}
     d.create_collection("clustered", clusteredIndex=clustered)
@@ -162,7 +162,7 @@ def test_random_kills_under_load(pair: Pair, daemon: Daemon) -> None:
         daemon.start()
         for number in (4, 9):
             daemon.wait_until_killed()
-            # Before it runs again: it may be there before an order that comes later.
+            # Give the order before the process runs: it could pass the point before a later order.
             daemon.kill_at(Point.EVENTS_APPLIED, number=number)
             daemon.run()
         daemon.wait_until_killed()

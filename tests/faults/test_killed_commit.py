@@ -1,4 +1,4 @@
-"""The daemon is killed in each step of a commit in turn, and the commit ends as if nothing had happened."""
+"""The daemon is killed in each step of a commit in turn, and the commit completes normally."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REST = tuple(
         "indexes unique",
     )
 )
-# Where a daemon is killed, and whom it leaves blocked on source and destination at the end.
+# The kills before the commit and while blocking, and whether source and destination are blocked at the end.
 MODES = {
     "sourceAndDestination": ((BEGUN,), BLOCKING, (True, False)),
     "destinationOnly": ((BEGUN,), (), (False, False)),
@@ -55,7 +55,7 @@ def test_a_commit_goes_on_from_every_step(pair: Pair, daemon: Daemon, mode: str)
             daemon.run()
         daemon.wait_until_committable()
         if not blocking:
-            # Whoever is not blocked stops by himself before he asks for a commit.
+            # Without blocking, users must stop writing before the commit.
             acknowledged.stop()
         daemon.kill_at(Point.STEP_DONE, "commit saved")
         daemon.commit_until_killed()
@@ -78,7 +78,7 @@ def test_a_commit_to_shards_goes_on_from_every_step(pair: Pair, daemon: Daemon) 
 
 
 class Writer:
-    """A user of the source, who is told of every write that it is done."""
+    """A user of the source, who records every acknowledged write."""
 
     def __init__(self, pair: Pair) -> None:
         self.ids: list[int] = []
@@ -108,7 +108,7 @@ class Writer:
 
 @contextmanager
 def writing(pair: Pair, until_blocked: bool) -> Iterator[Writer]:
-    """Within the block, somebody writes to the source, until stopped or refused."""
+    """Write to the source within the block, until stopped or refused."""
     writer = Writer(pair)
     try:
         yield writer

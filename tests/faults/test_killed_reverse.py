@@ -1,6 +1,6 @@
-"""The real daemon is killed in each step that prepares and carries out a reversal, and ends the same.
+"""The real daemon is killed in each step that prepares or runs a reverse, and the result is the same.
 
-One sync goes through all kills: after each, the process that is started next is killed at the next one.
+One sync goes through all kills: after each kill, the next process is killed at the next point.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ COMMITTING: list[Kill] = [
 
 
 class _Writes:
-    """Writes and changes of definitions, others at each call."""
+    """Writes and DDL operations, different ones at each call."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -66,7 +66,7 @@ class _Writes:
 
 
 def _kill_by_turns(daemon: Daemon, kills: Iterable[Kill], then: Callable[[], None]) -> None:
-    """Start the process that was killed again, to be killed at each in turn; call `then` after each."""
+    """Restart the killed process once for each kill, at which it is killed again; call `then` after each of them."""
     then()
     for kill in kills:
         daemon.kill_at(*kill)
@@ -101,7 +101,7 @@ def test_a_killed_reversal_continues(pair: Pair, daemon: Daemon) -> None:
     _kill_by_turns(daemon, PREPARING[1:], write_where_it_is_open)
     daemon.wait_for_state("COMMITTED")
     assert blocked(pair) == (True, False)
-    # A process that was started again answers the start of its sync with success, until it runs the other way.
+    # A restarted process answers the start of its sync with success, until it runs in the other direction.
     daemon.start(**REVERSIBLE)
 
     daemon.kill_at(*REVERSING[0])

@@ -1,4 +1,4 @@
-"""One of two routers dies while a sync reads or writes through both, and the sync goes on through the other."""
+"""One of two routers dies while a sync reads or writes through both; the sync continues through the other."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_both_routers_die_in_turn_while_events_are_applied(
     daemon.wait_until_applying()
     routers = _side(pair, name).routers
     for router, other in (routers, reversed(routers)):
-        # The users' router lives: the stand-in for mongos would carry out a repeated write twice.
+        # The users' router survives: the stand-in for mongos would run a retried write twice.
         users_router = other if name == "source" else pair.source.routers[0]
         with MongoClient(f"mongodb://{users_router.address}/") as users:
             with Workload([users.d.other], seed=3), _dead(router):

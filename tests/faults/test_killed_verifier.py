@@ -1,4 +1,4 @@
-"""The real verifier is killed at every named point, started again, and must come to the same verdict."""
+"""The real verifier is killed at every named point, is restarted, and must reach the same verdict."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_killed_verifier_goes_on(pair: Pair, verifier: Verifier, kill: tuple[P
         verifier.run()
         verifier.post_unanswered("writesOff", {})
         verifier.wait_until_killed()
-    # What happens while nobody looks is seen, too.
+    # Changes while the verifier is down are detected, too.
     pair.source.client.d.small.insert_one({"_id": "both"})
     pair.destination.client.d.small.insert_one({"_id": "both"})
     verifier.run()

@@ -1,6 +1,6 @@
-"""Requests of a process that was killed, cut off or replaced reach the destination after newer ones of its successor.
+"""Requests of a killed, disconnected or replaced process reach the destination after newer ones of its successor.
 
-Nothing that arrives late may change the destination: neither before the commit nor after it, when its users write.
+A late request must not change the destination: neither before the commit, nor after it, when users write there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNVERIFIED = {"verification": {"enabled": False}}
 
 
 class Proxied:
-    """Two replica sets of three members behind proxies; `network` are those of the destination."""
+    """Two replica sets of three members behind proxies; `network` has the proxies of the destination."""
 
     def __init__(self, stack: ExitStack) -> None:
         self.network = stack.enter_context(Network())
@@ -58,7 +58,7 @@ def pair(proxied: Proxied) -> Pair:
 
 
 def _applied(pair: Pair, document: dict[str, Any]) -> None:
-    """Wait until the destination has this document of d.c."""
+    """Wait until the destination has this document in d.c."""
     found = pair.destination.client.d.c.find_one
     wait_for(lambda: found({"_id": document["_id"]}) == document, f"{document} is applied")
 
@@ -112,7 +112,7 @@ def test_inserts_that_the_network_holds_back(
 
 
 def _kill_with_held(network: Network, held: Rule, daemon: Daemon) -> None:
-    """Kill the process with a request held; from now on, only its connections are concerned."""
+    """Kill the process while a request is held; from now on, the rule affects only its connections."""
     wait_for(lambda: held.hits, "a request is held")
     held.connections = network.of(PRODUCT)
     daemon.kill()
@@ -123,7 +123,7 @@ def _wait_until_delivered(network: Network, held: Rule) -> None:
     wait_for(lambda: not left & network.connections, "held requests were answered")
 
 
-# What is done first, the command of ours that is held, and what is done to the source after that.
+# By name: the first change of the source, the command of the daemon that is held, and the change after it.
 Definition = tuple[Callable[[Any], Any], str, Callable[[Any], Any]]
 DEFINITIONS: dict[str, Definition] = {
     "drop": (
@@ -159,8 +159,8 @@ DEFINITIONS: dict[str, Definition] = {
 }
 
 
-# Nothing refuses these when they arrive late and change the collection that they were meant for. The verification finds
-# what they did: see docs/reference/limits.rst.
+# **Known limit:** nothing refuses these commands if they arrive late and find the collection they were meant for. The
+# verification detects their effect: see docs/reference/limits.rst.
 OPEN = {"collMod", "createIndexes", "dropIndexes", "create"}
 
 

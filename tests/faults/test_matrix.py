@@ -1,7 +1,7 @@
-"""The fault matrix on replica sets of three members: each flight is one sync that takes faults in all of its stages.
+"""The fault matrix on replica sets of three members: each flight is a sync with faults in all stages.
 
-A few flights hold every pair of properties (command, class of fault, stage, cluster, number of times). The marker
-`full` has every command with every fault.
+A few flights contain every pair of properties (command, class of fault, stage, cluster, number of hits). With the
+marker `full`, every command is combined with every fault.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tests.support.leaks import assert_no_leaks, holdings
 from tests.support.members import ThreeMembers
 from tests.support.pair import Pair, Side
 
-# A server that refuses a command as if it were no primary any more, and still is one, tells no driver that waits for
-# news of it before the heartbeat.
+# A server that refuses a command as if it were not primary, but stays primary, does not notify waiting drivers before
+# the next heartbeat.
 _HEARTBEAT = "&heartbeatFrequencyMS=500"
 
 PAIRWISE = pack(pairwise(all_cells((Times.ONCE, Times.THREE_TIMES))))
 FULL = pack(all_cells((Times.ONCE, Times.THREE_TIMES)))
-# Every fault in every stage, for commands in turn: a strike of 20 seconds for each command would take days.
+# Every fault in every stage, with alternating commands: 20 seconds for every command and fault would take days.
 LONG = pack(pairwise(all_cells((Times.FOR_20_SECONDS,))))
 
 

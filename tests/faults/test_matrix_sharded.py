@@ -1,6 +1,7 @@
-"""The fault matrix on sharded clusters: errors of shards, of which the router makes errors of documents or of commands.
+"""The fault matrix on sharded clusters: errors of shards, which the router turns into write errors or command errors.
 
-The fail points of shards know no application: they are limited to one collection, and on the source to reads.
+The fail points of shards cannot be limited to an application. They are limited to one collection, and on the source to
+reads.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.faults.flight import Journey, Sabotage, fill
 from tests.support.failpoints import FailPoints
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
 
-# After three errors of an election that was none, shards wait for many seconds for each other.
+# After three false election errors, shards wait for each other for many seconds.
 PAIRWISE = pack(pairwise(all_cells((Times.ONCE,), SHARD_COMMANDS)))
 FULL = pack(all_cells((Times.ONCE, Times.THREE_TIMES), SHARD_COMMANDS))
 _FILTERS = {"namespace": "d.hashed", "failInternalCommands": True}

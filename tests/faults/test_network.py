@@ -16,7 +16,8 @@ from tests.support.proxy import PRODUCT, Network, Rule, Way
 from tests.support.selection import full
 from tests.support.waiting import wait_for
 
-# The driver's own, those of a start, which is refused when one fails, and some that are in the matrix elsewhere.
+# Commands outside the matrix: the driver's own, those of a start (a start is refused if one fails), and some that other
+# parts of the matrix cover.
 _ELSEWHERE = frozenset(
     {
         *("hello", "ismaster", "ping", "endSessions", "buildinfo", "connectionStatus"),
@@ -54,7 +55,7 @@ def _struck(within: AbstractContextManager[Rule], hits: int = 3) -> None:
 
 
 def _silent(network: Network, *ways: Way) -> None:
-    """The present connections lose what is sent, and never answer; new ones work."""
+    """Lose all messages on the present connections, without a reply; new connections work."""
     chosen = frozenset(ways)
     lost = Rule(lost=True, ways=chosen, connections=network.of(PRODUCT))
     _struck(network.obeying(lost))
@@ -107,7 +108,7 @@ def test_broken_connections(proxied: Proxied, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", BRIEF)
 def test_broken_connections_in_every_stage(proxied: Proxied, tmp_path: Path, name: str) -> None:
     def disturb(stage: Stage) -> list[Disturbance]:
-        # One request at a time: both clusters would not be of more use, and hold up one another.
+        # One cluster at a time: disturbing both would test no more, and each would delay the other.
         network = proxied.networks[[*Stage].index(stage) % 2 == 0]
         return [Disturbance(name, lambda: BRIEF[name](network))]
 
@@ -115,14 +116,14 @@ def test_broken_connections_in_every_stage(proxied: Proxied, tmp_path: Path, nam
 
 
 def test_the_matrix_has_the_commands_of_a_sync(proxied: Proxied, tmp_path: Path) -> None:
-    """What the daemon sends is in the matrix, or known to be of no account there."""
+    """Check that every command of the daemon is in the matrix, or known to be irrelevant to it."""
     for network in proxied.networks:
         network.sent.clear()
     _fly(proxied, tmp_path, lambda stage: [])
     every = {command for names in COMMANDS.values() for command in names}
     for on, network in zip(On, proxied.networks, strict=True):
         known = {each for where, names in COMMANDS.items() if where[1] is on for each in names}
-        # Each cluster is written to: after the reverse it is the source's turn.
+        # The sync writes to both clusters: after the reverse, it writes to the source.
         assert known - {*network.sent} == set()
         assert {*network.sent} - every - _ELSEWHERE == set()
 

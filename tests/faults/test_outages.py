@@ -1,4 +1,4 @@
-"""Outages of the destination: nothing is silent, nothing hangs, and nothing that can be mended ends a sync."""
+"""Outages of the destination: each is reported, no command hangs, and no repairable outage ends a sync."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def points(three: ThreeMembers) -> Iterator[FailPoints]:
 
 
 def warning(daemon: Daemon, *texts: str) -> str | None:
-    """Return the first warning that has all these texts; fail if the sync has failed."""
+    """Return the first warning that contains all these texts; fail if the sync has failed."""
     progress = daemon.progress()
     assert progress["state"] != "FAILED", progress
     found = (each for each in progress.get("warnings", ()) if all(text in each for text in texts))

@@ -1,4 +1,4 @@
-"""The oplog of the primary is too short, and that of another member is not: nothing is lost yet."""
+"""The primary's oplog is too short, but another member's oplog is long enough: the sync can still continue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.oplogs import roll_over
 from tests.support.pair import Pair, Side
 from tests.support.waiting import wait_for
 
-# The oplog of a member that keeps its entries for that many hours grows beyond its size.
+# A member with a minimum retention in hours lets its oplog grow beyond its size.
 KEEP = {"replSetResizeOplog": 1, "minRetentionHours": 2.0}
 
 
