@@ -1,6 +1,6 @@
-"""A randomized model test: everything that a source may do, at random moments of a sync, with random kills.
+"""A randomized model test: every operation that a source may run, at random moments of a sync, with random kills.
 
-One seed decides what several threads write to the source, where the daemon is held while they do, and when it is
-killed. Threads and processes race, so the same seed is the same story told again, not the same interleaving: a failure
-that does not come back at once comes back with `python -m tests.model --seeds 7 --repeat 20`.
+The seed determines the writes of several threads to the source, the points where the daemon is held meanwhile, and its
+kills. Threads and processes race, so the same seed repeats the operations, but not their interleaving. To reproduce a
+failure that does not recur at once, use `python -m tests.model --seeds 7 --repeat 20`.
 """

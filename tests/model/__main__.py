@@ -19,7 +19,7 @@ def main() -> int:
     failed = []
     with Clusters() as clusters:
         for number in range(options.repeat):
-            # In this order, as clusters are shared by the runs of one profile.
+            # In this order, because the runs of one profile share clusters.
             for profile in options.profiles:
                 for seed in options.seeds:
                     name = f"{profile.value}-{seed}-{number}"

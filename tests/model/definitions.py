@@ -1,4 +1,4 @@
-"""Random changes of collections, views and indexes. Pure."""
+"""Random DDL operations on collections, views and indexes. Pure."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ _PIPELINES: tuple[list[Document], ...] = (
 
 
 def index_name(index: Document) -> str:
-    """The name that drivers give an index."""
+    """Return the default name of an index, as drivers generate it."""
     return "_".join(f"{field}_{kind}" for field, kind in index["key"].items())
 
 
 class Definitions:
-    """Makes changes of definitions up."""
+    """Generates random DDL operations."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -131,7 +131,7 @@ class Definitions:
         return options
 
     def _size(self) -> int:
-        """Room for two documents, or for some more."""
+        """Return a size with room for two documents or some more."""
         return 4096 * self._random.randint(1, 20)
 
     def _validation(self) -> Document:
@@ -157,7 +157,7 @@ class Definitions:
         return self._one({"dropDatabase": 1})
 
     def _rename(self) -> Operation:
-        """Also across databases, to the name that it has, and to the name of a view."""
+        """Rename a collection: also across databases, to its own name, or to the name of a view."""
         names = self._family()
         source = f"{self._near_database()}.{self._random.choice(names)}"
         target = f"{self._near_database()}.{self._random.choice(names)}"
@@ -165,11 +165,11 @@ class Definitions:
         return plain("admin", rename)
 
     def _family(self) -> Sequence[str]:
-        """Names between which documents may move: what is once ordered stays that."""
+        """Return names between which documents may move: ordered collections only, or plain collections and views."""
         return values.ORDERED if self._chance(0.3) else (*values.PLAIN * 2, *values.VIEWS)
 
     def _near_database(self) -> str:
-        """The first one more often, so that two draws are mostly of one database."""
+        """Return a database, the first one more often, so that two draws are mostly the same."""
         return values.DATABASES[0] if self._chance(0.75) else values.DATABASES[1]
 
     def _modify(self) -> Operation:

@@ -1,4 +1,4 @@
-"""What is kept of a run that failed: what was asked of the source, and what the source's oplog says of it."""
+"""The evidence of a failed run: the operations sent to the source, and the source's oplog."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.pair import Pair
 
 
 def keep(run: Run, pair: Pair, folder: Path) -> str:
-    """Write the journal and the oplog into the folder, the oplog also by namespace that differs; what to read first."""
+    """Write the journal and the oplog into the folder, also the oplog of each differing namespace; return a summary."""
     (folder / "journal").write_text(_lines(map(_journal_line, run.writers.journal)))
     oplog = _oplog_since(run.began, pair)
     (folder / "oplog").write_text(_lines(map(_text, oplog)))
@@ -41,7 +41,7 @@ def _oplog_since(began: Timestamp, pair: Pair) -> list[Document]:
 
 
 def _about(namespace: str, oplog: list[Document]) -> Iterator[Document]:
-    """The entries about the namespace, or about a collection that had this name at some time."""
+    """Yield the entries of the namespace, or of a collection that had this name at some time."""
     database, _, collection = namespace.partition(".")
     names = {namespace, f"{database}.system.buckets.{collection}"}
     uuids = {each["ui"] for each in oplog if "ui" in each and names & _namespaces(each)}
@@ -52,7 +52,7 @@ def _about(namespace: str, oplog: list[Document]) -> Iterator[Document]:
 
 
 def _operations(entry: Document) -> Iterator[Document]:
-    """The entry itself, or the operations of the transaction that it holds."""
+    """Yield the entry itself, or the operations of the transaction in it."""
     inner = entry["o"].get("applyOps") if entry["op"] == "c" else None
     if inner is None:
         yield entry

@@ -1,4 +1,4 @@
-"""One thing that a writer asks of the source. Pure."""
+"""An operation that a writer sends to the source. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class End(Enum):
 
 @dataclass(frozen=True)
 class Operation:
-    """Commands, one after the other; in a transaction where `end` says so."""
+    """Commands that run one after another; with `end`, they are one transaction."""
 
     database: str
     commands: tuple[Document, ...]

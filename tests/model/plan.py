@@ -1,4 +1,4 @@
-"""What one seed decides: what every thread writes, where the daemon is held meanwhile, when it is killed. Pure."""
+"""The plan of one seed: the operations of every thread, the holds and the kills of the daemon. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.pair import Topology
 
 
 class Profile(Enum):
-    """What the writers do once the sync has begun."""
+    """The kinds of operations that the writers run once the sync has begun."""
 
     DATA = "data"
     DEFINITIONS = "definitions"
@@ -36,7 +36,7 @@ class Profile(Enum):
         return topologies.get(self, Topology.REPLICA_SETS)
 
     def fits(self, operation: Operation) -> bool:
-        """Whether the operation ends no sync of this profile."""
+        """Return whether the operation is allowed: it must not make a sync of this profile fail."""
         if self is Profile.FILTERED:
             return not leaves(operation)
         return self.topology is Topology.REPLICA_SETS or not sharding.unfit(operation)
@@ -44,7 +44,7 @@ class Profile(Enum):
 
 @dataclass(frozen=True)
 class Passing:
-    """The n-th time that a daemon passes a point."""
+    """The nth time that a daemon passes a point."""
 
     point: Point
     number: int = 1
@@ -53,7 +53,7 @@ class Passing:
 
 @dataclass(frozen=True)
 class Delay:
-    """Some seconds after the stage began; by SIGTERM where it is gentle."""
+    """A kill some seconds after the stage began: by SIGTERM if `gentle`, otherwise by SIGKILL."""
 
     seconds: float
     gentle: bool
@@ -65,9 +65,10 @@ Stream = tuple[Operation, ...]
 
 @dataclass(frozen=True)
 class Stage:
-    """What every writer does next; the daemon is held while they do, or runs beside them.
+    """The next operations of every writer; the daemon is held meanwhile, or runs beside them.
 
-    A kill at a point that is not reached within the stage comes later, and the kills of later stages after it.
+    If the point of a kill is not reached within the stage, the kill happens later, followed by the kills of later
+    stages.
     """
 
     streams: tuple[Stream, ...]
@@ -77,10 +78,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run: `before` precedes the start of the sync, the commit comes after the last stage.
+    """The plan of a run: `before` precedes the start of the sync, the commit follows the last stage.
 
-    Two transactions are open at the start, where there are any: one is committed after the copy, the other aborted
-    after the commit.
+    Up to two transactions are open at the start: one is committed after the copy, the other is aborted after the
+    commit.
     """
 
     before: Stage
@@ -104,7 +105,7 @@ _WRITERS = 3
 
 @dataclass(frozen=True)
 class Amount:
-    """How many operations a writer carries out in each stage, and how many of them are changes of definitions."""
+    """The number of operations of a writer in each stage, and the share of DDL operations among them."""
 
     initializing: int
     copying: int
@@ -121,7 +122,7 @@ _AMOUNTS = {
     Profile.SHARDED: Amount(20, 30, 40, 0.2),
     Profile.INSTANCES: Amount(20, 30, 40, 0.2),
 }
-# Before the sync: the same for all.
+# Before the sync: the same for all profiles.
 _BEFORE, _SHARE_BEFORE = 25, 0.3
 _STEPS = (
     "definitions prepared",
@@ -130,7 +131,7 @@ _STEPS = (
     "indexes unique",
 )
 
-# Points of each phase, and up to which passing a kill may wait.
+# The points of each phase, each with the maximum number of passes before a kill.
 _KILLS_OF_START = (
     (Point.STARTED, 1),
     (Point.COLLECTION_CREATED, 6),
@@ -150,7 +151,7 @@ _KILLS_OF_COMMIT = ((Point.STEP_DONE, 1), (Point.POSITION_SAVED, 1), (Point.DEFI
 
 
 def plan(seed: int, profile: Profile) -> Plan:
-    """The same for the same arguments, always."""
+    """Return the plan, which is always the same for the same arguments."""
     random = Random(f"{seed} {profile.value}")
     amount = _AMOUNTS[profile]
     filtered = profile is Profile.FILTERED
@@ -191,7 +192,7 @@ def plan(seed: int, profile: Profile) -> Plan:
 
 
 class _Writer:
-    """Makes up the operations of one thread, which do not depend on what the server answers."""
+    """Generates the operations of one thread, which do not depend on the server's replies."""
 
     def __init__(self, seed: int, number: int, profile: Profile) -> None:
         self._random = Random(f"{seed} writer {number}")
@@ -219,7 +220,7 @@ class _Writer:
 
     def _write(self) -> Operation:
         write = self._writes.write()
-        # The router of the tests has no transactions.
+        # The stand-in for mongos in the tests does not support transactions.
         while self._profile.topology is Topology.SHARDED and write.end is not None:
             write = self._writes.write()
         return write
@@ -243,7 +244,7 @@ def _hold_of_copy(random: Random) -> Passing | None:
 
 
 def _kill(random: Random, probability: float, kills: tuple[tuple[Point, int], ...]) -> Kill | None:
-    """One of the kills, at a random passing up to the given number; or at a random time."""
+    """Return a kill at a random pass of one of the points, a kill at a random time, or None."""
     if random.random() > probability:
         return None
     if random.random() < 0.3:

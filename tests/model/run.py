@@ -1,4 +1,4 @@
-"""One run of a plan between two clusters, with the real daemon."""
+"""A run of a plan between two clusters, with the real daemon."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.pair import Pair, Side, assert_none
 from tests.support.waiting import wait_for
 
 _GLANCE = 0.05
-# Points of what is done once for all instances.
+# Points of steps that only the coordinator runs, once for all instances.
 _DONE_ONCE = {
     *(Point.STARTED, Point.COLLECTION_CREATED, Point.LISTED, Point.COPY_SAVED),
     *(Point.COLLECTION_COPIED, Point.STEP_DONE),
@@ -38,7 +38,7 @@ Condition = Callable[[Daemon, dict[str, Any]], bool]
 
 
 class Run:
-    """Carries a plan out between clusters that are empty before."""
+    """Runs a plan between clusters that are empty at first."""
 
     def __init__(self, plan: Plan, pair: Pair, folder: Path) -> None:
         self.writers = Writers(pair.source.client)
@@ -59,7 +59,7 @@ class Run:
         self._pause = threading.Event()
 
     def carry_out(self) -> None:
-        """Raises AssertionError when the sync fails, or its end is not equal."""
+        """Run the plan. Raise AssertionError if the sync fails, or if the clusters differ at the end."""
         self._configure()
         if self._plan.sharded:
             sharding.shard(self._pair)
@@ -75,7 +75,7 @@ class Run:
         self._assert_equal()
 
     def differences(self) -> list[str]:
-        """What the judge finds, but for what the filter leaves out."""
+        """Return the differences between the clusters, except those that the filter or the sharding explains."""
         source, destination = self._pair.source.client, self._pair.destination.client
         found = compare_clusters(source, destination, self._pair.shard_keys).differences
         if self._plan.filtered:
@@ -141,7 +141,7 @@ class Run:
         return self._coordinator.has_reached(hold.point, hold.subject, hold.number)
 
     def _order(self, kill: Kill | None) -> None:
-        """Have a daemon killed, after the kills that were ordered before."""
+        """Order a kill of a daemon, which happens after the kills ordered before."""
         if kill is not None:
             victim = self._coordinator if _is_done_once(kill) else next(self._victims)
             self._orders.append((kill, victim))
@@ -156,7 +156,7 @@ class Run:
             victim.kill_at(kill.point, kill.subject, kill.number)
 
     def _wait(self, holds: Condition, what: str) -> None:
-        """Until it is true of every daemon."""
+        """Wait until the condition is true for every daemon."""
 
         def all_hold() -> bool:
             found = self._look_after_daemons()
@@ -165,13 +165,13 @@ class Run:
         wait_for(all_hold, what)
 
     def _look_after_daemons(self) -> list[dict[str, Any]]:
-        """Kill one when that is due, and look after all."""
+        """Kill a daemon if a delayed kill is due, and return the progress of all daemons."""
         if self._due is not None and monotonic() > self._due:
             self._kill()
         return [self._look_after(each) for each in self.daemons]
 
     def _look_after(self, daemon: Daemon) -> dict[str, Any]:
-        """Start it again when it was killed; its progress, empty when it does not answer."""
+        """Restart the daemon if it was killed; return its progress, or an empty one if it does not answer."""
         if daemon.exit_status is not None:
             self._start_again(daemon)
         with contextlib.suppress(requests.RequestException):
@@ -203,7 +203,7 @@ class Run:
 
     def _is_committed(self, daemon: Daemon, progress: dict[str, Any]) -> bool:
         if progress.get("state") == "RUNNING" and progress["canCommit"]:
-            # Sent again when a kill was faster than its answer.
+            # Sent again if a kill came before the reply.
             daemon.post_unanswered("commit", {})
         return progress.get("state") == "COMMITTED"
 
@@ -222,17 +222,17 @@ def _namespace(difference: str) -> str:
 
 
 def _is_missing(difference: str) -> bool:
-    """Whether it says that a whole collection or view is not on the destination."""
+    """Return whether the difference is a collection or view missing on the destination."""
     return difference.partition(": ")[2].partition(" ")[2] == "missing on destination"
 
 
 def _is_of_sharding(difference: str) -> bool:
-    """Whether it is about what is sharded: of a collection that was renamed, its name says nothing of that."""
+    """Return whether the difference is about sharding: the name of a renamed collection does not tell its shard key."""
     return difference.partition(": ")[2].startswith(("sharded ", "shard key "))
 
 
 def _is_done_once(kill: Kill) -> bool:
-    """Whether only the daemon passes the point that coordinates."""
+    """Return whether only the coordinator passes the point of the kill."""
     return isinstance(kill, Passing) and kill.point in _DONE_ONCE
 
 

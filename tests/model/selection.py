@@ -1,4 +1,4 @@
-"""The filter of the filtered profile, and what it means. Pure."""
+"""The filter of the filtered profile, and its meaning. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from tests.model.operation import Document, Operation
 
-# Of the first database nearly all, so that temporary collections of the server are selected; of the second, a few.
+# Nearly all of the first database, so that the server's temporary collections are selected; a few collections of the
+# second one.
 FILTER: Document = {
     "includeNamespaces": [
         {"database": "m0"},
@@ -24,9 +25,9 @@ def selects(namespace: str) -> bool:
 
 
 def leaves(operation: Operation) -> bool:
-    """Whether a collection may leave the selection by this operation, which fails a sync.
+    """Return whether the operation may move a collection out of the selection, which makes a sync fail.
 
-    Results and what comes from another database have a temporary name first, in the database where they end.
+    An `$out`, and a rename across databases, begin with a temporary name in the target database.
     """
     return any(
         _may_have_been_selected(source, target) and not selects(target)

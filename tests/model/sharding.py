@@ -1,4 +1,4 @@
-"""Which collections of the model are sharded, and what nobody may do to them."""
+"""The sharded collections of the model, and the operations that they do not allow."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.support.pair import Pair
 
 
 class _Sharded(NamedTuple):
-    """A collection with its shard key, and from where on its documents are on another shard than the first ones."""
+    """A collection with its shard key, and the bound from which its documents are on the second shard."""
 
     name: str
     key: Document
     middle: Document | None = None
 
 
-# By keys that stay, and by keys that updates change, take away, and give back.
+# Some shard keys never change; others are changed, removed and set again by updates.
 _ON_DESTINATION = (
     _Sharded("m0.a", {"_id": "hashed"}),
     _Sharded("m0.b", {"n": 1}),
@@ -25,7 +25,7 @@ _ON_DESTINATION = (
     _Sharded("m1.a", {"n": "hashed"}),
     _Sharded("m1.b", {"_id": 1}),
 )
-# Where an `_id` comes back, it does on the same shard: a source with two documents of one `_id` cannot be synced.
+# An `_id` that is used again stays on the same shard: a source with two documents with the same `_id` cannot be synced.
 _ON_SOURCE = (
     _Sharded("m0.a", {"_id": "hashed"}),
     _Sharded("m0.b", {"_id": 1, "n": 1}, {"_id": 4, "n": values.FIRST}),
@@ -36,7 +36,7 @@ _ON_SOURCE = (
 
 
 def shard(pair: Pair) -> None:
-    """Have the collections sharded: on the source, over two shards, or by the start of the sync."""
+    """Shard the collections: on the source over two shards, or by the start of the sync."""
     for each in _ON_SOURCE if pair.source.shards else _ON_DESTINATION:
         pair.shard(each.name, each.key)
         if pair.source.shards and each.middle:
@@ -52,7 +52,7 @@ def _move(pair: Pair, name: str, middle: Document) -> None:
 
 
 def unfit(operation: Operation) -> bool:
-    """Whether it makes of a collection what no sharded one can be, or moves it to another database; pure."""
+    """Return whether sharding forbids the operation: unsupported options, or a move to another database. Pure."""
     return any(map(_is_unfit, operation.commands))
 
 
@@ -67,5 +67,9 @@ def _is_unfit(command: Document) -> bool:
 
 
 def _is_unfit_index(index: Document) -> bool:
-    """Unique it must begin with the shard key; and a sharded cluster of 6.0 ends when a wildcard index is to expire."""
+    """Return whether a sharded collection may not have the index.
+
+    A unique index must begin with the shard key. WARNING: a sharded cluster of MongoDB 6.0 crashes if
+    `expireAfterSeconds` is set on a wildcard index.
+    """
     return any(index.get(each) for each in ("unique", "prepareUnique", "expireAfterSeconds"))

@@ -1,6 +1,6 @@
-"""Random writes, random changes of definitions, random kills: every run ends equal.
+"""Random writes, random DDL operations and random kills: the clusters are equal at the end of every run.
 
-`python -m tests.model` runs other seeds, or one of them again.
+`python -m tests.model` runs other seeds, or repeats one of these.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One seed tried: the plan made, carried out, and what is said of it."""
+"""A trial of one seed: makes the plan, runs it, and reports the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.pair import Pair
 
 @dataclass(frozen=True)
 class Summary:
-    """What happened in a run that ended well."""
+    """The figures of a successful run."""
 
     seconds: float
     operations: int
@@ -31,7 +31,7 @@ class Summary:
 
 
 def attempt(seed: int, profile: Profile, pair: Pair, folder: Path) -> Summary:
-    """Carry a seed out. Raises AssertionError with all that is known when it does not end equal."""
+    """Run a seed. Raise AssertionError with all evidence if the run fails or the clusters differ at its end."""
     began = monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     pair.empty()

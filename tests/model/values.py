@@ -1,6 +1,6 @@
 """Random names, keys, values and documents. Pure.
 
-All draw from small pools, so that what the threads do collides.
+All are drawn from small pools, so that operations of different threads collide.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from tests.model.operation import Document
 
 DATABASES = ("m0", "m1")
 APART = "m2"
-# In these, any document may go and come back.
+# Documents with any `_id` may be deleted and inserted again in these collections.
 PLAIN = ("a", "b", "c", "d")
-# In these, an `_id` is used once. Capped collections are made under these names only: where a document is deleted and
-# inserted again during a sync, its place in the natural order is a known limit.
+# Each `_id` is used only once in these collections. Capped collections exist only under these names: if a document is
+# deleted and inserted again during a sync, its position in the natural order is a known limit.
 ORDERED = ("k", "l")
 VIEWS = ("v", "w", "x")
-# Time-series collections, and plain ones that come about between them.
+# Time-series collections, and plain collections that are created under the same names in between.
 SERIES = ("s",)
 
-# The least of all values.
+# The lowest of all values.
 FIRST = MinKey()
 
-# No TTL index fires: dates lie far ahead.
+# TTL indexes never expire documents: all dates are far in the future.
 _FAR = datetime(2099, 1, 1, tzinfo=UTC)
 
-# Some are one key for the server and differ in their bytes, others are one key for a collation.
+# Some keys are equal for the server but have different bytes, others are equal under a collation.
 KEYS: tuple[Any, ...] = (
     *range(8),
     1.0,
@@ -92,7 +92,7 @@ _POINTS: tuple[Any, ...] = (
     {"type": "Point", "coordinates": [-70, 40]},
     [3, 4],
 )
-# Long enough for the oplog to hold differences instead of whole documents.
+# Long enough to make the oplog contain diffs instead of whole documents.
 PAD = "p" * 2000
 
 
@@ -101,7 +101,7 @@ def database(random: Random) -> str:
 
 
 def key(random: Random) -> Any:
-    """One of the first keys half of the time, so that it probably is of a document that is there."""
+    """Return a random key, half of the time one of the first keys, which probably exist."""
     return favoured(random, KEYS, 12)
 
 
@@ -128,7 +128,7 @@ def numbers(random: Random, most: int = 12) -> list[int]:
 
 
 def fields(random: Random) -> Document:
-    """Fields that indexes, validators and updates know, in any order, with odd ones among them."""
+    """Return fields that indexes, validators and updates use, in random order, together with odd ones."""
     document: Document = {
         "n": random.randrange(50),
         "s": random.choice(("one", "two words", "ONE", "zwei", "")),
@@ -152,14 +152,14 @@ def fields(random: Random) -> Document:
 
 
 def favoured(random: Random, choices: Sequence[Any], few: int) -> Any:
-    """Any of the choices, and as often one of the first few."""
+    """Return a random choice, half of the time one of the first few."""
     return random.choice(choices[:few] if random.random() < 0.5 else choices)
 
 
 def measurements(random: Random) -> list[Document]:
-    """Return measurements of which some fall into one bucket, and none expires.
+    """Return measurements that share some buckets and do not expire.
 
-    Their times still fit into the 32 bits that a bucket's `_id` has for them.
+    Their times still fit into the 32 bits that the `_id` of a bucket has for them.
     """
     begin = datetime(2037, 1, 1, tzinfo=UTC) + timedelta(hours=random.randrange(4))
     return [
@@ -174,5 +174,5 @@ def measurements(random: Random) -> list[Document]:
 
 
 def shuffled(random: Random, choices: Sequence[Any], most: int) -> list[Any]:
-    """A few of the choices, in any order."""
+    """Return a random selection of the choices, in random order."""
     return random.sample(choices, random.randint(1, most))

@@ -1,4 +1,4 @@
-"""Threads that carry operations out, count what the server refuses, and keep a journal."""
+"""Threads that run operations, record the server's refusals, and keep a journal."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.model.plan import Stream
 
 AnyClient = MongoClient[Any]
 
-# Operations that wait for each other on the server are given up, in milliseconds.
+# The timeout of operations that wait for each other on the server, in milliseconds.
 _MOST_MS = 20_000
 
-# What a server says to an operation that does not fit what is there at that moment.
+# The server's errors for operations that do not fit the current data.
 REFUSALS = {
     2: "BadValue",
     5: "GraphContainsCycle",
@@ -78,7 +78,7 @@ REFUSALS = {
 
 
 class Refused(Exception):
-    """The server refused a command, or single statements of it."""
+    """The server refused a command, or some of its statements."""
 
     def __init__(self, errors: Sequence[Document]) -> None:
         super().__init__("; ".join(f"{each['code']}: {each['errmsg']}" for each in errors))
@@ -87,7 +87,7 @@ class Refused(Exception):
 
 
 class Entry(NamedTuple):
-    """One operation of the journal: the source's time after it, where it told, and what it refused."""
+    """An operation in the journal: the source's time after it, if known, and the error if it was refused."""
 
     writer: int
     number: int
@@ -98,7 +98,7 @@ class Entry(NamedTuple):
 
 @dataclass
 class Writers:
-    """Carries streams out, each in a thread of its own."""
+    """Runs streams of operations, each in its own thread."""
 
     client: AnyClient
     journal: list[Entry] = field(default_factory=list)
@@ -108,7 +108,7 @@ class Writers:
 
     @contextmanager
     def writing(self, streams: Sequence[Stream]) -> Iterator[list[Future[None]]]:
-        """Write beside the block; when it is left, all is written, or the block's error ends the writing."""
+        """Write beside the block, and wait for the end of all streams after it; an error in the block stops them."""
         with ThreadPoolExecutor(len(streams), "writer") as executor:
             running = [executor.submit(self._write, *each) for each in enumerate(streams)]
             try:
@@ -135,7 +135,7 @@ class Writers:
 
 
 def perform(client: AnyClient, operation: Operation) -> Any:
-    """Carry an operation out; the source's time after it. Raises Refused."""
+    """Run an operation, and return the source's time after it. Raise Refused if the server refuses it."""
     if operation.end is None:
         return _perform_plainly(client, operation)
     with transaction(client, operation) as session:
@@ -145,8 +145,8 @@ def perform(client: AnyClient, operation: Operation) -> Any:
 
 @contextmanager
 def transaction(client: AnyClient, operation: Operation) -> Iterator[ClientSession]:
-    """The commands are carried out before the block, the end comes after it. Raises Refused."""
-    # A session that ends aborts its transaction.
+    """Run the commands before the block, and end the transaction after it. Raise Refused if the server refuses one."""
+    # Closing the session aborts its transaction.
     with client.start_session() as session:
         session.start_transaction(max_commit_time_ms=_MOST_MS)
         for command in operation.commands:
@@ -161,7 +161,7 @@ def transaction(client: AnyClient, operation: Operation) -> Iterator[ClientSessi
 
 
 def _perform_plainly(client: AnyClient, operation: Operation) -> Any:
-    """The next command is given also after one was refused."""
+    """Run all commands, even after one was refused. Raise Refused with all errors at the end."""
     refused: list[Document] = []
     time = None
     for command in operation.commands:
@@ -178,7 +178,7 @@ def _run(
     client: AnyClient, operation: Operation, command: Document, session: ClientSession | None
 ) -> Any:
     try:
-        # Of some documents, the server's messages are no UTF-8.
+        # The server's messages about some documents are not valid UTF-8.
         reply = client[operation.database].command(
             {**command, "maxTimeMS": _MOST_MS}, codec_options=LENIENT, session=session
         )

@@ -13,7 +13,7 @@ from tests.model.operation import Document, End, Operation, plain
 
 
 class Writes:
-    """Makes writes up. `name` tells the `_id`s of one writer from those of another, where each is used once."""
+    """Generates random writes. `name` is part of the `_id`s that one writer uses only once."""
 
     def __init__(self, random: Random, name: str) -> None:
         self._random = random
@@ -43,7 +43,7 @@ class Writes:
         return kind()
 
     def filling(self) -> Operation:
-        """Documents for a collection that is probably empty."""
+        """Return an insert into a collection that is probably empty."""
 
         def insert(collection: str) -> Document:
             documents = self._documents(collection, 20)
@@ -52,7 +52,10 @@ class Writes:
         return self._one(insert)
 
     def long_transaction(self, end: End) -> Operation:
-        """One that may stay open: of a database of its own, because it stands in the way of definitions."""
+        """Return a transaction that may stay open.
+
+        It has a database of its own, because it blocks DDL operations there.
+        """
         inserts = ({"insert": name, "documents": self._documents(name, 9)} for name in ("k", "l"))
         deletes = {"delete": "k", "deletes": [{"q": self._query("k"), "limit": 1}]}
         return Operation(values.APART, (*inserts, deletes), end)
@@ -70,7 +73,7 @@ class Writes:
         return f"{self._name} {self._keys_used}"
 
     def _collection(self) -> str:
-        # Now and then under the name of a view, which refuses it, or has made way for a collection.
+        # Sometimes the name of a view: the server refuses the write, or a collection has replaced the view.
         names = (*values.PLAIN * 8, *values.ORDERED * 4, *values.VIEWS)
         return self._random.choice(names)
 
@@ -104,7 +107,7 @@ class Writes:
         statement = {
             "q": self._query(collection),
             "u": values.fields(self._random),
-            # An ordered collection takes no key of the server's choice, nor one that it had.
+            # An upsert could create a random key, or reuse a key of an ordered collection.
             "upsert": collection not in values.ORDERED and self._random.random() < 0.5,
         }
         return {"update": collection, "updates": [statement]}
@@ -168,7 +171,7 @@ class Writes:
         return self._one(find_and_modify)
 
     def _hot_document(self) -> Operation:
-        """Many updates of one document at once, which the engine folds into few."""
+        """Return many updates of one document in one command, which the engine folds into few."""
 
         def update(collection: str) -> Document:
             query = self._query(collection)
@@ -179,7 +182,7 @@ class Writes:
         return self._one(update)
 
     def _key_of_another_type(self) -> Operation:
-        """A document goes, and another comes with a key that is the same to the server."""
+        """Return a delete, and an insert with another key that is equal for the server."""
         before, after = self._random.choice(
             ((1, 1.0), (2, 2.0), (2.0, 2), ({"k": 1}, {"k": 1.0}), ("a", "A"), (0, -0.0))
         )
@@ -205,7 +208,7 @@ class Writes:
         return plain(values.database(self._random), insert)
 
     def _update_of_measurements(self) -> Operation:
-        """Of time-series collections, only the field that tells the series may be updated, and asked for."""
+        """Return an update of measurements: the server allows updates and queries of the metaField only."""
         change = {"q": {"place": "a"}, "u": {"$set": {"place": self._random.choice((2, "b"))}}}
         update = {
             "update": self._random.choice(values.SERIES),
@@ -224,7 +227,7 @@ class Writes:
 
 
 def classic(random: Random) -> Document:
-    """An update by operators. Some do not fit the document, and are refused."""
+    """Return an update by operators. Some do not fit the document, and are refused."""
     change: Document = {}
     for choices in values.shuffled(random, _operators(random), 3):
         operator, argument = random.choice(choices)
@@ -233,7 +236,7 @@ def classic(random: Random) -> Document:
 
 
 def _operators(random: Random) -> list[list[tuple[str, Document]]]:
-    """Changes by operators, in groups of which one update should have only one: they would clash."""
+    """Return changes by operators in groups; an update can use only one of a group, because they conflict."""
     number = random.randrange(50)
     deep = random.choice(("sub.x", "sub.y.z", "sub.new.er", "sub.list.1", "sub.$x", "sub.0"))
     added = f"{random.choice('zyxtm')}{random.randrange(4)}"
@@ -276,7 +279,7 @@ def _operators(random: Random) -> list[list[tuple[str, Document]]]:
 
 
 def pipeline(random: Random) -> list[Document]:
-    """An update by a pipeline; these reach fields that a path cannot name."""
+    """Return an update by a pipeline, which can set fields that a path cannot name."""
     return values.shuffled(random, _stages(random), 2)
 
 
