@@ -16,7 +16,7 @@ from verifier.cluster.cluster import open_cluster
 
 pytest_plugins = ("tests.support.retries", "tests.support.selection")
 
-# Unit tests wait for no servers. A failed fault or model test may have found a bug, whatever the failure looks like.
+# Unit tests do not use servers. A failed fault or model test may have found a bug, even if it looks like a timeout.
 _NEVER_RETRIED = {Path(__file__).parent / name for name in ("unit", "faults", "model")}
 _THREE_MEMBERS = {Path(__file__).parent / name for name in ("faults", "model")}
 _ORDER = {SHARDED: 0, FROM_SHARDED: 1, TO_SHARDED: 2}

@@ -29,7 +29,7 @@ def begun_by_others(instance: str, found: Findings) -> tuple[RunRecord, ...]:
 
 
 def id_violations(instance: str, found: Findings) -> Iterator[Violation]:
-    """Yield a violation if the ID of this instance is neither the default nor the name of a shard of the source."""
+    """Yield a violation if the source is sharded, and the instance's ID is neither the default nor a shard's name."""
     source = found.source
     if source.is_sharded and instance not in (DEFAULT_ID, *source.shards):
         yield errors.UNKNOWN_INSTANCE, (

@@ -1,4 +1,4 @@
-"""Clients that write throughout a migration, and switch to the other cluster when the source refuses their writes.
+"""Clients that write throughout a migration, and switch to the other cluster when their writes are refused.
 
 Each client has its own documents and records their expected content: the last write acknowledged by a majority.
 """

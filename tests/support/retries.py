@@ -1,9 +1,9 @@
 """A pytest plugin that reruns a failed test marked `retry`, if only a busy machine can be the cause.
 
 On a busy machine, a replica set can be without a primary, or a process without CPU time, for longer than any deadline.
-So a test is rerun if each of its failures is a timeout, or a server that the test's own client could not reach. A
-failed assertion never leads to a rerun, which could hide a lost write; nor does a daemon that does not answer, which
-has probably crashed. The last line of the output says how many tests were rerun.
+So a test is retried if each of its failures is a timeout, or a server that the test's own client could not reach. A
+failed assertion is never retried, because that could hide a lost write; nor is a daemon that does not answer, which has
+probably crashed. The last line of the output says how many tests were retried.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def change_schema(database: Database[dict[str, Any]]) -> None:
 
 
 def change_schema_again(database: Database[dict[str, Any]]) -> None:
-    """Drop some of them again, and create others, while change events are applied."""
+    """Drop some of these indexes and collections, and create others, while change events are applied."""
     database.flights.drop_index("tailnum_1")
     database.drop_collection("notes")
     database.reviews.create_index("stars")

@@ -267,7 +267,7 @@ def index_that_left_duplicates(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def documents_that_expired(db: AnyDatabase) -> None:
-    """Let documents expire on the source; the destination must not expire documents before the end of the sync."""
+    """Let documents expire on the source; the destination must expire documents only after the end of the sync."""
     db.c.update_many({"_id": {"$lt": 10}}, {"$set": {"when": datetime(2001, 1, 1)}})
     db.c.create_index("when", expireAfterSeconds=1)
     wait_for(lambda: not db.c.find_one({"_id": {"$lt": 10}}), "the source deletes what expired")

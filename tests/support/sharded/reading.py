@@ -36,7 +36,7 @@ def _find(servers: Servers, call: Call) -> Document:
 def _aggregate(servers: Servers, call: Call) -> Document:
     stages = call.body["pipeline"]
     if stages and "$changeStream" in stages[0]:
-        servers.catalog.shards  # asks a server, which tells the time
+        servers.catalog.shards  # reads from a server, which sets the clock
         stream = MergedStream(servers.catalog.shards, servers.clock, call.body)
         return stream.first(servers.cursors.add(stream))
     if call.database in ON_CONFIG_SERVER and call.target != 1:
