@@ -118,7 +118,7 @@ def _fly(sets: Sets, folder: Path, disturb: Callable[[Stage, Daemon], list[Distu
             each.close()
 
 
-# One disturbance of each kind, on alternating clusters.
+# Disturbances of most kinds, spread over the stages and both clusters (0: source, 1: destination).
 MIXED = {
     Stage.LISTING: ("step-down", 0),
     Stage.COPY: ("killed primary", 1),
