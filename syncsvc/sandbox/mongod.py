@@ -22,6 +22,8 @@ _PORTS = range(28100, 32700)
 _PORT_ATTEMPTS = 5
 _EXIT_ADDRESS_IN_USE = 48
 _LISTENING = b'"id":23016'
+# Logged by a server that found its port free, and then taken by another process. It aborts.
+_CANNOT_LISTEN = b'"id":31339'
 _START_DEADLINE = 120.0
 _POLL_INTERVAL = 0.01
 # Fewer threads and files, test commands enabled, and background work every second instead of rarely.
@@ -122,7 +124,7 @@ class Mongod:
             if exit_code is None:
                 self._port_is_known = True
                 return
-            if exit_code != _EXIT_ADDRESS_IN_USE or self._port_is_known:
+            if self._port_is_known or not self._has_met_a_taken_port(exit_code):
                 break
             self.kill()
             self.port = _free_port()
@@ -164,6 +166,9 @@ class Mongod:
         with self._log.open("rb") as log:
             log.seek(self._log_offset)
             return log.read()
+
+    def _has_met_a_taken_port(self, exit_code: int) -> bool:
+        return exit_code == _EXIT_ADDRESS_IN_USE or _CANNOT_LISTEN in self._log_of_this_start()
 
     def _failure(self, what: str) -> SandboxError:
         lines = self._log_of_this_start().decode(errors="replace").splitlines()

@@ -120,7 +120,9 @@ def test_what_was_claimed_before_a_restart_is_claimed_again(pair: Pair) -> None:
     done, begun, waiting = (before.claim() for _ in range(3))
     assert done and begun and waiting
     before.save(replace(done, status=CopyStatus.DONE, copied=7, documents=1))
-    begun = replace(begun, status=CopyStatus.COPYING, copied=50, documents=5, place=BOUNDS[1])
+    begun = replace(
+        begun, status=CopyStatus.COPYING, copied=50, documents=5, resume_point=BOUNDS[1]
+    )
     before.save(begun)
     assert before.copied() == {ONE: Copied(57, 6, done=False)}
     assert len(claimed(saved(pair, "b"))) == len(RANGES) - 3
