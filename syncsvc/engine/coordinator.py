@@ -1,4 +1,4 @@
-"""The phases of a sync, in order, as the one instance carries them out that is alone, or coordinates others."""
+"""The phases of a sync, in order, as run by the coordinator: the only instance, or the one that leads the others."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from verifier.runtime.tasks import POLL, StopToken, TaskGroup
 
 _log = logging.getLogger(__name__)
 
-# How long a figure of the lag is shown when no newer one comes, in seconds.
+# How long the last known lag is shown if no newer one arrives, in seconds.
 _LAG_HOLDS = 15.0
 
 
 class Coordinator(Phases):
-    """Does all of a run that is done once, and the share of one instance."""
+    """The phases of the coordinator, which does all one-time work of a run and its own share of the rest."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._oplog = OplogWatch(context)
@@ -64,12 +64,12 @@ class Coordinator(Phases):
         context.instances.wait_for_all(lambda other: other.reversals == reversals, stop)
         context.observe(Point.REVERSING, "")
         self._keep_balancers_still(stop)
-        # What was proved is of the other direction.
+        # The saved check belongs to the other direction.
         context.checks.forget()
         context.progress.set(check=None)
         weaken_definitions(context, stop)
         context.observe(Point.REVERSED, "")
-        # Both at once: no other phase is one of a sync that is being reversed.
+        # In one update: the state REVERSING belongs to the phase REVERSING, and to no other.
         context.run.update(
             state=next_state(context.run.record.state, Trigger.REVERSED), phase=Phase.APPLYING
         )
@@ -80,8 +80,8 @@ class Coordinator(Phases):
         if context.run.record.options.blocks_destination:
             context.destination_block.set()
         self._keep_balancers_still(stop)
-        # The start of the change stream is saved before anything is read: what is written from here on comes as an
-        # event, whatever the listing and the copy see of it. Taken later, writes in between would be lost.
+        # The start of the change stream is saved before anything is read, so that every later write arrives as an
+        # event, no matter what the listing and the copy see. If it were taken later, writes in between would be lost.
         if context.run.record.start is None:
             stream = ChangeStream(context.source_client, context.source_facts)
             start = read(lambda: start_position(stream), stop)
@@ -104,7 +104,7 @@ class Coordinator(Phases):
     def _copy(self, stop: StopToken) -> Phase:
         copy_all(self._context, stop)
         self._context.instances.wait_for_all(lambda other: other.phase.copied, stop)
-        # Any of them may have withheld indexes.
+        # Any instance may have withheld indexes.
         self._context.registry.reload(stop)
         _log.info(copy_summary(tuple(self._context.registry)))
         self._context.run.update(copy_end=append_note(self._context.source_client, stop))
@@ -125,25 +125,26 @@ class Coordinator(Phases):
             commit_time = self._commit_time(group.stop)
             application.wait_until_past(commit_time)
             self._context.instances.wait_for_all(is_past(commit_time), group.stop)
-            # Any of them may have withheld indexes.
+            # Any instance may have withheld indexes.
             self._context.registry.reload(group.stop)
             self._done("drained")
             self._definitions.check(group.stop)
             reconcile_views(self._context, group.stop)
             ShardKeys(self._context, group.stop).reconcile()
             restore_indexes(self._context, group.stop)
-            # Also before: a restart that finds a verdict, or its beginnings, must not apply again what that is about.
+            # Save the position before the check, too: a restart that finds a verdict or a partial check must not apply
+            # the verified events again.
             application.save_position()
             verification.finish(commit_time)
             self._done("verified")
             application.save_position()
             self._oplog.let_go()
-            # What the lanes leave, or carry out in part only, is newer than the commit.
+            # Events that the lanes drop or apply only in part are newer than the commit.
             group.stop.stop("commit")
         return Phase.CUTTING_OVER
 
     def _cut_over(self, stop: StopToken) -> Phase:
-        # Users may write to the destination then, and no instance any more.
+        # From here on users may write to the destination, so no instance may write to it any more.
         self._context.instances.wait_for_all(lambda other: other.phase.applied, stop)
         Cutover(self._context, Catalog(self._context, stop), stop).run()
         return Phase.DONE
@@ -151,8 +152,8 @@ class Coordinator(Phases):
     def _wait_for_commit(
         self, application: Application, verification: Verification, stop: StopToken
     ) -> None:
-        """Tell whether a commit is possible, until all instances were asked for one."""
-        # What an earlier process saw, others would take for the present.
+        """Publish whether a commit is possible, until all instances have received the commit command."""
+        # Clear the value of an earlier process, which other instances would take for the current one.
         self._tell_caught_up(False)
         while not self._all_committing(stop):
             progress = self._context.progress
@@ -186,13 +187,17 @@ class Coordinator(Phases):
             self._context.run.update(caught_up=caught_up)
 
     def _block_source(self) -> None:
-        # Before the commit time is taken: what a user is told was written is older than that then, and is applied.
+        # Blocked before the commit time is taken: every acknowledged user write is then older than it, and will be
+        # applied.
         if self._context.run.record.options.blocks_source:
             self._context.source_block.set()
             self._done("source blocked")
 
     def _commit_time(self, stop: StopToken) -> Timestamp:
-        """The source's time when the commit was first asked for: everything up to it is applied before it is done."""
+        """Return the commit time, in source time. The first call saves it.
+
+        Everything up to it is applied before the commit.
+        """
         if self._context.run.record.commit_time is None:
             self._context.run.update(commit_time=append_note(self._context.source_client, stop))
             self._done("commit time saved")
@@ -202,17 +207,17 @@ class Coordinator(Phases):
 
 
 def is_committing(other: RunRecord) -> bool:
-    """Whether an instance was asked for a commit."""
+    """Return whether an instance has received the commit command."""
     return other.state is State.COMMITTING
 
 
 def is_past(time: Timestamp) -> Callable[[RunRecord], bool]:
-    """Whether an instance has applied everything up to that time of the source."""
+    """Return a predicate: whether an instance has applied every event up to `time`, in source time."""
     return lambda other: other.position is not None and other.position.time > time
 
 
 def is_near(passed: Position, copy_end: Timestamp) -> Callable[[RunRecord], bool]:
-    """Whether an instance is past the copy, and not far behind that position, so that a commit is sensible."""
+    """Return a predicate: whether an instance is past the copy and close enough to `passed` for a commit."""
 
     def near(other: RunRecord) -> bool:
         if other.position is None or other.phase is not Phase.APPLYING:

@@ -1,7 +1,7 @@
-"""What commit starts: small steps in a fixed order, each safe to repeat, each recorded when done.
+"""The cut-over: small steps in a fixed order; each is idempotent, and is recorded when it is done.
 
-A restart goes on at the first step that is not recorded. The destination is unblocked before it may be written, and
-new duplicates are refused before that; making indexes unique can take long, and comes last.
+A restart continues with the first step that is not recorded. The destination is unblocked before it is reported as
+writable, and new duplicates are refused before that. Making indexes unique can take long, so it comes last.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Step = tuple[str, Callable[[], None]]
 
 @dataclass(frozen=True)
 class Cutover:
-    """The steps after the verdict. Nothing of the source is read any more."""
+    """The steps after the verdict. They do not read the source."""
 
     context: RunContext
     catalog: Catalog
@@ -49,10 +49,13 @@ class Cutover:
             self.catalog.prepare(record.definition)
 
     def _reversal_steps(self) -> list[Step]:
-        """After all that the destination must hold before users write, and before they do."""
+        """Return the steps that prepare a reversal.
+
+        They run after the definitions are prepared, and before users may write.
+        """
         if not self.context.run.record.options.reversible:
             return []
-        # The steps are saved by these names, so a name cannot change.
+        # Step names are saved, so they must never change.
         return [("way back prepared", self._prepare_reversal)]
 
     def _prepare_reversal(self) -> None:

@@ -1,6 +1,6 @@
-"""The part of a run that an instance has which does not coordinate: copies what it claims, and applies its share.
+"""The part of an instance that does not coordinate: it copies the partitions that it claims, and applies its share.
 
-What is done once for all, the instance does that coordinates; its record tells when.
+The coordinator does all work that is done once for the whole run. Its record tells when that work is done.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from verifier.runtime.tasks import SLOW_POLL, StopToken, TaskGroup, wait_until
 
 
 class Follower(Phases):
-    """Goes on where the one that coordinates has gone on."""
+    """The phases of a follower, which waits for the coordinator before it enters the next phase."""
 
     def _initialize(self, stop: StopToken) -> Phase:
         leader = self._wait(lambda other: other.phase is not Phase.INITIALIZING, stop)
@@ -43,7 +43,7 @@ class Follower(Phases):
         leader = self._wait(_is_applying, stop)
         context.registry.reload(stop)
         context.observe(Point.REVERSED, "")
-        # Both at once: no other phase is one of a sync that is being reversed.
+        # In one update: the state REVERSING belongs to the phase REVERSING, and to no other.
         context.run.update(
             state=next_state(context.run.record.state, Trigger.REVERSED),
             phase=Phase.APPLYING,
@@ -62,7 +62,7 @@ class Follower(Phases):
         return Phase.CUTTING_OVER
 
     def _is_cut_over(self, stop: StopToken) -> bool:
-        """Whether nothing is to be applied any more; until then, show what the one that coordinates tells."""
+        """Return whether there is nothing left to apply. Also publish whether the coordinator has caught up."""
         leader = self._wait(_any, stop)
         self._context.progress.set(caught_up=leader.caught_up and leader.state in ACTIVE)
         return leader.reversals > self._context.run.record.reversals or leader.phase.applied
@@ -70,13 +70,13 @@ class Follower(Phases):
     def _cut_over(self, stop: StopToken) -> Phase:
         self._wait(lambda other: other.can_write, stop)
         self._context.run.update(can_write=True)
-        # Whoever withheld them, the one that coordinates has built them.
+        # The coordinator has built all withheld indexes, including those that this instance withheld.
         self._context.progress.end_warning(WarningKind.INDEXES_WITHHELD)
         self._wait(lambda other: other.state is State.COMMITTED, stop)
         return Phase.DONE
 
     def _wait(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> RunRecord:
-        """Wait until that is true of the one that coordinates, or it runs the other way already."""
+        """Wait until `holds` is true of the coordinator, or until it has already been reversed. Return its record."""
         reversals = self._context.run.record.reversals
         return self._context.instances.wait_for_coordinator(
             lambda other: other.reversals > reversals
@@ -91,5 +91,5 @@ def _any(other: RunRecord) -> bool:
 
 
 def _is_applying(other: RunRecord) -> bool:
-    """Whether the change events are being applied, or were."""
+    """Return whether an instance has reached change event application."""
     return other.phase is Phase.APPLYING or other.phase.applied

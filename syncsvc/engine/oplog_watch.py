@@ -1,4 +1,4 @@
-"""Watches the source's oplog while the source is read: tells how long it lasts, and when it did not."""
+"""Watches the source's oplog while the source is read: shows how long it lasts, and fails a sync that needs more."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import Temporary, retry
 from verifier.runtime.tasks import SLOW_POLL, Cancelled, StopToken
 
-# For how long a look at the oplog counts, in seconds.
+# For how long an observation of the oplog is used to estimate its growth, in seconds.
 _COUNTS_FOR = 300.0
 
 _READING = (Phase.REVERSING, Phase.INITIALIZING, Phase.COPYING, Phase.INDEXING, Phase.APPLYING)
@@ -29,7 +29,7 @@ _ENLARGE = "Enlarge it on each member (replSetResizeOplog), or write less to the
 
 
 class OplogWatch:
-    """One thread beside the phases that read the source."""
+    """Runs in one thread beside the phases that read the source."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -37,21 +37,21 @@ class OplogWatch:
         self._held_after: Callable[[], Timestamp | None] | None = None
 
     def follow(self, held_after: Callable[[], Timestamp | None]) -> None:
-        """The change stream is being read. `held_after` is where it must be read on, while its reader waits."""
+        """Use `held_after` from now on: it returns where the change stream must be read on while its reader waits."""
         self._held_after = held_after
 
     def let_go(self) -> None:
-        """All is read and applied: a reader that still waits needs nothing any more."""
+        """Require nothing of the oplog any more: all events are read and applied, even if a reader still waits."""
         self._held_after = _nothing
 
     def run(self, stop: StopToken) -> None:
-        """Look until stopped, or until the phases that read are over. Raises OperationError OplogWindowExceeded."""
+        """Watch until stopped, or until the phases that read are over. Raises OperationError OplogWindowExceeded."""
         try:
             self._keep_looking(stop)
         except Cancelled:
             self._end_warnings()
             raise
-        # Nobody needs the oplog any more, and nobody would end its warnings later.
+        # The oplog is no longer needed, and no other code ends these warnings.
         self._end_warnings()
 
     def _keep_looking(self, stop: StopToken) -> None:
@@ -69,9 +69,9 @@ class OplogWatch:
             self._tell(oplog)
 
     def _read(self, stop: StopToken) -> Oplog | None:
-        """The oplog; None, with a warning, where the source does not let it be read.
+        """Return the oplog; None, with a warning, if the user of the source may not read it.
 
-        Of a sharded source, nothing can be seen: its change stream tells when an oplog was too short.
+        Returns None for a sharded source, too: its change stream reports when an oplog was too short.
         """
         progress = self._context.progress
         try:
@@ -97,7 +97,8 @@ class OplogWatch:
         if elsewhere is not None:
             self._warn_short(oplog, f"{elsewhere.what}. {elsewhere.remedy}")
         else:
-            # Other threads end when their calls return, which may take long; only then is the failure seen.
+            # Other threads end only when their calls return, which may take long. Until then, this warning shows the
+            # failure.
             self._warn_short(oplog, "it no longer holds what this sync needs, which fails.")
             raise OperationError(
                 failures.OPLOG_WINDOW_EXCEEDED,
@@ -106,8 +107,8 @@ class OplogWatch:
             )
 
     def _needed(self) -> Timestamp | None:
-        """From where events must be read; None while they are being read, for then the reader learns of a loss."""
-        # After the oplog: an older answer could name what is not needed any more.
+        """Return the time from which events must be read; None while the reader itself detects a loss."""
+        # Asked after the oplog was read: an older answer could name a time that is no longer needed.
         if self._held_after is not None:
             return self._held_after()
         return self._saved()
@@ -163,7 +164,7 @@ def _judge(error: BaseException) -> Temporary | None:
 
 
 def _nothing() -> None:
-    """What is needed when all is read."""
+    """Return None: once all events are read, nothing is needed."""
 
 
 def _shown(time: Timestamp) -> str:

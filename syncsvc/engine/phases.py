@@ -1,6 +1,6 @@
-"""What every instance of a run does: goes through the phases from the stored one on, and shows what is copied.
+"""The phases that every instance of a run goes through, beginning with the saved one.
 
-Each phase is safe to enter again: recovery is this, begun at the stored phase.
+Each phase can be entered again: recovery means to run from the saved phase on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Phases(ABC):
-    """Carries one run from its stored phase to its end, in the thread that calls `run`."""
+    """Runs the phases from the saved one to the end, in the thread that calls `run`. Abstract: one method per phase."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -32,11 +32,11 @@ class Phases(ABC):
         self._show_copied()
 
     def commit(self) -> None:
-        """Let the run, which is saved as committing, go on to the cut-over."""
+        """Let the run proceed to the cut-over. Its state COMMITTING is already saved."""
         self._commit_asked.set()
 
     def run(self) -> None:
-        """Return when the run is committed. Raises what makes it fail, and `Cancelled` when stopped."""
+        """Return when the run is committed. Raises the error that the run fails with, and `Cancelled` when stopped."""
         if self._context.run.record.state is State.COMMITTING:
             self._commit_asked.set()
         with TaskGroup("run", self._stop) as group:
@@ -47,7 +47,7 @@ class Phases(ABC):
             group.stop.stop("done")
 
     def _read(self, stop: StopToken) -> None:
-        """Go through the phases in which the source is read."""
+        """Run the phases in which the source is read."""
         self._carry_out(
             {
                 Phase.REVERSING: self._reverse,
@@ -80,19 +80,22 @@ class Phases(ABC):
     def _carry_out(
         self, phases: Mapping[Phase, Callable[[StopToken], Phase]], stop: StopToken
     ) -> None:
-        """Go through these phases, from the stored one on."""
+        """Run these phases, beginning with the saved one."""
         run = self._context.run
         while (phase := run.record.phase) in phases:
             _log.info(f"Starting {phase.value} phase")
             following = phases[phase](stop)
-            # Threads that the phase has cancelled may have left writes on their way.
+            # Threads that the phase cancelled may have left writes in flight.
             self._context.destination_writer.settle()
             run.update(phase=following)
             _log.debug(f"Updating the in-memory phase from `{phase.value}` to `{following.value}`.")
             self._show_copied()
 
     def _keep_owning(self, stop: StopToken) -> None:
-        """Learn of another process that took the run over, and let others know of this one."""
+        """Notice if another process has taken the run over.
+
+        The save also serves as a heartbeat for the other instances.
+        """
         while True:
             stop.sleep(CONFIRM_INTERVAL)
             self._context.run.confirm()
@@ -104,13 +107,16 @@ class Phases(ABC):
         self, records: Sequence[CollectionRecord]
     ) -> Sequence[CollectionRecord | Partition]:
         run = self._context.run.record
-        # Once it was reversed, what was copied is both clusters' alike.
+        # After a reversal, both clusters hold the whole copy, and no part of it belongs to a single instance.
         if not run.instances or run.reversals:
             return records
         return [each for each in self._context.partitions if each.instance == run.instance]
 
     def _show_copied(self) -> None:
-        """Show what is saved of the copy, at the beginning of each phase: the total, and what this instance copied."""
+        """Show the saved progress of the copy: the total, and the part of this instance.
+
+        Called at the beginning of each phase.
+        """
         records = list(self._context.registry)
         own = self._own_copies(records)
         phase = self._context.run.record.phase

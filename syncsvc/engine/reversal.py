@@ -1,9 +1,9 @@
 """Reverses a committed sync: the former destination becomes the source.
 
-The commit prepares the reversal while users write to neither cluster, which hold the same data then. So nothing is
-copied: the collections of the new destination are those of the new source, under the same names, and every later change
-comes as a change event, including what the rest of the commit does. Only the definitions of the new destination are
-real ones: they are weakened in place, so that no index is built again.
+The commit prepares the reversal while users write to neither cluster and both hold the same data. So nothing is copied:
+the new destination has the same collections as the new source, under the same names, and every later change arrives as
+a change event, including the changes made by the rest of the commit. Only the definitions of the new destination are
+not stand-ins yet: they are weakened in place, so that no index is built again.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from verifier.cluster.times import Position
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
-# How many of the namespaces that were written are named.
+# How many of the written namespaces an error names.
 _SHOWN = 5
 
 
 def prepare_reversal(context: RunContext, stop: StopToken) -> Position:
-    """Save what a reversal starts from, except the position in the change stream, which is returned.
+    """Save the starting point of a reversal, and return its position in the change stream, which is not saved.
 
-    May be repeated for as long as users do not write: what an earlier call saved is replaced.
+    May be repeated as long as users do not write: it replaces what an earlier call saved.
     """
     stream = ChangeStream(context.destination_client, context.destination_facts)
     start = read(lambda: start_position(stream), stop)
@@ -54,9 +54,10 @@ def prepare_reversal(context: RunContext, stop: StopToken) -> Position:
 def mirrored(
     records: Iterable[CollectionRecord], uuids: Mapping[Namespace, bytes]
 ) -> Iterator[CollectionRecord]:
-    """The collections of the source as they are on the destination, by the UUIDs that they have there.
+    """Return the records of the source's collections as they are on the destination, with the UUIDs from there.
 
-    Their indexes are prepared only: that they become unique, or are built, comes as an event, unless users are faster.
+    Their indexes are only prepared: making them unique and building the rest arrive as events, unless users change them
+    first.
     """
     for record in records:
         uuid = uuids.get(record.definition.namespace)
@@ -65,13 +66,13 @@ def mirrored(
 
 
 def coordinator_reversal(record: RunRecord, reverse_start: Position) -> dict[str, Any]:
-    """What changes in the record of a committed sync when it is reversed, but for its state."""
+    """Return the fields, except `state`, that change in the coordinator's record when a committed sync is reversed."""
     return {
         "phase": Phase.REVERSING,
         "reversals": record.reversals + 1,
         "start": reverse_start,
         "position": reverse_start,
-        # Nothing is copied, so the copy has ended when it begins.
+        # Nothing is copied, so the copy ends where the reversed sync starts.
         "copy_end": reverse_start.time,
         "commit_time": None,
         "steps": (),
@@ -83,7 +84,7 @@ def coordinator_reversal(record: RunRecord, reverse_start: Position) -> dict[str
 
 
 def follower_reversal(record: RunRecord) -> dict[str, Any]:
-    """The same for an instance that does not coordinate: where it goes on from, the one tells that does."""
+    """Return the fields, except `state`, that change in a follower's record. It gets its start from the coordinator."""
     return {
         "phase": Phase.REVERSING,
         "reversals": record.reversals + 1,
@@ -96,7 +97,7 @@ def follower_reversal(record: RunRecord) -> dict[str, Any]:
 
 
 def weaken_definitions(context: RunContext, stop: StopToken) -> None:
-    """Make all collections of the destination stand-ins. May be repeated, before any event is applied."""
+    """Turn all collections of the destination into stand-ins. May be repeated before any event is applied."""
     catalog = Catalog(context, stop)
     found = read(lambda: list(list_collections(context.destination_client)), stop)
     for definition in found:
@@ -104,21 +105,21 @@ def weaken_definitions(context: RunContext, stop: StopToken) -> None:
         record = context.registry.at(definition.namespace)
         if record is None or definition.kind is Kind.VIEW:
             continue
-        # What is there now, not what is saved: an index that users changed meanwhile needs other commands.
+        # Uses the present definition, not the saved one: an index that users have changed needs other commands.
         catalog.weaken(definition)
         catalog.reconcile_indexes(record.definition)
         context.observe(Point.COLLECTION_WEAKENED, str(definition.namespace))
 
 
 def refuse_lost(source: Cluster, reverse_start: Position, stop: StopToken) -> None:
-    """Raise OperationError OplogWindowExceeded if the events of the new source cannot be read from there on."""
+    """Raise OperationError OplogWindowExceeded if the new source has lost events after `reverse_start`."""
     next(ChangeReader(ChangeStream(source.client, source.facts), reverse_start, stop).pages())
 
 
 def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> None:
-    """Raise OperationError OldSourceWritten if anything of users was changed on the old source after the commit.
+    """Raise OperationError OldSourceWritten if users changed anything on the old source after the commit.
 
-    `since` is where the commit ended. Such writes are on one side only, and the reversed sync would overwrite them.
+    `since` is where the commit ended. Such writes exist on one side only, and the reversed sync would overwrite them.
     """
     now = append_note(old_source.client, stop)
     stream = ChangeStream(old_source.client, old_source.facts, keys_only=True)
@@ -138,7 +139,7 @@ def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> Non
 
 
 def _is_of_servers(event: KeyEvent | DefinitionEvent, migrations: Migrations) -> bool:
-    """Whether no user did that; the balancer of shards goes on after a commit."""
+    """Return whether the servers caused the event, not a user. The balancer continues after a commit."""
     if isinstance(event, KeyEvent):
         return False
     return event.operation in OF_NO_CONSEQUENCE or migrations.caused(event)

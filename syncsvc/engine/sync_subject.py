@@ -1,4 +1,4 @@
-"""What the check of a sync compares: all that the destination holds, with what it is to have of the source by now."""
+"""The subject of a sync's check: compares the whole destination with its expected state, derived from the source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from verifier.compare.scope import NamespacePair
 from verifier.compare.subject import Watched
 from verifier.runtime.tasks import StopToken
 
-# How far the destination may be behind for a look at what changed, in seconds.
+# How many seconds the destination may lag behind for changed documents to be compared again.
 _MOST_LAG = 10
 
 
@@ -29,21 +29,25 @@ class SyncSubject:
     stop: StopToken
 
     def pairs(self) -> set[NamespacePair]:
-        """Whatever the filter: the destination was empty, and may hold nothing that is not of the source."""
+        """Return all namespaces of both clusters, without the filter on the destination.
+
+        The destination was empty at the start, so it must not hold anything that does not come from the source.
+        """
         context = self.context
         selected = context.selection.of(names_on(context.source_client, self.stop))
         names = {*selected, *names_on(context.destination_client, self.stop)}
         return {NamespacePair(each, each) for each in names}
 
     def expected(self, source: CollectionSpec) -> CollectionSpec | None:
-        """What stands in for it until commit."""
+        """Return the stand-in that the destination must have until the commit; None if the collection is not synced."""
         context = self.context
         if not context.selection.selects(source.namespace):
             return None
         record = None if source.uuid is None else context.registry.get(source.uuid)
         wanted = destined(source, context.run.record.options)
         if record is not None:
-            # Of a source without shards, it keeps the key that it was created with, whatever its name is by now.
+            # From a source that is not sharded, the collection keeps the shard key that it was created with, even after
+            # a rename.
             shard_key = source.shard_key or record.definition.shard_key
             wanted = replace(wanted, shard_key=shard_key)
             wanted = replace(wanted, indexes={}) if record.withheld else wanted
@@ -53,9 +57,11 @@ class SyncSubject:
         return Watched(without_reserved(NamespaceFilter()), _defined)
 
     def is_settled(self) -> bool:
-        """While many changes are on their way, what is looked at is mostly one of these, and costs them time.
+        """Return whether it is worth comparing changed documents now.
 
-        So it does when a commit was asked for, which waits for all of them, and then has everything looked at.
+        While many changes are in flight, most of the compared documents would be among them, and comparing slows them
+        down. It is not worth it once a commit was requested, either: the commit waits for all changes, and then has all
+        changed documents compared.
         """
         if self.context.run.record.state is State.COMMITTING:
             return False

@@ -1,9 +1,10 @@
 """Verifies a sync while it runs: a check of `verifier.compare` beside change event application.
 
-The check begins when the destination has caught up for the first time; before, everything would be different. From then
-on it is told of every change event of the source before that event counts as applied (see `verifier.compare.feed`), and
-reads those of the destination itself, where somebody may write behind our back. So all is compared once, and again what
-changed; when a commit is asked for, only the last changes are left. A process that is started again goes on with it.
+The check begins when the destination has caught up for the first time; before that, everything would differ. From then
+on it is notified of every change event of the source before that event counts as applied (see `verifier.compare.feed`).
+It reads the change events of the destination itself, because someone may write to the destination directly. So all data
+is compared once, and changed data again. When a commit is requested, only the last changes remain to be compared. A
+restarted process continues the check.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from verifier.runtime.waits import waiting
 
 _VERIFYING = "verification in GET /api/v1/progress says how far it is. If it does not move, see the other warnings."
 
-# Failures that say nothing about the data: the sync fails with them as they are, and can be resumed.
+# Failures that say nothing about the data. The sync fails with the same error, and can be resumed.
 _OF_SYNC = (
     failures.CLUSTER_UNREACHABLE,
     failures.NOT_AUTHORIZED,
@@ -45,9 +46,9 @@ _OF_SYNC = (
 
 
 class Verification:
-    """The check of one run, carried out in a thread of the group; nothing at all where the run is not verified.
+    """The check of one run, in a thread of the group. Does nothing if verification is disabled.
 
-    To be made before any event is read, since an unfinished check must not miss one. `feed` takes the events.
+    It must be created before any event is read, because an unfinished check must not miss one. `feed` takes the events.
     """
 
     def __init__(self, context: RunContext, group: TaskGroup) -> None:
@@ -62,7 +63,10 @@ class Verification:
             self._recall()
 
     def begin(self) -> None:
-        """Begin the check, now that the destination has caught up, unless it has begun. Raises the driver's errors."""
+        """Begin the check, unless it has begun. Call this once the destination has caught up.
+
+        Raises the driver's errors.
+        """
         if self._enabled and self._check is None:
             sides, store = self._sides(), self._context.checks
             position = self._context.run.record.position
@@ -70,21 +74,24 @@ class Verification:
             self._launch(self._new_check(self.feed))
 
     def is_ready(self, most_lag: int) -> bool:
-        """Whether a commit would be verified soon: all was compared once, and no change waits for longer than that."""
+        """Return whether a commit would be verified soon; True without verification.
+
+        That is so if the first pass is complete and no change has waited for more than `most_lag` seconds.
+        """
         if not self._enabled:
             return True
         return self._check is not None and is_ready(self._check.figures.progress(), most_lag)
 
     def show(self) -> None:
-        """Tell how far the check is."""
+        """Publish the progress of the check."""
         if self._check is not None:
             self._context.progress.set(check=self._check.figures.progress())
 
     def finish(self, written_until: Timestamp) -> None:
-        """Return when source and destination are proved equal. Users write to neither any more.
+        """Return when source and destination are proved equal. Users no longer write to either cluster.
 
-        `written_until` is since when they do not write to the source; everything until then is applied, and its
-        position saved. Raises OperationError VerificationFailed, VerificationIncomplete.
+        `written_until` is the time of the last user write to the source; everything up to it is applied, and the
+        position is saved. Raises OperationError VerificationFailed, VerificationIncomplete.
         """
         if not self._enabled:
             return
@@ -101,7 +108,7 @@ class Verification:
             raise error
 
     def _recall(self) -> None:
-        """Go on with the check that is saved, or know what it ended with."""
+        """Continue the saved check, or take over its verdict if it has one."""
         store = self._context.checks
         try:
             saved = store.load()
@@ -132,13 +139,14 @@ class Verification:
             raise incompletion(named) from error
 
     def _give_up(self, error: OperationError) -> None:
-        """Let a check begin anew: changes of the destination were lost before it could read them."""
+        """Let the check begin again: change events of the destination were lost before the check could read them."""
         self._context.progress.warn(
             WarningKind.CHECK_REPEATED,
             "The verification started again, because the oplog of the destination was too short for it. "
             f"Enlarge it on each member (replSetResizeOplog). {error.description}",
         )
-        # It stays saved until the next one takes its place: whoever tells it that writes are off finds it until then.
+        # The abandoned check stays saved until the next one replaces it: `finish`, in another thread, may still tell it
+        # that writes are off.
         self._check = None
 
     def _new_check(self, feed: Feed | None) -> Check:
@@ -166,14 +174,14 @@ class Verification:
 
 
 def is_ready(progress: CheckProgress, most_lag: int) -> bool:
-    """Whether a check has compared everything once, and is behind the changes of neither cluster by more seconds."""
+    """Return whether a check has completed its first pass and lags at most `most_lag` seconds behind either cluster."""
     lags = (progress.source.lag_seconds, progress.destination.lag_seconds)
     in_time = all(lag is not None and lag <= most_lag for lag in lags)
     return progress.first is not None and (in_time or progress.verdict is not None)
 
 
 def refusal(verdict: Verdict) -> OperationError | None:
-    """What a commit fails with after that verdict; None where it may go on."""
+    """Return the error that the commit fails with after this verdict; None if it may proceed."""
     if verdict.outcome is Outcome.PASSED:
         return None
     kind = VERIFICATION_FAILED if verdict.outcome is Outcome.FAILED else VERIFICATION_INCOMPLETE
@@ -183,7 +191,7 @@ def refusal(verdict: Verdict) -> OperationError | None:
 
 
 def incompletion(error: BaseException) -> BaseException:
-    """What a run fails with when its check could not be carried out."""
+    """Return the error that a run fails with if its check failed to complete."""
     if not isinstance(error, OperationError):
         return error
     error = of_sync(error)

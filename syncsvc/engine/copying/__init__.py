@@ -1,1 +1,1 @@
-"""Copies the documents that are there when a sync begins."""
+"""Copies the documents that exist when a sync begins."""

@@ -1,8 +1,8 @@
-"""Copies the documents of all collections: readers scan, writers insert, in between a channel bounded in bytes.
+"""Copies the documents of all collections: readers scan, writers insert, with a byte-bounded channel in between.
 
-A document travels as the bytes that it is: replies of the source are cut into documents and sent on as they came, a
-whole page in one insert command. Whatever is copied twice, after a restart, is there already and stays. Events are
-applied only when all copies are done, so the copy never meets a newer document.
+Documents are never decoded: the replies of the source are cut into documents, and a whole page is sent on as raw bytes
+in one insert command. A document that is copied again after a restart already exists on the destination and stays.
+Events are applied only when all copies are done, so the copy never meets a newer document.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class CollectionCopy(PortionCopy[ResumePoint | None]):
         self, status: CopyStatus, resume_point: ResumePoint | None, copied: int, documents: int
     ) -> None:
         done = status is CopyStatus.DONE
-        # The rest of the record may be changed meanwhile, by others.
+        # Only these fields: other threads may change the rest of the record meanwhile.
         self._context.registry.change(
             self.record,
             status=status,
@@ -73,7 +73,7 @@ class CollectionCopy(PortionCopy[ResumePoint | None]):
 
 
 class Batch(NamedTuple):
-    """Some documents of one collection on their way."""
+    """Documents of one collection on their way from a reader to a writer."""
 
     copy: PortionCopy[Any]
     entry: Entry[Any]
@@ -82,14 +82,14 @@ class Batch(NamedTuple):
 
 
 class Copier:
-    """Copies what the registry says is not copied yet; of a sharded source, what this instance can claim of it."""
+    """Copies all unfinished collections; from a sharded source, the partitions that this instance can claim."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
         self._stop = stop
 
     def run(self, not_before: Timestamp) -> None:
-        """Return when nothing is left to be copied. Reads what the source held at `not_before` or later."""
+        """Return when nothing is left to copy. All reads see the source at `not_before` or later."""
         with TaskGroup("copy", self._stop) as group:
             batches: Channel[Batch] = Channel(self._context.tuning.queue_bytes, group.stop)
             for number in range(self._context.load.writers):
@@ -101,7 +101,10 @@ class Copier:
             batches.close()
 
     def _left(self, not_before: Timestamp, stop: StopToken) -> Iterable[PortionCopy[Any]]:
-        """What is to be copied; several threads iterate, and each portion is given to one of them."""
+        """Return the portions that are left to copy.
+
+        Several threads iterate over them; each portion goes to one thread.
+        """
         if self._context.source_facts.is_sharded:
             return ClaimedPartitions(self._context, not_before, stop)
         waiting: Channel[PortionCopy[Any]] = Channel(1 << 40, stop)
@@ -111,7 +114,7 @@ class Copier:
         return waiting
 
     def _unfinished(self) -> list[CollectionRecord]:
-        """Large collections first, so that none of them is left alone at the end."""
+        """Return the records that are not copied yet, the largest first, so that no large one is left for the end."""
         records = [
             record for record in self._context.registry if record.status is not CopyStatus.DONE
         ]
@@ -122,7 +125,7 @@ class Copier:
             try:
                 self._read(copy, batches)
             except CollectionGone:
-                # Its drop is a change event that comes later, and takes what was copied away.
+                # The change event of its drop comes later, and removes the documents that were copied.
                 pass
             copy.all_read()
 
@@ -132,7 +135,7 @@ class Copier:
             progress.stopwatch.note(Operation.COPY_READ, seconds)
             batch = Batch(copy, copy.enter(resume_point), documents, sum(map(len, documents)))
             if copy.record.definition.capped:
-                # Only one thread can keep the order in which documents are inserted.
+                # The order of inserts is kept only if a single thread writes.
                 self._write(batch)
             else:
                 batches.put(batch, batch.size)
@@ -152,16 +155,16 @@ class Copier:
         progress.collections.copied(batch.copy.record.uuid, len(batch.documents), batch.size)
 
     def _insert(self, batch: Batch) -> None:
-        """Insert the documents; those for which that is not right are upserted, in the exact form.
+        """Insert the documents; upsert those that cannot be inserted or were refused.
 
-        That replaces what is there, which is right, too: an earlier copy of the document, for no event came yet.
+        An upsert may replace an earlier copy of the same document. That is correct, because no event was applied yet.
         """
         record = batch.copy.record
         namespace = record.namespace
         block = b"".join(batch.documents)
         special = zero_timestamp_documents(block, batch.documents)
         if special and record.definition.capped:
-            # All of them, or they would not be in their order.
+            # Upsert all of them, or they would lose their order.
             self._upsert(record, batch.documents)
             return
         if special:
@@ -186,7 +189,7 @@ class Copier:
 
 
 def copy_all(context: RunContext, stop: StopToken) -> None:
-    """Return when every collection is copied, of a sharded source by whichever instance."""
+    """Return when every collection is copied: from a sharded source, by all instances together."""
     if not context.source_facts.is_sharded:
         _copy(context, stop)
         return
@@ -198,20 +201,21 @@ def copy_all(context: RunContext, stop: StopToken) -> None:
 
 
 def copy_claimed(context: RunContext, stop: StopToken) -> None:
-    """Copy what this instance can claim of a sharded source, and return when all instances have copied theirs."""
+    """Copy what this instance can claim of a sharded source, and return when all instances have copied their claims."""
     _copy(context, stop)
     wait_until(context.partitions.all_done, stop, SLOW_POLL)
 
 
 def _copy(context: RunContext, stop: StopToken) -> None:
-    # Whatever was written before the change stream's start is older than now, and no copy may miss it.
+    # Take a time now: it is newer than every write before the start of the change stream, which no copy may miss.
     Copier(context, stop).run(append_note(context.source_client, stop))
 
 
 def _is_copied(record: CollectionRecord, error: dict[str, Any]) -> bool:
-    """Whether an insert was refused because the document had been copied before.
+    """Return whether an insert was refused because the document had been copied before.
 
-    Servers have other codes than that of a duplicate for some keys of clustered collections. What has the `_id` in a
-    sharded collection may be an orphaned document, or have another shard key.
+    For some keys of clustered collections, servers use other codes than that of a duplicate key. In a sharded
+    collection, the document with that `_id` may be an orphaned document, or have another shard key, so the result is
+    False.
     """
     return is_there_already(error) and not record.definition.sharded

@@ -1,7 +1,8 @@
 """The copy of a sharded source by partitions: how it is cut, what this instance claims of it, and what all have copied.
 
-Several readers may read one large collection, and several instances share all of them. The router merges what the
-shards have in the order of `_id`; natural order, which has nothing to go on from, is for capped collections alone.
+Several readers can read one large collection, and several instances share all collections. The router merges the
+documents of all shards in `_id` order. Natural order is used for capped collections only, because it has no resume
+point there.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from verifier.runtime.tasks import StopToken
 
 
 def plan_copy(context: RunContext, stop: StopToken) -> None:
-    """Cut what is not copied yet into partitions, where the source is sharded; what is planned stays as it is."""
+    """Cut the collections that are not copied yet into partitions if the source is sharded. Existing plans are kept."""
     if not context.source_facts.is_sharded:
         return
     planned = context.partitions.planned()
@@ -66,7 +67,7 @@ def _ranges(context: RunContext, record: CollectionRecord, stop: StopToken) -> l
 
 
 def settle(context: RunContext) -> None:
-    """Save of each collection what all instances have copied of it."""
+    """Save for each collection what all instances together have copied of it."""
     copied = context.partitions.copied()
     changed, done = [], []
     for record in context.registry:
@@ -84,14 +85,17 @@ def settle(context: RunContext) -> None:
 
 
 def settle_often(context: RunContext, stop: StopToken) -> None:
-    """Until stopped; by one instance."""
+    """Save the totals of the copy periodically until stopped. Only one instance may run this."""
     while True:
         settle(context)
         stop.sleep(context.tuning.settle_interval)
 
 
 class ClaimedPartitions:
-    """What this instance can claim, for several threads that iterate; each partition is given to one of them."""
+    """Iterates over the partitions that this instance can claim.
+
+    Threads share it; each partition goes to one of them.
+    """
 
     def __init__(self, context: RunContext, not_before: Timestamp, stop: StopToken) -> None:
         self._context = context
@@ -104,7 +108,7 @@ class ClaimedPartitions:
         while (partition := self._context.partitions.claim()) is not None:
             record = self._context.registry.get(partition.uuid)
             if record is None:
-                # The collection is synced no more.
+                # The collection is no longer synced.
                 self._context.partitions.save(replace(partition, status=CopyStatus.DONE))
                 continue
             with self._lock:
@@ -127,7 +131,7 @@ class PartitionCopy(PortionCopy[bytes | None]):
         stop: StopToken,
     ) -> None:
         if partition.resume_point is None:
-            # It is read from the beginning again.
+            # Without a resume point, it is read from the beginning again.
             partition = replace(partition, copied=0, documents=0)
         super().__init__(
             record,
@@ -142,7 +146,7 @@ class PartitionCopy(PortionCopy[bytes | None]):
         self._stop = stop
 
     def pages(self) -> Iterator[tuple[Sequence[memoryview], bytes | None]]:
-        """Raises OperationError DuplicateIds, too."""
+        """Return the remaining pages; see `PortionCopy.pages`. Also raises OperationError DuplicateIds."""
         return self._in_natural_order() if self.record.definition.capped else self._by_id()
 
     def _in_natural_order(self) -> Iterator[tuple[Sequence[memoryview], None]]:
@@ -161,7 +165,7 @@ class PartitionCopy(PortionCopy[bytes | None]):
             self._not_before,
             self._partition.resume_point,
             self._stop,
-            # What one shard has, its index on _id keeps apart.
+            # Within one shard, the index on _id prevents duplicates.
             self._refuse_equal if self.record.definition.sharded else None,
             self._context.tuning.page_bytes,
         )

@@ -1,4 +1,4 @@
-"""What of a portion of the source is written while it is copied, and from where to go on after a restart."""
+"""Tracks which part of a portion of the source is written while it is copied, and the resume point after a restart."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ P = TypeVar("P")
 
 
 class PortionCopy(ABC, Generic[P]):
-    """One portion, of the collection of `record`: `resume_point` is up to where it is copied already.
+    """The copy of one portion of the collection of `record`, which is already copied up to `resume_point`.
 
-    `copied` and `documents` are what that is, in bytes and in number. Pages are read by one thread and written by many.
+    `copied` and `documents` are what was copied before, in bytes and as a count. One thread reads the pages, many write
+    them.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class PortionCopy(ABC, Generic[P]):
     ) -> None:
         self.record = record
         self._save_interval = save_interval
-        self._lock = threading.Lock()  # guards what follows; held while saving, to save in order
+        self._lock = threading.Lock()  # guards the fields below; held while saving, for the order
         self._copied = copied
         self._documents = documents
         self._saved_at = monotonic()
@@ -39,30 +40,30 @@ class PortionCopy(ABC, Generic[P]):
 
     @abstractmethod
     def pages(self) -> Iterator[tuple[Sequence[memoryview], P]]:
-        """The documents that are left, each page with the resume point after it.
+        """Return the remaining documents: pages, each with the resume point after it.
 
         Raises CollectionGone, OperationError and the driver's errors.
         """
 
     @abstractmethod
     def keep(self, status: CopyStatus, resume_point: P, copied: int, documents: int) -> None:
-        """Save how far it is."""
+        """Save the progress of the portion."""
 
     def enter(self, resume_point: P) -> Entry[P]:
-        """A page was read, after which that is the resume point."""
+        """Register a page that was read. `resume_point` is the resume point after it."""
         return self._frontier.enter(resume_point, 1)
 
     def written(self, entry: Entry[P], documents: int, size: int) -> None:
-        """A page was acknowledged."""
+        """Record that the write of a page was acknowledged."""
         with self._lock:
-            # Inside the lock: whoever sees the frontier drained must see all that was counted, too.
+            # Under the lock: a thread that sees the frontier drained must also see all counts.
             self._frontier.finish(entry)
             self._copied += size
             self._documents += documents
             self._save()
 
     def all_read(self) -> None:
-        """No more pages will come."""
+        """Record that no more pages will come."""
         with self._lock:
             self._all_read = True
             self._save()

@@ -1,1 +1,1 @@
-"""The definitions that the destination has: collections, indexes, views and shard keys, as stand-ins until commit."""
+"""The definitions on the destination: collections, indexes, views and shard keys, as stand-ins until the commit."""

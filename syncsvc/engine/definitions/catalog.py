@@ -1,4 +1,4 @@
-"""Creates, changes and drops collections, views and indexes on the destination. Every action may be repeated."""
+"""Creates, changes and drops collections, views and indexes on the destination. Every operation is idempotent."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from verifier.runtime.tasks import StopToken
 
 _GONE = failures.NAMESPACE_NOT_FOUND
 
-# The view is there; or it makes a circle, is too deep, or has another collation, with views that are yet to change.
+# Codes of a `create` of a view that are not errors here: the view exists; or, together with views that later events
+# will change, it forms a cycle, is nested too deeply, or has another collation.
 _PASSING_VIEW_CODES = (failures.NAMESPACE_EXISTS, 5, 165, 167)
 
-# The commands that name the collection by its UUID as well: one that arrives late, for example after its own retry,
-# must not change another collection that has the name by then.
+# Commands that also name the collection by its UUID: one that arrives late, for example after its own retry, must not
+# change another collection that has the name by then.
 _BY_UUID = frozenset({"collMod", "createIndexes", "drop", "dropIndexes", "renameCollection"})
 
-# The collection or index is gone; a view has the name; the index was not prepared, so it is another one; or there is
-# one like it.
+# Codes of conversions that mean that users made a change first: the collection or index is gone; a view has the name;
+# the index was not prepared, so it is another one; or an equivalent index exists.
 _USERS_WERE_FASTER = (
     failures.NAMESPACE_NOT_FOUND,
     failures.INDEX_NOT_FOUND,
@@ -42,7 +43,7 @@ _USERS_WERE_FASTER = (
 
 
 class Catalog:
-    """The definitions on the destination, which are stand-ins until commit."""
+    """The definitions on the destination, which are stand-ins until the commit."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._destination_client = context.destination_client
@@ -53,15 +54,19 @@ class Catalog:
         self._sharding = Sharding(context, stop) if sharded else None
 
     def create(self, definition: CollectionSpec) -> None:
-        """Make sure that a collection is there as a stand-in, and has its indexes. Raises OperationError."""
+        """Make sure that a collection exists as a stand-in, with its indexes. Raises OperationError."""
         self.create_bare(definition)
         self.reconcile_indexes(definition)
 
     def create_bare(self, definition: CollectionSpec) -> None:
-        """Make sure that a collection is there, and sharded if it is to be, with whatever indexes and documents."""
+        """Make sure that a collection exists, sharded if its definition says so.
+
+        Its indexes and documents are not checked.
+        """
         namespace = definition.namespace
         if self._kind_at(namespace) is Kind.VIEW:
-            # A view that had the name before or will have it after: whichever it is, its own events bring it back.
+            # The view had the name before the collection, or will have it afterwards. Its own events will create it
+            # again.
             self.drop(namespace)
         if self._sharding is not None:
             self._sharding.assign_primary(namespace.database)
@@ -71,7 +76,7 @@ class Catalog:
             self._shard(definition)
 
     def _shard(self, definition: CollectionSpec) -> None:
-        """Also what is sharded is looked after: a process may have been killed just then."""
+        """Shard a collection; finish the work if a killed process had only begun it."""
         assert self._sharding is not None
         namespace, index = definition.namespace, standin.serving(definition)
         try:
@@ -82,7 +87,7 @@ class Catalog:
                 self._sharding.shard(definition)
             self._sharding.remove_zones()
         except OperationFailure as error:
-            # A sync that fails leaves no zones behind.
+            # A failed sync must not leave zones behind.
             self._sharding.remove_zones()
             raise _refused("shardCollection", namespace, error) from error
         if index is not None and index.get("unique"):
@@ -90,14 +95,14 @@ class Catalog:
             self._run(namespace, command, failures.INDEX_NOT_FOUND)
 
     def refine(self, definition: CollectionSpec) -> None:
-        """Make sure that a sharded collection has the key of its definition, which begins with the one that it has."""
+        """Make sure that a sharded collection has the key of its definition, which must begin with its present key."""
         assert definition.shard_key
         namespace = str(definition.namespace)
         command = {"refineCollectionShardKey": namespace, "key": definition.shard_key["key"]}
         self._run(Namespace("admin", namespace), command)
 
     def rename(self, namespace: Namespace, to: Namespace) -> None:
-        """Give a collection another name, which no other collection has; a view there is dropped."""
+        """Rename a collection. No other collection may have the new name; a view with that name is dropped."""
         if namespace == to:
             return
         self.drop_view(to)
@@ -112,14 +117,14 @@ class Catalog:
             )
 
     def modify(self, namespace: Namespace, change: Document) -> None:
-        """Run a collMod, unless it changes nothing."""
-        # The span of a time-series collection's buckets only grows: it may be larger by now.
+        """Run a collMod, unless it is empty."""
+        # The bucket span of a time-series collection can only grow, and may already be larger.
         passing = (failures.INVALID_OPTIONS,) if "timeseries" in change else ()
         if change:
             self._run(namespace, {"collMod": namespace.collection, **change}, *passing)
 
     def create_view(self, definition: CollectionSpec) -> None:
-        """Create a view, where nothing has its name and its definition fits the views that are there by now."""
+        """Create a view, if its name is free and its definition is compatible with the existing views."""
         if self._sharding is not None:
             self._sharding.assign_primary(definition.namespace.database)
         command = {"create": definition.namespace.collection, **definition.options}
@@ -137,21 +142,21 @@ class Catalog:
             self.drop(Namespace(database, each["name"]))
 
     def drop_empty_database(self, database: str) -> None:
-        """Drop a database with nothing of users in it: it would be in the way of one that differs in case."""
+        """Drop a database without user collections: no other database may have a name that differs only in case."""
         if all(each["name"].startswith("system.") for each in self._list(database, {})):
             self._run(Namespace(database, ""), {"dropDatabase": 1})
 
     def reconcile_indexes(self, definition: CollectionSpec) -> None:
-        """Make the indexes of a collection the stand-ins of its definition's, whatever they are now.
+        """Make the indexes of a collection the stand-ins of its definition's indexes, whatever indexes it has now.
 
         Raises OperationError DefinitionNotApplicable, which names the index that cannot be built.
         """
         namespace, wanted = definition.storage, standin.stand_in(definition).indexes
-        # Before any is built: what goes may be in the way of what comes.
+        # Drop before building: an old index may conflict with a new one.
         found = self._indexes(namespace)
         exchanging = shard_rules.SPARE in found or _loses_shard_key(definition, found, wanted)
         if exchanging:
-            # No server is without an index that serves the shard key, not for a moment.
+            # Every shard must have an index that supports the shard key, at every moment.
             self._create_index(definition, shard_rules.spare(definition))
             self._observe(Point.SPARE_INDEX_BUILT, str(namespace))
         for name in found.keys() - wanted.keys() - {shard_rules.SPARE}:
@@ -163,7 +168,7 @@ class Catalog:
             self._drop_index(namespace, shard_rules.SPARE)
 
     def _create_index(self, definition: CollectionSpec, index: Document) -> None:
-        """One of the same name and another definition gives way."""
+        """Create an index, and drop an index of the same name with another definition first."""
         command = {
             "createIndexes": definition.storage.collection,
             "indexes": [standin.creatable(index, definition.collated)],
@@ -191,19 +196,19 @@ class Catalog:
         )
 
     def weaken(self, definition: CollectionSpec) -> None:
-        """Make of a collection that is this its stand-in."""
+        """Turn a collection, which has this definition now, into its stand-in."""
         for command in standin.weakenings(definition):
             self._run(definition.namespace, command)
 
     def prepare(self, definition: CollectionSpec) -> None:
-        """Put back what can be put back before users write."""
+        """Restore everything that can be restored before users write."""
         for command in standin.preparations(definition):
             self._run(definition.namespace, command)
 
     def convert(self, definition: CollectionSpec) -> None:
-        """Make prepared indexes unique, and build those that had to wait for it.
+        """Make prepared indexes unique, and build the indexes that had to wait for that.
 
-        Users write already: what they have dropped, changed or replaced meanwhile is theirs, and needs nothing more.
+        Users already write: where they have dropped, changed or replaced something, their change stays.
         """
         for command in standin.conversions(definition):
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
@@ -213,7 +218,10 @@ class Catalog:
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
 
     def _is_still(self, definition: CollectionSpec) -> bool:
-        """Whether the collection is what it was: without its indexes it is another, or none, which would be created."""
+        """Return whether the collection is still the same one, judged by its indexes.
+
+        If it has none of them, it is another collection, or does not exist and `createIndexes` would create it.
+        """
         found = read(
             lambda: find_named(self._destination_client, definition.namespace),
             self._stop,
@@ -231,7 +239,7 @@ class Catalog:
     def _run(
         self, namespace: Namespace, command: dict[str, Any], *expected: int
     ) -> dict[str, Any] | None:
-        """Return the reply; None if the server answered with one of the expected codes, which say that it was done."""
+        """Return the reply; None if the server answers with an expected code: the work was already done."""
         try:
             return self._destination_writer.run(
                 namespace.database, {**command, **self._by_uuid(namespace, command)}
@@ -251,7 +259,7 @@ class Catalog:
         if name == "renameCollection":
             database, _, target = target.partition(".")
             namespace = Namespace(database, target)
-        # Servers do not take the UUID of the buckets of a time series.
+        # Servers do not accept the UUID of the buckets of a time-series collection.
         listed = self._list(namespace.database, {"name": target, "type": Kind.COLLECTION.value})
         if not listed or target.startswith("system."):
             return {}
@@ -261,19 +269,19 @@ class Catalog:
 def _loses_shard_key(
     definition: CollectionSpec, found: dict[str, Document], wanted: dict[str, Document]
 ) -> bool:
-    """Whether, of the indexes found, none stays that serves the shard key."""
+    """Return whether none of the indexes that stay supports the shard key."""
     if not definition.shard_key:
         return False
     staying = [
         each for name, each in found.items() if name in wanted and same_index(each, wanted[name])
     ]
-    # None of them is unique now, even if the one for a unique shard key is to be.
+    # Stand-ins are never unique now, even if the index for a unique shard key will be.
     key = {**definition.shard_key, "unique": False}
     return not shard_rules.is_served(key, staying, definition.collated)
 
 
 def _refused(action: str, namespace: Namespace, error: OperationFailure) -> Exception:
-    """What to raise for an error that is not expected."""
+    """Return the exception to raise for an unexpected error."""
     if failures.named_kind(error) is not None:
         return error
     return OperationError(

@@ -1,9 +1,9 @@
-"""Keeps the indexes of a collection off the destination for as long as they refuse what the replay must pass through.
+"""Withholds the indexes of a collection from the destination while they refuse documents that the replay must write.
 
-A document may come to the destination as it was before an index was made, or after it was dropped, and an index may be
-built over documents of several times: it can refuse what it never met on the source (arrays in parallel, odd languages,
-broken geometries). Then all indexes of the collection are withheld. They are built when everything is applied, and the
-documents are those of the source; what is refused then fails the sync.
+A document may reach the destination in a state from before an index was created or after it was dropped, and an index
+may be built over documents of different times. So the index can refuse a document that it never met on the source
+(parallel arrays, unknown languages, invalid geometries). Then all indexes of the collection are withheld. They are
+built when all events are applied and the documents equal those of the source; if one is refused then, the sync fails.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from verifier.runtime.tasks import Channel, StopToken, TaskGroup
 
 _log = logging.getLogger(__name__)
 
-# How often the withheld indexes of a collection are tried to be built, and the pause in between, in seconds.
+# How many attempts are made to build the withheld indexes of a collection, and the pause in between, in seconds.
 _BUILDS = 5
 _PAUSE = 1.0
 
 
 def withhold(context: RunContext, uuid: bytes, reason: str, stop: StopToken) -> bool:
-    """Take the indexes of a collection away, so that what they refused can be tried again; False if there are none."""
+    """Drop the indexes of a collection, so that refused writes can be retried. Return False if it has no indexes."""
     with context.registry.redefining:
         record = context.registry.get(uuid)
         if record is None or not record.definition.indexes:
@@ -43,7 +43,7 @@ def withhold(context: RunContext, uuid: bytes, reason: str, stop: StopToken) -> 
 
 
 def build_indexes(context: RunContext, record: CollectionRecord, stop: StopToken) -> None:
-    """Give a collection the indexes of its definition; withhold them if documents are in the way."""
+    """Give a collection the indexes of its definition; withhold them if its documents do not allow them."""
     try:
         Catalog(context, stop).reconcile_indexes(record.present)
     except OperationError as error:
@@ -52,7 +52,7 @@ def build_indexes(context: RunContext, record: CollectionRecord, stop: StopToken
 
 
 def restore_indexes(context: RunContext, stop: StopToken) -> None:
-    """Build all that were withheld. Raises OperationError DefinitionNotApplicable for one that cannot be."""
+    """Build all withheld indexes. Raises OperationError DefinitionNotApplicable if one cannot be built."""
     catalog = Catalog(context, stop)
     for record in context.registry:
         if record.withheld:
@@ -86,10 +86,10 @@ def _warn(context: RunContext) -> None:
 
 
 def build_all(context: RunContext, stop: StopToken) -> None:
-    """Return when all are built, or withheld."""
+    """Return when the indexes of all collections are built or withheld."""
     with TaskGroup("index", stop) as group:
         waiting: Channel[CollectionRecord] = Channel(1 << 40, group.stop)
-        # Large collections first, so that none of them is left alone at the end.
+        # Large collections first, so that no large one is left for the end.
         for record in sorted(context.registry, key=lambda record: record.copied, reverse=True):
             waiting.put(record, 1)
         waiting.close()

@@ -1,8 +1,8 @@
-"""Under which name a collection is kept on the destination while the events of the source are behind its listing.
+"""Chooses the name of a collection on the destination while the replayed events are behind the listing of the source.
 
-Usually its own. But the listing may have found a collection under a name that, at the point where the replay is, still
-belongs to another one. The other one is then parked: kept under a name that no user has, until its own events drop or
-rename it, or the name becomes free.
+Usually it is the same name. But the listing may have found a collection under a name that still belongs to another
+collection at the present point of the replay. Then the listed collection is parked: kept under a name that no user has,
+until its own events drop or rename it, or the name becomes free.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PARKED = "syncsvc.parked."
 
 
 def destination_name(registry: Registry, name: Namespace, uuid: bytes) -> Namespace:
-    """Where the destination keeps the collection that the source calls `name`."""
+    """Return the name under which the destination keeps the collection that the source calls `name`."""
     holder = registry.at(name)
     if holder is None or holder.uuid == uuid:
         return name
@@ -31,9 +31,9 @@ def new_record(
     status: CopyStatus,
     amount: Size = Size(),
 ) -> CollectionRecord:
-    """The record of a new collection, whose definition has the source's name; not saved yet.
+    """Return the record of a new collection, whose definition has the source's name. The record is not saved yet.
 
-    `amount` is what there is to copy of it.
+    `amount` is the size of its data to copy.
     """
     assert definition.uuid is not None
     kept_as = destination_name(registry, definition.namespace, definition.uuid)
@@ -47,7 +47,7 @@ def new_record(
 
 
 def parked_for(registry: Registry, name: Namespace) -> CollectionRecord | None:
-    """A collection that is parked and has this name on the source."""
+    """Return a parked collection that has this name on the source; None if no such collection exists."""
     return next(
         (each for each in registry if each.source_name == name != each.definition.namespace), None
     )

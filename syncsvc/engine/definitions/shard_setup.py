@@ -1,8 +1,8 @@
-"""Shards the destination's collections as they are created, and spreads databases. Every action may be repeated.
+"""Shards the destination's collections as they are created, and distributes databases. Every operation is idempotent.
 
-A range of a shard key goes where a zone has it: an empty collection that is sharded has each range on its shard at
-once, and nothing has to be moved. So zones of our own are there for just that moment, with a shard each. A collection
-whose first field is hashed is cut by the server in the same way, without zones.
+When an empty collection is sharded, each range of its shard key is created on the shard that a zone assigns it to, so
+that nothing has to be moved. For just that moment, this module defines zones of its own, one for each shard. The server
+itself distributes a collection whose shard key begins with a hashed field, without zones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Document
 from verifier.runtime.tasks import StopToken
 
-# So that neighbouring keys, which often come together, do not all go to one shard.
+# Several for each shard, so that neighbouring keys, which often arrive together, are spread over the shards.
 _RANGES_A_SHARD = 4
 _SAMPLE_SIZE = 2000
 _ZONE = "syncsvc."
@@ -34,7 +34,7 @@ _SIMPLE = {"locale": "simple"}
 
 
 class Sharding:
-    """What concerns the shards of the destination. Raises the driver's errors."""
+    """Manages the shards of the destination. Raises the driver's errors."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -43,7 +43,7 @@ class Sharding:
         self._stop = stop
 
     def assign_primary(self, database: str) -> None:
-        """Let a database that is new keep its unsharded collections on the shard with the fewest databases."""
+        """Give a new database the shard with the fewest databases as its primary shard."""
         databases = {each["_id"]: each["primary"] for each in self._config("databases")}
         if database in databases:
             return
@@ -52,7 +52,7 @@ class Sharding:
         try:
             self._destination_writer.administer({"enableSharding": database, "primaryShard": shard})
         except OperationFailure as error:
-            # It came to be on another shard meanwhile, as databases do with the first thing in them.
+            # The database has been created on another shard meanwhile, as happens with the first collection in it.
             if error.code != failures.NAMESPACE_EXISTS:
                 raise
         self._context.observe(Point.PRIMARY_ASSIGNED, database)
@@ -61,10 +61,10 @@ class Sharding:
         return bool(self._config("collections", {"_id": str(namespace)}))
 
     def shard(self, definition: CollectionSpec) -> None:
-        """Shard an empty collection that has an index for it, over all shards."""
+        """Shard an empty collection over all shards. It must already have an index for the shard key."""
         namespace, key = definition.namespace, definition.shard_key
         assert key is not None
-        # What a process that was killed has left may overlap.
+        # Zones that a killed process left behind may overlap.
         self.remove_zones()
         self._set_zones(namespace, self._ranges(definition))
         self._context.observe(Point.ZONES_SET, str(namespace))
@@ -84,12 +84,12 @@ class Sharding:
         return shard_rules.ranges(key, self._sample(definition, key), count)
 
     def _sample(self, definition: CollectionSpec, shard_key: Document) -> list[bytes]:
-        """The fields that tell where to cut, of some documents of the source, in their order."""
+        """Return the fields to cut by, from a sample of the source's documents, in sorted order."""
         fields = shard_rules.sampled_fields(shard_key)
         if not fields or definition.uuid is None:
             return []
         database = definition.namespace.database
-        # The destination may keep it under another name.
+        # The destination may keep the collection under another name.
         found = find_on_source(self._context, database, definition.uuid, self._stop)
         if found is None:
             return []
@@ -120,11 +120,11 @@ class Sharding:
             self._place_range(str(namespace), least, beyond, _ZONE + shard)
 
     def _has_zones(self, namespace: Namespace) -> bool:
-        """Whether users have said already where ranges of it go: then the server puts them there."""
+        """Return whether users have already defined zones for the collection, which the server then follows."""
         return bool(self._config("tags", {"ns": str(namespace)}))
 
     def remove_zones(self) -> None:
-        """Take all zones of ours away."""
+        """Remove all zones of syncsvc."""
         for each in self._config("tags"):
             if each["tag"].startswith(_ZONE):
                 self._place_range(each["ns"], each["min"], each["max"], None)
@@ -143,7 +143,7 @@ class Sharding:
         return sorted(each["_id"] for each in rows if not each.get("draining"))
 
     def _config(self, collection: str, query: Document | None = None) -> list[dict[str, Any]]:
-        """What the config server knows."""
+        """Return the documents of a collection of the config database."""
         command = {
             "find": collection,
             "filter": query or {},
@@ -162,7 +162,7 @@ class Sharding:
 
 
 def _only(fields: list[str]) -> list[Document]:
-    """The stages that cut documents down to some fields, and sort them by these; a field that is missing is null."""
+    """Return the stages that project documents to some fields, and sort by these; a missing field becomes null."""
     names = {f"field{number}": f"${name}" for number, name in enumerate(fields)}
     return [
         {

@@ -16,7 +16,7 @@ from verifier.runtime.tasks import StopToken
 
 
 class SourceListing:
-    """Runs after the change stream's start is saved: what changes while it lists comes as an event later."""
+    """Lists the source. Must run after the start of the change stream is saved: later changes then arrive as events."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._source_client = context.source_client
@@ -30,27 +30,27 @@ class SourceListing:
         self._stop = stop
 
     def run(self) -> None:
-        """Raises OperationError UnsupportedCollection and TTLNotVerifiable."""
+        """List the source and create everything. Raises OperationError UnsupportedCollection and TTLNotVerifiable."""
         listed = read(
             lambda: list(list_collections(self._source_client, self._selection)),
             self._stop,
         )
-        # Once more: what was true when the sync was asked for need not be true now.
+        # Checked again: the source may have changed since the start request was checked.
         raise_all(definition_violations(self._options, self._facts, listed))
         collections = [each for each in listed if each.kind is not Kind.VIEW]
         self._forget_all_but(collections)
         for definition in collections:
             self._stop.check()
             self._create(definition)
-        # Views last: their collections are there then.
+        # Views come last, when their collections exist.
         for definition in listed:
             if definition.kind is Kind.VIEW:
                 self._catalog.create_view(definition)
 
     def _forget_all_but(self, collections: list[CollectionSpec]) -> None:
-        """Drop what an earlier, interrupted listing created and the source no longer has.
+        """Drop the collections that an earlier, interrupted listing created and the source no longer has.
 
-        Another collection may have its name by now, and must not be dropped by the event of the old one's end.
+        Another collection may have the name now; the drop event of the old collection must not drop it.
         """
         uuids = {each.uuid for each in collections}
         for record in self._registry:
@@ -67,7 +67,7 @@ class SourceListing:
                 lambda: measure(self._source_client, definition.storage),
                 self._stop,
             )
-            # Saved with its true definition before it is created without it.
+            # The record holds the true definition, and is saved before the stand-in is created.
             wanted = destined(definition, self._options)
             record = new_record(self._registry, wanted, CopyStatus.WAITING, amount)
             self._registry.save(record)

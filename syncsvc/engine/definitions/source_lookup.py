@@ -1,4 +1,4 @@
-"""Asks the source what a collection is now, where its events do not tell."""
+"""Looks up the present definition of a collection on the source, if its events do not tell it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from verifier.runtime.tasks import StopToken
 def find_on_source(
     context: RunContext, database: str, uuid: bytes, stop: StopToken
 ) -> CollectionSpec | None:
-    """The collection with that UUID, under the name that it has by now; None when it is gone."""
+    """Return the collection with that UUID, under its present name; None if it is gone."""
     return read(lambda: find_collection(context.source_client, database, uuid), stop)
 
 
 def find_named_on_source(
     context: RunContext, namespace: Namespace, stop: StopToken
 ) -> CollectionSpec | None:
-    """What has that name by now, if anything has."""
+    """Return the collection or view that has that name now; None if there is none."""
     return read(lambda: find_named(context.source_client, namespace), stop)
 
 
 def time_series_on_source(
     context: RunContext, namespace: Namespace, stop: StopToken
 ) -> bytes | None:
-    """The UUID of the time-series collection that has that name by now, if one has."""
+    """Return the UUID of the time-series collection that has that name now; None if there is none."""
     return read(lambda: find_time_series(context.source_client, namespace), stop)

@@ -1,9 +1,11 @@
-"""What stands in for a collection's options and indexes while a sync runs, and how the real thing is put back. Pure.
+"""Stand-ins for the options and indexes of a collection while a sync runs, and the commands to restore the originals.
 
-During copy and replay the destination passes through states that the source never had. So unique indexes are plain,
-TTL never fires, hidden indexes are visible, capped collections have room. What is put back comes from the saved record
-of the collection, which always holds the true definition. A source that becomes the destination holds the real thing:
-it is weakened to its stand-in in place.
+Pure.
+
+During copy and replay, the destination passes through states that the source never had. So in a stand-in, unique
+indexes are not unique, TTL never expires documents, hidden indexes are visible, and capped collections are very large.
+The original definition is restored from the saved record of the collection, which always holds it. When a source
+becomes the destination, its collections have their original definitions: they are weakened to stand-ins in place.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from bson.int64 import Int64
 from syncsvc import shard_rules
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 
-# Never reached: the largest expireAfterSeconds that the server takes, and a petabyte.
+# Limits that are never reached: the largest expireAfterSeconds that the server accepts, and a petabyte.
 NEVER_SECONDS = 2147483647
 CAPPED_ROOM = Int64(1 << 50)
 
@@ -25,7 +27,7 @@ Command = dict[str, Any]
 
 
 def supported(definition: CollectionSpec) -> CollectionSpec:
-    """The definition with an index that serves its shard key, where none of its own does before users write."""
+    """Return the definition, plus an index for its shard key if none of its own supports the key before users write."""
     if not definition.shard_key:
         return definition
     if shard_rules.is_served(definition.shard_key, _built(definition), definition.collated):
@@ -35,24 +37,24 @@ def supported(definition: CollectionSpec) -> CollectionSpec:
 
 
 def serving(definition: CollectionSpec) -> Document | None:
-    """The index to shard the collection with, as it is then; None for the one on `_id`."""
+    """Return the index to shard the collection with, as it must be at that moment; None for the index on `_id`."""
     key = definition.shard_key
     assert key is not None
     found = (each for each in _built(supported(definition)) if shard_rules.serves(each, key))
     index = next(found, None)
     if index is None or key["unique"]:
-        # The server asks for it to be unique. It is weakened when the collection is sharded.
+        # The server requires a unique index. It is weakened once the collection is sharded.
         return index
     return _stand_in_index(index)
 
 
 def weakened(collection: str, index: Document) -> Command:
-    """The command that lets a unique index have duplicates."""
+    """Return the command that lets a unique index accept duplicates."""
     return _modify(collection, index, forceNonUnique=True)
 
 
 def stand_in(definition: CollectionSpec) -> CollectionSpec:
-    """The definition that the destination has until commit."""
+    """Return the definition that the collection has on the destination until the commit."""
     if definition.kind is Kind.VIEW:
         return definition
     definition = supported(definition)
@@ -79,9 +81,9 @@ def _stand_in_index(index: Document) -> Document:
 
 
 def deferred_names(definition: CollectionSpec) -> frozenset[str]:
-    """The indexes that cannot be built until commit, because without `unique` they equal another one.
+    """Return the names of the indexes that must wait for the commit, because without `unique` they equal another index.
 
-    Of two such, the unique one is built first: the server allows a plain one beside it, not the other way round.
+    Of two such indexes, the unique one is built first: the server allows a plain one beside it, but not the reverse.
     """
     seen: list[list[Any]] = []
     deferred = set()
@@ -90,7 +92,7 @@ def deferred_names(definition: CollectionSpec) -> frozenset[str]:
             list(index["key"].items()),
             index.get("collation"),
             bool(index.get("sparse")),
-            # Servers take filters of different form for one; to wait without need does no harm.
+            # Servers treat filters of different form as equal. Deferring an index without need does no harm.
             "partialFilterExpression" in index,
             index.get("wildcardProjection"),
         ]
@@ -101,9 +103,9 @@ def deferred_names(definition: CollectionSpec) -> frozenset[str]:
 
 
 def creatable(index: Document, collated: bool) -> Document:
-    """The index as `createIndexes` takes it.
+    """Return the index as `createIndexes` accepts it.
 
-    An index of simple collation lists no collation, but would inherit the one of its collection.
+    An index of simple collation lists no collation, and would inherit the collation of its collection.
     """
     if collated and "collation" not in index:
         return {**index, "collation": {"locale": "simple"}}
@@ -111,7 +113,10 @@ def creatable(index: Document, collated: bool) -> Document:
 
 
 def preparations(definition: CollectionSpec) -> Iterator[Command]:
-    """The collMod commands that put back all but uniqueness, for which new duplicates are refused from then on."""
+    """Return the collMod commands that restore everything except uniqueness.
+
+    From then on, new duplicates are refused.
+    """
     name = definition.namespace.collection
     if definition.capped:
         yield {"collMod": name, "cappedSize": definition.options["size"]}
@@ -129,7 +134,7 @@ def preparations(definition: CollectionSpec) -> Iterator[Command]:
 
 
 def prepared(definition: CollectionSpec) -> CollectionSpec:
-    """What a collection of this definition is between the preparations and the conversions."""
+    """Return the definition that a collection has between the preparations and the conversions."""
     built = _built(supported(definition))
     indexes = {index["name"]: _prepared_index(index) for index in built}
     return replace(definition, indexes=indexes)
@@ -142,9 +147,9 @@ def _prepared_index(index: Document) -> Document:
 
 
 def weakenings(definition: CollectionSpec) -> Iterator[Command]:
-    """The commands that make of a real collection its stand-in, without building any index anew."""
+    """Return the commands that turn a collection into its stand-in without rebuilding any index."""
     name = definition.namespace.collection
-    # Before the indexes that they equal are plain: no server has both.
+    # Drop deferred indexes before their unique equals become plain: no server accepts both.
     for deferred in sorted(deferred_names(definition)):
         yield {"dropIndexes": name, "index": deferred}
     if definition.capped:
@@ -165,14 +170,14 @@ def weakenings(definition: CollectionSpec) -> Iterator[Command]:
 
 
 def conversions(definition: CollectionSpec) -> Iterator[Command]:
-    """The collMod commands that make prepared indexes unique."""
+    """Return the collMod commands that make prepared indexes unique."""
     for index in _built(supported(definition)):
         if index.get("unique"):
             yield _modify(definition.namespace.collection, index, unique=True)
 
 
 def waiting(definition: CollectionSpec) -> list[Document]:
-    """The indexes that had to wait for the conversions, as `createIndexes` takes them."""
+    """Return the indexes that had to wait for the conversions, as `createIndexes` accepts them."""
     definition = supported(definition)
     names = sorted(deferred_names(definition))
     return [creatable(definition.indexes[each], definition.collated) for each in names]

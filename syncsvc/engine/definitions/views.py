@@ -1,7 +1,7 @@
-"""Makes the views of the destination those of the source, when all change events up to the commit are applied.
+"""Makes the views of the destination equal to those of the source, once all change events up to the commit are applied.
 
-Events of views are applied as they come, but some of them cannot be while later ones have left their traces already: a
-view may be defined over one that is yet to be changed. Views hold no data, so they can simply be made again.
+Events of views are applied as they come, but some of them fail, because later events have already left their traces: a
+view may be defined over another view that is yet to change. Views hold no data, so they can simply be created again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from verifier.runtime.tasks import StopToken
 
 
 def reconcile_views(context: RunContext, stop: StopToken) -> None:
-    """Drop the views that the source does not have like that, and create the ones that it has."""
+    """Drop the views that the source does not have in the same form, and create the missing ones."""
     wanted = _views(context.source_client, context.selection, stop)
     found = _views(context.destination_client, None, stop)
     catalog = Catalog(context, stop)

@@ -1,1 +1,1 @@
-"""Writes documents on the destination: the only place that does."""
+"""Writes documents on the destination. No other package does."""

@@ -1,8 +1,8 @@
 """Overwrites documents of the destination with whole documents: for the copy, and for documents that are read again.
 
 In a sharded collection, no single statement does that: a router refuses an upsert without the whole shard key, and a
-replacement whose shard key is another shard's finds nothing, and says nothing. So what is there is deleted, on every
-shard, before the insert.
+replacement whose shard key belongs to another shard matches nothing and reports no error. So the present document is
+deleted on every shard before the insert.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from verifier.cluster.keys import id_only, shown
 from verifier.cluster.namespace import Namespace
 from verifier.runtime.tasks import StopToken
 
-# How long a document waits between two attempts, while an orphaned one has its place, in seconds.
+# The pause between two attempts to insert a document whose `_id` an orphaned document occupies, in seconds.
 _PAUSE = 1.0
 
-# A document that was refused, with the server's error.
+# A refused document, with the server's error.
 Refusal = tuple[Outcome, WriteError]
 
 
@@ -40,9 +40,10 @@ def overwrite(
     ordered: bool,
     stop: StopToken,
 ) -> tuple[list[Outcome], str]:
-    """Write documents, without the collection's indexes if these refuse one: what is left, and why its first is.
+    """Write documents; if the collection's indexes refuse one, withhold them and try again.
 
-    With `ordered`, nothing after a refused document is written before it.
+    Return the documents that could not be written, and the error of the first one. With `ordered`, no document after a
+    refused one is written before it.
     """
 
     def attempt(documents: list[Outcome]) -> tuple[list[Outcome], str]:
@@ -59,7 +60,7 @@ def overwrite(
 def _overwrite_sharded(
     context: RunContext, namespace: Namespace, documents: list[Outcome], stop: StopToken
 ) -> tuple[list[Outcome], str]:
-    """Whatever the order: a sharded collection has none."""
+    """Overwrite documents in a sharded collection, which has no order to keep."""
     refused = overwrite_sharded(context, namespace, documents, stop)
     return [outcome for outcome, _ in refused], refusal(refused[0][1]) if refused else ""
 
@@ -68,14 +69,15 @@ def _upsert(
     context: RunContext, namespace: Namespace, left: list[Outcome], ordered: bool
 ) -> tuple[list[Outcome], str]:
     error = ""
-    # A pipeline only where it must be: servers end in one that changes a field whose name is there twice.
+    # Use a pipeline only if necessary. WARNING: MongoDB 6.0 crashes if a pipeline changes a field whose name occurs
+    # twice.
     for literal in (False, True):
         if left:
             statements = [update_statement(each, literal) for each in left]
             _, errors = context.document_writer.update(namespace, statements, ordered)
             error = refusal(errors[0]) if errors else ""
             if ordered:
-                # The command ended at its first error.
+                # An ordered command ends at its first error.
                 left = left[errors[0]["index"] :] if errors else []
             else:
                 left = [left[each["index"]] for each in errors]
@@ -85,7 +87,7 @@ def _upsert(
 def overwrite_sharded(
     context: RunContext, namespace: Namespace, documents: Sequence[Outcome], stop: StopToken
 ) -> list[Refusal]:
-    """Make the collection hold these documents: those that were refused."""
+    """Replace the collection's versions of these documents, and return the documents that were refused."""
     clear(context, namespace, documents)
     return insert_missing(context, namespace, documents, stop)
 
@@ -93,10 +95,13 @@ def overwrite_sharded(
 def insert_missing(
     context: RunContext, namespace: Namespace, documents: Sequence[Outcome], stop: StopToken
 ) -> list[Refusal]:
-    """The same for documents whose `_id` nothing has."""
+    """Insert documents whose `_id` does not exist on the destination yet, and return the documents that were refused.
+
+    Where an `_id` does exist, it is deleted and the insert is retried, for as long as an orphaned document occupies it.
+    """
     refused, clashes = _insert(context, namespace, documents)
     if clashes:
-        # Where the answer to an insert was lost, these are our own.
+        # If the reply to an insert was lost, these clashes are documents that this insert wrote.
         clear(context, namespace, clashes)
         more, clashes = _insert(context, namespace, clashes)
         refused += more
@@ -111,7 +116,7 @@ def insert_missing(
 
 
 def clear(context: RunContext, namespace: Namespace, outcomes: Sequence[Outcome]) -> None:
-    """Delete whatever has the `_id` of one of these, on all shards."""
+    """Delete all documents with these `_id`s, on all shards."""
     if not outcomes:
         return
     gone = [Outcome(id_only(each.key), deleted=True) for each in outcomes]
@@ -122,7 +127,7 @@ def clear(context: RunContext, namespace: Namespace, outcomes: Sequence[Outcome]
 def _insert(
     context: RunContext, namespace: Namespace, outcomes: Sequence[Outcome]
 ) -> tuple[list[Refusal], list[Outcome]]:
-    """Insert documents: those that were refused, and those whose `_id` is there."""
+    """Insert documents. Return the refused ones with their errors, and those whose `_id` already exists."""
     documents = b"".join([each.document for each in outcomes if each.document is not None])
     if not documents:
         return [], []
@@ -134,7 +139,10 @@ def _insert(
 def _set_right(
     context: RunContext, namespace: Namespace, documents: Sequence[Outcome]
 ) -> list[Refusal]:
-    """Give documents the Timestamp(0, 0) in whose place an insert puts the server's time."""
+    """Restore Timestamp(0, 0) in documents where the insert has replaced it by the server's time.
+
+    Return refused documents.
+    """
     altered = [each for each in documents if each.document and holds_zero_timestamp(each.document)]
     if not altered:
         return []

@@ -1,6 +1,6 @@
-"""Writes documents as the source holds them now, where an event cannot be replayed: the way out of every such corner.
+"""Reads documents from the source again, and writes them: the fallback for events that cannot be replayed.
 
-Always safe, since later events of the document replay over what was read.
+This is always safe, because later events of the document are replayed over the state that was read.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from verifier.cluster.namespace import Namespace
 from verifier.cluster.renamed import CollectionGone, follow_renames
 from verifier.runtime.tasks import Budget, StopToken
 
-# The size of a document where the copy tells none, in bytes.
+# The assumed size of a document if the copy has no average, in bytes.
 _UNKNOWN_SIZE = 16 << 10
 
 
 class Rereading:
-    """For one lane. `budget` limits, in bytes, what all lanes read again at once."""
+    """Reads documents again for one lane. `budget` limits, in bytes, what all lanes read again at the same time."""
 
     def __init__(self, context: RunContext, budget: Budget, stop: StopToken) -> None:
         self._context = context
@@ -37,7 +37,7 @@ class Rereading:
         self._stop = stop
 
     def write(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
-        """Make the documents of these keys what the source holds at `newest` or later.
+        """Make the documents of these keys equal to the source's documents as of `newest` or later.
 
         Raises OperationError EventNotApplicable.
         """
@@ -57,7 +57,7 @@ class Rereading:
 
 
 class _Source:
-    """Turns keys into outcomes that the source's present documents give. `not_before` is of the event."""
+    """Turns keys into outcomes, from the present documents of the source. `not_before` is the time of the event."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -66,7 +66,7 @@ class _Source:
     def outcomes(
         self, record: CollectionRecord, keys: Sequence[bytes], not_before: Timestamp
     ) -> Iterator[list[Outcome]]:
-        """For each key, the document as the source holds it, or its deletion; a few megabytes at a time."""
+        """Yield for each key the source's document, or a deletion if it is gone; a few megabytes at a time."""
         for portion in portions(keys):
             yield from self._read(record, portion, not_before)
 
@@ -83,7 +83,7 @@ class _Source:
                     yield [Outcome(id_only(each), deleted=True) for each in others]
                 yield [Outcome(id_only(each), document=each) for each in page.values()]
         except CollectionGone:
-            # Its drop comes later, and takes these documents with it.
+            # The drop event of the collection comes later, and removes these documents.
             pass
         if not record.definition.collated:
             yield [Outcome(key, deleted=True) for key in missing.values()]
@@ -91,10 +91,10 @@ class _Source:
     def _make_way(
         self, record: CollectionRecord, missing: dict[Hashable, bytes], not_before: Timestamp
     ) -> list[Outcome]:
-        """The deletions of the keys that the source does not have to the letter; these are missing no more.
+        """Return deletions for the keys that the source lacks in exactly this form, and remove them from `missing`.
 
-        Keys that differ here may be one for the server: what is gone goes first, and what has another key comes after.
-        What goes after that is deleted by an event of its own.
+        Keys with different bytes can be equal for the server, so deletions come first, and documents with an equal key
+        afterwards. A document that is deleted later has a delete event of its own.
         """
         there: set[Hashable] = set()
         with contextlib.suppress(CollectionGone):
@@ -126,6 +126,6 @@ class _Source:
 
 
 def _bytes_to_read(record: CollectionRecord, keys: Sequence[bytes], most: int) -> int:
-    """About what documents of these keys take that are in memory at once, going by the average of the copy."""
+    """Estimate the memory for the documents of these keys, from the average of the copy; in bytes, at most `most`."""
     average = record.copied // record.documents if record.documents else _UNKNOWN_SIZE
     return min(len(keys) * average, most)

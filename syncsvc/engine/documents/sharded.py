@@ -1,11 +1,12 @@
-"""Writes what a batch of change events makes of the documents of a sharded collection.
+"""Writes the outcomes of a batch of change events to a sharded collection.
 
-Where the destination has a document is looked up first, so that each update asks one shard, and it is known exactly
-what is there: an update by `_id` alone runs, and counts, on every shard that has a document of that `_id`, and an
-insert on another shard would be a second document.
+The present location of each document on the destination is looked up first, so that each update goes to one shard and
+its result is reliable: an update by `_id` alone runs, and counts, on every shard that has a document of that `_id`, and
+an insert on another shard would create a second document.
 
-Events of a sharded source name documents by shard key and `_id`. A document that changes shards there is one deletion
-and one insert, and the stream may have the insert first: so it is the document of that key that is deleted, no other.
+Events of a sharded source identify documents by shard key and `_id`. A document that moves to another shard there
+causes one deletion and one insert, and the insert may come first in the stream. So a deletion deletes the document with
+exactly that key, and no other.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from verifier.runtime.tasks import StopToken
 
 @dataclass
 class Work:
-    """What is to be done with the documents of one batch. Each is in one list."""
+    """The outcomes of one batch, by the way in which they are written. Each outcome is in one list."""
 
     again: list[Outcome] = field(default_factory=list)
     deletes: list[Outcome] = field(default_factory=list)
@@ -38,10 +39,11 @@ class Work:
 
 
 def sort(outcomes: Sequence[Outcome], key: ShardKey, collated: bool, whole_keys: bool) -> Work:
-    """What is to be done for outcomes; `whole_keys` are document keys with the fields of the shard key. Pure.
+    """Sort outcomes by the way in which they must be written. Pure.
 
-    An update of the shard key is nothing that the destination takes. With a collation nobody knows which documents are
-    the same.
+    `whole_keys` says whether document keys contain the fields of the shard key. An outcome that updates the shard key
+    is read again, because the destination refuses such updates. With a collation, equal keys cannot be recognised, so
+    all documents are read again.
     """
     work = Work()
     for outcome in outcomes:
@@ -61,7 +63,7 @@ def sort(outcomes: Sequence[Outcome], key: ShardKey, collated: bool, whole_keys:
 
 
 class ShardedWriter:
-    """Writes for one lane."""
+    """Writes outcomes to sharded collections, for one lane."""
 
     def __init__(self, context: RunContext, rereading: Rereading, stop: StopToken) -> None:
         self._context = context
@@ -69,9 +71,9 @@ class ShardedWriter:
         self._stop = stop
 
     def write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp) -> int:
-        """Write outcomes of different documents; the number that was read again.
+        """Write the outcomes of different documents, and return how many were read again.
 
-        `newest` is a time of the source that none of their events is after. Raises OperationError EventNotApplicable.
+        `newest` is a source time that is not before any of their events. Raises OperationError EventNotApplicable.
         """
         assert record.definition.shard_key
         key = ShardKey.of(record.definition.shard_key)
@@ -86,7 +88,7 @@ class ShardedWriter:
         return len(again)
 
     def _locate(self, record: CollectionRecord, key: ShardKey, work: Work) -> dict[Hashable, bytes]:
-        """What the destination has by now of the documents that are updated or should be new, by `_id`."""
+        """Return the destination's versions of the documents that are updated or expected to be new, by `_id`."""
         keys = [each.key for each in work.updates]
         keys += [each.key for each in work.documents if each.new]
         return fetch(
@@ -96,7 +98,7 @@ class ShardedWriter:
     def _overwrite(
         self, record: CollectionRecord, documents: list[Outcome], there: dict[Hashable, bytes]
     ) -> list[Outcome]:
-        """Write documents over what is there: those that were refused."""
+        """Replace documents, and return the ones that were refused."""
         old = [each for each in documents if not each.new or _identity(each) in there]
         clear(self._context, record.namespace, old)
         refused = insert_missing(self._context, record.namespace, documents, self._stop)
@@ -109,7 +111,10 @@ class ShardedWriter:
         work: Work,
         there: dict[Hashable, bytes],
     ) -> list[Outcome]:
-        """Run the updates, also those of documents that were just written: those that did not succeed."""
+        """Run the updates, including those of documents that were just written.
+
+        Return the outcomes that did not succeed.
+        """
         missing: list[Outcome] = []
         updates: list[Outcome] = []
         for each in work.documents + work.updates:
@@ -125,7 +130,7 @@ class ShardedWriter:
             self._context.document_writer, record.namespace, updates, ordered=False
         )
         if found + len(errors) < len(updates):
-            # Refused before, or moved since.
+            # Some documents were refused before, or have moved since.
             return missing + updates
         return missing + [updates[error["index"]] for error in errors]
 

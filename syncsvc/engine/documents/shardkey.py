@@ -1,4 +1,4 @@
-"""What a shard key means for documents, document keys and updates, by their bytes. Pure."""
+"""A shard key applied to documents, document keys and updates, as raw bytes. Pure."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from verifier.cluster.rawbson import BOOLEAN, DOCUMENT, UNDEFINED, Element, elem
 from verifier.cluster.specification import Document
 
 _ID = b"_id"
-# Where in a stage that replays an update of the oplog the diff is.
+# The path to the diff in a stage that replays an update of the oplog.
 _DIFF_PATH = (b"$_internalApplyOplogUpdate", b"oplogUpdate", b"diff")
 
 
 @dataclass(frozen=True)
 class ShardKey:
-    """The `paths` of the fields of a shard key; a path's parts are separated by dots."""
+    """The `paths` of the fields of a shard key; the parts of a path are separated by dots."""
 
     paths: tuple[bytes, ...]
 
     @classmethod
     def of(cls, shard_key: Document) -> ShardKey:
-        """That of a `CollectionSpec.shard_key`."""
+        """Build a ShardKey from `CollectionSpec.shard_key`."""
         return cls(tuple(name.encode() for name in shard_key["key"]))
 
     @property
     def projection(self) -> dict[str, int]:
-        """What leaves of documents all that `query_of` needs."""
+        """A projection that keeps all fields that `query_of` needs."""
         return {"_id": 1} | {path.decode(): 1 for path in self.paths if path != _ID}
 
     def query_of(self, document: bytes) -> bytes:
-        """The query that finds the document by shard key and `_id`, on its shard alone.
+        """Return the query that finds the document by shard key and `_id`, on its shard alone.
 
-        A field that is missing is found as null, which is the same to a shard key. One that is undefined is left out,
-        as no query takes it: all shards are asked then.
+        A missing field is queried as null, which equals it in a shard key. An undefined field is left out, because no
+        query can contain it: the query then goes to all shards.
         """
         return _query(document, ((path, _at_path(document, path)) for path in self.paths))
 
     def query_of_key(self, key: bytes) -> bytes | None:
-        """The query that finds the document of a document key, as change events have it, and none of another key.
+        """Return the query that finds only the document with this document key, in the form that change events have.
 
-        None where a field of the shard key is not there: it was missing, or the key is of another time. And where one
-        is undefined, which no query finds.
+        Return None if a field of the shard key is absent (it was missing in the document, or the key is from another
+        time), or if it is undefined, which no query can find.
         """
         fields = {each.name: each for each in elements(key)}
         if any(path not in fields or fields[path].kind == UNDEFINED for path in self.paths):
@@ -52,7 +52,7 @@ class ShardKey:
         return _query(key, fields.items())
 
     def is_touched_by(self, outcome: Outcome) -> bool:
-        """Whether the updates of an outcome write a field of the shard key, even if its value stays."""
+        """Return whether the updates of an outcome write a field of the shard key, even with the same value."""
         if outcome.sets is not None:
             return any(map(self._touches, outcome.sets))
         return any(self._touches(path) for stage in outcome.stages for path in _written(stage))
@@ -65,13 +65,13 @@ class ShardKey:
 
 
 def _query(raw: bytes, fields: Iterable[tuple[bytes, Element | None]]) -> bytes:
-    """The query for these fields of `raw`, and for its `_id`."""
+    """Return the query for these fields of `raw` and for its `_id`."""
     parts = []
     for path, found in fields:
         if path == _ID or found is not None and found.kind == UNDEFINED:
             continue
         kind, value = (found.kind, raw[found.start : found.end]) if found else (rawbson.NULL, b"")
-        # Values may be regular expressions, or documents that look like operators.
+        # Use $eq: values may be regular expressions, or documents that look like operators.
         parts.append(b"\x03%b\0%b" % (path, rawbson.single(kind, b"$eq", value)))
     identity = id_element(raw)
     parts.append(b"%c_id\0%b" % (identity.kind, raw[identity.start : identity.end]))
@@ -90,11 +90,11 @@ def _at_path(document: bytes, path: bytes) -> Element | None:
 
 
 def _written(stage: bytes) -> Iterator[bytes]:
-    """The paths that a stage of `Outcome.stages` writes."""
+    """Yield the paths that a stage of `Outcome.stages` writes."""
     at = 0
     for name in _DIFF_PATH:
         element = rawbson.find(stage, name, at)
-        assert element is not None  # whoever made the stage put it there
+        assert element is not None  # the code that made the stage put it there
         at = element.start
     return _written_by_diff(stage, at, b"")
 
@@ -102,7 +102,7 @@ def _written(stage: bytes) -> Iterator[bytes]:
 def _written_by_diff(raw: bytes, at: int, parent: bytes) -> Iterator[bytes]:
     for section in elements(raw, at):
         if section.kind == BOOLEAN:
-            # The diff is of an array, which is within one field of a shard key, or in none.
+            # The diff belongs to an array, which is within one field of the shard key or in none.
             yield parent[:-1]
             return
         if section.name in (b"u", b"i", b"d"):

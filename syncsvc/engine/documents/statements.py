@@ -18,7 +18,7 @@ from verifier.cluster.keys import shown
 from verifier.cluster.namespace import Namespace
 from verifier.runtime.errors import OperationError
 
-# A statement that was refused, by its `index`, with the server's `code` and `errmsg` if it said so.
+# A refused statement: its `index`, and the server's `code` and `errmsg` if the server has replied.
 WriteError = dict[str, Any]
 
 
@@ -28,10 +28,11 @@ def run_updates(
     outcomes: Sequence[Outcome],
     ordered: bool,
 ) -> tuple[int, list[WriteError]]:
-    """Run the update statements of outcomes: how many found their document, and which were refused.
+    """Run the update statements of outcomes; return how many matched or created their document, and the refused ones.
 
-    A server of 6.0 ends when a pipeline changes a field whose name is in its document twice. So what has a pipeline
-    is never sent again after the connection was lost, but counts as refused, and is read again.
+    WARNING: MongoDB 6.0 crashes if a pipeline changes a field whose name occurs twice in the document. So after a lost
+    connection, statements with a pipeline are never sent again. They are reported as refused, so that the caller reads
+    their documents again.
     """
     statements = [update_statement(each) for each in outcomes]
     risky = [number for number, each in enumerate(outcomes) if each.stages and not each.sets]
@@ -70,7 +71,10 @@ def run_deletes(
 
 
 def offers_raw_diffs(document_writer: DocumentWriter, scratch: Namespace) -> bool:
-    """Whether the oplog's own diffs can be applied here: tried on a document of the scratch collection."""
+    """Return whether the destination can apply the oplog's own diffs.
+
+    Tries it on a document of the scratch collection.
+    """
     key = bson.encode({"_id": "probe"})
     diff = bson.encode({"$v": 2, "diff": {"u": {"a": 2}}})
     insert = DataEvent(DataKind.INSERT, b"", key, bson.encode({"_id": "probe", "a": 1}))
@@ -86,7 +90,7 @@ def offers_raw_diffs(document_writer: DocumentWriter, scratch: Namespace) -> boo
 
 
 def not_applicable(namespace: Namespace, key: bytes, error: str) -> OperationError:
-    """The error for a write that was refused."""
+    """Return the error for a refused write."""
     return OperationError(
         EVENT_NOT_APPLICABLE,
         f"A write of the document with _id {shown(key)} to {namespace} was refused: {error}.",

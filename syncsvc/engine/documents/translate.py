@@ -1,15 +1,15 @@
-"""From change events to write statements, in bytes. Pure.
+"""Translates change events to write statements, as raw bytes. Pure.
 
-Events of one document that meet in one batch are folded into one outcome, so that every document takes one statement
-of one command. Values are copied as bytes, never decoded.
+Events of one document in the same batch are folded into one outcome, so that every document needs one statement of one
+command. Values are copied as bytes, never decoded.
 
-Updates are replayed by the oplog's own diff (`$_internalApplyOplogUpdate`, with `showRawUpdateDescription` of the
-stream) where both servers offer it: exact for every field name, nested truncation and order of fields. A diff that does
-nothing but set fields that were there is a `$set`, at two thirds of the cost: such fields keep their places either way,
-and one that the destination lacks, because it holds a later state of the document, is taken away by a later event.
+If both servers support it, an update is replayed with the diff from the oplog (`$_internalApplyOplogUpdate`, with
+`showRawUpdateDescription` of the stream). This is exact for every field name, nested truncation and order of fields. A
+diff that only sets existing fields becomes a `$set`, at two thirds of the cost: such fields keep their places either
+way. If the destination lacks such a field, because it holds a later state of the document, a later event removes it.
 
-Where the servers do not offer it, the document is read again from the source: the public description of an update is
-ambiguous (`a.b` is a field or a path), and does not tell whether a field keeps its place or moves to the end.
+If the servers do not support it, the document is read again from the source: the public description of an update is
+ambiguous (`a.b` is a field or a path), and does not say whether a field keeps its place or moves to the end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from verifier.cluster.events import DataEvent, DataKind
 from verifier.cluster.keys import is_only_id
 from verifier.cluster.rawbson import DOCUMENT, Buffer, document, int32, int32_at, single, value_size
 
-# A pipeline may have 1,000 stages; a statement, which has the key, too, must stay below 16 MB.
+# A pipeline may have 1,000 stages; a statement, which includes the key, must stay below 16 MB.
 _MOST_STAGES = 100
 _MOST_BYTES = 8 << 20
 
@@ -33,25 +33,25 @@ _NINE_ZEROS = bytes(9)
 _TIMESTAMP = bytes([rawbson.TIMESTAMP])
 _UPSERT = b"\x08upsert\0\x01"
 
-# How an oplog entry begins whose update is a diff: `{$v: 2, diff: {`.
+# The beginning of an oplog entry whose update is a diff: `{$v: 2, diff: {`.
 _DIFF_HEAD = b"\x10$v\0" + int32(2) + b"\x03diff\0"
 _DIFF = 4 + len(_DIFF_HEAD)
 
-# `single` twice, for the hot path.
+# Two nested calls of `single`, inlined for the hot path.
 _DIFF_STAGE = b"%b\x03$_internalApplyOplogUpdate\0%b\x03oplogUpdate\0%b\0\0"
 _DIFF_AROUND, _ENTRY_AROUND = len(_DIFF_STAGE % (b"1234", b"1234", b"")), 4 + 13 + 1
 
-# Fields with their types, names and values as a document holds them, by their paths. Each name is its whole path.
+# Fields by path. A value is the encoded field (type, name and value); its name is the whole path.
 Sets = dict[bytes, bytes]
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a batch of events makes of one document.
+    """The combined effect of a batch of events on one document.
 
-    Either the document is `deleted`, or it is to be read again (`refetch`), or `document` (its full bytes, if known) is
-    written and then `stages` are run on it. `sets` are the fields that the stages set, by path, where that is all that
-    they do. `new` tells that the events begin with an insert. `size` is of document and stages, in bytes.
+    The document is either `deleted`, or to be read again (`refetch`), or `document` (its full bytes, if known) is
+    written and then `stages` are run on it. `sets` are the fields that the stages set, by path, if they do nothing
+    else. `new` is True if the events begin with an insert. `size` is that of the document and the stages, in bytes.
     """
 
     key: bytes
@@ -65,7 +65,7 @@ class Outcome:
 
 
 def fold(before: Outcome | None, event: DataEvent) -> Outcome:
-    """The outcome of an event after the outcome of the events before it in the same batch."""
+    """Return the outcome of an event that follows the events of the outcome `before` in the same batch."""
     kind = event.kind
     if before is not None and _moves(before, event):
         return Outcome(event.key, refetch=True)
@@ -83,7 +83,7 @@ def fold(before: Outcome | None, event: DataEvent) -> Outcome:
 
 
 def _moves(before: Outcome, event: DataEvent) -> bool:
-    """Whether the document may change shards on the source: which of the events is the later one, nobody knows then."""
+    """Return whether the document may change shards on the source, so that the order of the two events is unknown."""
     if before.key == event.key:
         return False
     return not (is_only_id(before.key) and is_only_id(event.key))
@@ -93,7 +93,7 @@ def _updated(outcome: Outcome | None, event: DataEvent) -> Outcome:
     if outcome is None:
         outcome = Outcome(event.key, sets={})
     outcome.size += len(event.body)
-    # An update of a deleted document cannot be: whatever it is, the source knows better.
+    # An update cannot follow the deletion of its document. Read the document from the source in this case, too.
     if outcome.refetch or outcome.deleted or not event.raw_diff or outcome.size > _MOST_BYTES:
         return Outcome(event.key, refetch=True)
     outcome.stages.append(diff_stage(event.body))
@@ -105,15 +105,15 @@ def _updated(outcome: Outcome | None, event: DataEvent) -> Outcome:
 
 
 def diff_stage(entry: bytes) -> bytes:
-    """The pipeline stage that replays an update of the oplog."""
+    """Return the pipeline stage that replays an update of the oplog."""
     size = len(entry)
     return _DIFF_STAGE % (int32(size + _DIFF_AROUND), int32(size + _ENTRY_AROUND), entry)
 
 
 def field_sets(entry: bytes) -> Sets | None:
-    """The fields that an update of the oplog sets, if it does nothing but set fields that were there.
+    """Return the fields that an update of the oplog sets, if it only sets existing fields; otherwise None.
 
-    None also where a path would be ambiguous, or a field is named twice.
+    Also returns None if a path would be ambiguous, or a field is named twice.
     """
     if not entry.startswith(_DIFF_HEAD, 4):
         return None
@@ -122,10 +122,10 @@ def field_sets(entry: bytes) -> Sets | None:
 
 
 def _collect(raw: bytes, at: int, path: bytes, found: Sets) -> bool:
-    """Add the fields that the diff at `at` sets in the document of that path; False where it is not so simple.
+    """Add the fields that the diff at `at` sets in the document at `path`. Return False if the diff does anything else.
 
-    A diff of a document has `u` with fields that were there, `i` with fields that move to the end, `d` with fields that
-    go, and `sx` with the diff of a document or array in field x; that of an array begins with `a: true`.
+    The diff of a document has `u` with changed fields, `i` with fields that move to the end, `d` with removed fields,
+    and `sx` with the diff of a document or array in field x. The diff of an array begins with `a: true`.
     """
     end = at + int32_at(raw, at)[0] - 1
     at += 4
@@ -155,7 +155,7 @@ def _collect_fields(raw: bytes, at: int, path: bytes, found: Sets) -> bool:
         if not _unambiguous(name):
             return False
         stop = start + value_size(raw, raw[at], start)
-        # At the top the bytes are those of the diff.
+        # At the top level, the bytes equal those in the diff.
         field = raw[at:stop] if not path else raw[at : at + 1] + path + raw[at + 1 : stop]
         if found.setdefault(path + name, field) is not field:
             return False
@@ -164,12 +164,12 @@ def _collect_fields(raw: bytes, at: int, path: bytes, found: Sets) -> bool:
 
 
 def _unambiguous(name: bytes) -> bool:
-    """Whether a part of a path names a field of that name, and nothing else."""
+    """Return whether this part of a path can only mean a field of that name."""
     return name != b"" and b"." not in name and name[0] != _DOLLAR
 
 
 def _both(earlier: Sets, later: Sets | None) -> Sets | None:
-    """What one `$set` does for two; None where one sets a field within a field that the other sets."""
+    """Merge two `$set`s into one; return None if one sets a field within a field that the other sets."""
     if not earlier or later is None:
         return later
     known = len(earlier)
@@ -196,12 +196,12 @@ def _set(sets: Sets) -> bytes:
 
 
 def literal_stage(document: bytes) -> bytes:
-    """The stage that makes a document be exactly this one, whatever is in it."""
+    """Return the stage that replaces a document by exactly this one."""
     return single(DOCUMENT, b"$replaceWith", single(DOCUMENT, b"$literal", document))
 
 
 def insertable(outcome: Outcome) -> bool:
-    """Whether an insert of the document alone does it, as long as none of its `_id` is there."""
+    """Return whether an insert of the document is enough, provided that its `_id` does not exist yet."""
     return (
         outcome.new
         and not outcome.stages
@@ -211,10 +211,10 @@ def insertable(outcome: Outcome) -> bool:
 
 
 def update_statement(outcome: Outcome, literal: bool = False) -> bytes:
-    """The statement of an update command for an outcome that is not a delete.
+    """Return the statement of an update command for an outcome that is not a delete.
 
-    A replacement is cheaper than a pipeline, but the server refuses some documents as one (names with a leading dollar)
-    and alters others (zero timestamps). With `literal` the form that every document passes is used.
+    A replacement is cheaper than a pipeline, but the server refuses some documents in a replacement (names with a
+    leading dollar) and alters others (zero timestamps). With `literal`, the form is used that works for every document.
     """
     query = b"\x03q\0" + outcome.key
     if outcome.sets:
@@ -228,14 +228,14 @@ def update_statement(outcome: Outcome, literal: bool = False) -> bytes:
 
 
 def delete_statement(outcome: Outcome) -> bytes:
-    """The statement of a delete command."""
+    """Return the statement of a delete command."""
     return document(b"\x03q\0", outcome.key, b"\x10limit\0", int32(1))
 
 
 def holds_zero_timestamp(document: bytes) -> bool:
-    """Whether a top-level field other than `_id` is Timestamp(0, 0).
+    """Return whether a top-level field other than `_id` is Timestamp(0, 0).
 
-    The server puts its own time in the place of such a value when it inserts or replaces the document as it is.
+    When the server inserts the document or uses it as a replacement, it puts its own time in the place of such a value.
     """
     if _NINE_ZEROS not in document:
         return False
@@ -248,16 +248,16 @@ def holds_zero_timestamp(document: bytes) -> bool:
 
 
 def zero_timestamp_documents(block: bytes, documents: Sequence[Buffer]) -> set[int]:
-    """Which of the documents, which stand end to end in `block`, hold a top-level Timestamp(0, 0).
+    """Return the indexes of the documents, stored end to end in `block`, that hold a top-level Timestamp(0, 0).
 
-    Only documents whose bytes could hold such a field are walked.
+    Only documents whose bytes could hold such a field are parsed.
     """
     found: set[int] = set()
     numbered = enumerate(accumulate(map(len, documents)))
     end = 0
     for suspect in _zero_timestamps(block):
         if suspect < end:
-            # The same document as before, which was walked already.
+            # In the same document as before, which was already parsed.
             continue
         while suspect >= end:
             number, end = next(numbered)
@@ -267,9 +267,9 @@ def zero_timestamp_documents(block: bytes, documents: Sequence[Buffer]) -> set[i
 
 
 def _zero_timestamps(block: bytes) -> Iterator[int]:
-    """Where the bytes look like a Timestamp(0, 0): its type, a name, the zero that ends the name, eight zeros.
+    """Yield positions that look like a Timestamp(0, 0): type byte, name, the zero that ends the name, eight zeros.
 
-    Looks for the type, which is rare: zeros are everywhere. All such bytes before one zero share what follows it.
+    Searches for the type byte, which is rare, unlike zeros. All type bytes before the same zero share what follows it.
     """
     at = block.find(_TIMESTAMP)
     while at >= 0 and (name_end := block.find(b"\0", at + 1)) >= 0:

@@ -1,8 +1,8 @@
-"""Writes what a batch of change events makes of the documents of a collection.
+"""Writes the outcomes of a batch of change events to a collection.
 
-As one insert, one update and one delete command. No document is in two of them, so they do not depend on each other.
-How events are grouped, not the language, decides the speed: bulks cut wherever update and delete alternate are eight
-times slower. What the destination refuses, and what it lacks, is read again from the source.
+Uses one insert, one update and one delete command. No document is in two of them, so they are independent. Throughput
+depends on how events are grouped, not on the language: bulks that are cut at every change between update and delete are
+eight times slower. Documents that the destination refuses or lacks are read again from the source.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from verifier.cluster.lookup import ONLY_IDS, fetch
 from verifier.cluster.namespace import Namespace
 from verifier.runtime.tasks import Budget, StopToken
 
-# An insert costs the destination a quarter of an upsert, but twice as much when the document is there: while events are
-# replayed over a copy that has them, or again after a restart. After a batch in which this share of the inserts met
-# their document, so many are upserted before the next is tried. A command for fewer than a few saves nothing.
+# An insert costs the destination a quarter of an upsert, but twice as much if the document already exists, as happens
+# while events are replayed over a copy that includes them, or after a restart. After a batch with at least this share
+# of clashes, this many documents are upserted before inserts are tried again. A command for only a few documents saves
+# nothing.
 _MANY_CLASHES = 0.1
 _UPSERTS_AFTER_CLASHES = 5_000
 _FEW = 4
@@ -35,10 +36,10 @@ _FEW = 4
 def runs(
     outcomes: Sequence[Outcome], collated: bool
 ) -> Iterator[tuple[list[Outcome], list[Outcome]]]:
-    """Outcomes in order as pairs of writes and then deletes, to be carried out one pair after the other.
+    """Yield the outcomes in order, as pairs of writes and deletes. Each pair is run completely before the next one.
 
-    A delete may wait until the writes after it are done, as long as none of them is of the same document; with a
-    collation nobody knows which keys are the same.
+    A delete may wait until the writes after it are done, as long as none of them concerns the same document. With a
+    collation, equal keys cannot be recognised, so every write after a delete begins a new pair.
     """
     written: list[Outcome] = []
     deleted: list[Outcome] = []
@@ -57,7 +58,7 @@ def runs(
 
 
 class OutcomeWriter:
-    """Writes for one lane. `rereading` limits, in bytes, what all lanes read again at once."""
+    """Writes outcomes, for one lane. `rereading` limits, in bytes, what all lanes read again at the same time."""
 
     def __init__(self, context: RunContext, rereading: Budget, stop: StopToken) -> None:
         self._context = context
@@ -68,9 +69,9 @@ class OutcomeWriter:
         self._upserts_left = 0
 
     def write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp) -> int:
-        """Write outcomes, in their order where the collection needs it; the number that was read again.
+        """Write outcomes, in order if the collection needs that, and return how many documents were read again.
 
-        `newest` is a time of the source that none of their events is after. Raises OperationError EventNotApplicable.
+        `newest` is a source time that is not before any of their events. Raises OperationError EventNotApplicable.
         """
         if record.definition.sharded:
             return self._sharded.write(record, outcomes, newest)
@@ -94,12 +95,13 @@ class OutcomeWriter:
     def _write_in_order(
         self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp
     ) -> int:
-        """What is read again has its place in the order, too."""
+        """Write outcomes in order, including documents that are read again. Return how many were read again."""
         number = 0
         for refetch, group in groupby(outcomes, attrgetter("refetch")):
             if refetch:
                 again = [each.key for each in group]
-                # What one query finds comes in its own order.
+                # A query returns several documents in an order of its own, so a capped collection needs one query for
+                # each.
                 for keys in [[key] for key in again] if record.definition.capped else [again]:
                     self._rereading.write(record, keys, newest)
                 number += len(again)
@@ -112,7 +114,7 @@ class OutcomeWriter:
     def _update_in_order(
         self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp
     ) -> int:
-        """Write documents and updates one after the other; the number that was read again."""
+        """Write documents and updates one after the other, and return how many documents were read again."""
         number = 0
         missing: list[bytes] = []
         while outcomes:
@@ -123,7 +125,7 @@ class OutcomeWriter:
             if found < done:
                 missing.extend(self._missing(record.namespace, outcomes[:done]))
             if errors:
-                # The command ended there. The others come after what is read again instead.
+                # An ordered command ends at its first error. Its document is read again, then the rest is run.
                 self._rereading.write(record, [outcomes[done].key], newest)
                 number += 1
             outcomes = outcomes[done + 1 :]
@@ -131,7 +133,10 @@ class OutcomeWriter:
         return number + len(missing)
 
     def _insert(self, namespace: Namespace, outcomes: list[Outcome]) -> list[Outcome]:
-        """Insert the documents that should be new; what is left to do, with those that were there."""
+        """Insert the documents that are expected to be new.
+
+        Return the outcomes left to write, including inserts that clashed.
+        """
         new: list[Outcome] = []
         others: list[Outcome] = []
         for each in outcomes:
@@ -146,7 +151,7 @@ class OutcomeWriter:
         return others + [new[error["index"]] for error in refused]
 
     def _missing(self, namespace: Namespace, outcomes: list[Outcome]) -> list[bytes]:
-        """The keys of updates whose document is not there."""
+        """Return the keys of updates whose document does not exist on the destination."""
         keys = [each.key for each in outcomes if each.document is None]
         there = fetch(self._context.destination_client, namespace, keys, self._stop, ONLY_IDS)
         return [key for key in keys if canonical(key, id_element(key)) not in there]

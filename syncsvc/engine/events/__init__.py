@@ -1,1 +1,1 @@
-"""Applies the change events of the source: writes in lanes, definitions behind barriers."""
+"""Applies the change events of the source: writes in lanes, definition events behind barriers."""

@@ -1,4 +1,4 @@
-"""Change event application: the tail, the lanes, and what keeps position and lag true beside them."""
+"""Change event application: starts the tail and the lanes, and keeps the position and the lag up to date."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _log = logging.getLogger(__name__)
 
 _DRAINING = "lagTimeSeconds in GET /api/v1/progress says how far they are. If it does not fall, see the other warnings."
 _SCRATCH = Namespace(METADATA_DATABASE, "scratch")
-# How long a note to the oplog of an idle source may take to arrive, in seconds.
+# How long a note to the oplog of an idle source may take to arrive in the change stream, in seconds.
 _NOTE_TRAVELS = 1.0
 
 
 def change_stream(context: RunContext, raw_updates: bool) -> ChangeStream:
-    """The stream of all that concerns this sync."""
+    """Return the stream of all change events that concern this sync."""
     namespaces = context.run.record.options.namespaces
     return ChangeStream(
         context.source_client,
@@ -45,9 +45,9 @@ def change_stream(context: RunContext, raw_updates: bool) -> ChangeStream:
 
 
 class Application:
-    """Applies change events from the saved position on, in threads of the group that it is given.
+    """Applies change events from the saved position on, in threads of the given group.
 
-    What is read goes to `feed`, too.
+    All events that it reads are also passed to `feed`.
     """
 
     def __init__(self, context: RunContext, feed: Feed, group: TaskGroup) -> None:
@@ -57,7 +57,7 @@ class Application:
         self._feed = feed
         self._stop: StopToken = group.stop
         self._frontier: Frontier[Position] = Frontier(position)
-        self._saving = threading.Lock()  # held while the position is saved, which never goes back
+        self._saving = threading.Lock()  # held while the position is saved, so it never goes back
         room = Room(context.tuning, group.stop)
         lanes = [Lane(context, self._frontier, room, group.stop) for _ in range(context.load.lanes)]
         stream = change_stream(context, self._raw_updates())
@@ -72,40 +72,42 @@ class Application:
         group.spawn("notes", self._keep_moving)
 
     def held_after(self) -> Timestamp | None:
-        """Where the change stream must be read on, while its reader waits; None while it reads."""
+        """Return the time from which the change stream must be read on while its reader waits; None while it reads."""
         return self._tail.held_after
 
     @property
     def passed(self) -> Position:
-        """Up to where all is applied."""
+        """The position up to which everything is applied."""
         return self._frontier.passed
 
     def is_past(self, time: Timestamp) -> bool:
-        """Whether everything up to that time of the source is applied.
+        """Return whether everything up to that source time is applied.
 
-        Past it, not at it: all events of a transaction share one time, and a page may end among them.
+        The position must be past it, not at it: all events of a transaction share one time, and a page may end among
+        them.
         """
         return self._frontier.passed.time > time
 
     def wait_until_past(self, time: Timestamp) -> None:
-        """Return when everything up to that time of the source is applied."""
-        # Something after that time must come, or an idle source's stream would stay at it.
+        """Return when everything up to that source time is applied."""
+        # Write something after that time. The stream of an idle source would otherwise stay at it.
         append_note(self._context.source_client, self._stop)
         with waiting("The commit waits until all changes before it are applied", _DRAINING):
             wait_until(lambda: self.is_past(time), self._stop)
 
     def save_position(self) -> None:
-        """Save what is applied by now, where it moved."""
+        """Save the applied position, if it has moved."""
         with self._saving:
             position = self._frontier.passed
-            # In between: whatever that position is past was handed on before, and is saved before it.
+            # Flush between reading the position and saving it: everything before the position was handed to the feed
+            # earlier, and is saved first.
             self._feed.flush()
             if position != self._context.run.record.position:
                 self._context.run.update(position=position)
                 self._context.observe(Point.POSITION_SAVED, str(position.time))
 
     def _keep_position(self) -> None:
-        """Save the applied position every second until stopped, and then once more."""
+        """Save the applied position once per interval until stopped, and then once more."""
         while not self._stop.stopped:
             with contextlib.suppress(Cancelled):
                 self._stop.sleep(self._context.tuning.position_interval)
@@ -113,14 +115,15 @@ class Application:
         self._stop.check()
 
     def _keep_moving(self) -> None:
-        """Write a note to the source's oplog every few seconds, so that position and lag of an idle source stay true.
+        """Write a note to the source's oplog periodically, to keep position and lag current while the source is idle.
 
-        Its time tells the lag also while the tail waits in front of full lanes and reads nothing. The first note moves
-        the stream past the end of the copy.
+        The time of the note also shows the lag while the tail waits for full lanes and reads nothing. The first note
+        moves the stream past the end of the copy.
         """
         while True:
             now = append_note(self._context.source_client, self._stop)
-            # A stream that is read has come to the note by then; else an idle source would seem to be ahead.
+            # By then, a stream that is being read has reached the note. Without the pause, an idle source would seem to
+            # be ahead.
             self._stop.sleep(_NOTE_TRAVELS)
             self._context.progress.set_lag(seconds_between(self._frontier.passed.time, now))
             self._stop.sleep(self._context.tuning.note_interval)

@@ -1,14 +1,14 @@
-"""Has a definition event applied once, when all instances have applied all events before it, and none has gone past it.
+"""Has a definition event applied once, after all instances have applied all events before it and before any goes on.
 
-Each instance that comes to such an event applies what it has of the events before, saves its position there, and then
-tells the event's resume token as its barrier. The one that coordinates waits until all have told it, applies the event,
-and saves the token as its own barrier, which lets the others go on; they read anew what was changed of the collections.
+Each instance that reaches such an event applies its share of the events before it, saves its position there, and then
+publishes the event's resume token as its barrier. The coordinator waits until all instances have published it, applies
+the event, and saves the token as its own barrier. That releases the others, which reload the changed collections.
 
-A token stands for its position in the stream: all instances see the same order, and the text of the tokens has it, too.
-So whoever is started again needs to know nothing else: nobody is before the newest barrier that was let go, since each
-had saved its position there, and a barrier that is not newer than that one is passed without a wait, and without
-applying the event again. Nor do events with one token make trouble, which shards may log of one change at one moment:
-the first of them is applied, and the others are not newer.
+A token stands for its position in the stream: all instances see the same order, and comparing the tokens as text gives
+the same order. So a restarted instance needs no other state. Each instance saved its position at the newest released
+barrier, so none is before it; a barrier that is not newer is passed without waiting and without applying the event
+again. Several shards may log one change at the same moment, as events with the same token. That causes no problem: the
+first of them is applied, and the others are not newer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from verifier.runtime.tasks import StopToken
 
 
 class Barrier:
-    """Of one instance; the one that is alone just applies."""
+    """The barrier of one instance. An instance that runs alone just applies the event."""
 
     def __init__(
         self, run: RunStore, registry: Registry, instances: Instances, stop: StopToken
@@ -34,7 +34,7 @@ class Barrier:
         self._stop = stop
 
     def take(self, token: dict[str, Any], apply: Callable[[], None]) -> None:
-        """Return when the event with that token is applied, by this instance or the one that coordinates."""
+        """Return when the event with that token is applied, by this instance or by the coordinator."""
         token_text = str(token["_data"])
         if not self._run.record.instances:
             apply()
@@ -47,7 +47,7 @@ class Barrier:
         if is_at(self._run.record, token_text):
             return
         self._instances.wait_for_all(lambda other: is_at(other, token_text), self._stop)
-        # Any of them may have withheld indexes.
+        # Any instance may have withheld indexes.
         self._registry.reload(self._stop)
         apply()
         self._run.update(barrier=token_text)
@@ -60,5 +60,5 @@ class Barrier:
 
 
 def is_at(record: RunRecord, token_text: str) -> bool:
-    """Whether that instance has come to the event with that token, or further."""
+    """Return whether an instance has reached the event with that token, or is past it."""
     return record.barrier is not None and record.barrier >= token_text

@@ -1,8 +1,8 @@
-"""What each definition event of the source means for the destination. Runs alone: all lanes are drained before.
+"""Applies the DDL events of the source to the destination. Each event runs alone, after all lanes are drained.
 
-Collections are known by UUID. The definitions that were listed may be ahead of the events, which then lead up to them:
-an event of a UUID that the registry does not know is of a collection that was gone when the collections were listed, or
-is not selected. Replaying an event again changes nothing.
+Collections are identified by UUID. The listed definitions may be ahead of the events, which then lead up to them. An
+event with a UUID that the registry does not know belongs to a collection that was already gone when the collections
+were listed, or that the filter excludes. Replaying an event is a no-op.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
-# Events that change nothing by themselves: of index builds and transactions, and of documents that move from shard to
-# shard. That a collection is resharded in the end comes as another event, or is seen otherwise.
+# Events that change no definition by themselves: of index builds and transactions, and of documents that move between
+# shards. The end of a resharding has another event, or is detected by `ShardKeyWatch`.
 OF_NO_CONSEQUENCE = frozenset(
     {
         *("startIndexBuild", "abortIndexBuild", "endOfTransaction"),
@@ -40,7 +40,7 @@ OF_NO_CONSEQUENCE = frozenset(
 
 
 class DefinitionEvents:
-    """Applies definition events to the registry and to the destination."""
+    """Applies DDL events to the registry and to the destination."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -66,8 +66,8 @@ class DefinitionEvents:
         }
 
     def apply(self, event: DefinitionEvent) -> None:
-        """Raises OperationError for an event that cannot be applied, by one of the names of the error table."""
-        # What happens to a time-series collection is told of its buckets.
+        """Apply an event. Raises OperationError, with a name from the error table, if that is impossible."""
+        # The DDL events of a time-series collection name its buckets, so check the owner of the namespace.
         if not is_user_namespace(event.namespace.owner):
             return
         if event.operation in OF_NO_CONSEQUENCE:
@@ -84,7 +84,7 @@ class DefinitionEvents:
             self._define_view(event)
             return
         if event.namespace != event.namespace.owner:
-            # Buckets alone are nothing yet, and nothing at all if the rest of the command fails.
+            # Buckets alone are not a collection yet, and never become one if the rest of the command fails.
             return
         record = self._registry.get(event.collection)
         if record is None:
@@ -96,13 +96,16 @@ class DefinitionEvents:
             check(definition, self._options)
             wanted = destined(self._with_id_index(definition), self._options)
             record = new_record(self._registry, wanted, CopyStatus.DONE)
-            # Saved before it is created: a restart in between creates it, and never leaves it unknown.
+            # Saved before it is created: a restart in between then creates it, and never leaves an unknown collection.
             self._registry.save(record)
         self._catalog.create_bare(record.present)
         build_indexes(self._context, record, self._stop)
 
     def _with_id_index(self, definition: CollectionSpec) -> CollectionSpec:
-        """The event does not tell an `_id` index of the old format (`v: 1`); the source does, while it is there."""
+        """Return the definition with an `_id` index of the old format (`v: 1`), if the source still has the collection.
+
+        The create event does not contain that index.
+        """
         told = {"idIndex", "clusteredIndex"}
         if not told.isdisjoint(definition.options):
             return definition
@@ -115,7 +118,7 @@ class DefinitionEvents:
         return replace(definition, options={**definition.options, "idIndex": index})
 
     def _define_view(self, event: DefinitionEvent) -> None:
-        """A view was created or modified; either event holds its whole definition."""
+        """Define a view that was created or modified; both events hold its whole definition."""
         if event.description["viewOn"] == event.namespace.buckets.collection:
             self._define_time_series(event)
             return
@@ -124,12 +127,12 @@ class DefinitionEvents:
         if self._registry.at(event.namespace) is None:
             view = CollectionSpec(event.namespace, Kind.VIEW, None, event.description)
             check(view, self._options)
-            # One of an older definition may be there: this event is newer, or later ones will tell.
+            # A view of an older definition may exist: this event is newer, or later events will replace it again.
             self._catalog.drop_view(event.namespace)
             self._catalog.create_view(view)
 
     def _define_time_series(self, event: DefinitionEvent) -> None:
-        """The outside of a time-series collection was created or modified, which does not tell its UUID."""
+        """Adopt a time-series collection whose view was created or modified; the event does not contain its UUID."""
         record = self._registry.at(event.namespace)
         if record is None or record.status is not CopyStatus.DONE:
             uuid = time_series_on_source(self._context, event.namespace, self._stop)
@@ -139,7 +142,7 @@ class DefinitionEvents:
     def _drop(self, event: DefinitionEvent) -> None:
         if event.collection is not None:
             self._drop_collection(event.collection)
-            # Also when it was dropped before a restart, which may have come before this.
+            # Also after a repeated drop: a restart may have come before this step.
             self._renames.release(event.namespace)
             self._recreated.take_over(event.namespace.owner)
         elif self._registry.at(event.namespace) is None:
@@ -151,7 +154,10 @@ class DefinitionEvents:
             self._renames.drop(record)
 
     def _drop_database(self, event: DefinitionEvent) -> None:
-        """Its collections were dropped by events of their own; views do not announce their end."""
+        """Drop the views of a database.
+
+        Its collections were dropped by events of their own; views have no drop events.
+        """
         self._catalog.drop_views(event.namespace.database)
         self._catalog.drop_empty_database(event.namespace.database)
 
@@ -216,7 +222,10 @@ class DefinitionEvents:
             )
 
     def _redefine(self, record: CollectionRecord, definition: CollectionSpec) -> None:
-        """What is to be put back at commit is saved before it is taken away."""
+        """Save a changed definition, then update the indexes.
+
+        In this order, because stand-ins may replace only what is already saved.
+        """
         build_indexes(
             self._context, self._registry.change(record, definition=definition), self._stop
         )

@@ -27,12 +27,12 @@ from verifier.runtime.tasks import SLOW_POLL, StopToken
 # A comparison sends one command per collection. If it takes long, the pause after it is this many times as long, which
 # bounds the load on a source with thousands of collections.
 _PAUSE_FACTOR = 9.0
-# How many changes are named.
+# How many changes a message names.
 _MOST_NAMED = 10
 
 _COMPARED_IN = (Phase.COPYING, Phase.INDEXING, Phase.APPLYING)
 
-# What happened to a collection, index or option, and what undoes it.
+# What happened to a collection, index or option, and how to undo it.
 _CHANGES = {
     Difference.EXTRA: ("was created", "drop it"),
     Difference.MISSING: ("was dropped", "create it again as it was"),
@@ -46,7 +46,7 @@ _OPTION_CHANGES = {
 
 
 class DefinitionWatch:
-    """Runs in one thread beside the copy and change event application. It has nothing to do for sources from 6.0 on."""
+    """Runs in one thread beside the copy and change event application. It is a no-op for sources from 6.0 on."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -85,7 +85,7 @@ class DefinitionWatch:
         """Compare once, and return how long to pause afterwards, in seconds."""
         began = monotonic()
         found = self._changed(stop)
-        # In this order: canCommit is never true beside a warning.
+        # In this order, so that canCommit is never true while the warning is shown.
         if found:
             self._unchanged = False
             self._context.progress.warn(WarningKind.DEFINITIONS_CHANGED, self._warning(found))
@@ -130,12 +130,12 @@ def changes(
 
 
 def change_of(mismatch: DefinitionMismatch) -> str:
-    """Return what was done on the source, in words. Pure."""
+    """Return a text that says what was done on the source. Pure."""
     return f"{_subject(mismatch)} {_words(mismatch)[0]}"
 
 
 def remedy_of(mismatch: DefinitionMismatch) -> str:
-    """Return what undoes it, in words. Pure."""
+    """Return a text that says how to undo the change. Pure."""
     return f"{_subject(mismatch)}: {_words(mismatch)[1]}"
 
 

@@ -1,6 +1,6 @@
 """Decides which lane an event goes through, and hands events on in portions.
 
-Events of one document must go through one lane. Which keys are one document, the server decides, not their bytes.
+All events of one document must go through the same lane. The server decides which keys are equal; the bytes do not.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from verifier.cluster.events import DataEvent
 from verifier.cluster.keys import canonical, depends_on_collation, id_element
 from verifier.cluster.times import Position
 
-# What an event costs in memory beside its bytes.
+# The memory that an event takes in addition to its bytes.
 _EVENT_OVERHEAD = 300
 
 
 def group_of(record: CollectionRecord, event: DataEvent) -> Hashable:
-    """Events of one group must stay in order, and may be folded; equal for all keys that the server takes for one.
+    """Return the group of an event; it is equal for all keys that the server treats as equal.
 
-    IN_ORDER for all documents of a collection together: capped collections keep the order of inserts, and a collation
-    decides which strings are one key.
+    Events of one group must stay in order, and may be folded. The group is IN_ORDER for all documents of a collection
+    together: capped collections keep the order of inserts, and a collation decides which strings are equal keys.
     """
     definition = record.definition
     if definition.capped:
@@ -38,7 +38,7 @@ def group_of(record: CollectionRecord, event: DataEvent) -> Hashable:
 
 
 def lane_of(record: CollectionRecord, group: Hashable, lanes: int) -> int:
-    """The lane of a group. Stable within a process, which is all that is needed."""
+    """Return the lane of a group. It is stable only within a process, which is enough."""
     if group is IN_ORDER:
         return zlib.crc32(record.uuid) % lanes
     return hash((record.uuid, group)) % lanes
@@ -47,8 +47,8 @@ def lane_of(record: CollectionRecord, group: Hashable, lanes: int) -> int:
 class Dispatcher:
     """Sorts data events into portions for the lanes. Belongs to the thread that reads.
 
-    A portion of `portion_bytes` is handed on: lanes begin before the page is read to its end, and stay small.
-    What is not of the `share` is done already, as far as this process is concerned.
+    A portion is handed on when it exceeds `portion_bytes`, so lanes begin before the page is completely read, and
+    portions stay small. Events outside the `share` of this process are skipped: other instances apply them.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Dispatcher:
             self._hand_on(lane, source_time)
 
     def end(self, position: Position | None, source_time: Timestamp) -> None:
-        """Hand on what is left. `position` is the place after it; None where that need not be known."""
+        """Hand on the remaining events. `position` is the position after them; None keeps the previous one."""
         for lane, events in enumerate(self._events):
             if events:
                 self._hand_on(lane, source_time)
@@ -93,7 +93,10 @@ class Dispatcher:
         self._events[lane], self._sizes[lane] = [], 0
 
     def _open_entry(self) -> Entry[Position]:
-        """What is handed on until `end` leads up to one point, which is told then."""
+        """Return the open entry.
+
+        All portions until `end` belong to it, and `end` sets the position that it leads up to.
+        """
         if self._entry is None:
             self._entry = self._frontier.enter(self._entered, 1)
         return self._entry

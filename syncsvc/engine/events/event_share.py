@@ -1,7 +1,7 @@
-"""Which part of all change events one instance applies. Pure.
+"""Computes which share of all change events one instance applies. Pure.
 
-All events of one document belong to one instance, and all instances must agree on which: so the number is made of the
-document's `_id`, as servers compare it, and of nothing that differs from process to process.
+All events of one document belong to one instance, and all instances must agree on which one. So the share is computed
+from the document's `_id`, as servers compare it, and from nothing that differs between processes.
 """
 
 from __future__ import annotations
@@ -13,27 +13,30 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Share:
-    """The part with that number, of so many."""
+    """Share number `number` of `parts`."""
 
     number: int = 0
     parts: int = 1
 
     def has(self, collection: bytes, group: Hashable) -> bool:
-        """Whether that group of a collection's documents is of this part; None is all documents together."""
+        """Return whether this share includes that group of a collection's documents; None means all documents."""
         if self.parts == 1:
             return True
-        # Of a group that is wholly one instance's, the collection decides.
+        # If one instance applies all events of the collection, its UUID decides.
         number = zlib.crc32(collection) if group is None else stable_hash(group)
         return number % self.parts == self.number
 
 
 def share_of(instance: str, instances: Sequence[str]) -> Share:
-    """The part of one of these instances; everything where there are none."""
+    """Return the share of one of these instances; everything if there are none."""
     return Share(instances.index(instance), len(instances)) if instances else Share()
 
 
 def stable_hash(value: Hashable) -> int:
-    """Equal for equal values in every process, as Python's own hash is of numbers, but not of bytes."""
+    """Return a hash that is equal for equal values in every process.
+
+    Python's own hash is stable for numbers, but not for bytes.
+    """
     if isinstance(value, tuple):
         mixed = b"".join(stable_hash(each).to_bytes(8, "big") for each in value)
         return zlib.crc32(mixed)

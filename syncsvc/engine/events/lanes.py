@@ -1,6 +1,6 @@
-"""Lanes apply data events. All events of one document go through one lane, in order; lanes work side by side.
+"""Lanes apply data events. All events of one document go through one lane, in order; lanes run in parallel.
 
-A lane folds the events that wait for it into one outcome a document.
+A lane folds the events that wait for it into one outcome for each document.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Item = tuple[CollectionRecord, Hashable, DataEvent]
 
 
 class Portion(NamedTuple):
-    """The part of a page of events that is for one lane.
+    """The events of a page that belong to one lane.
 
-    `source_time` is the source's time when the page came, which none of the events is after; `size` is in bytes.
+    `source_time` is the source's time when the page arrived, so no event is after it. `size` is in bytes.
     """
 
     events: list[Item]
@@ -44,7 +44,7 @@ class Portion(NamedTuple):
 
 
 class Room:
-    """What all lanes share, so that memory is bounded whatever waits for them."""
+    """The memory budgets that all lanes share: for waiting events, and for documents that are read again."""
 
     def __init__(self, tuning: Tuning, stop: StopToken) -> None:
         self.events = Budget(tuning.waiting_events_bytes, stop)
@@ -61,11 +61,11 @@ class Lane:
         self._writer = OutcomeWriter(context, room.rereading, stop)
         self._frontier = frontier
         self._room = room
-        # Without a bound of its own: what waits here has its room.
+        # No limit of its own: `room` limits the waiting portions.
         self._portions: Channel[Portion] = Channel(1 << 40, stop)
 
     def put(self, portion: Portion) -> None:
-        """Hand on a portion; wait until there is room for it."""
+        """Hand a portion to the lane, after waiting until its size fits into the shared budget."""
         self._room.events.take(portion.size)
         self._portions.put(portion, portion.size)
 
@@ -75,7 +75,10 @@ class Lane:
             self._room.events.give_back(self._apply_waiting())
 
     def _apply_waiting(self) -> int:
-        """Apply the portions that wait together; their size. They are gone, then, and may not be held any longer."""
+        """Apply the portions that wait, together, and return their size.
+
+        No reference to them remains afterwards, so that their memory can be freed before their size is given back.
+        """
         portions = self._waiting()
         self._apply(portions)
         for each in portions:
@@ -118,7 +121,7 @@ class Lane:
 
 @dataclass(slots=True)
 class _Part:
-    """What a batch does to one collection: the number of its events, and what comes of them by group."""
+    """The effect of a batch on one collection: the number of its events, and the outcomes by group."""
 
     record: CollectionRecord
     events: int

@@ -1,7 +1,7 @@
-"""What a collMod of the source changes: the true definition, and what of it shows on the destination at once. Pure.
+"""The effect of a collMod of the source: on the true definition, and on the destination at once. Pure.
 
-The fields are those of the `modify` event (`operationDescription`), which are those of the command, with an index
-always by its name.
+The fields are those of the `modify` event (`operationDescription`). They equal those of the command, except that an
+index is always given by name.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from dataclasses import replace
 
 from verifier.cluster.specification import CollectionSpec, Document
 
-# What the server stores where a collMod sets no limit on the number of documents.
+# What the server stores if a collMod removes the limit on the number of documents.
 _NO_MAXIMUM = 2147483647
-# The fields that change what a stand-in stands in for: they are put into force at commit.
+# Fields whose stand-ins differ from the original: they take effect at the commit.
 _DEFERRED = frozenset({"index", "cappedSize", "cappedMax", "expireAfterSeconds"})
 
 
 def modified(definition: CollectionSpec, change: Document) -> CollectionSpec:
-    """The definition after a collMod."""
+    """Return the definition after a collMod."""
     options = {**definition.options, **immediate(change)}
     if "timeseries" in change:
-        # Without the span of the granularity before, which the server does not take with another one.
+        # Without the bucket span of the previous granularity, which the server refuses with another granularity.
         before = definition.options["timeseries"]
         kept = {name: value for name, value in before.items() if name != "bucketMaxSpanSeconds"}
         options["timeseries"] = {**kept, **change["timeseries"]}
@@ -40,14 +40,17 @@ def modified(definition: CollectionSpec, change: Document) -> CollectionSpec:
 
 
 def immediate(change: Document) -> Document:
-    """The part of a collMod that is carried out on the destination at once; as options, too."""
+    """Return the fields of a collMod that take effect on the destination at once.
+
+    They have the same form in the options.
+    """
     return {name: value for name, value in change.items() if name not in _DEFERRED}
 
 
 def _modified_index(index: Document, change: Document) -> Document:
     changed = {**index, **change}
     if changed.get("unique"):
-        # The server takes the preparation away when the index has become unique.
+        # The server removes prepareUnique when the index becomes unique.
         changed.pop("prepareUnique", None)
     return {
         name: value

@@ -1,8 +1,8 @@
-"""Sources before 6.0: their events tell names, not UUIDs, and not every change of a definition.
+"""Sources before 6.0: their events contain names instead of UUIDs, and not every definition change has an event.
 
-So a name means one collection for as long as the sync runs, and a change of a definition that has an event fails the
-sync by name: a drop or rename by its own event, a new collection by the first event of a document in it.
-`DefinitionWatch` finds the other changes.
+So a name means the same collection for as long as the sync runs, and a definition change that has an event fails the
+sync: a drop or rename by its own event, a new collection by the first event of a document in it. `DefinitionWatch`
+detects the other changes.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from verifier.runtime.errors import OperationError
 
 
 class OldSource:
-    """What the events of such a source are about."""
+    """Finds the collections that the events of such a source are about."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self._not_synced: set[Namespace] = set()
 
     def record_of(self, namespace: Namespace) -> CollectionRecord | None:
-        """The collection of that name; None for one that is not synced. Raises OperationError UnsupportedChange."""
+        """Return the collection of that name; None if it is not synced. Raises OperationError UnsupportedChange."""
         record = self._context.registry.at(namespace)
         if record is None and namespace not in self._not_synced:
             self._refuse("create", namespace)
@@ -31,9 +31,9 @@ class OldSource:
         return record
 
     def refuse(self, event: DefinitionEvent) -> None:
-        """Raise OperationError UnsupportedChange if the event changes something that is synced."""
+        """Raise OperationError UnsupportedChange if the event changes anything that is synced."""
         if event.operation == "drop" and self._context.registry.at(event.namespace) is None:
-            # It was created during the sync and never held a document: its drop undoes that.
+            # The collection was created during the sync and never held a document: its drop undoes that.
             return
         for namespace in (event.namespace, event.renamed):
             if namespace is not None:

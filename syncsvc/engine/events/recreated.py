@@ -1,10 +1,10 @@
-"""Collections that the servers of a sharded source make anew, and fill without a word in the change stream.
+"""Collections that the servers of a sharded source recreate and fill without visible change events.
 
-`movePrimary` makes the unsharded collections of a database anew on another shard, each with another UUID, and drops the
-old ones when all is there; `convertToCapped` fills a collection of a temporary name, which then takes the name. The
-events of their documents are hidden: routers refuse to show them, as they would show what moves from shard to shard.
-So such a collection is left alone until it has the name, and then copied from the source as it is. (A collection that
-users drop and create anew may be copied by this, too, which is as good.)
+`movePrimary` recreates the unsharded collections of a database on another shard, each with a new UUID, and drops the
+old ones when the new ones are complete. `convertToCapped` fills a collection with a temporary name, which then takes
+the name of the original. The events of their documents are hidden: routers do not show them, just as they do not show
+documents that move between shards. So such a collection is ignored until it has its final name, and is then copied from
+the source. (A collection that users drop and create again may be copied in this way, too. The result is the same.)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from verifier.runtime.tasks import StopToken
 
 
 class Recreated:
-    """Of a source that is no sharded cluster, there are none."""
+    """Handles recreated collections. A source that is not sharded has none."""
 
     def __init__(self, context: RunContext, renames: Renames, stop: StopToken) -> None:
         self._context = context
@@ -29,11 +29,11 @@ class Recreated:
         self._possible = context.source_facts.is_sharded
 
     def is_one(self, created: DefinitionEvent) -> bool:
-        """Whether what is created there is filled without events, or gone since."""
+        """Return whether the created collection is filled without events, or has been dropped since."""
         name = created.namespace
         if not self._possible:
             return False
-        # A user may choose such a name, but cannot have the server take it for temporary.
+        # A user can choose such a name, but cannot make the server mark the collection as temporary.
         temporary = created.description.get("temp") and ".convertToCapped." in name.collection
         return bool(temporary) or any(
             each.source_name == name and each.uuid != created.collection
@@ -41,7 +41,7 @@ class Recreated:
         )
 
     def take_over(self, name: Namespace) -> None:
-        """A collection of that name was dropped: copy what has taken its place, if no event has told of that."""
+        """Copy the collection that replaced a dropped one of that name, unless its own events have created it."""
         if not self._possible or not self._context.selection.selects(name):
             return
         found = find_named_on_source(self._context, name, self._stop)

@@ -1,9 +1,9 @@
-"""Keeps the shard keys of the destination those of a sharded source.
+"""Keeps the shard keys of the destination equal to those of a sharded source.
 
-That a collection is sharded comes as an event. That its key is refined or replaced does not, from servers before
-6.0.14, but their metadata tell. A refined key begins with the one before it, so whatever was written by that is in its
-place still: it is enough to follow when a commit was asked for. A collection whose key is replaced is another one from
-then on, with another UUID, and no event says that: this cannot be followed.
+Sharding a collection causes an event. Refining or replacing its key does not, on servers before 6.0.14, but is visible
+in their metadata. A refined key begins with the previous key, so documents that were written by the previous key are
+still in their places: it is enough to refine when a commit is requested. A collection whose key is replaced becomes
+another collection, with another UUID and without an event for that: this cannot be followed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from verifier.cluster.specification import Document
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
 
-# A sharded collection of the source as it is now: its name and its shard key.
+# A sharded collection of the source at present: its name and its shard key.
 Sharded = tuple[Namespace, Document]
 
 
 class ShardKeys:
-    """Changes shard keys, in the registry and on the destination. Every action may be repeated."""
+    """Changes shard keys, in the registry and on the destination. Every operation is idempotent."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -40,8 +40,8 @@ class ShardKeys:
         self._stop = stop
 
     def shard(self, record: CollectionRecord, shard_key: Document) -> None:
-        """The source has sharded the collection. Raises OperationError where the destination cannot."""
-        # What was listed may be ahead: a key that is refined already.
+        """Shard a collection as the source has done. Raises OperationError if the destination cannot."""
+        # The listed definition may be ahead, with a key that is already refined.
         if is_refined(record.definition.shard_key, shard_key):
             return
         definition = self._with_key(record, shard_key).definition
@@ -50,7 +50,7 @@ class ShardKeys:
         build_indexes(self._context, sharded, self._stop)
 
     def refine(self, record: CollectionRecord, key: Document) -> None:
-        """The source has added fields to the key, or had."""
+        """Extend the shard key of a collection as the source has done, unless the destination already has that key."""
         shard_key = record.definition.shard_key
         assert shard_key
         wanted = {**shard_key, "key": key}
@@ -59,11 +59,11 @@ class ShardKeys:
         refined = self._with_key(record, wanted)
         self._catalog.reconcile_indexes(refined.present)
         self._catalog.refine(refined.definition)
-        # After it is done: nobody would find out that it was not.
+        # Saved afterwards: if it were saved first, a restart would take the key for refined.
         self._context.registry.change(record, definition=refined.definition)
 
     def reconcile(self) -> None:
-        """Refine what the source has refined. All events up to now are applied."""
+        """Refine the shard keys that the source has refined. All events up to now must be applied."""
         now = sharded_now(self._context, self._stop)
         for record in self._context.registry:
             if record.uuid in now and record.definition.shard_key:
@@ -77,19 +77,20 @@ class ShardKeys:
 
 
 class ShardKeyWatch:
-    """Looks for shard keys that were replaced, which no event tells."""
+    """Looks for shard keys that were replaced, for which there is no event."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
 
     def run(self, stop: StopToken) -> None:
-        """Look until stopped. Raises OperationError ShardKeyChanged."""
+        """Check periodically until stopped. Raises OperationError ShardKeyChanged."""
         if not self._context.source_facts.is_sharded:
             return
         while True:
             suspects = dict(replaced(self._context.registry, sharded_now(self._context, stop)))
             if suspects:
-                # What was dropped before this and made anew is told by events of before this.
+                # A collection that was dropped and created again before this moment has events before it. Wait until
+                # they are applied.
                 self._wait_until_past(append_note(self._context.source_client, stop), stop)
                 refuse_replaced(suspects, self._context.registry)
             stop.sleep(self._context.tuning.shard_key_interval)
@@ -103,7 +104,7 @@ class ShardKeyWatch:
 
 
 def sharded_now(context: RunContext, stop: StopToken) -> dict[bytes, Sharded]:
-    """The sharded collections of the source by UUID."""
+    """Return the sharded collections of the source by UUID."""
     if not context.source_facts.is_sharded:
         return {}
     return read(lambda: sharded_names(context.source_client), stop)
@@ -112,7 +113,10 @@ def sharded_now(context: RunContext, stop: StopToken) -> dict[bytes, Sharded]:
 def replaced(
     records: Iterable[CollectionRecord], now: Mapping[bytes, Sharded]
 ) -> Iterator[tuple[bytes, Namespace]]:
-    """The sharded collections whose names other sharded ones have by now; events to come may tell why. Pure."""
+    """Yield the sharded collections whose names now belong to other sharded ones; later events may explain that.
+
+    Pure.
+    """
     names = {name: uuid for uuid, (name, _) in now.items()}
     for record in records:
         if (
@@ -125,7 +129,7 @@ def replaced(
 def refuse_replaced(
     suspects: Mapping[bytes, Namespace], records: Iterable[CollectionRecord]
 ) -> None:
-    """Raise OperationError ShardKeyChanged for those that have their names still, when all such events are applied."""
+    """Raise OperationError ShardKeyChanged for suspects whose names are unchanged after those events are applied."""
     found = [each for each in records if suspects.get(each.uuid) == each.source_name]
     if found:
         names = ", ".join(sorted(str(each.source_name) for each in found))
@@ -133,6 +137,6 @@ def refuse_replaced(
 
 
 def is_refined(shard_key: Document | None, before: Document) -> bool:
-    """Whether the key begins with that one, and goes on. Pure."""
+    """Return whether the key begins with the key `before` and has more fields. Pure."""
     fields, old = list((shard_key or {}).get("key", {}).items()), list(before["key"].items())
     return len(fields) > len(old) and fields[: len(old)] == old

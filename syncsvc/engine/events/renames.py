@@ -1,8 +1,8 @@
-"""Renames of the source's collections: which name each has on the destination, and who comes into a filter by one.
+"""Renames of the source's collections: the resulting names on the destination, and collections that enter the filter.
 
-The definitions that were listed may be ahead of the events: a rename from a name that the collection does not have by
-now is one that the listing has seen. (From wherever in its history a collection was listed, renames are followed from
-the first one on that starts at the listed name; so at the end of the history both have the same name.)
+The listed definitions may be ahead of the events: a rename from a name that the collection no longer has was already
+seen by the listing. (Whatever name a collection had when it was listed, renames are followed from the first one that
+starts at that name. So at the end of the events, both sides have the same name.)
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Renames:
         self._stop = stop
 
     def follow(self, uuid: bytes, before: Namespace, name: Namespace) -> None:
-        """The collection had one name and has another.
+        """Apply the rename of a collection from `before` to `name`.
 
         Raises OperationError RenamedOutOfFilter and RenamedAcrossDatabases.
         """
@@ -54,7 +54,10 @@ class Renames:
                 raise OperationError(RENAMED_OUT_OF_FILTER, f"{before} was renamed to {name}.")
 
     def _refuse_across_databases(self, before: Namespace, name: Namespace) -> None:
-        """It is a new collection there, which the server fills and renames: none that is sharded."""
+        """Refuse a rename from another database if there are sharding entries.
+
+        The server creates, fills and renames a new collection for that, which would not be sharded.
+        """
         if self._context.run.record.options.sharding is not None and _is_moved(before):
             raise OperationError(
                 RENAMED_ACROSS_DATABASES, f"{name} was renamed to that from another database."
@@ -62,20 +65,20 @@ class Renames:
 
     def drop(self, record: CollectionRecord) -> None:
         self._catalog.drop(record.definition.namespace)
-        # After the drop: a restart in between drops again, and never forgets to.
+        # Removed after the drop: a restart in between drops the collection again, and never forgets it.
         self._registry.remove(record)
         self.release(record.definition.namespace)
 
     def release(self, name: Namespace) -> None:
-        """The name became free on the destination: whoever is parked for it takes it."""
+        """Give a name that is free on the destination to the collection that is parked for it, if there is one."""
         parked = parked_for(self._registry, name)
         if parked is not None and self._registry.at(name) is None:
             self._move(parked, name)
 
     def _move(self, record: CollectionRecord, name: Namespace) -> None:
-        """Keep the collection under the name that it has on the source from now on, or near it."""
+        """Rename the collection to its new name on the source, or park it if that name is taken."""
         kept_as = destination_name(self._registry, name, record.uuid)
-        # Before it is saved: the position is before this event, so a restart in between comes back to it.
+        # Renamed before it is saved: the position is before this event, so a restart in between repeats it.
         self._catalog.rename(record.definition.namespace, kept_as)
         options = {key: value for key, value in record.definition.options.items() if key != "temp"}
         definition = replace(record.definition, namespace=kept_as, options=options)
@@ -88,15 +91,15 @@ class Renames:
         self.release(record.definition.namespace)
 
     def adopt(self, uuid: bytes, name: Namespace) -> None:
-        """Copy a collection that comes to be synced under this name, from the source as it is now.
+        """Copy a collection that becomes part of the sync under this name, as it is on the source now.
 
-        It may be there in part, from before a restart. What was written to it meanwhile comes as events later.
+        Part of it may already exist, from before a restart. Later writes to it arrive as events.
         """
         if not self._context.selection.selects(name):
             return
         found = find_on_source(self._context, name.database, uuid, self._stop)
         if found is None:
-            # Dropped since: all of its later events lead up to that.
+            # It has been dropped since, and all of its later events lead up to that.
             return
         record = self._registry.get(uuid)
         if record is None:
@@ -104,7 +107,7 @@ class Renames:
             found = replace(found, namespace=name)
             check(found, options)
             wanted = destined(found, options)
-            # Of a time when it was synced before.
+            # Left over from a time when it was synced before.
             self._context.partitions.forget(uuid)
             record = new_record(self._registry, wanted, CopyStatus.WAITING)
             self._registry.save(record)
@@ -114,11 +117,11 @@ class Renames:
 
 
 def _is_temporary(record: CollectionRecord) -> bool:
-    """Whether the server made the collection on the way to another one: `$out` does, and a rename across databases."""
+    """Return whether the server made the collection as an intermediate step of `$out` or a rename across databases."""
     return bool(record.definition.options.get("temp")) or _is_moved(record.source_name)
 
 
 def _is_moved(name: Namespace) -> bool:
-    """Whether the server gave the name to what it moves to another database."""
+    """Return whether the server gave the name to a collection that it moves to another database."""
     collection = name.collection
     return collection.startswith("tmp") and collection.endswith(".renameCollection")

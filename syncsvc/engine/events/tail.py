@@ -1,6 +1,6 @@
-"""Reads the source's change events in order and hands them on: data events to lanes, definition events to a barrier.
+"""Reads the source's change events in order, and hands data events to lanes and definition events to a barrier.
 
-One thread reads. It also tells how far the destination is behind.
+A single thread reads. It also publishes how far the destination lags behind.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class Tail:
 
     @property
     def held_after(self) -> Timestamp | None:
-        """Where the stream must be read on, while a page waits for the lanes; None while the stream is being read."""
+        """The time from which the stream must be read on while a page waits for the lanes; None while it is read."""
         return self._held_after
 
     def run(self) -> None:
-        """Read until stopped. Raises what makes the run fail."""
+        """Read until stopped. Raises the error that the run fails with."""
         stopwatch = self._context.progress.stopwatch
         for page, seconds in timed(self._reader.pages()):
-            if page.events:  # else it was waited for events
+            if page.events:  # otherwise it waited for events
                 stopwatch.note(Operation.EVENTS_READ, seconds)
             self._held_after = page.position.time
             self._feed.page_begins(page.source_time)
@@ -107,11 +107,11 @@ class Tail:
             before = raw
         self._context.progress.add(events_read=read)
         self._feed.page_ends(page.position, page.source_time)
-        # A place among the fragments of an event is none to go on from after a restart.
+        # A position among the fragments of an event is not valid as a resume point.
         self._dispatcher.end(None if self._fragments else page.position, page.source_time)
 
     def _record_of(self, event: DataEvent) -> CollectionRecord | None:
-        """The event's collection; None for one that was gone when the collections were listed, or is dropped by now."""
+        """Return the collection of an event; None if it was gone before the listing, or is dropped."""
         if event.namespace is None:
             return self._context.registry.get(event.collection)
         return self._old_source.record_of(event.namespace)
@@ -119,10 +119,10 @@ class Tail:
     def _barrier(
         self, before: bytes | None, event: DefinitionEvent, source_time: Timestamp
     ) -> None:
-        """Apply a definition event when all before it is applied, and let nothing pass it meanwhile.
+        """Apply a definition event once all events before it are applied, and hold later events back meanwhile.
 
-        `before` is the event before it in its page. The place between the two is saved: after a restart, no write of
-        before is made to collections that have the names of after.
+        `before` is the event before it in its page. The position between the two is saved: after a restart, no write
+        from before the definition event goes to a collection that has its name only afterwards.
         """
         self._dispatcher.end(None if before is None else position_at(token_of(before)), source_time)
         with waiting(

@@ -1,1 +1,1 @@
-"""What every phase of a run shares: its context, the points that observers see, the other instances, the writers."""
+"""The parts of a run that all phases share: its context, observation points, the other instances, the writers."""

@@ -1,7 +1,7 @@
-"""Keeps the balancer of a sharded cluster from moving documents while a sync reads or fills it, and gives it back.
+"""Stops the balancer of a sharded cluster while a sync reads or fills it, and restores its state afterwards.
 
-As with write blocks (`writeblock`): how it was found is saved before it is stopped, and forgotten after it is put back;
-so whoever reads the record knows of every balancer that was stopped, wherever a process was killed.
+As with write blocks (`writeblock`), the original state is saved before the balancer is stopped, and removed from the
+record after it is restored. So the record contains every stopped balancer, no matter when a process was killed.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
 
 _MOVING = "It was told to stop, and stops when the migration at hand is done: see sh.status()."
-# As `balancerStatus` tells it.
+# The mode that `balancerStatus` reports for an enabled balancer.
 _ON = "full"
 
 
 @dataclass(frozen=True)
 class Balancer:
-    """That of one cluster, by the name that the record knows it by; a replica set has none to stop.
+    """The balancer of one cluster, by the name that the record uses; a replica set has no balancer to stop.
 
-    Every method raises the driver's errors, and may be repeated.
+    Every method is idempotent, and raises the driver's errors.
     """
 
     cluster: str
@@ -37,7 +37,7 @@ class Balancer:
     observe: Observer
 
     def keep_still(self, stop: StopToken) -> None:
-        """Return when it moves nothing, and will not."""
+        """Stop the balancer, and return when it no longer moves anything."""
         if not self.sharded:
             return
         if self.cluster not in self.run.record.found_balancing:
@@ -45,13 +45,13 @@ class Balancer:
             self.run.update(found_balancing=found)
             self.observe(Point.BALANCER_SAVED, self.cluster)
         if self.run.record.found_balancing[self.cluster]:
-            # Repeated for as long as the balancer takes to end what it was at.
+            # The command is retried until the balancer has finished its present round.
             self.writer.administer({"balancerStop": 1})
         with waiting(f"The balancer of {self.cluster} is still moving documents", _MOVING):
             wait_until(lambda: not self._status()["inBalancerRound"], stop, SLOW_POLL)
 
     def put_back(self) -> None:
-        """Let it go on where it was found like that; nothing where we did not stop it."""
+        """Start the balancer again if it was on when found; a no-op if this sync did not stop it."""
         found = self.run.record.found_balancing
         if self.cluster in found:
             if found[self.cluster]:
@@ -60,7 +60,7 @@ class Balancer:
             self.run.update(found_balancing=left)
 
     def is_on(self) -> bool:
-        """Whether it may move anything; cutting chunks is no matter."""
+        """Return whether the balancer may move chunks."""
         return bool(self._status()["mode"] == _ON)
 
     def _status(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def watch_balancers(
     interval: float,
     stop: StopToken,
 ) -> None:
-    """Warn of those that somebody starts, until stopped."""
+    """Warn while someone else has started a balancer, until stopped."""
     stopped = [each for each in balancers if each.sharded]
     try:
         while stopped:

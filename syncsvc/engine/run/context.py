@@ -1,4 +1,4 @@
-"""Everything that the phases of one run share."""
+"""The context that the phases of one run share."""
 
 from __future__ import annotations
 
@@ -51,5 +51,5 @@ class RunContext:
     observe: Observer
 
     def source_uuid(self, record: CollectionRecord) -> bytes | None:
-        """By what the source finds the collection whatever its name is by now; None where it takes only names."""
+        """Return the UUID by which the source finds the collection after a rename; None if it accepts only names."""
         return record.uuid if self.source_facts.tells_definitions else None

@@ -1,4 +1,4 @@
-"""Writes user documents on the destination: the only place that does. Whole batches of bytes, one command each."""
+"""Writes user documents on the destination, as whole batches of bytes, one command each. No other module does."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawbson import RawDocuments
 from verifier.runtime.tasks import Budget, StopToken
 
-# From this number of statements on, or this many bytes of documents to insert, a transaction costs less than as many
-# retryable writes.
+# From this many statements, or this many bytes of documents to insert, one transaction is cheaper than retryable
+# writes.
 _MANY = 8
 _MANY_BYTES = 64 << 10
 
 
 class Refused(Exception):
-    """The server refused single documents of a command; `errors` are its write errors, with `index`."""
+    """The server refused some documents of a command. `errors` are its write errors, with `index`."""
 
     def __init__(self, errors: list[dict[str, Any]]) -> None:
         super().__init__(errors[0].get("errmsg"))
@@ -26,14 +26,17 @@ class Refused(Exception):
 
 
 class DocumentWriter:
-    """Validators are bypassed: what the source holds is right by definition."""
+    """Writes documents with validators bypassed: the documents of the source are correct by definition."""
 
     def __init__(self, writer: FencedWriter, sending_bytes: int, stop: StopToken) -> None:
         self._writer = writer
         self._sending = Budget(sending_bytes, stop)
 
     def insert(self, namespace: Namespace, documents: bytes) -> list[dict[str, Any]]:
-        """Insert documents that stand end to end: the write errors. What is there stays as it is there."""
+        """Insert documents that are stored end to end, and return the write errors.
+
+        Existing documents stay unchanged.
+        """
         together = len(documents) >= _MANY_BYTES
         reply = self._write(
             namespace, "insert", "documents", [documents], ordered=False, together=together
@@ -43,7 +46,7 @@ class DocumentWriter:
     def update(
         self, namespace: Namespace, statements: Sequence[bytes], ordered: bool, repeat: bool = True
     ) -> tuple[int, list[dict[str, Any]]]:
-        """Run update statements: how many found or made their document, and the write errors.
+        """Run update statements; return how many matched or created their document, and the write errors.
 
         Without `repeat`, a transient failure is raised as the driver's error.
         """
@@ -85,10 +88,10 @@ class DocumentWriter:
 
 
 def is_there_already(error: dict[str, Any]) -> bool:
-    """Whether an insert was refused because its `_id` is there."""
+    """Return whether an insert was refused because its `_id` already exists."""
     return error["code"] == DUPLICATE_KEY and list(error.get("keyPattern", {"_id": 1})) == ["_id"]
 
 
 def refusal(error: dict[str, Any]) -> str:
-    """What the server said of a document that it refused."""
+    """Return the server's message about a refused document."""
     return f"{error.get('errmsg', 'no reason was told')} (code {error.get('code')})"

@@ -1,7 +1,7 @@
-"""Up to which point all is done, when parts are finished out of order.
+"""Tracks up to which point all work is done when its parts finish out of order.
 
-The frontier is the newest point before the oldest unfinished part. It is not the minimum over workers: a worker with
-nothing to do holds nothing back.
+The frontier is the newest point before the oldest unfinished part. It is not the minimum over all workers, so an idle
+worker does not hold it back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ P = TypeVar("P")
 
 
 class Entry(Generic[P]):
-    """A point, and how many of the parts that lead up to it are unfinished. Owned by its frontier."""
+    """A point, and the number of unfinished parts that lead up to it. Owned by its frontier."""
 
     def __init__(self, point: P, parts: int) -> None:
         self.point = point
@@ -24,7 +24,7 @@ class Entry(Generic[P]):
 
 
 class Frontier(Generic[P]):
-    """Points enter in order; `passed` is the newest one before which nothing is unfinished."""
+    """Points enter in order; `passed` is the newest point before which no part is unfinished."""
 
     def __init__(self, passed: P) -> None:
         self._changed = threading.Condition()  # guards everything below
@@ -40,7 +40,7 @@ class Frontier(Generic[P]):
         return not self._entries
 
     def enter(self, point: P, parts: int) -> Entry[P]:
-        """A point that is reached when `parts` parts are finished, and all points before it are."""
+        """Add a point that is reached when its `parts` parts and all earlier points are finished."""
         entry = Entry(point, parts)
         with self._changed:
             self._entries.append(entry)
@@ -48,24 +48,24 @@ class Frontier(Generic[P]):
         return entry
 
     def extend(self, entry: Entry[P]) -> None:
-        """The entry has one more part; it must have an unfinished one still."""
+        """Add one part to the entry, which must still have an unfinished part."""
         with self._changed:
             entry.parts += 1
 
     def settle(self, entry: Entry[P], point: P) -> None:
-        """Say late which point the entry leads up to, and finish the part that kept it open for that."""
+        """Set the point that the entry leads up to, and finish the part that kept the entry open until then."""
         with self._changed:
             entry.point = point
         self.finish(entry)
 
     def finish(self, entry: Entry[P]) -> None:
-        """One part of the entry is finished."""
+        """Finish one part of the entry."""
         with self._changed:
             entry.parts -= 1
             self._advance()
 
     def wait_drained(self, stop: StopToken) -> None:
-        """Wait until nothing is unfinished; raise `Cancelled` when stopped."""
+        """Wait until no part is unfinished; raise `Cancelled` when stopped."""
         with self._changed:
             while self._entries:
                 stop.wait(self._changed)

@@ -1,4 +1,4 @@
-"""The other instances of a run: waits for them, and shows what is wrong with them."""
+"""The other instances of a run: waits for them, and shows their problems."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from verifier.runtime.waits import waiting
 
 _LOOK_AT_INSTANCES = "See GET /api/v1/progress of the other instances, and whether they run."
 
-# What a failure begins with that was another instance's.
+# The beginning of a failure description that comes from another instance.
 _BEGINNING = "The instance "
 _KINDS = {kind.name: kind for kind in ALL}
 
 
 class Instances:
-    """Of one run in one process. Without others, every wait is over at once."""
+    """The other instances of one run. In a run without others, every wait returns immediately."""
 
     def __init__(
         self, run: RunStore, peers: Peers, progress: Progress, tuning: Tuning = Tuning()
@@ -32,24 +32,24 @@ class Instances:
         self._peers = peers
         self._progress = progress
         self._tuning = tuning
-        # Of each, its newest beat, and when that was seen first, by the monotonic clock.
+        # By instance: its newest beat, and the monotonic time when this process first saw it.
         self._beats: dict[str, tuple[int, float]] = {}
 
     def all_hold(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> bool:
-        """Whether all others were told to start, and `holds` is true of what they have saved."""
+        """Return whether all other instances have started, and `holds` is true of their saved records."""
         several = len(self._run.record.instances) or 1
         others = self._peers.others(stop)
         return len(others) == several - 1 and all(map(holds, others))
 
     def wait_for_all(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
-        """Return when `holds` is true of all others."""
+        """Return when `holds` is true of all other instances."""
         with waiting("This instance waits for the other instances", _LOOK_AT_INSTANCES):
             wait_until(lambda: self.all_hold(holds, stop), stop)
 
     def wait_for_coordinator(
         self, holds: Callable[[RunRecord], bool], stop: StopToken
     ) -> RunRecord:
-        """Wait until `holds` is true of the coordinator, and return what it has saved."""
+        """Wait until `holds` is true of the coordinator, and return its saved record."""
         with waiting("This instance waits for the coordinator", _LOOK_AT_INSTANCES):
             while True:
                 record = self._peers.coordinator(stop)
@@ -58,7 +58,10 @@ class Instances:
                 stop.sleep(POLL)
 
     def watch(self, stop: StopToken) -> None:
-        """Warn of what others were not told, and of silent ones. Raises the OperationError that one failed with."""
+        """Warn of instances that miss a command or send no heartbeat.
+
+        Raises the OperationError that one failed with.
+        """
         if not self._run.record.instances:
             return
         try:
@@ -69,7 +72,7 @@ class Instances:
                 self._warn_of_silence(others)
                 stop.sleep(self._tuning.instance_interval)
         finally:
-            # Nobody would end them later.
+            # No other code ends these warnings.
             for kind in (WarningKind.INSTANCE_AWAITED, WarningKind.INSTANCE_SILENT):
                 self._progress.end_warning(kind)
 
@@ -105,18 +108,18 @@ class Instances:
 
 
 def refuse_failed(others: Iterable[RunRecord]) -> None:
-    """Raise the OperationError that one of them failed with, which says of which it is."""
+    """Raise the OperationError that another instance failed with; its text names that instance."""
     for each in others:
         if each.state is State.FAILED and each.failure is not None:
             raise FailedElsewhere(each.instance, each.failure)
 
 
 class FailedElsewhere(OperationError):
-    """What another instance failed with, which names it; its description says already what to do."""
+    """The failure of another instance. It names that instance, and its description already includes the remedy."""
 
     def __init__(self, instance: str, failure: Failure) -> None:
         told = failure.description
-        # Of one that failed because of another one, that one is named already.
+        # If that instance failed because of another one, the text already names the other one.
         text = told if told.startswith(_BEGINNING) else f"{_BEGINNING}{instance} failed: {told}"
         super().__init__(_KINDS.get(failure.name, INTERNAL_ERROR), text)
 

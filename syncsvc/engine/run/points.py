@@ -1,4 +1,4 @@
-"""Names of the points in a sync that an observer may listen to.
+"""Names of the points in a sync that an observer can listen to.
 
 Production passes `ignore`. Tests pass an observer that waits, writes or kills the process at a named point.
 """
@@ -39,10 +39,10 @@ class Point(Enum):
     REVERSED = "reversed"
 
 
-# Called with the point, one of these or of a check (`verifier.compare.points`), and what it is about: a namespace, a
-# cluster, or the name of a step of the commit.
+# Called with the point, from here or from a check (`verifier.compare.points`), and its subject: a namespace, a cluster,
+# or the name of a step of the commit.
 Observer = Callable[[Enum, str], None]
 
 
 def ignore(point: Enum, subject: str) -> None:
-    """The observer of production."""
+    """Do nothing: the observer of production."""

@@ -1,7 +1,8 @@
-"""Keeps users from writing to a cluster (`setUserWriteBlockMode`), and gives it back as it was found.
+"""Blocks user writes to a cluster (`setUserWriteBlockMode`), and restores its original state afterwards.
 
-How a cluster was found is saved before its users are blocked, and forgotten after they are let in again. So whoever
-reads the record knows of every block of ours, wherever a process was killed; each step may be repeated.
+The original state of a cluster is saved before its users are blocked, and removed from the record after they are
+unblocked. So the record contains every block of this sync, no matter when a process was killed. Each step is
+idempotent.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from syncsvc.saved.run import RunRecord, RunStore
 from syncsvc.state import Phase
 from verifier.cluster.writer import ClusterWriter
 
-# As `serverStatus` tells it.
+# The value that `serverStatus` reports for a replica set whose user writes are blocked.
 _BLOCKED = 2
 
 
 @dataclass(frozen=True)
 class WriteBlock:
-    """The block of one cluster, by the name that the record knows it by. Every method raises the driver's errors."""
+    """The write block of one cluster, by the name that the record uses. Every method raises the driver's errors."""
 
     cluster: str
     sharded: bool
@@ -28,7 +29,7 @@ class WriteBlock:
     observe: Observer
 
     def set(self) -> None:
-        """Refuse the writes of users from now on."""
+        """Block user writes from now on."""
         found = self.run.record.found_blocked
         if self.cluster not in found:
             self.run.update(found_blocked={**found, self.cluster: self._is_set()})
@@ -36,11 +37,11 @@ class WriteBlock:
         self._command(True)
 
     def lift(self) -> None:
-        """Let users write, also where somebody else had blocked them before us."""
+        """Allow user writes, even if they were already blocked before this sync."""
         self._end(False)
 
     def put_back(self) -> None:
-        """Leave the cluster as it was found; nothing where we did not block it."""
+        """Restore the state in which the cluster was found; a no-op if this sync did not block it."""
         found = self.run.record.found_blocked
         if self.cluster in found:
             self._end(found[self.cluster])
@@ -52,7 +53,7 @@ class WriteBlock:
 
     def _is_set(self) -> bool:
         if self.sharded:
-            # Routers do not tell; their config server keeps it here for all shards.
+            # Routers do not report the mode; their config server stores it here for all shards.
             kept = {"find": "user_writes_critical_sections", "filter": {"blockUserWrites": True}}
             return bool(self.writer.administer(kept, "config")["cursor"]["firstBatch"])
         status = self.writer.administer({"serverStatus": 1})
@@ -63,10 +64,10 @@ class WriteBlock:
 
 
 def to_put_back(record: RunRecord) -> tuple[str, ...]:
-    """The clusters that a run which failed for good leaves as it found them.
+    """Return the names of the clusters whose original state a run restores when it fails for good.
 
-    Production must go on where it was: on the source, unless users were told to write to the destination. The
-    destination stays blocked, so that nobody takes it for good, unless nothing was copied yet.
+    Production must continue where it was: on the source, unless users were told to write to the destination. The
+    destination stays blocked, so that nobody mistakes it for a complete copy, unless nothing was copied yet.
     """
     if record.can_write:
         return ()
