@@ -1,1 +1,1 @@
-"""What is saved of a sync in the metadata database, so that a killed process goes on where it was."""
+"""The state of a sync that is saved in the metadata database, so that a killed process can continue."""

@@ -1,4 +1,4 @@
-"""Documents in commands of a size that servers take."""
+"""Splits documents into commands of a size that servers accept."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import Any
 
 import bson
 
-# How many documents are saved by one command, and of what size together, in bytes.
+# The limits of one command: the number of documents, and their total size in bytes.
 MOST_SAVED = 1000
 MOST_BYTES = 4 << 20
 
 
 def batches(documents: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """The documents, each command's in a list; a validator, view or key can be large."""
+    """Yield lists of documents, one list for each command.
+
+    Sizes are limited because a validator, view or key can be large.
+    """
     batch: list[dict[str, Any]] = []
     size = 0
     for document in documents:

@@ -1,4 +1,4 @@
-"""Deletes many rows of the metadata, each by its own statement: servers number no statement that deletes several."""
+"""Deletes many rows of the metadata, one statement for each: multi-document deletes carry no `txnNumber`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def delete_rows(
 
 
 def forget_earlier(client: Client, writer: ClusterWriter, stop: StopToken) -> None:
-    """Delete what an earlier run has saved of collections, partitions and its check.
+    """Delete the saved collections, partitions and check of an earlier run.
 
     Otherwise its collections would count as copied, and its check would be continued.
     """

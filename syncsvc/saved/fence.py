@@ -1,15 +1,15 @@
 """Makes a cluster refuse writes of a run that arrive late.
 
-A command can be held up in the network or on a server while its process is killed, paused or superseded, or while it
-sends the command again. If the command ran then, it would undo newer writes. So each insert, update and delete carries
-a session and a number (`lsid`, `txnNumber`): a server refuses a number below the highest that it has seen on the
-session, with code 225.
+A command can be delayed in the network or on a server while its process is killed, paused or superseded, or while the
+process retries it. If the delayed command ran afterwards, it would undo newer writes. So each insert, update and delete
+carries a session and a number (`lsid`, `txnNumber`): a server refuses a number below the highest that it has seen on
+the session, with code 225.
 
 A slot is such a session, used by one write at a time. It is settled when no command that was sent on it can take effect
-any more: each was answered, or a majority of the cluster has recorded a higher number. The lsids are derived from a
-UUID in the run record, and the numbers begin with the epoch of the record. Whatever prepares an engine saves the next
-epoch, and then settles all slots before it writes anything else. So the writes of earlier engines are refused, whether
-they ran in this process or in another one.
+any more: either each was answered, or a majority of the cluster has recorded a higher number. The lsids are derived
+from a UUID in the run record, and the numbers begin with the epoch of the record. Before a new engine writes anything
+else, it saves the next epoch and settles all slots. So the writes of earlier engines are refused, whether they ran in
+this process or in another one.
 
 Sharded clusters keep the numbers on each shard. Slots are settled there by updates in a sharded collection that has
 documents on every shard.
@@ -43,22 +43,22 @@ _log = logging.getLogger(__name__)
 
 # The collection in which slots are settled, in the metadata database.
 FENCES = "fences"
-# More than there are threads that write at once, at the highest load level. Never lower this: the slots of a process of
-# an earlier version must be settled, too.
+# More than the number of threads that write concurrently at the highest load level. Never lower this: the slots of a
+# process of an earlier version must be settled, too.
 _SLOTS = 16
-# On a sharded cluster, a slot is settled by this many updates for each shard. The shards are chosen by the hashes of
-# the `_id`s: a shard is missed with a probability of e**-16.
+# On a sharded cluster, a slot is settled by this many updates for each shard. The hashes of the `_id`s determine their
+# shards: a shard is missed with a probability of e**-16.
 _MARKS_A_SHARD = 16
 _COUNTER_BITS = 32
 # How long a killed command may take to end, in seconds.
 _PATIENCE = 10.0
 
-# The commands that take a number.
+# The commands that accept a number.
 _NUMBERED = frozenset({"insert", "update", "delete"})
-# An index build goes on when its process is killed, and the next process joins it: it is not to be ended.
+# An index build continues when its process is killed, and the next process joins it, so it must not be ended.
 _CONTINUED = "createIndexes"
-# A transaction that fails costs as much as the write that follows it. After a failure, this many batches for the
-# collection are written without one. (Some collections take none: capped ones, for example.)
+# A failed transaction costs as much as the write that follows it. After a failure, this many batches for the collection
+# are written without one. (Some collections, such as capped ones, do not support transactions.)
 _BATCHES_WITHOUT = 50
 
 
@@ -120,7 +120,7 @@ class Fence:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all slots that are not in use are settled."""
+        """Return whether all slots that are not in use are settled."""
         with self._changed:
             return all(each.settled for each in self._free)
 
@@ -138,9 +138,9 @@ def _lsid(identity: UUID, name: str) -> Binary:
 
 
 class FencedWriter(ClusterWriter):
-    """Runs commands on a cluster behind a fence: none of them takes effect after its call has ended.
+    """Runs commands on a cluster behind a fence: no command takes effect after its call has returned.
 
-    Exceptions are commands on definitions, which take no number, and calls that raise `Cancelled`, whose slots are
+    Exceptions are commands on definitions, which accept no number, and calls that raise `Cancelled`, whose slots are
     settled later.
     """
 
@@ -158,7 +158,7 @@ class FencedWriter(ClusterWriter):
         self._sharded = sharded
         # How many updates settle a slot; 0 until the collection of the marks is sharded.
         self._marks = 0 if sharded else 1
-        # By database and collection: how many batches are left to be written without a transaction.
+        # By database and collection: how many more batches to write without a transaction.
         self._without: dict[tuple[str, str], int] = {}
 
     def settle(self) -> None:
@@ -195,10 +195,10 @@ class FencedWriter(ClusterWriter):
     def run(
         self, database: str, command: dict[str, Any], repeat: bool = True, together: bool = False
     ) -> dict[str, Any]:
-        """As in `ClusterWriter`. With `together`, the write is tried as one transaction first.
+        """Run a command as `ClusterWriter` does. With `together`, try the write as one transaction first.
 
         A transaction costs the server half as much as the same statements with a number, which it records one by one.
-        Whatever goes wrong in a transaction, the statements are run without one.
+        If the transaction fails for any reason, the statements are run without one.
         """
         name, target = next(iter(command.items()))
         if name not in _NUMBERED:
@@ -212,13 +212,13 @@ class FencedWriter(ClusterWriter):
                     self._without[database, target] = _BATCHES_WITHOUT
                 return self._write(slot, database, command, repeat)
             except PyMongoError:
-                # The caller goes on with other writes: this one must not come after them.
+                # The caller continues with other writes, and this one must not take effect after them.
                 self._settle(slot)
                 raise
 
     def _takes_transaction(self, database: str, target: str) -> bool:
         if self._sharded:
-            # It would be committed in two phases, which costs more than it saves.
+            # The transaction would need a two-phase commit, which costs more than it saves.
             return False
         left = self._without.get((database, target), 0)
         self._without[database, target] = max(left - 1, 0)
@@ -237,7 +237,7 @@ class FencedWriter(ClusterWriter):
     def _transact(
         self, slot: Slot, database: str, command: dict[str, Any], repeat: bool
     ) -> dict[str, Any] | None:
-        """Return the reply of a transaction; None if it has failed. Its slot is unsettled if that is unknown."""
+        """Return the reply of a transaction; None if it has failed. The slot is unsettled if the outcome is unknown."""
         try:
             self._settle_once(slot)
             transaction = {"txnNumber": slot.next_number(), "autocommit": False}
@@ -282,7 +282,7 @@ class FencedWriter(ClusterWriter):
             raise RuntimeError(f"a slot cannot be settled: {reply['writeErrors'][:3]}")
 
     def _spread_marks(self) -> int:
-        """Make sure that the collection of the marks has a part on every shard; return how many marks reach all."""
+        """Make sure that the collection of the marks has a chunk on every shard; return how many marks are needed."""
         name = f"{METADATA_DATABASE}.{FENCES}"
         config = self._client["config"]
         shards = {each["_id"] for each in config["shards"].find({"draining": {"$ne": True}})}
@@ -308,7 +308,7 @@ class FencedWriter(ClusterWriter):
                 raise OperationError(
                     errors.SUPERSEDED, "The destination has refused a write as outdated."
                 ) from error
-            # A router may have sent the command to several shards, and have the answer of one.
+            # A router may have sent the command to several shards, and have the reply of only one.
             slot.settled = not self._sharded
             raise
         slot.settled = True

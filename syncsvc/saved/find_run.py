@@ -1,4 +1,4 @@
-"""Finds the saved run of this instance, whichever of the clusters holds it."""
+"""Finds the saved run of this instance on any of the clusters."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from verifier.runtime.errors import OperationError
 
 
 def find_run(clusters: Mapping[str, Cluster], instance: str) -> RunRecord | None:
-    """The run that is saved on the destination of its options; None where there is none.
+    """Return the run that is saved on the destination of its options; None if there is no saved run.
 
-    Raises OperationError WrongClusters where it is a run between others, IncompatibleMetadata, and the driver's errors.
+    Raises OperationError WrongClusters if the run is between other clusters, IncompatibleMetadata, and the driver's
+    errors.
     """
     found = list(_saved_runs(clusters, instance))
     if not found:

@@ -1,7 +1,7 @@
-"""The partitions of the copy of a sharded source: what each instance has claimed, and how far it is.
+"""The partitions of the copy of a sharded source: which instance has claimed each, and the progress of each.
 
-A partition is a range of a collection's `_id` index, or the whole of a small one. Several instances share them: what
-one has claimed is its own until it is copied, also after a restart.
+A partition is a range of a collection's `_id` index, or the whole of a small collection. Several instances share the
+partitions. A claimed partition belongs to its instance until it is copied, even after a restart.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from verifier.cluster.reading import read
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
 
-# For claims, which look for the largest that waits, and for whether one is left.
+# For claims, which look for the largest unclaimed partition, and for the check whether any is left.
 _INDEX = {"key": {"status": 1, "instance": 1, "total": -1, "_id": 1}, "name": "claims"}
-# So many whole collections are claimed at once, of so many bytes together: each call takes its time.
+# How many whole collections one call claims at most, and their total size in bytes. Claiming many saves round trips.
 _MOST_CLAIMED = 20
 _MOST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
 class Partition:
-    """A part of the collection with that UUID; of each collection, they are numbered from 0 on.
+    """A part of the collection with that UUID. The parts of each collection are numbered from 0.
 
-    `total` and `copied` are in bytes, the total is an estimate; `documents` counts. `instance` is whose it is, None
-    while nobody has claimed it. `resume_point` is the `_id` of the last document before which all is written,
-    as a document of an `_id` alone; None is the beginning.
+    `total` and `copied` are in bytes, and the total is an estimate; `documents` is a count. `instance` is the one that
+    has claimed the partition, or None. `resume_point` is the `_id` of the last document up to which everything is
+    written, as a document with only an `_id`; None means the beginning.
     """
 
     uuid: bytes
@@ -56,7 +56,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Copied:
-    """What all instances have copied of a collection: bytes and documents, and whether that is all of it."""
+    """What all instances together have copied of a collection: bytes and documents, and whether it is complete."""
 
     bytes: int
     documents: int
@@ -68,7 +68,7 @@ def _identity(uuid: bytes, number: int) -> dict[str, Any]:
 
 
 def _document(partition: Partition) -> dict[str, Any]:
-    # Keys as bytes, since a document of the driver's does not hold every one as it is.
+    # Keys are stored as bytes, because not every key survives decoding by the driver.
     return {
         "_id": _identity(partition.uuid, partition.number),
         "lower": partition.range.lower,
@@ -101,7 +101,7 @@ def _is_whole(document: dict[str, Any]) -> bool:
 
 
 def _together(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The first partitions, as many as are claimed at once: a range alone, of whole collections several."""
+    """Return the first partitions, as many as one call may claim: a single range, or several whole collections."""
     chosen: list[dict[str, Any]] = []
     size = 0
     for each in waiting:
@@ -113,7 +113,9 @@ def _together(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class Partitions:
-    """The saved partitions of one direction of a sync. `instance` is the id of this process; many threads may claim.
+    """The saved partitions of one direction of a sync.
+
+    `instance` is the ID of this process; threads may claim concurrently.
 
     `writer` writes to the cluster that `client` reads. Raises the driver's errors.
     """
@@ -135,41 +137,41 @@ class Partitions:
         self._claimed = deque(map(_partition, self._find(unfinished)))
 
     def __iter__(self) -> Iterator[Partition]:
-        """All, of every instance, as they are saved."""
+        """Iterate over the saved partitions of all instances."""
         return map(_partition, self._find({}))
 
     def planned(self) -> set[bytes]:
-        """The UUIDs of the collections that are planned."""
+        """Return the UUIDs of the collections that have a plan."""
         return {bytes(each["_id"]["collection"]) for each in self._find({"_id.number": 0})}
 
     def plan(self, uuid: bytes, ranges: Sequence[Range], total: int = 0) -> None:
-        """Let the collection, of about `total` bytes, be copied by these ranges; what is planned stays as it is."""
+        """Plan to copy the collection, of about `total` bytes, by these ranges; an existing plan is kept."""
         if self._find({"_id": _identity(uuid, 0)}):
             return
-        # Of another plan that was cut short; ranges of two plans would leave gaps.
+        # Remove the rest of an interrupted plan: mixing the ranges of two plans would leave gaps.
         self.forget(uuid)
         self._create_index()
         size = total // len(ranges)
         planned = [Partition(uuid, number, each, size) for number, each in enumerate(ranges)]
-        # The first one goes last: where it is, the plan is whole.
+        # The first partition is inserted last: if it exists, the plan is complete.
         self._insert([*planned[1:]])
         self._insert(planned[:1])
 
     def plan_whole(self, totals: Mapping[bytes, int]) -> None:
-        """The same for many collections of about so many bytes, each in one range."""
+        """Plan to copy collections in one range each. `totals` are their estimated sizes in bytes, by UUID."""
         if totals:
             self._create_index()
             self._insert([Partition(uuid, 0, total=total) for uuid, total in totals.items()])
 
     def forget(self, uuid: bytes) -> None:
-        """Let the collection be planned anew."""
+        """Delete the plan of a collection, so that it can be planned again."""
         query = {"_id.collection": Binary(uuid, 4)}
         delete_rows(self._client, self._writer, self._name, query, self._stop)
 
     def claim(self) -> Partition | None:
-        """One to copy, which nobody else will copy, the largest first; None where none is left.
+        """Return a partition that this instance alone will copy, the largest first; None if none is left.
 
-        Those that this instance had claimed before it was started again come first.
+        Partitions that this instance had claimed before a restart come first.
         """
         with self._lock:
             if not self._claimed:
@@ -178,18 +180,18 @@ class Partitions:
 
     def save(self, partition: Partition) -> None:
         document = _document(partition)
-        # What is done stays done, whatever a process saves that was superseded meanwhile.
+        # A finished partition stays finished, even if a superseded process saves it later.
         unfinished = {"_id": document["_id"], "status": {"$ne": CopyStatus.DONE.value}}
         statement = {"q": unfinished, "u": document}
         self._run({"update": self._name, "updates": [statement]})
 
     def all_done(self) -> bool:
-        """Whether what is planned is copied, by whomever."""
+        """Return whether all planned partitions are copied, by any instance."""
         left = {"$in": [each.value for each in CopyStatus if each is not CopyStatus.DONE]}
         return not self._find({"status": left}, 1)
 
     def copied(self) -> dict[bytes, Copied]:
-        """What is copied of each collection that is planned."""
+        """Return the copied amounts of each collection that has a plan, by UUID."""
         group = {
             "_id": "$_id.collection",
             "copied": {"$sum": "$copied"},
@@ -210,10 +212,10 @@ class Partitions:
         while waiting := _together(self._find(free, _MOST_CLAIMED)):
             ids = [each["_id"] for each in waiting]
             ours = {"$set": {"instance": self._instance}}
-            # Repeated after a lost answer, they change nothing: whose they are is read after them.
+            # A retry after a lost reply is a no-op. The owners are read afterwards.
             statements = [{"q": {"_id": each, **free}, "u": ours} for each in ids]
             time = self._run({"update": self._name, "updates": statements})["operationTime"]
-            # An older state would hide these claims, and no other process would copy them.
+            # A read of an older state would miss these claims, and no other process would copy them.
             query = {"_id": {"$in": ids}, "instance": self._instance}
             claimed = self._find(query, since=time)
             if claimed:
@@ -238,7 +240,7 @@ class Partitions:
 
     def _insert(self, partitions: Sequence[Partition]) -> None:
         for documents in batches(map(_document, partitions)):
-            # As upserts that change nothing of what is there: a command may be repeated after a lost answer.
+            # Upserts that never change an existing row, because a command may be retried after a lost reply.
             statements = [
                 {"q": {"_id": each["_id"]}, "u": {"$setOnInsert": each}, "upsert": True}
                 for each in documents

@@ -1,7 +1,8 @@
-"""What the other instances of a run have saved, and what follows from that.
+"""The saved records of the other instances of a run, and the conclusions from them.
 
-A sync from a sharded cluster may be carried out by several processes, one for each shard of its source. Each has a run
-record of its own, which it alone saves, and which tells the others what it was told, how far it is, and that it lives.
+A sync from a sharded cluster may be run by several processes, one for each shard of the source. Each has its own run
+record, which only it saves. The record shows the other instances which commands it has received, its progress, and its
+heartbeat.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from verifier.runtime.tasks import StopToken
 
 
 class Peers:
-    """The others that carry out the run of this instance, asked anew each time."""
+    """The other instances of the run of this instance. Every call reads their records again."""
 
     def __init__(self, client: Client, run: RunStore) -> None:
         self._client = client
         self._run = run
 
     def others(self, stop: StopToken) -> list[RunRecord]:
-        """What those others have saved that were told to start. Raises the driver's errors."""
+        """Return the saved records of the other instances that have been started. Raises the driver's errors."""
         own = self._run.record
         if not own.instances:
             return []
@@ -34,13 +35,13 @@ class Peers:
         return [each for each in saved if each.instance in names]
 
     def coordinator(self, stop: StopToken) -> RunRecord | None:
-        """What the one that coordinates has saved; None where it was not told to start yet."""
+        """Return the coordinator's saved record; None if it has not been started yet."""
         name = self._run.record.coordinator
         return next((each for each in self.others(stop) if each.instance == name), None)
 
 
 def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterator[tuple[str, str]]:
-    """Which instances were not told yet what another one was: each with the command that it waits for."""
+    """Yield the instances that have not received a command that another one has received: name and command."""
     told = {each.instance: each for each in records}
     reversals = max(each.reversals for each in records)
     committing = any(
@@ -60,7 +61,7 @@ def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterato
 
 
 def described(different: Mapping[str, Sequence[str]]) -> str:
-    """Such differences, in words."""
+    """Return a text that describes these differences."""
     return " ".join(
         f"{name} was started with other {', '.join(fields)}." for name, fields in different.items()
     )
@@ -69,9 +70,9 @@ def described(different: Mapping[str, Sequence[str]]) -> str:
 def differences(
     options: StartOptions, instances: Sequence[str], others: Iterable[RunRecord]
 ) -> dict[str, list[str]]:
-    """What of these options is not what the other instances were started with, by instance.
+    """Return the options that differ from those that other instances were started with, by instance.
 
-    Nor may a shard have come or gone in between: by other `instances`, the events would be divided otherwise.
+    The shards of the source must be the same, too: with other `instances`, the events would be divided differently.
     """
     own = StoredOptions().dump(options)
     found = {}

@@ -1,4 +1,4 @@
-"""The collections of the source by UUID: how far the copy of each is, and what it is called on the destination."""
+"""The registry of the source's collections, by UUID: the progress of each copy, and the name on the destination."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
 
-# What is saved without the rest, which another instance may have changed: one counts, another one withholds.
+# Fields that are saved without the rest of the record, which another instance may have changed: one instance saves copy
+# progress while another one withholds indexes.
 _OF_THE_COPY = {"status", "total", "totalDocuments", "copied", "documents", "resume", "withheld"}
 
 
@@ -36,13 +37,15 @@ class CopyStatus(Enum):
 
 @dataclass(frozen=True)
 class CollectionRecord:
-    """One collection of the source, and how far its copy is.
+    """One collection of the source, and the progress of its copy.
 
-    `total` and `copied` are in bytes, `total_documents` and `documents` count; the totals are estimates of the listing.
+    `total` and `copied` are in bytes, `total_documents` and `documents` are counts; the totals are estimates of the
+    listing.
 
-    `definition` is what it will be on the destination after commit, under the name that it has there now. That is the
-    source's name, except while another collection, of a later time, has it there: `source_name` is the one on the
-    source at that point of the change stream where the replay is. While they are `withheld`, its indexes are not there.
+    `definition` is what the collection will be on the destination after the commit, under the name that it has there
+    now. That is the source's name, except while another collection still has that name on the destination.
+    `source_name` is the name on the source at the present point of the replay. While `withheld` is True, the
+    destination lacks the indexes.
     """
 
     definition: CollectionSpec
@@ -57,7 +60,7 @@ class CollectionRecord:
 
     @property
     def present(self) -> CollectionSpec:
-        """What the destination is to have of it now."""
+        """The definition that the destination must have now."""
         return replace(self.definition, indexes={}) if self.withheld else self.definition
 
     @property
@@ -67,12 +70,12 @@ class CollectionRecord:
 
     @property
     def namespace(self) -> Namespace:
-        """Where its documents are on the destination."""
+        """The namespace of its documents on the destination."""
         return self.definition.storage
 
     @cached_property
     def source_storage(self) -> Namespace:
-        """Where its documents are on the source."""
+        """The namespace of its documents on the source."""
         return replace(self.definition, namespace=self.source_name).storage
 
 
@@ -119,7 +122,7 @@ def _collection_record(document: dict[str, Any]) -> CollectionRecord:
 
 
 def _statement(old: CollectionRecord | None, new: CollectionRecord) -> dict[str, Any]:
-    """The update that saves a record. Repeated after a lost answer, it changes nothing."""
+    """Return the update that saves a record. A retry after a lost reply is a no-op."""
     document = _collection_document(new)
     query = {"_id": document["_id"]}
     if old is not None:
@@ -131,15 +134,15 @@ def _statement(old: CollectionRecord | None, new: CollectionRecord) -> dict[str,
 
 
 def copy_summary(records: Collection[CollectionRecord]) -> str:
-    """Say how many collections are copied, in the words that log tools for mongosync read."""
+    """Return how many collections are copied, in the wording that log tools for mongosync expect."""
     done = sum(each.status is CopyStatus.DONE for each in records)
     return f"Completed writing {done} / {len(records)} partitions to destination cluster"
 
 
 class Registry:
-    """The collections of the source by UUID, which says to which namespace on the destination their events belong.
+    """The collections of the source by UUID. It maps the UUID of an event to the namespace on the destination.
 
-    Changed by the listing, by the copy of a collection and by definition events; always saved first.
+    Changed by the listing, by the copy of a collection and by DDL events. Every change is saved before it is visible.
     """
 
     def __init__(
@@ -151,14 +154,14 @@ class Registry:
         self._reversals = reversals
         self._name = collections_of(reversals)
         self._lock = threading.Lock()  # guards _records and _holders
-        # Held by whoever reads a record to save it changed, where that is not the tail alone.
+        # Held by threads that read a record, change it and save it, unless only the tail thread does so.
         self.redefining = threading.RLock()
         self._records: dict[bytes, CollectionRecord] = {}
         self._holders: dict[Namespace, bytes] = {}
         self.reload(stop)
 
     def reload(self, stop: StopToken) -> None:
-        """Know what is saved by now, where others save, too. Raises the driver's errors."""
+        """Load the saved records again, because other instances save them, too. Raises the driver's errors."""
         with self.redefining:
             documents = read(self._read, stop)
             records = [_collection_record(rawbson.decode_definition(each)) for each in documents]
@@ -175,7 +178,7 @@ class Registry:
             return self._records.get(uuid)
 
     def at(self, namespace: Namespace) -> CollectionRecord | None:
-        """The collection that has that name on the destination."""
+        """Return the collection that has that name on the destination."""
         with self._lock:
             uuid = self._holders.get(namespace)
             return None if uuid is None else self._records[uuid]
@@ -185,26 +188,29 @@ class Registry:
             return iter(list(self._records.values()))
 
     def change(self, record: CollectionRecord, **changes: Any) -> CollectionRecord:
-        """Save the newest record of the collection with these fields changed; several threads may, each its own."""
+        """Change these fields of the newest record of the collection, and save it.
+
+        Threads may change different fields at once.
+        """
         with self.redefining:
             changed = replace(self.get(record.uuid) or record, **changes)
             self._save_all([(self.get(record.uuid), changed)])
             return changed
 
     def change_all(self, changes: Iterable[tuple[CollectionRecord, dict[str, Any]]]) -> None:
-        """The same for many, by few commands."""
+        """Change many records and save them with few commands; see `change`."""
         with self.redefining:
             known = [(self.get(each.uuid) or each, new) for each, new in changes]
             self._save_all([(old, replace(old, **new)) for old, new in known])
 
     def save(self, record: CollectionRecord) -> None:
-        """Add the record, or put it in the place of the one with its UUID."""
+        """Add the record, or replace the record with its UUID."""
         self._save_all([(None, record)])
 
     def _save_all(
         self, changes: Sequence[tuple[CollectionRecord | None, CollectionRecord]]
     ) -> None:
-        """Save the new records, each in the place of the old one beside it."""
+        """Save pairs of an old and a new record; the old one is None to save all fields."""
         self._put(self._name, [_statement(old, new) for old, new in changes])
         records = [new for _, new in changes]
         with self._lock:
@@ -214,7 +220,7 @@ class Registry:
                 self._holders[record.definition.namespace] = record.uuid
 
     def save_next(self, records: Iterable[CollectionRecord]) -> None:
-        """Put these collections in the place of all that is saved for the sync as it is after one more reversal."""
+        """Save these records as the complete registry of the sync after its next reversal."""
         name = collections_of(self._reversals + 1)
         delete_rows(self._client, self._writer, name, {}, self._stop)
         self._put(name, [_statement(None, each) for each in records])

@@ -1,10 +1,11 @@
-"""The record of a run, and who may save it.
+"""The record of a run, and its owner: the only process that may save it.
 
-Everything is saved with majority before it is visible or relied on.
-A process that takes a run over puts its own random name into the record; a save that names another owner, or another
-state of the record than the saved one, matches none, and the process that tried it stops at once. (A name, not a
-counter: two processes may count to the same number, and a take-over that is repeated after a lost answer must find
-itself.)
+Everything is saved with write concern majority before it is visible or relied on.
+
+A process that takes a run over puts its own random name into the record. A save that names another owner, or an older
+version of the record than the saved one, matches nothing, and the process that tried it stops at once. (The owner is a
+name, not a counter: two processes may count to the same number, and a take-over that is retried after a lost reply must
+recognise itself.)
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from verifier.runtime.waits import waiting
 
 METADATA_DATABASE = "mongosync_reserved_for_internal_use"
 _RUNS = "runs"
-# There is one run at most: those who coordinate have the same value there, those who help one of their own.
+# Allows one run at most: every coordinator saves the same value in this field, and a follower its instance ID.
 _ONLY_INDEX = {"key": {"only": 1}, "name": "only", "unique": True}
 # The collections of the present direction and of the next one, by reversals.
 _COLLECTIONS = ("collections", "collectionsReversed")
 _PARTITIONS = ("partitions", "partitionsReversed")
 
-# How old the proof may be that this process owns its run, in seconds.
+# For how long a confirmation that this process owns its run is valid, in seconds.
 CONFIRM_INTERVAL = 1.0
 
 _LOOK_AT_DESTINATION = "See the other warnings for what the destination does not answer."
@@ -51,7 +52,7 @@ _LOOK_AT_DESTINATION = "See the other warnings for what the destination does not
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run failed: a name of the error table and the full text."""
+    """Why a run failed: a name from the error table, and the full text."""
 
     name: str
     description: str
@@ -59,20 +60,21 @@ class Failure:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One sync as it is saved, from its start on always on the cluster that is the destination of its options.
+    """The saved state of one sync. It always stays on the cluster that is the destination of its options.
 
-    `owner` is the process that may save it, `identities` are of the source and destination of the options. `reversals`
-    is how often it was reversed, `reverse_start` where the destination's change events begin if it is reversed again.
-    `found_blocked` has each cluster whose users we block, and whether they were blocked before; `found_balancing` each
-    whose balancer we keep still, and whether it was on. `steps` are the finished steps of the cut-over, in order.
+    `owner` is the process that may save it. `identities` are those of the source and destination of the options.
+    `reversals` counts how often the sync was reversed; `reverse_start` is where the destination's change events begin
+    if it is reversed again. `found_blocked` holds each cluster whose users this sync blocks, and whether they were
+    blocked before; `found_balancing` holds each cluster whose balancer it has stopped, and whether it was on. `steps`
+    are the finished steps of the cut-over, in order.
 
-    `instances` are all that carry out the run together, each with a record of its own, the one that coordinates first;
-    none where one does all. `barrier` is the resume token of the newest definition event that this instance has come
-    to, or has applied for all where it coordinates. `caught_up` is whether all were near enough to the source for a
-    commit, as the one that coordinates saw it last. `beat` grows with each save.
+    `instances` are all instances of the run, the coordinator first, each with a record of its own; empty if one
+    instance runs alone. `barrier` is the resume token of the newest DDL event that this instance has reached; for the
+    coordinator, of the newest one that it has applied for all. `caught_up` is whether all instances were close enough
+    to the source for a commit when the coordinator last checked. `beat` grows with each save.
 
-    `fence` is the UUID from which the sessions of the writes are derived, and their numbers begin with `epoch`, which
-    each preparation of an engine raises: see `syncsvc.saved.fence`.
+    The sessions of the writes are derived from the UUID `fence`, and their numbers begin with `epoch`, which is raised
+    each time an engine is prepared: see `syncsvc.saved.fence`.
     """
 
     instance: str
@@ -101,7 +103,7 @@ class RunRecord:
 
     @property
     def coordinator(self) -> str:
-        """The instance that does what is done once for all."""
+        """The instance that does the work that is done once for all instances."""
         return self.instances[0] if self.instances else self.instance
 
     @property
@@ -120,12 +122,12 @@ class RunRecord:
 
 
 def collections_of(reversals: int) -> str:
-    """Where the collections are saved for the sync as it is after so many reversals."""
+    """Return the name of the collection that holds the registry of the sync after that many reversals."""
     return _COLLECTIONS[reversals % len(_COLLECTIONS)]
 
 
 def partitions_of(reversals: int) -> str:
-    """Where the partitions of their copies are saved."""
+    """Return the name of the collection that holds the partitions of the copy after that many reversals."""
     return _PARTITIONS[reversals % len(_PARTITIONS)]
 
 
@@ -165,7 +167,7 @@ class _StoredRun(Stored):
 
 
 def _rename_reversals(document: dict[str, Any]) -> dict[str, Any]:
-    """Format 6 to 7: call reversals as the code does, and save verification as a flag."""
+    """Upgrade format 6 to 7: rename the fields about reversals, and save verification as a flag."""
     renamed = {"turns": "reversals", "wayBack": "reverseStart"}
     options = document["options"]
     return {
@@ -174,9 +176,9 @@ def _rename_reversals(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# Formats before 6 were never released. The rows of collections and partitions have no format, because several
-# instances of different versions may save them side by side: a field that they get must have a default when it is read,
-# and a row whose meaning changes must say so in a field of its own.
+# Formats before 6 were never released. The rows of collections and partitions have no format, because instances of
+# different versions may save them concurrently. So a new field of these rows needs a default for when it is missing,
+# and a row whose meaning changes needs a field that says so.
 FORMATS = Formats(
     subject=f"The run in {METADATA_DATABASE}",
     oldest=6,
@@ -205,28 +207,28 @@ def _run_record(document: dict[str, Any]) -> RunRecord:
 
 
 def saved_instances(client: Client) -> tuple[str, ...]:
-    """The instances whose runs are saved there. Raises the driver's errors."""
+    """Return the instances whose runs are saved on that cluster. Raises the driver's errors."""
     return tuple(str(each["_id"]) for each in client[METADATA_DATABASE][_RUNS].find())
 
 
 def load_run(client: Client, instance: str) -> RunRecord | None:
-    """The saved run of that instance. Raises OperationError IncompatibleMetadata, and the driver's errors."""
+    """Return the saved run of that instance. Raises OperationError IncompatibleMetadata, and the driver's errors."""
     document = read_newest(client, METADATA_DATABASE, _RUNS, instance)
     return None if document is None else _run_record(document)
 
 
 def load_runs(client: Client) -> list[RunRecord]:
-    """What all instances have saved there. Raises OperationError IncompatibleMetadata, and the driver's errors."""
+    """Return the saved runs of all instances. Raises OperationError IncompatibleMetadata, and the driver's errors."""
     return [_run_record(each) for each in client[METADATA_DATABASE][_RUNS].find()]
 
 
 def new_owner() -> str:
-    """A name that no other process has."""
+    """Return a name that no other process has."""
     return uuid4().hex
 
 
 class _GaveUp(NamedTuple):
-    """When a save was last given up (monotonic seconds), with which error."""
+    """When the last save was given up (monotonic seconds), and the error."""
 
     at: float = 0.0
     kind: ErrorKind = INTERNAL_ERROR
@@ -234,7 +236,7 @@ class _GaveUp(NamedTuple):
 
 
 class RunStore:
-    """The run record of this process: changes are saved first, then seen in `record`."""
+    """The run record of this process. Changes are saved before they are visible in `record`."""
 
     def __init__(self, writer: ClusterWriter, record: RunRecord) -> None:
         self._writer = writer
@@ -245,9 +247,9 @@ class RunStore:
 
     @classmethod
     def begin(cls, writer: ClusterWriter, record: RunRecord) -> RunStore:
-        """Save a new run. Raises OperationError MetadataLeftOver when another process has begun one first."""
+        """Save a new run. Raises OperationError MetadataLeftOver if another process has begun one first."""
         store = cls(writer, record)
-        # Of two processes that have found nothing at the same moment, one must lose, whatever their ids are.
+        # If two processes find no run at the same moment, one of them must fail, even if their IDs differ.
         writer.run(METADATA_DATABASE, {"createIndexes": _RUNS, "indexes": [_ONLY_INDEX]})
         reply = writer.run(
             METADATA_DATABASE, {"insert": _RUNS, "documents": [_run_document(record)]}
@@ -272,12 +274,12 @@ class RunStore:
             newest = load_run(client, record.instance)
             if newest is None or newest.owner != record.owner or newest.beat == record.beat:
                 raise
-            # Its owner, which still runs, has saved it since it was read.
+            # Its owner is still running, and has saved it since it was read.
             return cls.take_over(client, writer, newest)
         return store
 
     def _is_ours(self) -> bool:
-        """Whether an insert that was refused was one that was repeated after a lost answer."""
+        """Return whether the run is ours: the refused insert may be the retry of one whose reply was lost."""
         try:
             self.update()
         except OperationError:
@@ -287,8 +289,8 @@ class RunStore:
     def update(self, **changes: Any) -> RunRecord:
         """Save the record with these fields changed. Raises OperationError Superseded.
 
-        An impatient caller gets OperationError ClusterUnreachable while the save of another thread hangs. A caller that
-        waited while the save of another thread was repeated in vain gets the error of that save.
+        A caller inside `impatient` gets OperationError ClusterUnreachable while the save of another thread hangs. A
+        caller that waited while another thread gave up its save gets the error of that save.
         """
         with self._one_save():
             self._save(self.record, replace(self.record, **changes))
@@ -312,7 +314,7 @@ class RunStore:
             yield
         except PyMongoError as error:
             if seconds == FOREVER:
-                # Otherwise all threads that wait for the lock would try for as long, one after another.
+                # Otherwise all threads that wait for the lock would retry for as long, one after another.
                 kind = failures.named_kind(error) or INTERNAL_ERROR
                 self._gave_up = _GaveUp(monotonic(), kind, f"{failures.text_of(error)}.")
             raise
@@ -320,21 +322,21 @@ class RunStore:
             self._lock.release()
 
     def confirm(self) -> None:
-        """Return when this process still owns the run, or did a moment ago. Raises OperationError Superseded.
+        """Return if this process still owns the run, or did a moment ago. Raises OperationError Superseded.
 
-        To be called before every write: a process that was stopped for a while must not go on writing what another
-        process has gone past meanwhile.
+        Must be called before every write: a process that was suspended for a while must not write data that another
+        process has replaced meanwhile.
         """
         if monotonic() - self._confirmed_at > CONFIRM_INTERVAL:
             self.update()
 
     def show(self, **changes: Any) -> None:
-        """Change what is seen without saving it: for a process that no longer owns the record."""
+        """Change the visible record without saving it, for a process that no longer owns it or cannot save it now."""
         with self._lock:
             self.record = replace(self.record, **changes)
 
     def withdraw(self) -> None:
-        """Forget a run that was begun a moment ago, and has done nothing."""
+        """Delete a run that was begun a moment ago and has done nothing."""
         record = self.record
         query = {"_id": record.instance, "owner": record.owner}
         command = {"delete": _RUNS, "deletes": [{"q": query, "limit": 1}]}
@@ -342,10 +344,11 @@ class RunStore:
 
     def _save(self, old: RunRecord, new: RunRecord) -> None:
         new = replace(new, beat=old.beat + 1)
-        # Not when the reply comes: another process may take the run over in between.
+        # Not the time of the reply: another process may take the run over in between.
         asked_at = monotonic()
-        # What this save replaces, or this save itself, repeated after a lost reply. A record that was read before its
-        # owner saved it once more is neither: a take-over by it would bring back what that owner has changed since.
+        # Matches the record that this save replaces, or this save itself, retried after a lost reply. A record that was
+        # read before its owner saved it once more matches neither: a take-over based on it would undo the owner's later
+        # changes.
         saved = [{"owner": each.owner, "beat": each.beat} for each in (old, new)]
         query = {"_id": old.instance, "$or": saved}
         statement = {"q": query, "u": _run_document(new)}

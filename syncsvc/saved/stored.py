@@ -1,8 +1,8 @@
 """The saved form of values: schemas that write them and read them back.
 
-They are separate from the schemas of the API, because a stricter check of requests must not refuse a saved sync. Fields
-that are missing get the default of the dataclass, and unknown fields are ignored. So a field may be added without a new
-format, if older versions may ignore it. The saved names stay when an attribute is renamed.
+They are separate from the schemas of the API, because a stricter check of requests must not refuse a saved sync.
+Missing fields get the default of the dataclass, and unknown fields are ignored. So a field may be added without a new
+format if older versions may ignore it. The saved names stay when an attribute is renamed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from verifier.cluster.times import Position
 
 
 class Stored(Schema):
-    """The saved form of a dataclass, `kind`, whose lists are tuples."""
+    """Base of the saved form of a dataclass, `kind`. Lists are loaded as tuples."""
 
     kind: ClassVar[type]
 
@@ -39,7 +39,10 @@ class StoredPosition(Stored):
 
 
 class StoredOptions(Stored):
-    """Has the names of the start request, except that `verification` is a flag."""
+    """The saved form of the start options.
+
+    Names are those of the start request, except that `verification` is a flag.
+    """
 
     kind = StartOptions
 

@@ -1,1 +1,1 @@
-"""Reads the documents and the oplog of a source, resumably. Never writes."""
+"""Reads the documents and the oplog of a source, with resume points. Never writes."""

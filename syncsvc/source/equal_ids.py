@@ -1,7 +1,7 @@
-"""Finds documents of one `_id`: a sharded collection can hold several, each on a shard of its own.
+"""Finds documents with the same `_id`: a sharded collection can hold several of them, each on a shard of its own.
 
-Read in the order of `_id`, they are neighbours. But so is a document with itself where it moves from one shard to
-another meanwhile; that one is not there twice at any one time, which a snapshot tells.
+In `_id` order they are neighbours. But a document that moves to another shard during the scan can also appear twice. It
+never exists twice at the same time, which a snapshot read shows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from verifier.cluster.specification import Document
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
-# Of one of these types, two values are one key exactly when their bytes are equal.
+# Two values of one of these types are equal keys exactly if their bytes are equal.
 _EXACT = frozenset(
     {
         rawbson.OBJECT_ID,
@@ -35,7 +35,7 @@ _EXACT = frozenset(
         rawbson.BOOLEAN,
     }
 )
-# How many pairs, and of how many bytes, the server is asked about at once.
+# How many pairs the server compares in one call, and their total size in bytes.
 _MOST_PAIRS = 10_000
 _MOST_BYTES = 4 << 20
 
@@ -43,7 +43,7 @@ Pair = tuple[bytes, bytes]
 
 
 class EqualIds(Exception):
-    """Several documents of a collection have the `_id` of `key`, a document of that alone."""
+    """Several documents of a collection have the same `_id`. `key` is a document with only this `_id`."""
 
     def __init__(self, key: bytes) -> None:
         super().__init__(key)
@@ -58,9 +58,9 @@ def refuse_equal(
     keys: Sequence[bytes],
     stop: StopToken,
 ) -> None:
-    """Raises EqualIds where several documents of the collection have one of the keys, which are in order.
+    """Raise EqualIds if several documents of the collection have one of the keys, which must be in `_id` order.
 
-    `collation` is the collection's, None the simple one. Raises the driver's errors.
+    `collation` is that of the collection; None is the simple collation. Raises the driver's errors.
     """
     for key in _equal_neighbours(client, keys, collation, stop):
         if _count(client, namespace, uuid, key, stop) > 1:
@@ -86,7 +86,7 @@ def _equal_neighbours(
 
 
 def _may_be_one(first: bytes, second: bytes) -> bool:
-    """Whether a collation might take the two for one key."""
+    """Return whether the two keys might be equal under some collation."""
     return all(depends_on_collation(id_element(each)) for each in (first, second))
 
 
@@ -107,7 +107,7 @@ def _at_once(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
 def _equal_by_collation(
     client: Client, pairs: Sequence[Pair], collation: Document, stop: StopToken
 ) -> Iterator[bytes]:
-    """The first keys of the pairs that are equal."""
+    """Return the first keys of the pairs that are equal."""
     documents = [
         {"number": number, "first": RawBSONDocument(first), "second": RawBSONDocument(second)}
         for number, (first, second) in enumerate(pairs)
@@ -129,7 +129,7 @@ def _equal_by_collation(
 def _count(
     client: Client, namespace: Namespace, uuid: bytes | None, key: bytes, stop: StopToken
 ) -> int:
-    """How many documents, up to two, have the key at one time."""
+    """Return how many documents, up to two, have the key at the same time."""
     command: dict[str, Any] = {
         "find": namespace.collection,
         "filter": among([key]),

@@ -1,8 +1,8 @@
 """Reads all documents of one collection in natural order, resumably.
 
-Natural order needs no sampling, keeps the order of capped collections, does not bracket by the type of `_id`, and reads
-the disk in sequence. A resume token is a record id (`$_requestResumeToken`, `$_resumeAfter` of `find`), and record ids
-differ between the members of a replica set: a token counts only on the copy of the data where it was made. When in
+Natural order needs no sampling, keeps the order of capped collections, is not split by the type of `_id`, and reads the
+disk sequentially. A resume token is a record ID (`$_requestResumeToken`, `$_resumeAfter` of `find`), and record IDs
+differ between the members of a replica set: a token is valid only on the copy of the data where it was made. When in
 doubt, the collection is copied again.
 """
 
@@ -25,14 +25,14 @@ from verifier.cluster.renamed import follow_renames
 from verifier.runtime.retry import Temporary
 from verifier.runtime.tasks import StopToken
 
-# How many starts of a server ago a resume point may have been made.
+# A resume point may be at most this many server starts old.
 _MOST_STARTS = 100
 _UNSETTLED = " unsettled"
 
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """After which record to go on, and on which copy of the data that record id means something."""
+    """The record to continue after, and the copy of the data on which its record ID is valid."""
 
     token: dict[str, Any]
     origin: str
@@ -43,29 +43,30 @@ class Origin:
     """The copy of the data on one member of a replica set.
 
     `member` is its address and initial sync, `starts` are the starts of its server, the newest first. The server keeps
-    that list among its data: whoever replaces the files, by an older snapshot or those of another member, replaces the
-    list, too, and the newest start is missing in it. A member that is seeded with the files of another has the list of
-    that one, but an address of its own.
+    the list of starts in its data files. Replacing the files, by an older snapshot or by those of another member,
+    replaces the list, too, and the newest start is missing from it. A member that is seeded with the files of another
+    member has its list, but a different address.
 
-    A server that crashes goes back to its last checkpoint and gives newer documents other record ids. Points are
-    settled once a checkpoint has all that the copy must not miss; others count only until the server starts again.
+    After a crash, a server goes back to its last checkpoint and gives newer documents other record IDs. Resume points
+    are settled once a checkpoint contains everything that the copy must not miss; other points are valid only until the
+    server starts again.
     """
 
     member: str
     starts: tuple[str, ...]
 
     def name(self, settled: bool) -> str:
-        """Return the name under which resume points that are made now are saved."""
+        """Return the origin under which resume points that are made now are saved."""
         return f"{self.member} {self.starts[0]}{'' if settled else _UNSETTLED}"
 
     def confirms(self, name: str) -> bool:
-        """Return whether the record ids of a point of that name still mean the same documents."""
+        """Return whether the record IDs of a resume point with that origin still refer to the same documents."""
         settled = {f"{self.member} {each}" for each in self.starts}
         return name in settled or name == self.name(settled=False)
 
 
 def scan_origin(client: Client) -> Origin | None:
-    """Return the origin of the primary; None for a router, which knows no record ids. Raises the driver's errors."""
+    """Return the origin of the primary; None for a mongos, which has no record IDs. Raises the driver's errors."""
     if client.is_mongos:
         return None
     hello = client.admin.command("hello")
@@ -73,7 +74,7 @@ def scan_origin(client: Client) -> Origin | None:
 
 
 def _initial_sync(client: Client) -> str:
-    """Return the id of the member's initial sync; empty if it has none, or the user may not read it."""
+    """Return the ID of the member's initial sync; empty if it had none or the user may not read it."""
     try:
         found = client.local["replset.initialSyncId"].find_one()
     except OperationFailure:
@@ -82,7 +83,7 @@ def _initial_sync(client: Client) -> str:
 
 
 def _starts(client: Client, hello: Mapping[str, Any]) -> list[str]:
-    """Return the starts of the server, the newest first; only its process if the user may not read the others."""
+    """Return the starts of the server, the newest first; only its process ID if the user may not read the others."""
     try:
         log = client.local.startup_log.find({}, {"pid": 1})
         found = list(log.sort("$natural", -1).limit(_MOST_STARTS))
@@ -93,10 +94,10 @@ def _starts(client: Client, hello: Mapping[str, Any]) -> list[str]:
 
 
 class NaturalScan:
-    """One pass over a collection, from its beginning or from a resume point, whatever its name becomes meanwhile.
+    """One pass over a collection, from its beginning or from a resume point. It follows renames of the collection.
 
-    Without its UUID, which servers before 6.0 do not take, it is the collection that has the name.
-    Reads with majority at or after `not_before`, so that nothing older than the change stream's start is seen.
+    Without a UUID, which servers before 6.0 do not accept, it reads the collection that has the name. Reads with
+    majority at or after `not_before`, so that it sees nothing older than the start of the change stream.
     """
 
     def __init__(
@@ -121,9 +122,10 @@ class NaturalScan:
         self._page_bytes = page_bytes
 
     def pages(self) -> Iterator[tuple[Page, ResumePoint | None]]:
-        """Each page with the point after it. Raises CollectionGone and the driver's errors.
+        """Yield each page with the resume point after it. Raises CollectionGone and the driver's errors.
 
-        After a resume point is lost (its record deleted, another primary), pages come from the beginning again.
+        If a resume point is lost (its record was deleted, or the primary changed), pages start from the beginning
+        again.
         """
         return follow_renames(self._namespace, self._pages)
 
@@ -136,7 +138,7 @@ class NaturalScan:
     def _point(self, page: Page) -> ResumePoint | None:
         if page.resume is None or self._origin is None:
             return None
-        # Not asked after the first page: most collections have no other.
+        # Not checked after the first page: most collections have no other.
         self._settled = self._settled or (self._resume_point is not None and self._is_settled())
         return ResumePoint(page.resume, self._origin.name(self._settled))
 
@@ -151,7 +153,7 @@ class NaturalScan:
         return checkpoint is not None and checkpoint >= self._not_before
 
     def _open(self) -> RawCursor:
-        # One member for all of it: an election in between would mislabel the record ids.
+        # One member for the whole scan: an election in between would give record IDs the wrong origin.
         self._pin = Pin()
         with self._pin.held():
             self._origin = scan_origin(self._client)
@@ -185,7 +187,7 @@ class NaturalScan:
             self._resume_point = None
             return failures.again(error)
         if failures.code_of(error) == failures.CAPPED_POSITION_LOST:
-            # A capped collection wrote over the place where the cursor was.
+            # The capped collection has overwritten the position of the cursor.
             self._resume_point = None
             return failures.again(error)
         return failures.lost_cursor(error)

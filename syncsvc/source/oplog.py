@@ -1,4 +1,4 @@
-"""Reads how full the oplog of a source is."""
+"""Reads the extent and the size of the oplog of a source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from verifier.cluster.connect import Client
 
 @dataclass(frozen=True)
 class Oplog:
-    """The oplog of the primary at one moment: from `oldest` to `newest`, `size` of about `limit` bytes."""
+    """The oplog of the primary at one moment: it reaches from `oldest` to `newest`, and has `size` of `limit` bytes.
+
+    The limit is approximate.
+    """
 
     oldest: Timestamp
     newest: Timestamp
@@ -20,13 +23,13 @@ class Oplog:
 
 
 def read_oplog(client: Client) -> Oplog | None:
-    """None for a router, which has none: those of the shards cannot be asked through it.
+    """Return the oplog of the primary; None for a mongos, through which the oplogs of the shards cannot be read.
 
     Needs find and collStats on local.oplog.rs. Raises the driver's errors.
     """
     if client.is_mongos:
         return None
-    # Not serverStatus: its earliest time can be that of an entry which is gone.
+    # Not serverStatus: its earliest time can belong to an entry that no longer exists.
     find = {"find": "oplog.rs", "projection": {"ts": 1}, "limit": 1, "singleBatch": True}
     reply = client.local.command(find)
     statistics = client.local.command("collStats", "oplog.rs")

@@ -1,7 +1,7 @@
-"""Reads the documents of one range of a collection in the order of `_id`, resumably.
+"""Reads the documents of one range of a collection in `_id` order, resumably.
 
-For sharded clusters: their routers merge what the shards own, leave out what is left over on a shard that owns it no
-more, and know no record ids. The resume point is an `_id`, which counts on any server.
+For sharded clusters: their routers merge the documents of all shards, filter out orphaned documents, and have no record
+IDs. The resume point is an `_id`, which is valid on any server.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from verifier.runtime.tasks import StopToken
 
 _BY_ID = {"_id": 1}
 
-# Called with the keys of the documents of a page, in order, after the last key of the page before; and with the name
-# that the collection has.
+# Called for each page with the present name of the collection, and the keys of the page in order, preceded by the last
+# key of the previous page.
 CheckKeys = Callable[[Namespace, Sequence[bytes]], None]
 
 
 class RangeScan:
-    """One pass over a range, from its beginning or from a resume point in it, whatever the collection's name becomes.
+    """One pass over a range, from its beginning or from a resume point in it. It follows renames of the collection.
 
-    Without its UUID, which servers before 6.0 do not take, it is the collection that has the name.
-    Reads with majority at or after `not_before`, so that nothing older than the change stream's start is seen.
+    Without a UUID, which servers before 6.0 do not accept, it reads the collection that has the name. Reads with
+    majority at or after `not_before`, so that it sees nothing older than the start of the change stream.
     """
 
     def __init__(
@@ -60,15 +60,18 @@ class RangeScan:
         self._page_bytes = page_bytes
         self._previous = resume_point
         self._reopened = False
-        # A scan with a lower bound alone ends before MaxKey, and there is no bound behind it.
+        # A scan with only a lower bound ends before MaxKey, because no bound lies after it. A second read gets that
+        # document.
         self._leaves_out_last = False
         self._only_last = resume_point == LAST
 
     def pages(self) -> Iterator[tuple[list[memoryview], bytes | None]]:
-        """The documents of each page with the resume point after it, which is not passed again after a failure.
+        """Yield the documents of each page with the resume point after it.
 
-        Raises CollectionGone, what `check` raises, and the driver's errors. A key that is longer than any
-        bound is no resume point: documents after the resume point before it may come again.
+        Later pages begin after it, even after a failure.
+
+        Raises CollectionGone, the errors of `check`, and the driver's errors. A key that is too long for a bound is not
+        used as a resume point: the documents after the previous resume point may then come again.
         """
         return follow_renames(self._namespace, self._pages)
 
