@@ -88,7 +88,10 @@ class Fence:
     """The slots of one engine on one cluster. Threads share it."""
 
     def __init__(self, identity: UUID, epoch: int, slots: int = _SLOTS) -> None:
-        """Slots of the first epoch are settled: no other process knows their lsids yet."""
+        """Create the slots of an epoch.
+
+        Those of the first epoch are settled: no other process knows their lsids yet.
+        """
         self._changed = threading.Condition()  # guards _free
         self._free = [
             Slot(
@@ -244,7 +247,7 @@ class FencedWriter(ClusterWriter):
             begun = {**command, **self._extra, **transaction, "startTransaction": True}
             reply = self._send(slot, database, begun)
             if reply.get("writeErrors"):
-                # The server has aborted it.
+                # The server has aborted the transaction.
                 return None
             commit = {"commitTransaction": 1, **transaction, "writeConcern": MAJORITY}
             self._send(slot, "admin", commit)

@@ -56,7 +56,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Copied:
-    """What all instances together have copied of a collection: bytes and documents, and whether it is complete."""
+    """The copied amount of a collection, over all instances, and whether it is complete."""
 
     bytes: int
     documents: int

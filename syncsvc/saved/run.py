@@ -40,7 +40,7 @@ METADATA_DATABASE = "mongosync_reserved_for_internal_use"
 _RUNS = "runs"
 # Allows one run at most: every coordinator saves the same value in this field, and a follower its instance ID.
 _ONLY_INDEX = {"key": {"only": 1}, "name": "only", "unique": True}
-# The collections of the present direction and of the next one, by reversals.
+# The metadata collections of the two directions, by the number of reversals modulo 2.
 _COLLECTIONS = ("collections", "collectionsReversed")
 _PARTITIONS = ("partitions", "partitionsReversed")
 
