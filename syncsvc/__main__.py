@@ -1,4 +1,4 @@
-"""`python -m syncsvc` is the `syncsvc` command."""
+"""Makes `python -m syncsvc` equal to the `syncsvc` command."""
 
 from syncsvc.cli import main
 

@@ -1,4 +1,7 @@
-"""The HTTP API: parses a request, calls the service, answers. No rule, no driver, no thread."""
+"""The HTTP API: parses a request, calls the service, and answers.
+
+It contains no rules, and uses no driver or threads.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def blueprint(service: Service) -> Blueprint:
-    """The endpoints below /api/v1."""
+    """Return the endpoints below /api/v1."""
     api = Blueprint("api", __name__, url_prefix="/api/v1")
     _add_starts(api, service)
     for command in (service.pause, service.resume, service.commit, service.reverse):
@@ -33,7 +36,7 @@ def blueprint(service: Service) -> Blueprint:
 
 
 def _add_starts(api: Blueprint, service: Service) -> None:
-    """What takes the options of a sync."""
+    """Add the endpoints that take the options of a sync."""
 
     @api.post("/start")
     def start() -> dict[str, Any]:
@@ -46,11 +49,11 @@ def _add_starts(api: Blueprint, service: Service) -> None:
 
 
 def _handler(name: str, carry_out: Callable[[], None]) -> Callable[[], dict[str, Any]]:
-    """The handler of a command without options."""
+    """Return the handler of a command without options."""
 
     def handler() -> dict[str, Any]:
         load(EmptySchema(), json_body())
-        # As log tools for mongosync read it.
+        # In the format that log tools for mongosync read.
         _log.info("%s handler called", name.capitalize())
         carry_out()
         return SUCCESS

@@ -1,4 +1,4 @@
-"""Makes the Flask app of the sync service."""
+"""Creates the Flask app of the sync service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The process: reads the settings, serves, connects and recovers meanwhile. Wires the real parts; decides nothing."""
+"""The process: reads the settings and serves requests while it connects and recovers.
+
+Wires the parts; decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def main(
     observe: Observer = ignore,
     tuning: Tuning = Tuning(),
 ) -> int:
-    """Run the process until a signal ends it; its exit status."""
+    """Run the process until a signal ends it, and return its exit status."""
     settings = read_settings(arguments)
     keep_large_buffers()
     return process.run(
@@ -54,7 +57,7 @@ def main(
 
 
 def _style(settings: Settings) -> logs.Style:
-    """Lines as log tools for mongosync read them."""
+    """Return the log style that log tools for mongosync read."""
     ids: dict[str, str | int] = {
         "serverID": token_hex(4),
         "mongosyncID": settings.instance,
@@ -65,7 +68,7 @@ def _style(settings: Settings) -> logs.Style:
 
 def _serve(settings: Settings, observe: Observer, tuning: Tuning) -> int:
     _log.info("Mongosync Options", extra=dict(settings.options))
-    # Nothing is hidden.
+    # This program has no hidden flags.
     _log.info("Mongosync HiddenFlags")
     for option in filter(settings.options.get, NO_EFFECT):
         _log.info("An option was accepted that has no effect.", extra={"option": option})
@@ -75,26 +78,27 @@ def _serve(settings: Settings, observe: Observer, tuning: Tuning) -> int:
         service = Service(
             settings.instance, settings.load_level, tasks.spawn, observe, stop, tuning
         )
-        # First of all, so that an address in use is known before anything is touched.
+        # Created first, so that an address in use is reported before anything is touched.
         app = create_app(service, own_names(settings.address, settings.allowed_hosts))
         server = HttpServer(app, settings.address, settings.port)
         tasks.spawn("waits", waits.watch, service.show_waits, stop.sleep)
         tasks.spawn("initialize", _initialize, service, settings, observe, opened)
         try:
             _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
-            # Until an error of the process's own threads, too: what cannot be initialized is not served.
+            # Also ends on an error in one of the process's own threads: a process that cannot initialize does not
+            # serve.
             server.serve(tasks.stop, service.stop_waiting)
             _log.info("Stopping.")
         finally:
             alarm.set()
-            # However the block is left, the run must learn of it, or its thread would never be joined.
+            # Stop the run no matter how the block is left, or its thread could never be joined.
             stop.stop("shutdown")
     _log.info("Stopped.")
     return 0
 
 
 def _initialize(service: Service, settings: Settings, observe: Observer, opened: ExitStack) -> None:
-    """Connect to both clusters, to be closed by `opened`, and go on with what is saved there. Raises OperationError."""
+    """Connect to both clusters, which `opened` will close, and continue the saved sync. Raises OperationError."""
     application = f"syncsvc {__version__}"
     clusters = {}
     for name, uri in settings.clusters.items():

@@ -1,4 +1,4 @@
-"""Every named error of the sync service in one table: name, HTTP status, meaning, what to do."""
+"""All named errors of the sync service in one table: name, HTTP status, meaning, remedy."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ INCOMPATIBLE_METADATA = ErrorKind(
     "Start the version that saved it again, or drop its metadata database to give the sync up.",
 )
 
-# Errors of the foundation, with what they mean for a sync.
+# Errors of the `verifier` packages, with their remedies in a sync.
 _CONTINUES = "Nothing is lost: the sync continues with POST /api/v1/resume, or when the process is restarted."
 _BEGIN_AGAIN = "Then start a new sync, with a clean destination."
 UNSUPPORTED_TOPOLOGY = cluster.UNSUPPORTED_TOPOLOGY.with_remedy(
@@ -372,7 +372,7 @@ ALL = (
 
 
 def of_sync(error: OperationError) -> OperationError:
-    """The error of a check, or of the foundation, by the name and with the remedy that it has in this table."""
+    """Return an error of a check or of `verifier` with the name and the remedy that it has in this table."""
     if error.kind == of_checks.METADATA_BLOCKED:
         return OperationError(NOT_AUTHORIZED, error.description)
     return in_words_of(ALL, error)

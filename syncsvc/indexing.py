@@ -1,4 +1,7 @@
-"""What the destination is to have of a collection: its indexes, after `buildIndexes`, and its shard key. Pure."""
+"""The expected definition of a collection on the destination: its indexes, by `buildIndexes`, and its shard key.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,16 @@ from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.runtime.errors import Violation, raise_all
 
-# What decoding puts in place of bytes that are not UTF-8.
+# The character with which decoding replaces bytes that are not UTF-8.
 _REPLACEMENT = "\ufffd"
 
 
 def destined(definition: CollectionSpec, options: StartOptions) -> CollectionSpec:
-    """The definition with the indexes that the destination is to have, the one on `_id` aside, and its shard key.
+    """Return the definition with the indexes and the shard key that the destination must have.
 
-    A collection of a sharded source has the shard key that it has there; of a replica set, the one of `sharding`.
+    The indexes do not include the one on `_id`.
+
+    A collection of a sharded source keeps its shard key; a collection of a replica set gets the key from `sharding`.
     """
     build = options.build_indexes
     indexes = {name: each for name, each in definition.indexes.items() if _is_built(each, build)}
@@ -35,9 +40,10 @@ def _is_built(index: Document, build: BuildIndexes) -> bool:
 
 
 def ttl_violations(definition: CollectionSpec, options: StartOptions) -> Iterator[Violation]:
-    """What speaks against a TTL index that is not built on a destination to be verified.
+    """Yield a violation for TTL indexes that are not built on the destination although verification is enabled.
 
-    Without the index, documents that expire stay on the destination and the verification would never end equal.
+    Without the index, expired documents stay on the destination, and the verification could never find both sides
+    equal.
     """
     if options.build_indexes is not BuildIndexes.NEVER or not options.verification:
         return
@@ -47,9 +53,9 @@ def ttl_violations(definition: CollectionSpec, options: StartOptions) -> Iterato
 
 
 def text_violations(definition: CollectionSpec) -> Iterator[Violation]:
-    """Refuse a definition that cannot be created again, because a name in it is not UTF-8.
+    """Yield a violation for a definition that cannot be recreated because a name in it is not valid UTF-8.
 
-    Expressions may hold any text: they are not decoded.
+    Expressions may hold any text, because they are not decoded.
     """
     if _REPLACEMENT in repr((definition.namespace, definition.options, definition.indexes)):
         yield UNSUPPORTED_COLLECTION, (
@@ -59,26 +65,26 @@ def text_violations(definition: CollectionSpec) -> Iterator[Violation]:
 
 
 def violations(definition: CollectionSpec, options: StartOptions) -> Iterator[Violation]:
-    """What speaks against a collection or view of the source, as it is there."""
+    """Yield the reasons why a collection or view of the source, with its definition there, cannot be synced."""
     yield from text_violations(definition)
     yield from ttl_violations(definition, options)
     yield from shard_rules.violations(destined(definition, options))
 
 
 def check(definition: CollectionSpec, options: StartOptions) -> None:
-    """Raise OperationError where the destination cannot hold the collection, or the result not be verified."""
+    """Raise OperationError if the destination cannot hold the collection, or the result cannot be verified."""
     raise_all(violations(definition, options))
 
 
 def check_ttl(definition: CollectionSpec, options: StartOptions) -> None:
-    """Raise OperationError TTLNotVerifiable where a TTL index of the collection cannot be verified."""
+    """Raise OperationError TTLNotVerifiable if a TTL index of the collection cannot be verified."""
     raise_all(ttl_violations(definition, options))
 
 
 def definition_violations(
     options: StartOptions, source: ClusterFacts, definitions: Iterable[CollectionSpec]
 ) -> Iterator[Violation]:
-    """Which collections of the source cannot be synced, or cannot be with these options."""
+    """Yield the collections of the source that cannot be synced, at all or with these options."""
     listed = list(definitions)
     time_series = [str(each.namespace) for each in listed if each.kind is Kind.TIME_SERIES]
     if time_series and not source.tells_definitions:

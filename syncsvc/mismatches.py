@@ -1,7 +1,7 @@
-"""Reads what the verification of a run has found, whatever state the run is in, from what is saved of it.
+"""Reads the mismatches that the verification of a run has found, from its saved state, in any state of the run.
 
-Whoever carries the check out, this process or one before it, is not asked: so it is read in the same way while the
-check runs, when it has ended, and after a restart. No call waits for long: the threads that answer requests are few.
+The running check, in this process or an earlier one, is not involved. So the mismatches are read in the same way while
+the check runs, after it has ended, and after a restart. No call waits for long, because few threads answer requests.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def mismatches(
     least_seconds: float,
     stop: StopToken,
 ) -> Iterator[StoredMismatch]:
-    """The differences of collections, views and indexes, then of documents; at most `limit`, after a page token.
+    """Yield the mismatches of collections, views and indexes, then of documents; at most `limit`, after a page token.
 
-    Of documents, those that differ for so many seconds without being changed. Raises OperationError InvalidRequest,
-    ClusterUnreachable, NotAuthorized, IncompatibleMetadata, MismatchesReplaced.
+    Documents are included if they have differed for `least_seconds` without being changed. Raises OperationError
+    InvalidRequest, ClusterUnreachable, NotAuthorized, IncompatibleMetadata, MismatchesReplaced.
     """
     among_documents = _is_among_documents(after)
     store = CheckStore(client, writer, METADATA_DATABASE, stop, _PATIENCE)
@@ -62,7 +62,7 @@ def _named_errors() -> Iterator[None]:
 
 
 def _is_among_documents(after: str | None) -> bool:
-    """Whether the page token is of a document. Raises OperationError InvalidRequest."""
+    """Return whether the page token belongs to a document. Raises OperationError InvalidRequest."""
     if after is None:
         return False
     try:

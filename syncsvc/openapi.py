@@ -1,4 +1,4 @@
-"""The sync service's API as it is described in OpenAPI: one row an endpoint, and the shapes of the answers."""
+"""The OpenAPI description of the sync service: one row for each endpoint, and the schemas of the answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from verifier.runtime.openapi import (
 )
 from verifier.runtime.schemas import Boolean, EmptySchema, Strict
 
-# Errors of every call that asks a cluster, and of every command.
+# Errors of every call that contacts a cluster, and of every command.
 _OF_CLUSTERS = (CLUSTER_UNREACHABLE, NOT_AUTHORIZED, UNEXPECTED_SERVER_ERROR)
 _ANY = (
     errors.INVALID_STATE,
@@ -122,7 +122,7 @@ class _DirectionMapping(Strict):
 
 
 class _Progress(Strict):
-    """A sync at one moment; what is not known is null."""
+    """The progress of a sync at one moment; unknown values are null."""
 
     state = always(fields.Enum, "The state of the sync.", State, by_value=True)
     canCommit = always(Boolean, "Whether a commit is possible.")
@@ -172,7 +172,7 @@ class _Violation(Strict):
 
 
 class _Estimates(Strict):
-    """What a sync would take, in bytes and seconds; what is not known is null."""
+    """The estimated cost of a sync, in bytes and seconds; unknown values are null."""
 
     namespaces = nullable(fields.Integer, "Collections and views that would be synced.")
     documents = nullable(fields.Integer, "Documents in them.")
@@ -205,7 +205,7 @@ class _NamespaceVerification(Strict):
 
 
 class _Namespace(Strict):
-    """How far one collection is."""
+    """The progress of one collection."""
 
     namespace = always(fields.String, "Its name on the source.")
     phase = always(fields.Enum, "How far it is.", NamespacePhase, by_value=True)
@@ -309,7 +309,7 @@ OPERATIONS = (
 
 
 def description() -> dict[str, Any]:
-    """The OpenAPI document of the sync service."""
+    """Return the OpenAPI document of the sync service."""
     return described(
         "syncsvc",
         __version__,

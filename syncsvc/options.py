@@ -1,4 +1,4 @@
-"""The options of one sync, as `POST /api/v1/start` gives them. Pure."""
+"""The options of one sync, as given by `POST /api/v1/start`. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from verifier.cluster.filters import NamespaceFilter
 
-# By these names the process and its requests know the two clusters.
+# The names of the two clusters in the process options and in requests.
 CLUSTERS = ("cluster0", "cluster1")
 
 
 class WriteBlocking(Enum):
-    """On which clusters user writes are refused, from start (destination) and from commit (source)."""
+    """The clusters on which user writes are blocked: from the start (destination), from the commit (source)."""
 
     SOURCE_AND_DESTINATION = "sourceAndDestination"
     DESTINATION_ONLY = "destinationOnly"
@@ -21,7 +21,7 @@ class WriteBlocking(Enum):
 
 
 class BuildIndexes(Enum):
-    """Which indexes the destination gets, and when; it always has those on `_id`."""
+    """The indexes that the destination gets, and when; it always has those on `_id`."""
 
     BEFORE_DATA_COPY = "beforeDataCopy"
     AFTER_DATA_COPY = "afterDataCopy"
@@ -31,7 +31,7 @@ class BuildIndexes(Enum):
 
     @property
     def after_copy(self) -> bool:
-        """Whether the indexes are built when all documents are copied."""
+        """Whether the indexes are built after all documents are copied."""
         return self in (BuildIndexes.AFTER_DATA_COPY, BuildIndexes.EXCLUDE_HASHED_AFTER_COPY)
 
     @property
@@ -42,10 +42,10 @@ class BuildIndexes(Enum):
 
 @dataclass(frozen=True)
 class StartOptions:
-    """The start request with its defaults filled in. `syncsvc.saved.stored` has the form in which it is saved.
+    """The start request with its defaults filled in. `syncsvc.saved.stored` has its saved form.
 
-    `copy_in_natural_order` and `detect_random_id` are kept for the sake of the request, and change nothing: every
-    collection is read in its natural order anyway.
+    `copy_in_natural_order` and `detect_random_id` are accepted for compatibility and have no effect: every collection
+    of a replica set is read in natural order anyway.
     """
 
     source: str
@@ -64,12 +64,12 @@ class StartOptions:
 
     @property
     def blocks_source(self) -> bool:
-        """Whether users are kept from writing to the source, from the commit on."""
+        """Whether user writes to the source are blocked, from the commit on."""
         return self.write_blocking is WriteBlocking.SOURCE_AND_DESTINATION
 
     @property
     def blocks_destination(self) -> bool:
-        """Whether users are kept from writing to the destination, from the start until it may be written."""
+        """Whether user writes to the destination are blocked, from the start until the destination is writable."""
         return self.write_blocking is not WriteBlocking.NONE
 
     @property

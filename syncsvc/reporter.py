@@ -1,6 +1,6 @@
-"""Asks both clusters every few seconds how long they take to answer, and logs every half minute how the sync goes.
+"""Pings both clusters every few seconds, and logs the progress of the sync every half minute.
 
-One thread of the process, from when its clusters are known until it ends. Nobody waits for it.
+Runs in one thread of the process, from when its clusters are known until it ends. No other thread waits for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PATIENCE = 5.0
 
 
 class Reporter:
-    """`take` tells all that is known of the sync at a moment."""
+    """The periodic reports of a process. `take` returns a snapshot of all that is known about the sync."""
 
     def __init__(
         self,

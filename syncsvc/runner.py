@@ -1,7 +1,7 @@
-"""One run in this process: makes the engine for it from its record, carries it out in a thread, pauses and fails it.
+"""One run in this process: creates its engine from the saved record, runs and pauses it, and handles failures.
 
-A change of state is saved before it is visible, and made by one thread at a time: a command and a failure may come at
-the same moment.
+A state change is saved before it is visible. Only one thread changes the state at a time, because a command and a
+failure may arrive at the same moment.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ _log = logging.getLogger(__name__)
 # How long a command waits for the run to stop, in seconds.
 _REST_SECONDS = 10.0
 
-# Failures whose reason may go away: they are shown, not saved, so that a resume or a restart continues the run.
-# (A superseded process must not save anything, nor one of another version than the one that saved what is there.)
+# Failures whose cause may go away: they are shown, but not saved, so that a resume or a restart continues the run. (A
+# superseded process must not save anything, nor must a process of another version than the one that saved the
+# metadata.)
 _RESUMABLE = frozenset(
     {
         errors.SUPERSEDED,
@@ -69,14 +70,17 @@ _RESUMABLE = frozenset(
 
 
 def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
-    """Whether a commit may be asked for. Of values, so that whoever shows these tells what follows from them."""
+    """Return whether a commit may be requested.
+
+    Takes values, so that a caller can evaluate the snapshot that it shows.
+    """
     applying = record.state is State.RUNNING and record.phase is Phase.APPLYING
     return applying and snapshot.caught_up
 
 
 @dataclass(frozen=True)
 class ProcessContext:
-    """What the process has for its runs: the clusters by name, and a way to run a function in a thread that it owns."""
+    """The resources of the process for its runs. `spawn` runs a function in a thread that the process owns."""
 
     clusters: Mapping[str, Cluster]
     load: LoadLevel
@@ -87,14 +91,14 @@ class ProcessContext:
     stop: StopToken
 
     def writer(self, name: str) -> ClusterWriter:
-        """Writes to a cluster, also while a run stops."""
+        """Return a writer to a cluster that also works while a run stops."""
         cluster = self.clusters[name]
         return ClusterWriter(cluster.client, cluster.facts.access_control, self.stop)
 
     def saver(self, name: str) -> FencedWriter:
         """Return the writer for the run record on a cluster, which this process writes in its own sessions.
 
-        Another process cannot refuse these writes, but the record names its owner.
+        Another process cannot fence these writes off, but the record names its owner.
         """
         cluster = self.clusters[name]
         return FencedWriter(
@@ -107,13 +111,13 @@ class ProcessContext:
 
 
 class Runner:
-    """One run, from its record on."""
+    """Runs one sync, beginning with its saved record."""
 
     def __init__(self, store: RunStore, process: ProcessContext) -> None:
         self._store = store
         self._process = process
         self._changing = threading.Lock()  # held while a command or a failure changes the state
-        self._at_rest = threading.Event()  # set while no thread carries the run out
+        self._at_rest = threading.Event()  # set while no thread runs the sync
         self._at_rest.set()
         self._stop = StopToken(process.stop)
         # The state in which the run failed, if it can be resumed.
@@ -121,7 +125,7 @@ class Runner:
         self._prepare()
 
     def begin(self) -> None:
-        """Go on where the record says that the run goes on; of one that failed, repeat what follows from that."""
+        """Continue the run from its saved state. If it has failed, repeat the steps that follow a failure."""
         _log.info("A run begins.", extra={"state": self.record.state.value})
         if self.record.state in ACTIVE:
             self._go_on()
@@ -134,11 +138,11 @@ class Runner:
 
     @property
     def collections(self) -> tuple[CollectionRecord, ...]:
-        """What is saved of each."""
+        """The saved records of all collections."""
         return tuple(self._registry)
 
     def pause(self) -> None:
-        """Stop where the run is. Calls that are on their way end later: `resume` waits for them."""
+        """Stop the run where it is. Calls in flight end later: `resume` waits for them."""
         with self._changing:
             state = next_state(self.record.state, Trigger.PAUSE)
             self._store.update(state=state)
@@ -164,7 +168,7 @@ class Runner:
         return self._failed_in
 
     def commit(self) -> None:
-        """Let the run go on to the cut-over. Raises OperationError CannotCommit."""
+        """Let the run proceed to the cut-over. Raises OperationError CannotCommit."""
         with self._changing:
             state = next_state(self.record.state, Trigger.COMMIT)
             if not can_commit(self.record, self._process.progress.snapshot):
@@ -176,7 +180,7 @@ class Runner:
         self._phases.commit()
 
     def reverse(self) -> None:
-        """Go on the other way round. Raises OperationError; then the run stays committed."""
+        """Reverse the committed run. Raises OperationError; the run then stays committed."""
         record = self.record
         state = next_state(record.state, Trigger.REVERSE)
         if not record.options.reversible:
@@ -185,7 +189,8 @@ class Runner:
         if record.coordinates:
             assert record.reverse_start is not None and record.position is not None
             self._refuse_unless_as_committed(record)
-            # It was blocked as the source, but whoever wanted to may have lifted that since, and written until now.
+            # The old source was blocked by the commit, but someone may have lifted the block and written since. So
+            # block it again first, and then look for such writes.
             old = self._process.clusters[record.source]
             self._block(old, self._process.stop).set()
             refuse_written(old, record.position, self._process.stop)
@@ -205,7 +210,7 @@ class Runner:
             self._go_on()
 
     def _refuse_to_reverse_alone(self, record: RunRecord) -> None:
-        """What the one that coordinates will refuse must not be waited for."""
+        """Refuse a reversal that the coordinator will refuse, instead of waiting for it in vain."""
         home = self._process.clusters[record.options.destination]
         leader = Peers(home.client, self._store).coordinator(self._process.stop)
         if (
@@ -216,7 +221,7 @@ class Runner:
             self._refuse_unless_as_committed(leader)
 
     def _refuse_unless_as_committed(self, committed: RunRecord) -> None:
-        """The new destination must hold what it held at the commit, and the new source tell all since then."""
+        """Raise OperationError if the old source changed since the commit, or the new source lost events since."""
         assert committed.reverse_start is not None and committed.position is not None
         clusters = self._process.clusters
         refuse_lost(clusters[committed.destination], committed.reverse_start, self._process.stop)
@@ -235,10 +240,10 @@ class Runner:
                 )
 
     def _prepare(self) -> None:
-        """Make what carries the run out from what is saved, with a stop token of its own."""
+        """Create the engine of the run from its saved state, with a new stop token."""
         self._process.stop.release(self._stop)
         self._stop = StopToken(self._process.stop)
-        # Saved before it is used: no other engine of the run has this epoch.
+        # Saved before it is used, so that no other engine of the run has this epoch.
         self._store.update(epoch=self.record.epoch + 1)
         context = self._context(self._stop)
         self._registry = context.registry
@@ -252,12 +257,12 @@ class Runner:
     def _context(self, stop: StopToken) -> RunContext:
         process, record = self._process, self.record
         source, destination = process.clusters[record.source], process.clusters[record.destination]
-        # What is saved stays where the sync began, also when it runs the other way.
+        # The saved state stays on the original destination, even while the sync runs in reverse.
         home = process.clusters[record.options.destination]
         saving = self._fenced(home, stop)
         writer = saving if destination is home else self._fenced(destination, stop)
         if record.coordinates and record.start is None:
-            # Nothing is listed before the start is saved, so nothing of this run is lost.
+            # Nothing is listed before the start is saved, so this deletes nothing of this run.
             forget_earlier(home.client, saving, stop)
         judge = judge_of_filters(source, destination)
         return RunContext(
@@ -285,7 +290,7 @@ class Runner:
         )
 
     def _fenced(self, cluster: Cluster, stop: StopToken) -> FencedWriter:
-        """Return the writer of a new engine, after no write of an earlier engine can take effect on the cluster."""
+        """Return the writer of a new engine, after fencing off the writes of earlier engines on the cluster."""
         facts = cluster.facts
         fence = Fence(self.record.fence, self.record.epoch)
         writer = FencedWriter(
@@ -296,7 +301,7 @@ class Runner:
         return writer
 
     def _writer(self, cluster: Cluster, stop: StopToken) -> ClusterWriter:
-        """Writes only while this process owns the run."""
+        """Return a writer that writes only while this process owns the run."""
         access_control = cluster.facts.access_control
         return ClusterWriter(cluster.client, access_control, stop, self._store.confirm)
 
@@ -311,7 +316,7 @@ class Runner:
         return Balancer(cluster.name, sharded, writer, self._store, self._process.observe)
 
     def _carry_out(self) -> None:
-        """The outermost frame of the run's thread: however a run ends, its record says so."""
+        """Run the phases, as the outermost function of the run's thread, and record how the run ends."""
         try:
             self._phases.run()
             self._store.update(state=next_state(self.record.state, Trigger.FINISH))
@@ -331,7 +336,7 @@ class Runner:
         kind, description = describe(in_words_of(errors.ALL, failures.named(error)))
         with self._changing:
             if self.record.state is State.PAUSED:
-                # The same is tried again after the pause: nothing that failed counts as done.
+                # Ignored: it is retried after the pause, because failed work never counts as done.
                 _log.warning("An error occurred during a pause.", exc_info=error)
                 return
             failed = {
@@ -339,7 +344,7 @@ class Runner:
                 "failure": Failure(kind.name, description),
             }
             self._failed_in = self.record.state if kind in _RESUMABLE else None
-            # Seen first, for once: saving may take long, or be impossible, for the same reason that the run failed.
+            # An exception to saving first: the save may take long or fail, for the same reason as the run.
             self._store.show(**failed)
         _log.error(
             "The sync failed.",
@@ -350,9 +355,12 @@ class Runner:
             self._conclude(**failed)
 
     def _conclude(self, **failed: Any) -> None:
-        """Save that the run failed, and then let users write where they must; what fails of this, a restart repeats."""
+        """Save that the run failed, then allow user writes and restart balancers.
+
+        Steps that fail are repeated by a restart.
+        """
         try:
-            # In this order: a run that goes on must never find its source open again.
+            # In this order: a run that continues must never find its source unblocked.
             self._store.update(**failed)
             self._process.observe(Point.FAILURE_SAVED, "")
             for name in to_put_back(self.record):

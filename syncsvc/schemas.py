@@ -1,4 +1,4 @@
-"""The shape of request bodies and parameters."""
+"""The schemas of request bodies and parameters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _WriteBlockingField(fields.Field[WriteBlocking]):
 class _ShardKeyElement(fields.Field[dict[str, Any]]):
     """One field of a shard key: {"name": 1} or {"name": "hashed"}.
 
-    A direction of -1 is loaded, too: it is refused later, as InvalidShardingEntry, with the reason.
+    Also accepts a direction of -1, which is refused later, as InvalidShardingEntry, with the reason.
     """
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class _VerificationSchema(Strict):
 
 
 class _NaturalOrderSchema(Strict):
-    """One element of `copyInNaturalOrder`: a database, or "." for all of them, and maybe some of its collections."""
+    """One element of `copyInNaturalOrder`: a database, or "." for all, and optionally some of its collections."""
 
     database = _text()
     collections = fields.List(_text(), validate=validate.Length(min=1))

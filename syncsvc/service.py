@@ -1,7 +1,7 @@
-"""The commands and queries of the API. Decides what is carried out; the run itself is a runner's.
+"""The commands and queries of the API. Decides whether a command is accepted; a runner executes the run itself.
 
-A command is checked, then saved, then visible, then answered, in this order: an answer never claims what a crash would
-forget. Queries read frozen values, and never touch a cluster.
+A command is checked, saved, made visible and answered, in this order, so that an answer never claims something that a
+crash would lose. Queries read immutable snapshots and contact no cluster, except `preflight` and `mismatches`.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _log = logging.getLogger(__name__)
 
 
 class Service:
-    """One sync at a time. `spawn` runs a function in a thread that the process owns.
+    """The API of one sync at a time. `spawn` runs a function in a thread that the process owns.
 
-    Until it is initialized, commands wait for that, see `Startup`; those that waited too long are refused.
+    Commands wait until the process is initialized, see `Startup`; those that have waited too long are refused.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class Service:
         self._stop = stop
         self.startup = Startup(tuning.startup_wait)
         self._commands = Commands()
-        # One at a time: where a cluster hangs, more would keep all threads that answer requests.
+        # One at a time: if a cluster hangs, several preflights would block all threads that answer requests.
         self._preflights = Commands()
         self._progress = Progress()
         self._process = ProcessContext({}, load, tuning, self._progress, spawn, observe, stop)
         self._state = State.INITIALIZING  # while there is no run
         self._runner: Runner | None = None
-        # A run that this process found: the start that began it may be sent again.
+        # True if this process found a saved run: the start that began it may be sent again.
         self._recovered = False
 
     @property
@@ -77,7 +77,7 @@ class Service:
         return self._state if runner is None else runner.record.state
 
     def initialize(self, clusters: Mapping[str, Cluster], saved: RunRecord | None) -> None:
-        """Be ready for commands, and go on with a saved run of these clusters.
+        """Accept commands from now on, and continue a saved run of these clusters.
 
         Raises OperationError Superseded, and the driver's errors.
         """
@@ -92,7 +92,7 @@ class Service:
         self.startup.end()
 
     def stop_waiting(self) -> None:
-        """Refuse commands that wait for the initialization, because the process stops."""
+        """Refuse the commands that wait for the initialization, because the process is stopping."""
         self.startup.step = "stopping"
         self.startup.end()
 
@@ -120,9 +120,9 @@ class Service:
             self._begin(record)
 
     def preflight(self, options: StartOptions) -> Judgement:
-        """What a start with these options would meet now; in any state, changing nothing.
+        """Return what a start with these options would run into now. Works in any state, and changes nothing.
 
-        Raises OperationError InvalidState while the clusters are not known yet, CommandInProgress during another one.
+        Raises OperationError InvalidState while the clusters are unknown, CommandInProgress during another preflight.
         """
         self._await_startup()
         with self._preflights.one(), impatient(PATIENCE):
@@ -132,43 +132,43 @@ class Service:
     def pause(self) -> None:
         """Stop a sync where it is, until it is resumed. Raises OperationError.
 
-        Calls that are on their way end after the answer: `resume` waits for them.
+        Calls in flight end after the answer: `resume` waits for them.
         """
         with self._command(), answered_soon():
             self._runner_for(Trigger.PAUSE).pause()
 
     def resume(self) -> None:
-        """Go on with a sync that is paused. Raises OperationError."""
+        """Continue a sync that is paused or failed. Raises OperationError."""
         with self._command(), answered_soon():
             self._runner_for(Trigger.RESUME).resume()
 
     def commit(self) -> None:
-        """Ask for the cut-over of a sync. Raises OperationError."""
+        """Request the cut-over of a sync. Raises OperationError."""
         with self._command(), answered_soon():
             self._runner_for(Trigger.COMMIT).commit()
 
     def reverse(self) -> None:
-        """Let a committed sync run the other way. Raises OperationError."""
-        # Without a bound on the whole: it reads the change streams of both clusters.
+        """Reverse a committed sync. Raises OperationError."""
+        # The whole command has no time limit, because it reads the change streams of both clusters.
         with self._command(), impatient(PATIENCE):
             self._runner_for(Trigger.REVERSE).reverse()
 
     def show_waits(self, waits: tuple[LongWait, ...]) -> None:
-        """Show the long waits of this process from now on."""
+        """Publish these long waits of the process in place of the previous ones."""
         self._progress.set(waits=waits)
 
     def progress(self) -> dict[str, Any]:
-        """The body of `progress`, in the shape of the interface."""
+        """Return the body of `progress`, in the shape of the API."""
         clusters = self._process.clusters
         addresses = {name: cluster.facts.address for name, cluster in clusters.items()}
         return progress_report(self.sync(), addresses, self._instance)
 
     def namespaces(self, database: str | None, after: str | None, limit: int) -> dict[str, Any]:
-        """How far each collection is, by name."""
+        """Return the progress of each collection, by name."""
         return namespaces_report(self.sync(), database, after, limit)
 
     def sync(self) -> Sync:
-        """What is known now. Asks no cluster."""
+        """Return a snapshot of all that is known about the sync. Contacts no cluster."""
         runner, snapshot = self._runner, self._progress.snapshot
         if runner is None:
             return Sync(self._state, None, snapshot, can_commit=False, now=monotonic())
@@ -186,7 +186,10 @@ class Service:
     def mismatches(
         self, after: str | None, limit: int | None, least_seconds: float
     ) -> Iterator[StoredMismatch]:
-        """What the verification has found, see `mismatches`. Raises OperationError, also later, when it is read."""
+        """Return the mismatches that the verification has found, see `mismatches`.
+
+        Raises OperationError, both from this call and while the result is read.
+        """
         if self.state is State.INITIALIZING:
             raise OperationError(
                 errors.INVALID_STATE, "It is not known yet whether there is a sync."
@@ -200,20 +203,23 @@ class Service:
 
     @contextmanager
     def _command(self) -> Iterator[None]:
-        """The block is a command. Raises OperationError InvalidState, CommandInProgress, and what the block raises."""
+        """Run the block as the only command.
+
+        Raises OperationError InvalidState, CommandInProgress, and the block's errors.
+        """
         self._await_startup()
         with self._commands.one(), failures.named_errors():
             yield
 
     def _await_startup(self) -> None:
-        """Wait until the process is initialized. Raises OperationError InvalidState if it is not by then."""
+        """Wait until the process is initialized. Raises OperationError InvalidState if that takes too long."""
         self.startup.wait()
         if self.state is State.INITIALIZING:
             description = f"The state is INITIALIZING: the process is {self.startup.step}."
             raise OperationError(errors.INVALID_STATE, description)
 
     def _begin(self, record: RunRecord) -> None:
-        """Save the run, and carry it out. Raises OperationError where others have begun one at the same moment."""
+        """Save the run and begin it. Raises OperationError if another one has begun at the same moment."""
         store = RunStore.begin(self._process.saver(record.options.destination), record)
         different = self._differences(store)
         if different:
@@ -222,7 +228,7 @@ class Service:
         self._carry_out(store)
 
     def _recover(self, saved: RunRecord) -> bool:
-        """Go on with a saved run, unless it is one that would have been refused if its process had not been killed."""
+        """Continue a saved run, and return True; withdraw it if its start would have been refused, but for a crash."""
         home = saved.options.destination
         client, writer = self._process.clusters[home].client, self._process.saver(home)
         store = RunStore.take_over(client, writer, saved)
@@ -237,7 +243,7 @@ class Service:
         return True
 
     def _differences(self, store: RunStore) -> dict[str, list[str]]:
-        """What others were started with otherwise."""
+        """Return how the options of other instances differ from those of this one."""
         record = store.record
         others = Peers(self._process.clusters[record.options.destination].client, store)
         return differences(record.options, record.instances, others.others(self._stop))
@@ -248,23 +254,23 @@ class Service:
         self._runner = runner
 
     def _runner_for(self, trigger: Trigger) -> Runner:
-        """The runner of a sync in whose state the command may be given. Raises OperationError InvalidState."""
+        """Return the runner, if its state allows the command. Raises OperationError InvalidState."""
         next_state(self.state, trigger)
         assert self._runner is not None
         return self._runner
 
     def _is_answered_again(self, options: StartOptions) -> bool:
-        """After a restart a script may send its start again: the run that it asked for is there already."""
+        """Return whether a start repeats the one of the recovered run: after a restart, a script may send it again."""
         runner = self._runner
         if not self._recovered or runner is None:
             return False
         if runner.record.state in (State.PAUSED, State.FAILED):
             return False
-        # One that was reversed runs the other way by now, which nobody may take for what was asked for.
+        # A reversed run has the other direction now, so it must not count as the requested one.
         return runner.record.options == options and runner.record.source == options.source
 
     def _no_start(self) -> Iterator[Violation]:
-        """What the state has against a start."""
+        """Yield a violation if the present state does not allow a start."""
         try:
             next_state(self.state, Trigger.START)
         except OperationError as error:

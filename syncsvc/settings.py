@@ -1,4 +1,4 @@
-"""The options of the process: one table, and the frozen settings that come of it."""
+"""The options of the process: one table, and the immutable settings that result from it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ TABLE = (
 
 @dataclass(frozen=True)
 class LoadLevel:
-    """How many threads read collections, write batches, and apply change events."""
+    """The numbers of threads that read collections, write batches, and apply change events."""
 
     readers: int
     writers: int
@@ -86,12 +86,12 @@ class Settings:
     verbosity: str
     load_level: LoadLevel
     instance: str
-    # As they were given, by their names, for the log.
+    # The options by name, with their values as given, for the log.
     options: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 def read_settings(arguments: Sequence[str] | None = None) -> Settings:
-    """The settings from flags, environment and configuration file. Exits with status 2 where they are wrong."""
+    """Return the settings from flags, environment and configuration file. Exits with status 2 if they are invalid."""
     values = parse(
         "syncsvc",
         __version__,

@@ -1,6 +1,6 @@
-"""Sharding on the destination: which collections, by which keys, what index serves a key, where ranges are cut. Pure.
+"""Sharding rules of the destination: the collections to shard, their keys, supporting indexes, and range bounds. Pure.
 
-A shard key here is that of `CollectionSpec.shard_key`, with its `key` and whether it is `unique`.
+A shard key in this module has the form of `CollectionSpec.shard_key`: its `key` and whether it is `unique`.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from verifier.cluster.rawbson import Element
 from verifier.cluster.specification import FILLER, CollectionSpec, Document, Kind
 from verifier.runtime.errors import Violation
 
-# The index that serves a shard key while the one that served it is exchanged for another.
+# The name of a temporary index that supports a shard key while another supporting index is replaced.
 SPARE = "syncsvc.spare"
 
-# In bytes.
+# The longest bound of a range, in bytes.
 _LONGEST_BOUND = 1024
 _NO_BOUNDS = frozenset({rawbson.ARRAY, rawbson.REGEX, rawbson.MIN_KEY, rawbson.MAX_KEY})
 
-# A range of a shard key: its least key, and the least one behind it.
+# A range of a shard key: its lower bound, which it includes, and its upper bound, which it does not.
 Range = tuple[Document, Document]
 
 
 def key_of(namespace: Namespace, sharding: Document | None) -> Document | None:
-    """The shard key that is asked for of that collection.
+    """Return the shard key that the options request for that collection.
 
-    Empty where it is not to be sharded, None where nothing is to be, since the destination is a replica set, or
-    the source tells.
+    The key is empty if the collection must stay unsharded. Return None without `sharding`: then the destination is a
+    replica set, or the source determines the key.
     """
     if sharding is None:
         return None
@@ -51,7 +51,7 @@ def key_of(namespace: Namespace, sharding: Document | None) -> Document | None:
 
 
 def named(sharding: Document) -> list[Namespace]:
-    """The collections that are to be sharded."""
+    """Return the collections to shard."""
     return [name for name, _ in _entries(sharding)]
 
 
@@ -62,7 +62,7 @@ def _entries(sharding: Document) -> Iterator[tuple[Namespace, list[Document]]]:
 
 
 def entry_violations(sharding: Document) -> Iterator[Violation]:
-    """What is wrong with the entries whatever the clusters are."""
+    """Yield the errors in the entries that do not depend on the clusters."""
     amounts = Counter(named(sharding))
     for number, (name, fields) in enumerate(_entries(sharding)):
         reasons = list(_reasons_against_key(fields))
@@ -75,7 +75,7 @@ def entry_violations(sharding: Document) -> Iterator[Violation]:
 
 
 def filter_violations(sharding: Document, left_out: Collection[Namespace]) -> Iterator[Violation]:
-    """Which entries are of collections that the filter leaves out."""
+    """Yield a violation for each entry whose collection the filter excludes."""
     for number, name in enumerate(named(sharding)):
         if name in left_out:
             yield _against_entry(number, name, "the filter leaves it out")
@@ -103,7 +103,10 @@ def _reasons_against_key(fields: Sequence[Document]) -> Iterator[str]:
 
 
 def violations(definition: CollectionSpec) -> Iterator[Violation]:
-    """Why the destination could not hold a collection of that definition, which is what it is to be there."""
+    """Yield the reasons why the destination cannot hold a collection.
+
+    `definition` is the one that it must have there.
+    """
     if not definition.shard_key:
         return
     name, key = definition.namespace, definition.shard_key["key"]
@@ -120,13 +123,13 @@ def violations(definition: CollectionSpec) -> Iterator[Violation]:
 
 
 def _keeps_unique(index: Document, key: Document) -> bool:
-    """Whether each shard by itself can tell that an index is unique, or takes it on trust."""
+    """Return whether each shard alone can guarantee that an index is unique, or the server takes that on trust."""
     fields = list(index["key"])
     return fields[0] == "_id" or fields[: len(key)] == list(key)
 
 
 def index_violations(definition: CollectionSpec, sharding: Document) -> Iterator[Violation]:
-    """What speaks against sharding a collection of the source, whose indexes these are, by an entry."""
+    """Yield a violation if a source collection to be sharded has no index for the key, and none may be created."""
     wanted = key_of(definition.namespace, sharding)
     if not wanted or sharding["createSupportingIndexes"] or definition.kind is not Kind.COLLECTION:
         return
@@ -139,14 +142,17 @@ def index_violations(definition: CollectionSpec, sharding: Document) -> Iterator
 
 
 def is_served(shard_key: Document, indexes: Iterable[Document], collated: bool) -> bool:
-    """Whether one of the indexes serves the shard key, or the one on `_id` does, which is none of them."""
+    """Return whether one of the indexes supports the shard key.
+
+    The index on `_id`, which is not in the list, also counts.
+    """
     # The index on `_id` has the collation of its collection.
     by_id = shard_key["key"] == {"_id": 1} and not collated
     return by_id or any(serves(each, shard_key) for each in indexes)
 
 
 def serves(index: Document, shard_key: Document) -> bool:
-    """Whether servers take the index for that of the shard key."""
+    """Return whether servers accept the index as the supporting index of the shard key."""
     if {"collation", "partialFilterExpression"} & index.keys():
         return False
     if index.get("sparse") or index.get("hidden"):
@@ -159,11 +165,11 @@ def serves(index: Document, shard_key: Document) -> bool:
 
 
 def support(definition: CollectionSpec) -> Document:
-    """An index that serves the shard key of a collection whose own indexes do not."""
+    """Return an index that supports the shard key of a collection whose own indexes do not."""
     assert definition.shard_key is not None
     key = dict(definition.shard_key["key"])
     own = definition.indexes.values()
-    # Nothing can be on `_id` alone beside the index on `_id`, nor be like a hidden one.
+    # No other index may have the key of the one on `_id`, or the key of a hidden index.
     if key == {"_id": 1} or any(each["key"] == key for each in own if each.get("hidden")):
         key[FILLER] = 1
     name = "_".join(f"{field}_{direction}" for field, direction in key.items())
@@ -174,13 +180,16 @@ def support(definition: CollectionSpec) -> Document:
 
 
 def spare(definition: CollectionSpec) -> Document:
-    """An index that serves the shard key of a collection and is like no other one."""
+    """Return an index that supports the shard key of a collection and equals none of its other indexes."""
     assert definition.shard_key is not None
     return {"v": 2, "key": {**definition.shard_key["key"], SPARE: 1}, "name": SPARE}
 
 
 def sampled_fields(shard_key: Document) -> list[str]:
-    """The fields whose values tell where to cut ranges; none where the first is hashed, which servers cut."""
+    """Return the fields whose values determine the cuts between ranges.
+
+    The list is empty if the first field is hashed: servers then cut the ranges themselves.
+    """
     fields = []
     for name, direction in shard_key["key"].items():
         if direction == "hashed":
@@ -190,7 +199,7 @@ def sampled_fields(shard_key: Document) -> list[str]:
 
 
 def ranges(shard_key: Document, sample: Sequence[bytes], count: int) -> list[Range]:
-    """The whole of a shard key in ranges, up to that many, which have about the same number of documents each.
+    """Divide all values of a shard key into up to `count` ranges with about the same number of documents each.
 
     `sample` has documents with the values of the `sampled_fields`, in their order, sorted as the server sorts them.
     """
@@ -209,7 +218,10 @@ def ranges(shard_key: Document, sample: Sequence[bytes], count: int) -> list[Ran
 
 
 def _can_bound(row: bytes) -> bool:
-    """Ranges are kept by the config server: short ones. The ends of the order are the ends anyway."""
+    """Return whether the row can be a bound. Bounds must be short, because the config server stores them.
+
+    MinKey and MaxKey are not used, because they already bound the first and the last range.
+    """
     values = list(rawbson.elements(row))
     if len(row) > _LONGEST_BOUND or _NO_BOUNDS.intersection(each.kind for each in values):
         return False
@@ -217,7 +229,7 @@ def _can_bound(row: bytes) -> bool:
 
 
 def _names_operators(raw: bytes, value: Element) -> bool:
-    """Whether a field in the value has a name like an operator's: that is no bound, though documents may hold it."""
+    """Return whether a field in the value begins with $, like an operator: bounds must not contain such a value."""
     if value.kind not in (rawbson.DOCUMENT, rawbson.ARRAY):
         return False
     fields = rawbson.elements(raw, value.start)

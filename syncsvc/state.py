@@ -1,4 +1,4 @@
-"""The states of a sync and what leads from one to another. Pure; the table is the whole of it."""
+"""The states of a sync and the transitions between them, in one complete table. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class State(Enum):
 
 
 class Trigger(Enum):
-    """What moves a sync: commands of the user, and what comes of them in the process and its engine."""
+    """The triggers of transitions: commands of the user, and events in the process and its engine."""
 
     READY = "ready"
     START = "start"
@@ -33,13 +33,14 @@ class Trigger(Enum):
     FAIL = "fail"
 
 
-# A process that finds a saved sync leaves INITIALIZING for that sync's state instead, which is no step of the sync.
+# A process that finds a saved sync leaves INITIALIZING for the state of that sync, which is not a transition of the
+# sync.
 _NEXT: dict[tuple[State, Trigger], State] = {
     (State.INITIALIZING, Trigger.READY): State.IDLE,
     (State.IDLE, Trigger.START): State.RUNNING,
     (State.RUNNING, Trigger.PAUSE): State.PAUSED,
     (State.PAUSED, Trigger.RESUME): State.RUNNING,
-    # Or COMMITTING or REVERSING, if that is the state in which it failed; refused if the failure is final.
+    # Or to COMMITTING or REVERSING, if the sync failed in that state; refused if the failure is final.
     (State.FAILED, Trigger.RESUME): State.RUNNING,
     (State.RUNNING, Trigger.COMMIT): State.COMMITTING,
     (State.RUNNING, Trigger.FAIL): State.FAILED,
@@ -54,7 +55,10 @@ ACTIVE = frozenset({State.RUNNING, State.COMMITTING, State.REVERSING})
 
 
 def next_state(state: State, trigger: Trigger) -> State:
-    """Where `trigger` leads from `state`. Raises OperationError InvalidState where it leads nowhere."""
+    """Return the state after `trigger` in `state`.
+
+    Raises OperationError InvalidState if there is no such transition.
+    """
     following = _NEXT.get((state, trigger))
     if following is None:
         needed = " or ".join(start.value for start, each in _NEXT if each is trigger)
@@ -65,7 +69,7 @@ def next_state(state: State, trigger: Trigger) -> State:
 
 
 class Phase(Enum):
-    """How far a sync has come; the values are what `progress.info` shows."""
+    """The phases of a sync; the values are shown as `progress.info`."""
 
     INITIALIZING = "initializing collections and indexes"
     COPYING = "collection copy"
@@ -82,5 +86,5 @@ class Phase(Enum):
 
     @property
     def applied(self) -> bool:
-        """Whether change events are applied no more."""
+        """Whether change events are no longer applied."""
         return self in (Phase.CUTTING_OVER, Phase.DONE)

@@ -1,4 +1,4 @@
-"""The sizes and intervals of a sync, in one place. How many threads there are is the load level's matter."""
+"""The sizes and intervals of a sync, in one place. The number of threads depends on the load level instead."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from verifier.cluster.rawcursor import PAGE_BYTES
 from verifier.compare.tuning import CheckTuning
 from verifier.runtime.tuning import MB, number, seconds, size
 
-# The largest document of a server, and how many copies of it exist while the driver sends it. In bytes.
+# The largest document of a server, in bytes, and how many copies of it exist while the driver sends it.
 LARGEST_DOCUMENT = 16_000_000
 _COPIES = 3
-# The process itself, with the driver and the figures of a verification, as measured. In bytes.
+# The memory of the process itself, with the driver and the figures of a verification, as measured, in bytes.
 _PROCESS = 83_000_000
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """Defaults are for production. Tests hand in their own.
+    """The sizes and intervals. The defaults are for production; tests pass their own.
 
-    The fields stand in the order of the phases: copy, change events, verification, what runs beside them.
+    The fields are ordered by phase: copy, change events, verification, and the threads that run beside them.
     """
 
     page_bytes: int = size(
@@ -62,7 +62,7 @@ class Tuning:
     startup_wait: float = seconds(30.0, "How long a command waits for the start of the process.")
 
     def memory_needed(self, threads: int) -> int:
-        """How much memory the copy, the largest phase, may take with so many readers and writers, in bytes.
+        """Return how much memory the copy, the largest phase, may take, in bytes. `threads` counts readers and writers.
 
         Measured with documents of 16 MB: load level 3, which has six threads, took 430 MB, and half of that with small
         documents.
