@@ -123,7 +123,7 @@ def violations(definition: CollectionSpec) -> Iterator[Violation]:
 
 
 def _keeps_unique(index: Document, key: Document) -> bool:
-    """Return whether each shard alone can guarantee that an index is unique, or the server takes that on trust."""
+    """Return whether each shard alone can guarantee that an index is unique, or the server accepts it unchecked."""
     fields = list(index["key"])
     return fields[0] == "_id" or fields[: len(key)] == list(key)
 

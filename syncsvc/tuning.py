@@ -19,7 +19,7 @@ _PROCESS = 83_000_000
 class Tuning:
     """The sizes and intervals. The defaults are for production; tests pass their own.
 
-    The fields are ordered by phase: copy, change events, verification, and the threads that run beside them.
+    The fields are ordered by phase: copy, change events, verification, and the threads that run alongside them.
     """
 
     page_bytes: int = size(

@@ -5,6 +5,6 @@ collections, indexes and shard keys of the destination, and `documents` their co
 two phases that read the source.
 
 Modules: `phases` runs the phases on every instance; `coordinator` does what one instance does for all, and `follower`
-is the part of every other instance. `verification` runs beside change event application, and `oplog_watch` runs while
-the source is read. `cutover` runs the steps of a commit, and `reversal` reverses a committed sync.
+is the part of every other instance. `verification` runs alongside change event application, and `oplog_watch` runs
+while the source is read. `cutover` runs the steps of a commit, and `reversal` reverses a committed sync.
 """

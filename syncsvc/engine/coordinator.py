@@ -153,7 +153,7 @@ class Coordinator(Phases):
         self, application: Application, verification: Verification, stop: StopToken
     ) -> None:
         """Publish whether a commit is possible, until all instances have received the commit command."""
-        # Clear the value of an earlier process, which other instances would take for the current one.
+        # Clear the value of an earlier process, which other instances would mistake for the current one.
         self._tell_caught_up(False)
         while not self._all_committing(stop):
             progress = self._context.progress

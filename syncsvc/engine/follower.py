@@ -1,6 +1,6 @@
 """The part of an instance that does not coordinate: it copies the partitions that it claims, and applies its share.
 
-The coordinator does all work that is done once for the whole run. Its record tells when that work is done.
+The coordinator does all work that is done once for the whole run. Its record shows when that work is done.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from verifier.runtime.tasks import SLOW_POLL, StopToken, TaskGroup, wait_until
 
 
 class Follower(Phases):
-    """The phases of a follower, which waits for the coordinator before it enters the next phase."""
+    """The phases of a follower, which waits wherever the coordinator has to act first."""
 
     def _initialize(self, stop: StopToken) -> Phase:
         leader = self._wait(lambda other: other.phase is not Phase.INITIALIZING, stop)

@@ -29,7 +29,7 @@ _ENLARGE = "Enlarge it on each member (replSetResizeOplog), or write less to the
 
 
 class OplogWatch:
-    """Runs in one thread beside the phases that read the source."""
+    """Runs in one thread alongside the phases that read the source."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -37,7 +37,10 @@ class OplogWatch:
         self._held_after: Callable[[], Timestamp | None] | None = None
 
     def follow(self, held_after: Callable[[], Timestamp | None]) -> None:
-        """Use `held_after` from now on: it returns where the change stream must be read on while its reader waits."""
+        """Use `held_after` from now on.
+
+        It returns the time from which the change stream must still be read while its reader waits; None while it reads.
+        """
         self._held_after = held_after
 
     def let_go(self) -> None:

@@ -29,7 +29,7 @@ class SyncSubject:
     stop: StopToken
 
     def pairs(self) -> set[NamespacePair]:
-        """Return all namespaces of both clusters, without the filter on the destination.
+        """Return the selected namespaces of the source, and all namespaces of the destination.
 
         The destination was empty at the start, so it must not hold anything that does not come from the source.
         """

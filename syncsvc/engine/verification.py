@@ -1,4 +1,4 @@
-"""Verifies a sync while it runs: a check of `verifier.compare` beside change event application.
+"""Verifies a sync while it runs: a check of `verifier.compare` alongside change event application.
 
 The check begins when the destination has caught up for the first time; before that, everything would differ. From then
 on it is notified of every change event of the source before that event counts as applied (see `verifier.compare.feed`).

@@ -123,7 +123,7 @@ class Fence:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether all slots that are not in use are settled."""
+        """Whether all slots that are not in use are settled."""
         with self._changed:
             return all(each.settled for each in self._free)
 

@@ -11,10 +11,7 @@ from verifier.cluster.connect import Client
 
 @dataclass(frozen=True)
 class Oplog:
-    """The oplog of the primary at one moment: it reaches from `oldest` to `newest`, and has `size` of `limit` bytes.
-
-    The limit is approximate.
-    """
+    """The oplog of the primary at one moment: from `oldest` to `newest`, with `size` of about `limit` bytes used."""
 
     oldest: Timestamp
     newest: Timestamp

@@ -147,7 +147,7 @@ class Catalog:
             self._run(Namespace(database, ""), {"dropDatabase": 1})
 
     def reconcile_indexes(self, definition: CollectionSpec) -> None:
-        """Make the indexes of a collection the stand-ins of its definition's, whatever they are now.
+        """Replace the indexes of a collection by the stand-ins of its definition's indexes.
 
         Raises OperationError DefinitionNotApplicable, which names the index that cannot be built.
         """

@@ -1,4 +1,4 @@
-"""Looks up the present definition of a collection on the source, if its events do not tell it."""
+"""Looks up the present definition of a collection on the source, where change events do not contain it."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Application:
         group.spawn("notes", self._keep_moving)
 
     def held_after(self) -> Timestamp | None:
-        """Return the time from which the change stream must be read on while its reader waits; None while it reads."""
+        """Return the time from which the stream must still be read while its reader waits; None while it reads."""
         return self._tail.held_after
 
     @property

@@ -1,4 +1,4 @@
-"""Has a definition event applied once, after all instances have applied all events before it and before any goes on.
+"""Has a definition event applied once, after all instances have applied all events before it and before any continues.
 
 Each instance that reaches such an event applies its share of the events before it, saves its position there, and then
 publishes the event's resume token as its barrier. The coordinator waits until all instances have published it, applies

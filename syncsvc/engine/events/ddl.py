@@ -142,7 +142,7 @@ class DefinitionEvents:
     def _drop(self, event: DefinitionEvent) -> None:
         if event.collection is not None:
             self._drop_collection(event.collection)
-            # Also after a repeated drop: a restart may have come before this step.
+            # Even if the collection was dropped before a restart: the restart may have come before this step.
             self._renames.release(event.namespace)
             self._recreated.take_over(event.namespace.owner)
         elif self._registry.at(event.namespace) is None:

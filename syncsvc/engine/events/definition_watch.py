@@ -46,7 +46,7 @@ _OPTION_CHANGES = {
 
 
 class DefinitionWatch:
-    """Runs in one thread beside the copy and change event application. It is a no-op for sources from 6.0 on."""
+    """Runs in one thread alongside the copy and change event application. It is a no-op for sources from 6.0 on."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context

@@ -25,8 +25,9 @@ _EVENT_OVERHEAD = 300
 def group_of(record: CollectionRecord, event: DataEvent) -> Hashable:
     """Return the group of an event; it is equal for all keys that the server treats as equal.
 
-    Events of one group must stay in order, and may be folded. The group is IN_ORDER for all documents of a collection
-    together: capped collections keep the order of inserts, and a collation decides which strings are equal keys.
+    Events of one group must stay in order, and may be folded. The group is IN_ORDER where documents of a collection
+    share one: all documents of a capped collection, which keeps the order of inserts, and documents whose keys a
+    collation may treat as equal.
     """
     definition = record.definition
     if definition.capped:

@@ -59,7 +59,7 @@ class ShardKeys:
         refined = self._with_key(record, wanted)
         self._catalog.reconcile_indexes(refined.present)
         self._catalog.refine(refined.definition)
-        # Saved afterwards: if it were saved first, a restart would take the key for refined.
+        # Saved afterwards: if it were saved first, a restart would find the key refined, and skip the work.
         self._context.registry.change(record, definition=refined.definition)
 
     def reconcile(self) -> None:

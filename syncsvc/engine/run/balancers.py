@@ -60,7 +60,7 @@ class Balancer:
             self.run.update(found_balancing=left)
 
     def is_on(self) -> bool:
-        """Return whether the balancer may move chunks."""
+        """Return whether the balancer may move chunks. Splitting chunks does not count."""
         return bool(self._status()["mode"] == _ON)
 
     def _status(self) -> dict[str, Any]:
