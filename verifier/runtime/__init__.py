@@ -1,1 +1,1 @@
-"""Plumbing of both processes: threads, retries, logs, metrics, options, HTTP serving. Knows nothing of MongoDB."""
+"""Infrastructure of both processes: threads, retries, logs, metrics, options, HTTP serving. Independent of MongoDB."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from verifier.runtime.errors import ErrorKind, OperationError
 
-# So many commands may wait, because each keeps a thread that answers requests.
+# The most commands that may wait for the startup at once: each of them occupies an HTTP request thread.
 MOST_WAITING = 10
 
 COMMAND_IN_PROGRESS = ErrorKind(
@@ -20,14 +20,14 @@ COMMAND_IN_PROGRESS = ErrorKind(
 
 
 class Commands:
-    """Shared by all commands of one service."""
+    """The lock that all commands of one service share: only one of them runs at a time."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # held by the command that is being carried out
+        self._lock = threading.Lock()  # held by the running command
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """The block is the only command. Raises OperationError CommandInProgress."""
+        """Run the block as the only command. Raise OperationError CommandInProgress if another command is running."""
         if not self._lock.acquire(blocking=False):
             raise OperationError(COMMAND_IN_PROGRESS, "The command was not executed.")
         try:
@@ -37,9 +37,9 @@ class Commands:
 
 
 class Startup:
-    """Lets commands wait until the process is ready: scripts start a process and then call it.
+    """The startup of a process. Commands wait for its end, because scripts start a process and call it immediately.
 
-    `step` says what it does until then, such as "connecting".
+    `step` describes what the process is doing meanwhile, such as "connecting".
     """
 
     def __init__(self, longest_wait: float) -> None:
@@ -49,7 +49,7 @@ class Startup:
         self._slots = threading.BoundedSemaphore(MOST_WAITING)
 
     def wait(self) -> None:
-        """Return when the startup has ended or the longest wait is over; at once if too many wait already."""
+        """Wait until the startup ends, at most for `longest_wait`; return at once if too many commands wait already."""
         if self._ended.is_set() or not self._slots.acquire(blocking=False):
             return
         try:
@@ -58,5 +58,5 @@ class Startup:
             self._slots.release()
 
     def end(self) -> None:
-        """Wake up all who wait, and let nobody wait again."""
+        """End the startup: wake up all waiting commands, and make later calls of `wait` return immediately."""
         self._ended.set()

@@ -1,7 +1,7 @@
-"""Keeps room for new connections: idle, half-sent and unread ones must not keep others from being answered.
+"""Connection limits of the HTTP server: idle, half-sent and unread connections must not block new ones.
 
-waitress alone stops accepting at its limit, and waits for idle connections to time out. All of this runs in the thread
-of its loop, which is the only one that opens and closes connections.
+By itself, waitress stops accepting at its limit until idle connections time out. All functions here run in the thread
+of the waitress event loop, the only thread that opens and closes connections.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from typing import Any
 
 from waitress.channel import HTTPChannel
 
-# Beyond this many, the connections that were quiet for the longest time are closed.
+# Beyond this number, the connections that have been idle for the longest time are closed.
 MOST_CONNECTIONS = 256
-# A connection on which no byte moves for so long is closed, unless a request of it is being worked on. In seconds.
+# A connection without traffic for this long is closed, unless one of its requests is being processed. In seconds.
 LONGEST_SILENCE = 60
 
-# How often waitress closes silent connections, in seconds.
+# How often waitress closes idle connections, in seconds.
 CLEANUP_INTERVAL = 15
 
 
 def make_room(sockets: Mapping[int, Any]) -> None:
-    """Close quiet connections of waitress until one more has room, and those whose answer is not read."""
+    """Close idle connections until there is room for one more, and connections whose client reads no answer."""
     channels = [each for each in sockets.values() if isinstance(each, HTTPChannel)]
     _close_unread(channels)
     excess = len(channels) - MOST_CONNECTIONS + 1
     if excess > 0:
-        # Only this thread adds requests, so a connection without one cannot get one meanwhile.
+        # Only this thread adds requests, so a connection without a request cannot get one in the meantime.
         quiet = [each for each in channels if not each.requests]
         for channel in sorted(quiet, key=lambda each: each.last_activity)[:excess]:
             channel.handle_close()
 
 
 def _close_unread(channels: Iterable[HTTPChannel]) -> None:
-    """Close connections on which the thread of a request waits for a reader that reads nothing.
+    """Close connections whose request thread is blocked because the client does not read the answer.
 
-    waitress never closes these, because it only looks at connections without a request.
+    waitress never closes these, because it only checks connections without a request.
     """
     for channel in channels:
         if channel.requests and _is_unread(channel):
-            # A thread that is about to send holds the lock: only what it could not send is unread.
+            # A sending thread holds this lock. Check again under the lock: only data that could not be sent is unread.
             with channel.outbuf_lock:
                 if _is_unread(channel):
                     channel.handle_close()

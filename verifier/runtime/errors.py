@@ -1,4 +1,4 @@
-"""The base of every error that a user may see: a name for programs, a sentence for people, a remedy."""
+"""The base of all errors that users see: a name for programs, a description for people, a remedy."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ E = TypeVar("E", bound=BaseException)
 class ErrorKind:
     """One row of a process's error table.
 
-    `status` is the HTTP status of an answer that carries it, `meaning` says what happened in general and
-    `remedy` what to try next; both are shown in the documentation, the remedy also in every answer.
-    Kinds of one name are equal: what both products can meet has a remedy of its own in the table of each.
+    `status` is the HTTP status of the answer. `meaning` says what happened in general, and `remedy` what to do next.
+    The documentation shows both; every answer contains the remedy. Kinds with the same name are equal: an error that
+    both products can raise has a separate remedy in each product's table.
     """
 
     name: str
@@ -24,11 +24,11 @@ class ErrorKind:
     remedy: str = field(compare=False)
 
     def with_remedy(self, *sentences: str) -> ErrorKind:
-        """Return the same kind with these sentences after its remedy."""
+        """Return the same kind with these sentences appended to its remedy."""
         return replace(self, remedy=" ".join((self.remedy, *sentences)))
 
 
-# What speaks against a command: under which name it is refused, and why.
+# A reason to refuse a command: the kind of the error, and its description.
 Violation = tuple[ErrorKind, str]
 
 INTERNAL_ERROR = ErrorKind(
@@ -40,7 +40,7 @@ INTERNAL_ERROR = ErrorKind(
 
 
 class OperationError(Exception):
-    """Something named went wrong; `description` says what, with the values at hand."""
+    """An error with a name. `description` says what went wrong, with the actual values."""
 
     def __init__(self, kind: ErrorKind, description: str) -> None:
         super().__init__(description)
@@ -52,7 +52,7 @@ class OperationError(Exception):
 
 
 class Violations(OperationError):
-    """Violations of several kinds, under the name of the first; the text has each kind's name and remedy."""
+    """Violations of several kinds, reported under the name of the first; the text has each kind's name and remedy."""
 
     def __init__(self, found: Sequence[Violation]) -> None:
         texts: dict[ErrorKind, list[str]] = {}
@@ -68,7 +68,10 @@ class Violations(OperationError):
 
 
 def in_words_of(table: Iterable[ErrorKind], error: E) -> E | OperationError:
-    """Return the error with its kind as the table has it; an error with a text of its own stays as it is."""
+    """Return the error with the table's entry for its kind, if the table has one.
+
+    Errors of other types, and of subclasses, which have a text of their own, are returned unchanged.
+    """
     if not isinstance(error, OperationError) or type(error) is not OperationError:
         return error
     kind = next((each for each in table if each == error.kind), error.kind)
@@ -76,21 +79,21 @@ def in_words_of(table: Iterable[ErrorKind], error: E) -> E | OperationError:
 
 
 def describe(error: BaseException) -> tuple[ErrorKind, str]:
-    """The kind and the full text under which an error is reported and stored."""
+    """Return the kind and the full text under which an error is reported and stored."""
     if isinstance(error, OperationError):
         return error.kind, str(error)
     return INTERNAL_ERROR, f"{type(error).__name__}: {error}. {INTERNAL_ERROR.remedy}"
 
 
 def as_rst(kinds: Iterable[ErrorKind]) -> str:
-    """A table of errors as the list that the documentation shows."""
+    """Return an error table as the list that the documentation shows."""
     return "".join(
         f"``{kind.name}`` ({kind.status})\n    {kind.meaning} {kind.remedy}\n" for kind in kinds
     )
 
 
 def raise_all(violations: Iterable[Violation]) -> None:
-    """Raise one OperationError with all violations, under the name of the first; none, none raised."""
+    """Raise one OperationError with all violations, under the name of the first; do nothing if there are none."""
     found = list(violations)
     if len({kind for kind, _ in found}) > 1:
         raise Violations(found)

@@ -13,13 +13,13 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Formats:
-    """The formats of one saved document, which holds the number of its format in the field `format`.
+    """The formats of one saved document, which has the number of its format in the field `format`.
 
     `steps` are pure functions. The first one turns a document of format `oldest` into one of the next format, and so
     on. A change of the saved shape appends a step. A new field needs no step if reading supplies a default for it, and
     if an older version may ignore it.
 
-    `subject` is the document in the words of an error, and `unsupported` the error for all other formats.
+    `subject` names the document in error texts. `unsupported` is the error for all other formats.
     """
 
     subject: str
@@ -29,11 +29,14 @@ class Formats:
 
     @property
     def current(self) -> int:
-        """The format in which this version saves."""
+        """Return the number of the format in which this version saves."""
         return self.oldest + len(self.steps)
 
     def upgrade(self, document: Mapping[str, Any]) -> Document:
-        """Return the document in the current format. Raise OperationError as `check` does."""
+        """Return the document in the current format.
+
+        Raise OperationError `unsupported` if this version cannot read it.
+        """
         self.check(document)
         upgraded = dict(document)
         for step in self.steps[document["format"] - self.oldest :]:

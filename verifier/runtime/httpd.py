@@ -1,4 +1,4 @@
-"""Serves a Flask app with waitress until a signal comes, and turns every error into the one error body."""
+"""Serves a Flask app with waitress until a signal arrives, and turns every error into the standard error body."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from verifier.runtime.tasks import StopToken
 
 # A request body holds options and filters; more than this is a mistake. In bytes.
 MAX_BODY = 1 << 20
-# So many requests may read from a cluster at once; each keeps a thread until its reader has read almost all.
+# The most requests that may read from a cluster at once. Each occupies a thread until its client has read almost all.
 MOST_READERS = 4
-# More than can be kept: by readers, by commands that wait for the startup, by one command and one preflight.
+# More threads than can be occupied at once: by readers, commands that wait for the startup, one command, one preflight.
 REQUEST_THREADS = MOST_READERS + MOST_WAITING + 6
-# How often the server looks whether it is to stop, in seconds.
+# Poll interval for a stop request, in seconds.
 _POLL = 0.2
 
 MALFORMED_BODY = ErrorKind(
@@ -88,10 +88,10 @@ _log = logging.getLogger(__name__)
 
 
 def json_body(read: Callable[[str], Any] = json.loads) -> dict[str, Any]:
-    """Return the request body as a JSON object, whatever its content type; an absent body counts as {}.
+    """Return the request body as a JSON object, regardless of its content type; an absent body counts as {}.
 
-    The body must be UTF-8, as RFC 8259 demands; a byte order mark in front of it is ignored. `read` raises ValueError
-    or RecursionError for text that it cannot parse. Raises OperationError MalformedBody.
+    The body must be UTF-8, as RFC 8259 requires; a leading byte order mark is ignored. `read` must raise ValueError or
+    RecursionError for text that it cannot parse. Raises OperationError MalformedBody.
     """
     data = request.get_data()
     if not data.strip():
@@ -108,7 +108,7 @@ def json_body(read: Callable[[str], Any] = json.loads) -> dict[str, Any]:
 
 
 def parameters() -> dict[str, Any]:
-    """The parameters of the request; one that is given twice is a list, which no schema takes."""
+    """Return the query parameters of the request. A repeated parameter becomes a list, which every schema rejects."""
     given = request.args.lists()
     return {name: values[0] if len(values) == 1 else values for name, values in given}
 
@@ -118,26 +118,26 @@ def error_body(name: str, description: str) -> dict[str, Any]:
 
 
 def streamed_lines(lines: Iterator[str]) -> Response:
-    """An answer of one line of JSON an object, sent while they are made.
+    """Return an answer that streams one JSON object per line.
 
-    An error before the first of them is an answer like any other. After that it is the last line.
+    An error before the first line becomes an ordinary error answer. A later error becomes the last line.
     """
     first = next(lines, None)
     every = lines if first is None else chain([first], lines)
-    # Whoever stands between must not collect them.
+    # Proxies must not buffer the lines.
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     return Response(_ended_by_error(every), mimetype="application/x-ndjson", headers=headers)
 
 
 class Readers:
-    """Bounds how many requests read from a cluster at once, so that other requests find a thread."""
+    """A limit on the requests that read from a cluster at once, so that threads remain for other requests."""
 
     def __init__(self) -> None:
         self._slots = threading.BoundedSemaphore(MOST_READERS)
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Let the block read. Raises OperationError TooManyReaders."""
+        """Run the block as a reader. Raise OperationError TooManyReaders at the limit."""
         if not self._slots.acquire(blocking=False):
             raise OperationError(TOO_MANY_READERS, "Nothing was read.")
         try:
@@ -146,11 +146,11 @@ class Readers:
             self._slots.release()
 
     def stream(self, lines: Iterator[str]) -> Response:
-        """Return the lines as `streamed_lines` does. Raises OperationError TooManyReaders."""
+        """Return the answer of `streamed_lines`, counted as a reader. Raises OperationError TooManyReaders."""
         with ExitStack() as reading:
             reading.enter_context(self.one())
             answer = streamed_lines(lines)
-            # Until the last line is sent, or the connection is closed.
+            # The slot is held until the last line is sent or the connection is closed.
             answer.call_on_close(reading.pop_all().close)
         return answer
 
@@ -168,7 +168,7 @@ def _ended_by_error(lines: Iterator[str]) -> Iterator[str]:
 
 
 def install_error_handlers(app: Flask) -> None:
-    """Every error of the app answers with `success`, `error` and `errorDescription`."""
+    """Make every error of the app answer with `success`, `error` and `errorDescription`."""
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
     app.register_error_handler(OperationError, _named_error)
     app.register_error_handler(RequestEntityTooLarge, _too_large)
@@ -194,7 +194,7 @@ def _method_not_allowed(
     error: MethodNotAllowed,
 ) -> tuple[dict[str, Any], int, dict[str, str]]:
     allowed = sorted(error.valid_methods or ())
-    # Flask adds the other two.
+    # Flask adds HEAD and OPTIONS by itself.
     own = " or ".join(each for each in allowed if each not in ("HEAD", "OPTIONS"))
     text = f"{request.path} takes {own}, not {request.method}."
     return *_named_error(OperationError(METHOD_NOT_ALLOWED, text)), {"Allow": ", ".join(allowed)}
@@ -203,7 +203,7 @@ def _method_not_allowed(
 def _http_error(error: HTTPException) -> tuple[dict[str, Any], int, dict[str, str]]:
     name = error.name.title().replace(" ", "")
     body = error_body(name, f"{request.method} {request.path}: {error.description}")
-    # Such as which methods are allowed; the type of the content is that of our body.
+    # Keep headers such as Allow, but not Content-Type: the body is JSON.
     headers = {key: value for key, value in error.get_headers() if key != "Content-Type"}
     return body, error.code or 500, headers
 
@@ -219,13 +219,14 @@ def _unexpected_error(error: Exception) -> tuple[dict[str, Any], int]:
 
 
 class HttpServer:
-    """One Flask app on one address. Binds when made, so that an address in use is known before anything starts.
+    """An HTTP server for one Flask app.
 
-    Raises OperationError AddressNotAvailable.
+    The constructor binds the address, so that an address in use is reported before anything else starts. Raises
+    OperationError AddressNotAvailable.
     """
 
     def __init__(self, app: Flask, address: str, port: int) -> None:
-        # The listening ones and those of requests, as waitress wants them.
+        # Listening sockets and connections by file descriptor: the socket map of waitress.
         self._sockets: dict[int, Any] = {}
         try:
             self._server = create_server(
@@ -235,7 +236,7 @@ class HttpServer:
                 port=port,
                 threads=REQUEST_THREADS,
                 ident=None,
-                # It counts its own sockets, too, and must go on accepting at our limit.
+                # waitress also counts its own sockets, and must keep accepting at our limit.
                 connection_limit=2 * MOST_CONNECTIONS,
                 channel_timeout=LONGEST_SILENCE,
                 cleanup_interval=CLEANUP_INTERVAL,
@@ -245,17 +246,17 @@ class HttpServer:
             raise OperationError(ADDRESS_NOT_AVAILABLE, description) from error
 
     def serve(self, stop: StopToken, leaving: Callable[[], None] = lambda: None) -> None:
-        """Answer requests until SIGTERM or SIGINT, or until stopped; return when those in progress are answered.
+        """Answer requests until SIGTERM, SIGINT or a stop request; return when the open requests have been answered.
 
-        `leaving` is called before that wait, so that requests which wait for something can give up. Must run in the
-        main thread, which is where Python delivers signals.
+        `leaving` is called before the wait for these requests, so that blocked ones can give up. Must run in the main
+        thread, to which Python delivers signals.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave)
         try:
             while not stop.stopped:
                 make_room(self._sockets)
-                # Not select(), which fails for file descriptors beyond 1023.
+                # Use poll(): select() fails for file descriptors above 1023.
                 wasyncore.loop(_POLL, use_poll=True, map=self._sockets, count=1)
         except SystemExit:
             pass
@@ -266,6 +267,6 @@ class HttpServer:
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    # The one way out of the loop at once, which may be waiting. A second signal is the operator's way to insist.
+    # Raising is the only way to leave a waiting loop immediately. A second signal ends the process without cleanup.
     signal.signal(number, signal.SIG_DFL)
     raise SystemExit(0)

@@ -1,8 +1,8 @@
-"""JSON log lines, one object a line, with `time`, `level`, `message` and the fields of the call. No credentials.
+"""JSON log lines: one object per line, with `time`, `level`, `message` and the fields of the call. No credentials.
 
-At a terminal the same content is written as text for people.
+At a terminal, the same content is written as text for people.
 
-Times have microseconds, because log tools for mongosync read the first 26 characters of one.
+Times have microseconds, because log tools for mongosync read the first 26 characters of a time.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from typing import Any, TextIO
 from pythonjsonlogger.json import JsonFormatter
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "PANIC")
-# Levels of other programs, and the nearest level that we log at.
+# Levels that only other programs have, and the nearest level of this one.
 _NEAREST = {"TRACE": "DEBUG", "PANIC": "FATAL"}
 
 _log = logging.getLogger(__name__)
 
-# Everything up to the last "@" before the next connection string: a password that is not percent-encoded may hold any
-# character, and it is better to hide too much of a text than too little. The named options may hold a secret.
+# Matches everything up to the last "@" before the next connection string: a password that is not percent-encoded may
+# contain any character, and hiding too much text is better than hiding too little. The options in the second pattern
+# may contain secrets.
 _CREDENTIALS = re.compile(
     r"(mongodb(?:\+srv)?://)(?:(?!mongodb(?:\+srv)?://).)*@", re.IGNORECASE | re.DOTALL
 )
@@ -41,8 +42,8 @@ _SECRET_OPTIONS = re.compile(
 
 
 def redact(text: str) -> str:
-    """The text without the credentials of the connection strings in it."""
-    # The options first: a secret in one may hold an "@".
+    """Return the text with the credentials of all connection strings redacted."""
+    # Redact the options first: a secret in an option may contain an "@".
     return _CREDENTIALS.sub(r"\1<redacted>@", _SECRET_OPTIONS.sub(r"\1<redacted>", text))
 
 
@@ -58,14 +59,14 @@ def _redact_within(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Style:
-    """What a program's lines have of their own: other names for some levels, and fields that every line has."""
+    """A program's own log conventions: other names for some levels, and fields that every line has."""
 
     levels: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, str | int] = field(default_factory=dict)
 
 
 class RedactingJsonFormatter(JsonFormatter):
-    """Redacts every text of a line, wherever in it, before it is quoted as JSON."""
+    """A JSON formatter that redacts every text of a line, at any depth, before it is quoted as JSON."""
 
     levels: Mapping[str, str] = {}
 
@@ -79,10 +80,10 @@ class RedactingJsonFormatter(JsonFormatter):
 
 
 class TerminalFormatter(RedactingJsonFormatter):
-    """Formats a line for people at a terminal, such as `19:44:39Z info  Serving. port: 27182`."""
+    """A formatter for people at a terminal, with lines such as `19:44:39Z info Serving. port: 27182`."""
 
     def jsonify_log_record(self, log_data: dict[str, Any]) -> str:
-        # Left out is what each line of the process has.
+        # Leave out the fields that every line of the process has.
         common = {"thread", *self.static_fields}
         fields = {name: value for name, value in log_data.items() if name not in common}
         time, level = str(fields.pop("time"))[11:19], str(fields.pop("level")).lower()
@@ -97,12 +98,12 @@ def _as_text(value: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with control characters escaped, so that it cannot change what a terminal shows."""
+    """Return the text with control characters escaped, so that it cannot alter what a terminal shows."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def is_at_terminal() -> bool:
-    """Return whether the log is shown at a terminal, where messages on standard error are seen, too."""
+    """Return whether the log goes to a terminal, where messages on standard error are visible, too."""
     return any(
         isinstance(each.formatter, TerminalFormatter) for each in logging.getLogger().handlers
     )
@@ -125,9 +126,9 @@ def _formatter(style: Style, kind: type[RedactingJsonFormatter]) -> logging.Form
 
 
 class LogFile(logging.FileHandler):
-    """A log file that gives way: what it held before gets a name with the time, and a new one is begun.
+    """A log file with rotation: the old file is renamed by the time, and a new file is begun.
 
-    That happens when the process begins, and with the next line after `give_way`.
+    Rotation happens when the process starts, and before the first line after `give_way`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -136,7 +137,10 @@ class LogFile(logging.FileHandler):
         self._asked = False
 
     def give_way(self) -> None:
-        """May be called by a signal's handler: only notes it, for a line may be half written."""
+        """Request a rotation before the next line.
+
+        Safe in a signal handler: it only sets a flag, because a line may be half written.
+        """
         self._asked = True
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -150,7 +154,7 @@ class LogFile(logging.FileHandler):
         return open(self.baseFilename, "a", encoding=self.encoding, opener=_open_private)
 
     def _begin_anew(self) -> None:
-        # Where the old one cannot be moved, it goes on: a line in the wrong file is better than none.
+        # If the old file cannot be renamed, continue it: a line in the wrong file is better than none.
         with contextlib.suppress(OSError):
             _move_away(Path(self.baseFilename))
         if self.stream is not None:
@@ -163,7 +167,7 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def _move_away(path: Path) -> None:
-    """Rename a file that is not empty, by the time of that: name-2026-11-21T19-40-05.123.log."""
+    """Rename a log file that is not empty, by the current time: name-2026-11-21T19-40-05.123.log."""
     if not path.exists() or not path.stat().st_size:
         return
     moment = datetime.now(UTC)
@@ -177,7 +181,7 @@ def _stamp(moment: datetime) -> str:
 
 
 def rotate(number: int, frame: FrameType | None) -> None:
-    """The handler of a signal: the log files give way. Where there are none, nothing happens."""
+    """Request a rotation of all log files, as the handler of a signal. No-op without log files."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, LogFile):
             handler.give_way()
@@ -190,11 +194,11 @@ def set_up(
     stream: TextIO | None = None,
     style: Style = Style(),
 ) -> None:
-    """Send the log to a new file `directory`/`file_name`; an old one gives way.
+    """Send the log to a new file `directory`/`file_name`, and rename an old one.
 
-    Without a directory the log goes to `stream`, or else to standard output: as JSON, or as text if that is a terminal.
-    A directory and a file that are created here can be read by their owner only. Raises OSError if the directory cannot
-    be made or the file cannot be written.
+    Without a directory, the log goes to `stream`, or to standard output by default: as text at a terminal, else as
+    JSON. A directory and a file that are created here are readable by their owner only. Raises OSError if the directory
+    cannot be created or the file cannot be written.
     """
     handler: logging.Handler
     kind = RedactingJsonFormatter
@@ -208,7 +212,7 @@ def set_up(
         handler = LogFile(directory / file_name)
     handler.setFormatter(_formatter(style, kind))
     logging.basicConfig(handlers=[handler], level=_NEAREST.get(level, level), force=True)
-    # The driver and the HTTP server report at debug level what would drown our own lines.
+    # At debug level, the lines of the driver and of the HTTP server would drown our own.
     for noisy in ("pymongo", "waitress", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     if level in _NEAREST:

@@ -1,4 +1,4 @@
-"""Serves metrics in the text format of Prometheus, from a table of what there is to read. Keeps nothing itself."""
+"""Serves metrics in the Prometheus text format, from a table of metrics. Stores nothing itself."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
 
 Family = CounterMetricFamily | GaugeMetricFamily
-# The values of a family by those of its labels; None is unknown.
+# The values of a family by its label values; None means unknown.
 Values = Mapping[tuple[str, ...], float | None]
 
-# The library's own constant is of another version of the format from release to release.
+# The library's own constant names a different version of the format in different releases.
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Kind(Enum):
-    """A counter only rises, until it begins anew at 0.
+    """The type of a metric. A counter only increases, except when it restarts at 0.
 
-    What a restarted process counts again from where the last one saved it falls by a little, so it is a gauge.
+    A count that a restarted process continues from its last saved value can decrease a little, so it is a gauge.
     """
 
     GAUGE = "gauge"
@@ -35,7 +35,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Metric(Generic[T]):
-    """One row of a process's table of metrics; `read` finds its values in what the process knows at one moment."""
+    """One row of a process's table of metrics. `read` extracts its values from a snapshot of the process."""
 
     kind: Kind
     name: str
@@ -44,7 +44,7 @@ class Metric(Generic[T]):
     read: Callable[[T], Values]
 
     def family(self, known: T) -> Family | None:
-        """With the values that are known; None where there is none."""
+        """Return the family with its known values; None if no value is known."""
         values = {each: value for each, value in self.read(known).items() if value is not None}
         make = CounterMetricFamily if self.kind is Kind.COUNTER else GaugeMetricFamily
         family: Family = make(self.name, self.meaning, labels=self.labels)
@@ -54,17 +54,17 @@ class Metric(Generic[T]):
 
 
 def single(read: Callable[[T], float | None]) -> Callable[[T], Values]:
-    """The values of a family without labels."""
+    """Return a function that reads the values of a family without labels."""
     return lambda known: {(): read(known)}
 
 
 def one_hot(every: Iterable[E], current: E) -> Values:
-    """1 for the current one of several, 0 for the others."""
+    """Return 1 for the current member of an enum, and 0 for the others."""
     return {(str(each.value),): float(each is current) for each in every}
 
 
 def families(table: Sequence[Metric[T]], known: T) -> Iterator[Family]:
-    """Those of the table of which something is known."""
+    """Yield the families of the table that have a known value."""
     for metric in table:
         family = metric.family(known)
         if family is not None:
@@ -72,7 +72,7 @@ def families(table: Sequence[Metric[T]], known: T) -> Iterator[Family]:
 
 
 class Snapshot(Collector, Generic[T]):
-    """The families of a table, read anew whenever they are asked for."""
+    """A collector that takes a new snapshot for each scrape, and yields the families of a table."""
 
     def __init__(self, table: Sequence[Metric[T]], take: Callable[[], T]) -> None:
         self._table = table
@@ -83,7 +83,7 @@ class Snapshot(Collector, Generic[T]):
 
 
 def endpoint(collector: Collector) -> Blueprint:
-    """GET /metrics, with a registry of its own: it shows what the collector does, and nothing else."""
+    """Return the endpoint GET /metrics. Its registry contains nothing but this collector."""
     registry = CollectorRegistry()
     registry.register(collector)
     blueprint = Blueprint("metrics", __name__)
@@ -96,7 +96,7 @@ def endpoint(collector: Collector) -> Blueprint:
 
 
 def as_rst(table: Iterable[Metric[T]]) -> str:
-    """The table as the list that the documentation shows."""
+    """Return the table as the list that the documentation shows."""
     return "".join(
         f"``{_shown(metric)}`` ({metric.kind.value})\n    {metric.meaning}\n" for metric in table
     )

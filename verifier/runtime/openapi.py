@@ -1,7 +1,7 @@
-"""Describes an HTTP API in OpenAPI 3.1, from a table of its operations.
+"""Generates the OpenAPI 3.1 description of an HTTP API from a table of its operations.
 
-Nothing is described twice: request bodies and parameters are described by the schemas that load them, errors by their
-rows in the process's table of errors.
+Nothing is described twice: the schemas that load request bodies and parameters also describe them, and the process's
+error table describes the errors.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ JSON, LINES, TEXT = "application/json", "application/x-ndjson", "text/plain"
 class Operation:
     """One method of one path.
 
-    `body` and `parameters` are the schemas that it loads. `answer` is the schema of what it sends with status 200; of
-    each line, or of these and the `other` ones, where `content` is LINES; None where it is text. `errors` are those
-    that it can answer with, beside what any request can be refused for.
+    `body` and `parameters` are the schemas that load the request. `answer` is the schema of an answer with status 200,
+    or None if the answer is text. If `content` is LINES, each line has the schema `answer` or `other`. `errors` are the
+    errors of this operation, in addition to those that any request can cause.
     """
 
     method: str
@@ -50,7 +50,7 @@ class Operation:
 
     @property
     def all_errors(self) -> list[ErrorKind]:
-        """By status, each once."""
+        """Return all distinct errors of the operation, sorted by status."""
         read = (MALFORMED_BODY, INVALID_REQUEST, BODY_TOO_LARGE) if self.body is not None else ()
         asked = (INVALID_REQUEST,) if self.parameters is not None else ()
         sites = (HOST_NOT_ALLOWED, *((ORIGIN_NOT_ALLOWED,) if self.method == "post" else ()))
@@ -58,7 +58,7 @@ class Operation:
         return sorted(kinds, key=lambda kind: kind.status)
 
     def described(self) -> dict[str, Any]:
-        """What OpenAPI calls an operation object; schemas stand in it as they are."""
+        """Return the OpenAPI operation object, which contains the schemas as marshmallow objects."""
         whole: dict[str, Any] = {
             "operationId": _identifier(self.method, self.path),
             "summary": self.meaning,
@@ -81,7 +81,7 @@ class Operation:
                 "content": {self.content: {"schema": {"type": "string"}}},
             }
         if self.content == LINES:
-            # As later versions of OpenAPI have it: the lines are the elements of an array.
+            # As in later versions of OpenAPI: the lines are described as the elements of an array.
             kinds = [each for each in (self.answer, self.other, ErrorAnswer()) if each]
             lines = {"type": "array", "items": {"anyOf": kinds}}
             text = "One JSON object a line. When something goes wrong in the middle, the last line has `error`."
@@ -90,13 +90,13 @@ class Operation:
 
 
 class SuccessAnswer(Strict):
-    """What commands answer with, and a part of every answer."""
+    """The answer to a command, and a part of every other successful answer."""
 
     success = Boolean(required=True, metadata={"enum": [True]})
 
 
 class ErrorAnswer(Strict):
-    """What every request that fails answers with."""
+    """The answer to a request that fails."""
 
     success = Boolean(required=True, metadata={"enum": [False]})
     error = fields.String(
@@ -119,25 +119,25 @@ class _DescriptionAnswer(Schema):
 
 
 def always(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
-    """A field of an answer that is always there and never null."""
+    """Return a field that every answer contains, and that is never null."""
     metadata = {"description": meaning, **options.pop("metadata", {})}
     return kind(*of, required=True, metadata=metadata, **options)
 
 
 def nullable(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
-    """A field of an answer that is always there, and null where it is not known or means nothing."""
+    """Return a field that every answer contains; it is null if its value is unknown or does not apply."""
     return always(kind, meaning, *of, allow_none=True, **options)
 
 
 def sometimes(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
-    """A field of an answer that is left out where it means nothing; never null."""
+    """Return a field that is left out of the answer if it does not apply; it is never null."""
     return kind(*of, metadata={"description": meaning}, **options)
 
 
 def described(
     title: str, version: str, server: str, meaning: str, operations: Iterable[Operation]
 ) -> dict[str, Any]:
-    """The OpenAPI document of a process: its operations, and the one that answers with this document."""
+    """Return the OpenAPI document of a process: its operations, and the one that answers with this document."""
     plugin = MarshmallowPlugin(schema_name_resolver=_name)
     spec = APISpec(
         title=title,
@@ -163,7 +163,7 @@ def _more_keywords(field: fields.Field[Any], **options: Any) -> dict[str, Any]:
 
 
 def endpoint(document: dict[str, Any]) -> Blueprint:
-    """GET /api/v1/openapi.json."""
+    """Return the endpoint GET /api/v1/openapi.json."""
     blueprint = Blueprint("openapi", __name__)
 
     @blueprint.get(PATH)
@@ -174,7 +174,7 @@ def endpoint(document: dict[str, Any]) -> Blueprint:
 
 
 def _failures(kinds: Sequence[ErrorKind]) -> dict[str, Any]:
-    """A response for each status, with the names that the error can have; `kinds` are sorted by status."""
+    """Return a response for each status, with the names that the error can have. `kinds` must be sorted by status."""
     return {
         str(status): _failure([*of_status])
         for status, of_status in groupby(kinds, key=lambda kind: kind.status)
@@ -194,5 +194,5 @@ def _identifier(method: str, path: str) -> str:
 
 
 def _name(schema: type[Schema]) -> str:
-    """That of a component: the class's, without what is ours alone."""
+    """Return the component name of a schema: its class name without the suffix `Schema` and leading underscores."""
     return str(resolver(schema)).lstrip("_")

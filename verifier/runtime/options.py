@@ -1,4 +1,4 @@
-"""Process options as one table, from which flags, YAML keys, environment variables, help and documentation come."""
+"""Process options as one table, the source of flags, YAML keys, environment variables, help and documentation."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from verifier.runtime.logs import redact
 
 
 class Form(Enum):
-    """How an option is given: as one text; by its name alone; as a list; as a text of JSON.
+    """The form in which an option is given: one text, a flag without a value, a list, or JSON text.
 
-    In the environment and in a file, a flag is true or false. A list is repeated or separated by commas, and in a file
-    it may be a list; JSON may be written there as YAML.
+    In the environment and in a file, a flag is true or false. A list is given by repeating the option or separated by
+    commas; in a file it may also be a list. In a file, JSON may also be written as YAML.
     """
 
     TEXT = "text"
@@ -32,7 +32,10 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class Option:
-    """One process option; `name` is its flag without the dashes and its YAML key, and so is each of the aliases."""
+    """One process option.
+
+    `name` is its flag without the dashes and its YAML key; each alias is another flag and key.
+    """
 
     name: str
     meaning: str
@@ -49,12 +52,12 @@ class Option:
         return [f"--{name}" for name in (self.name, *self.aliases)]
 
     def variable(self, prefix: str) -> str:
-        """The environment variable: bindAddress is PREFIX_BIND_ADDRESS."""
+        """Return the name of the environment variable, such as PREFIX_BIND_ADDRESS for bindAddress."""
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", self.name)
         return f"{prefix}_{words}".upper()
 
     def arguments(self) -> dict[str, Any]:
-        """What the parser must know of it."""
+        """Return the arguments with which the option is added to the parser."""
         if self.form is Form.FLAG:
             return {"action": "store_true"}
         known = {"required": self.required, "metavar": self.value}
@@ -72,7 +75,7 @@ CONFIG = Option(
 
 
 def number(least: int, most: int) -> Callable[[str], int]:
-    """Reads a whole number between the two."""
+    """Return a function that parses a whole number from `least` to `most`."""
 
     def parse(text: str) -> int:
         if not re.fullmatch("-?[0-9]{1,9}", text) or not least <= int(text) <= most:
@@ -83,7 +86,7 @@ def number(least: int, most: int) -> Callable[[str], int]:
 
 
 class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it comes without types
-    """Rejects YAML values that argparse would silently convert with `str()`."""
+    """A parser of YAML files that rejects values which argparse would silently convert with `str()`."""
 
     def __init__(self, table: Sequence[Option]) -> None:
         super().__init__()
@@ -97,7 +100,7 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
 
     def parse(self, stream: TextIO) -> dict[str, Any]:
         try:
-            # Every value as the text that it is: 010 and no are names as good as any.
+            # Read every value as text: 010 and no are valid names.
             values = yaml.load(stream, yaml.BaseLoader)
             if not isinstance(values, dict):
                 raise ValueError("it is not a mapping of options to values")
@@ -119,14 +122,14 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
 
 
 class _Parser(configargparse.ArgumentParser):  # type: ignore[misc] # it comes without types
-    """Values of the configuration file and the environment pass through here too, hence the redaction."""
+    """A parser that redacts its errors, which may quote values of the configuration file and the environment."""
 
     def error(self, message: str) -> NoReturn:
         refuse(self.prog, message)
 
 
 def refuse(program: str, message: str) -> NoReturn:
-    """End the program with status 2, because its options cannot be used."""
+    """Exit with status 2 and a message, because the options cannot be used."""
     print(f"{program}: {redact(message.rstrip('.'))}. See {program} --help.", file=sys.stderr)
     raise SystemExit(2)
 
@@ -139,9 +142,9 @@ def parse(
     prefix: str,
     arguments: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """The value of every option by name: flag, else environment variable, else configuration file, else default.
+    """Return the value of every option by name: flag, else environment variable, else configuration file, else default.
 
-    Exits with status 2 and a message on standard error when an option is unknown, missing or has a bad value.
+    Exits with status 2 and a message on standard error if an option is unknown, missing or has an invalid value.
     """
     parser = _Parser(
         prog=program,
@@ -171,7 +174,7 @@ def _help(option: Option) -> str:
 
 
 def as_rst(table: Sequence[Option], prefix: str) -> str:
-    """The table as the list that the documentation shows."""
+    """Return the table as the list that the documentation shows."""
     rows = [
         f"{_usage(option)}, ``{option.variable(prefix)}``\n    {_help(option)}." for option in table
     ]

@@ -1,4 +1,4 @@
-"""What every process of ours does around its work: sets up its log, and says why it cannot run."""
+"""The frame of both processes: sets up the log, and reports why a process cannot run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verifier.runtime.tasks import Alarm
 
 _log = logging.getLogger(__name__)
 
-# How long the threads of a process that was asked to stop may take to end, in seconds.
+# How long threads may take to end after the process was asked to stop, in seconds.
 _GRACE = 6.0
 
 
@@ -26,10 +26,10 @@ def run(
     work: Callable[[], int],
     failed: int = 1,
 ) -> int:
-    """The exit status: that of the work, or `failed` with a message on standard error where it cannot be done."""
+    """Run `work` and return its exit status, or `failed` with a message on standard error if the process cannot run."""
     try:
         set_up_log()
-        # Without a log file, too: by default the signal would end the process.
+        # Also without a log file: by default, SIGUSR1 would end the process.
         signal.signal(signal.SIGUSR1, logs.rotate)
         _log.info("Version info", extra={"version": version, **_platform()})
         return work()
@@ -43,10 +43,10 @@ def run(
 
 
 def exit_alarm() -> Alarm:
-    """Return what ends this process seconds after it is set, even if calls to a cluster do not return.
+    """Return an alarm that ends this process a few seconds after it is set, even if calls to a cluster do not return.
 
-    To be set when the process is asked to stop. That loses nothing: whatever was acknowledged is saved, and a restart
-    continues from there.
+    Set it when the process is asked to stop. Nothing is lost: everything acknowledged is saved, and a restart continues
+    from there.
     """
     return Alarm(_GRACE, _leave)
 

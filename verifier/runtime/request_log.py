@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from flask import Flask, Response, g, request
 
-# Bodies beyond this are cut, in characters. Log tools read the whole answer of /progress from here.
+# Longer bodies are cut, in characters. Log tools read the whole answer of /progress from the log.
 _MOST_SHOWN = 4096
 
 _log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ def log_requests(app: Flask) -> None:
 def _received() -> None:
     g.trace_id = str(uuid4())
     g.began = perf_counter()
-    # A body that is too long is refused when it is read; that answer is logged as well.
+    # Do not read a body that is too long: the endpoint refuses it when it reads it, and that answer is logged as well.
     most = request.max_content_length
     read = most is None or (request.content_length or 0) <= most
     _log.info(
@@ -47,7 +47,7 @@ def _sent(response: Response) -> Response:
         "sent response",
         extra={
             "status": response.status_code,
-            # What is sent while it is made is not kept.
+            # A streamed answer is not kept in memory.
             "body": "" if response.is_streamed else _shown(response.get_data()),
             "traceID": g.trace_id,
             "latency": f"{1000 * (perf_counter() - g.began):.3f}ms",

@@ -1,4 +1,4 @@
-"""The one retry function. Adapters use it for calls that may be repeated without harm; nothing else retries."""
+"""The only retry function. Adapters use it for calls that may safely be repeated; nothing else retries."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 FOREVER = math.inf
-# How long the calls of the current thread are repeated at most, in seconds; see `impatient`.
+# How long calls of the current thread are retried at most, in seconds; see `impatient`.
 _most: ContextVar[float] = ContextVar("most seconds of repeating", default=FOREVER)
 
 
 class Temporary(NamedTuple):
-    """Why a call that failed may succeed later: what the operator reads, and for how many seconds it is repeated.
+    """The reason why a failed call may succeed later, the remedy for the operator, and how long to retry, in seconds.
 
-    The seconds count from the first failure: a call that worked for an hour before it failed is repeated as well.
+    The time counts from the first failure: a call that worked for an hour before it failed is retried as well.
     """
 
     what: str
@@ -35,13 +35,13 @@ class Temporary(NamedTuple):
     patience: float = FOREVER
 
 
-# Judges an error: None means that the same call would fail again.
+# Classifies an error: None means that the same call would fail again.
 Judge = Callable[[BaseException], Temporary | None]
 
 
 @contextmanager
 def impatient(seconds: float) -> Iterator[None]:
-    """Within the block, this thread repeats no call for longer than that: someone waits for an answer."""
+    """Limit all retries of this thread in the block to this time, because a caller waits for an answer."""
     token = _most.set(seconds)
     try:
         yield
@@ -50,15 +50,15 @@ def impatient(seconds: float) -> Iterator[None]:
 
 
 def patience_left() -> float:
-    """Return for how many seconds this thread may wait for something at most; FOREVER outside `impatient`."""
+    """Return how long this thread may wait for anything, in seconds; FOREVER outside `impatient`."""
     return _most.get()
 
 
 def retry(call: Callable[[], T], judge: Judge, stop: StopToken) -> T:
-    """Repeat `call` while `judge` finds its errors temporary, with growing pauses.
+    """Retry `call`, with growing pauses, as long as `judge` finds its errors temporary.
 
-    The wait is registered in `verifier.runtime.waits`. Raises the last error when it is not temporary or the patience
-    is used up, and `Cancelled` when the token is stopped during a pause.
+    The wait is registered in `verifier.runtime.waits`. Raises the last error if it is not temporary or the time for
+    retries is used up, and `Cancelled` if the token is stopped during a pause.
     """
     effort = _Effort(judge)
     try:
@@ -74,7 +74,7 @@ def retry(call: Callable[[], T], judge: Judge, stop: StopToken) -> T:
 
 
 class _Effort:
-    """The failures of one call so far."""
+    """The failures of one call so far, and the wait that they cause."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
@@ -95,7 +95,7 @@ class _Effort:
         if self._wait is None:
             self._wait = waits.begin(what, self._reason.remedy)
         self._wait.what, self._wait.remedy = what, self._reason.remedy
-        # The first attempt, the second, the fourth and so on: an outage of an hour must not flood the log.
+        # Log attempts 1, 2, 4, 8 and so on: an outage of an hour must not flood the log.
         if state.attempt_number & (state.attempt_number - 1) == 0:
             _log.warning(
                 "A call failed and will be repeated.",

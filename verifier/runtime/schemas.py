@@ -1,4 +1,4 @@
-"""Reads request bodies with marshmallow: every violation is found at once, and unknown fields are refused by name."""
+"""Loads request bodies with marshmallow: reports all violations at once, and refuses unknown fields by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INVALID_REQUEST = ErrorKind(
     "Correct the named fields; all violations are listed.",
 )
 
-# What the library says of a field that is not in the schema.
+# The messages of marshmallow for a field that is not in the schema.
 _UNKNOWN = ["Unknown field."]
 
 
@@ -26,7 +26,7 @@ class Strict(Schema):
 
 
 class Boolean(fields.Field[bool]):
-    """JSON true or false and nothing that merely looks like it."""
+    """A field that accepts JSON true and false, and no value that merely resembles them."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
         if not isinstance(value, bool):
@@ -39,7 +39,7 @@ class EmptySchema(Strict):
 
 
 def load(schema: Schema, body: Mapping[str, Any]) -> Any:
-    """What the body means by that schema. Raises OperationError InvalidRequest with every violation."""
+    """Return the body as loaded by the schema. Raise OperationError InvalidRequest with every violation."""
     try:
         return schema.load(body)
     except ValidationError as error:
@@ -50,7 +50,7 @@ def load(schema: Schema, body: Mapping[str, Any]) -> Any:
 def _flatten(messages: Any, path: str) -> Iterator[str]:
     if isinstance(messages, dict):
         for name, below in messages.items():
-            # The library's own name for the whole of a body; an unknown field may have that name, too.
+            # The key of marshmallow for errors of the body as a whole; an unknown field may have that name, too.
             whole = name == "_schema" and below != _UNKNOWN
             shown = name or '""'
             step = f"[{name}]" if isinstance(name, int) else f".{shown}" if path else str(shown)

@@ -1,7 +1,7 @@
-"""Refuses what only a web page would send: any page that is open on the machine can send requests to a local port.
+"""Protection against web pages: any page that is open on the machine can send requests to a local port.
 
-Browsers say where a request comes from. If a page had its own host name resolve to this machine (DNS rebinding), that
-name is in `Host`. If a page of another site sends a POST, that site is in `Origin`. Programs such as curl send no
+Browsers reveal where a request comes from. If a page makes its own host name resolve to this machine (DNS rebinding),
+that name is in `Host`. If a page of another site sends a POST, that site is in `Origin`. Programs such as curl send no
 `Origin`, and their `Host` is the one that the operator typed.
 """
 
@@ -48,7 +48,7 @@ _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]*)\]|(?P<name>[^\[\]:]*))(?::[0-9]*
 
 
 def own_names(address: str, allowed: Iterable[str]) -> frozenset[str]:
-    """Return the host names of a process that listens on `address`, with those that its options allow.
+    """Return the host names of a process that listens on `address`, including those that its options allow.
 
     The fully qualified name of the machine is only looked up if `address` is not loopback, because DNS may be slow.
     """
@@ -59,12 +59,12 @@ def own_names(address: str, allowed: Iterable[str]) -> frozenset[str]:
 
 
 def refuse_other_sites(app: Flask, names: frozenset[str]) -> None:
-    """Make the app refuse requests with another Host than `names`, and commands with another Origin than their Host."""
+    """Make the app refuse requests whose Host is not in `names`, and commands whose Origin is not their Host."""
 
     @app.before_request
     def check() -> None:
         host = request.headers.get("Host", "")
-        # Only programs leave it out, such as the health checks of HTTP/1.0.
+        # Only programs send no Host, such as HTTP/1.0 health checks.
         if host and not is_own_host(host, names):
             raise OperationError(HOST_NOT_ALLOWED, f"The API was called by the host name {host!r}.")
         if request.method not in _HARMLESS:

@@ -24,9 +24,9 @@ SLOW_POLL = 0.2
 
 
 class Alarm:
-    """Runs `act` in a thread of its own some time after it is set, unless the `with` block has been left by then.
+    """A timer that runs `act` some time after `set`, unless the `with` block is left before.
 
-    The one thread that no task group joins: it is for when joining the others takes too long.
+    Its thread is the only one that no task group joins: it acts when joining the others takes too long.
     """
 
     def __init__(self, seconds: float, act: Callable[[], None]) -> None:
@@ -44,11 +44,12 @@ class Alarm:
 
 
 class Cancelled(BaseException):
-    """The owner asked for a stop. Not an error, and outside `Exception` so that nobody swallows it by accident."""
+    """The owner requested a stop. Not an error; derived from BaseException, so that `except Exception` cannot catch it.
+    """
 
 
 class StopToken:
-    """Carries the request to stop, with its cause, from an owner to everything below it."""
+    """A stop request with its cause, passed from an owner to everything below it."""
 
     def __init__(self, parent: StopToken | None = None) -> None:
         self._event = threading.Event()
@@ -75,7 +76,7 @@ class StopToken:
         return self._event.is_set()
 
     def stop(self, cause: str | BaseException | None) -> None:
-        """Ask for a stop; the first cause stays."""
+        """Request a stop; only the first cause is kept."""
         with self._lock:
             if self.cause is None:
                 self.cause = cause
@@ -85,29 +86,33 @@ class StopToken:
             child.stop(cause)
 
     def check(self) -> None:
-        """Raise `Cancelled` when a stop was asked for."""
+        """Raise `Cancelled` if a stop was requested."""
         if self._event.is_set():
             raise Cancelled(str(self.cause))
 
     def sleep(self, seconds: float) -> None:
-        """Wait; raise `Cancelled` as soon as a stop is asked for."""
+        """Sleep; raise `Cancelled` as soon as a stop is requested."""
         if self._event.wait(seconds):
             raise Cancelled(str(self.cause))
 
     def wait(self, changed: threading.Condition) -> None:
-        """Wait a moment for a condition that the caller holds to be notified; raise `Cancelled` when stopped."""
+        """Wait up to `SLOW_POLL` for a notification of a condition; raise `Cancelled` if stopped before.
+
+        The caller must hold the lock of the condition.
+        """
         self.check()
         changed.wait(SLOW_POLL)
 
 
 def wait_until(holds: Callable[[], bool], stop: StopToken, every: float = POLL) -> None:
-    """Return when `holds` is true, which is checked every so many seconds; raise `Cancelled` when stopped."""
+    """Wait until `holds` returns true, polling it every `every` seconds; raise `Cancelled` when stopped."""
     while not holds():
         stop.sleep(every)
 
 
 class TaskGroup:
-    """Owns threads for the length of a `with` block. `stop` is the token for them and for the block's body."""
+    """The owner of threads for the duration of a `with` block. `stop` is the token for them and for the block's body.
+    """
 
     def __init__(self, name: str, parent: StopToken) -> None:
         self.name = name
@@ -173,9 +178,9 @@ class TaskGroup:
 
 
 class Budget:
-    """An amount that threads share, of bytes as a rule. Who needs some takes it, in the order of asking.
+    """An amount, usually of bytes, that threads share. Requests are granted in the order in which they are made.
 
-    More than the whole is given to one alone. Every wait ends when the token is stopped.
+    A request for more than the whole is granted when nothing is taken. Every wait ends when the token is stopped.
     """
 
     def __init__(self, whole: int, stop: StopToken) -> None:
@@ -186,7 +191,7 @@ class Budget:
         self._taken = 0
 
     def take(self, amount: int) -> None:
-        """Wait until there is that much left, and take it."""
+        """Wait until the amount is available, and take it."""
         ticket = object()
         with self._changed:
             self._line.append(ticket)
@@ -200,14 +205,14 @@ class Budget:
                 self._changed.notify_all()
 
     def give_back(self, amount: int) -> None:
-        """Any thread may give back what another one took."""
+        """Give back an amount; any thread may give back what another thread took."""
         with self._changed:
             self._taken -= amount
             self._changed.notify_all()
 
     @contextmanager
     def hold(self, amount: int) -> Iterator[None]:
-        """Take that much for the length of a block."""
+        """Take the amount for the duration of a block."""
         self.take(amount)
         try:
             yield
@@ -219,10 +224,10 @@ class Budget:
 
 
 class Channel(Generic[T]):
-    """A queue between threads, bounded by the weight of what it holds (bytes, as a rule).
+    """A queue between threads, bounded by the weight of its items (usually bytes).
 
-    An item heavier than the whole capacity passes alone. Every wait ends when the token is stopped: a producer
-    in front of a full channel is freed by the failure of its consumer.
+    An item heavier than the whole capacity passes alone. Every wait ends when the token is stopped, so that the failure
+    of a consumer releases a producer that waits for room.
     """
 
     def __init__(self, capacity: int, stop: StopToken) -> None:
@@ -244,9 +249,9 @@ class Channel(Generic[T]):
             self._changed.notify_all()
 
     def take(self) -> T | None:
-        """The next item, waiting for it; None when the channel is closed and empty.
+        """Return the next item, waiting for one; None when the channel is closed and empty.
 
-        Raises `Cancelled` when stopped, also while items are left.
+        Raises `Cancelled` when stopped, even if items are left.
         """
         with self._changed:
             self._stop.check()
@@ -257,12 +262,12 @@ class Channel(Generic[T]):
             return self._pop()
 
     def take_ready(self) -> T | None:
-        """The next item if there is one now."""
+        """Return the next item without waiting; None if there is none."""
         with self._changed:
             return self._pop() if self._items else None
 
     def close(self) -> None:
-        """No more items will come."""
+        """Declare that no more items will come."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

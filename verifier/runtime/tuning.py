@@ -1,4 +1,4 @@
-"""Describes the sizes and intervals that can be tuned, for the code and for its documentation."""
+"""Dataclass fields for sizes and intervals that can be tuned, described for the code and for its documentation."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ MB = 1 << 20
 
 
 def size(default: int, meaning: str) -> Any:
-    """A field of a dataclass: a size in bytes."""
+    """Return a dataclass field for a size in bytes."""
     return field(default=default, metadata={"unit": "bytes", "meaning": meaning})
 
 
 def seconds(default: float, meaning: str) -> Any:
-    """A field of a dataclass: an interval or a timeout in seconds."""
+    """Return a dataclass field for an interval or a timeout in seconds."""
     return field(default=default, metadata={"unit": "s", "meaning": meaning})
 
 
 def number(default: int, unit: str, meaning: str) -> Any:
-    """A field of a dataclass: a number of something."""
+    """Return a dataclass field for a number of `unit`."""
     return field(default=default, metadata={"unit": unit, "meaning": meaning})
 
 
 def as_rst(tuning: Any) -> str:
-    """A table of the fields of a tuning, with their values, as the documentation shows it."""
+    """Return the fields of a tuning and their values as the table that the documentation shows."""
     head = ".. list-table::\n   :header-rows: 1\n\n   * - Name\n     - Value\n     - Meaning\n"
     return head + "".join(_rows(tuning))
 

@@ -1,3 +1,3 @@
-"""The version of the project, which both programs and the package metadata have."""
+"""The version of the project, shared by both programs and the package metadata."""
 
 VERSION = "0.1.0"

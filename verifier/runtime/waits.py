@@ -1,8 +1,8 @@
-"""What the threads of this process are waiting for, so that no wait stays invisible.
+"""A registry of what the threads of this process are waiting for, so that every wait is visible.
 
 A wait is registered when it begins and removed when it ends. Waits that last longer than `LONG` seconds are shown to
-the operator: as warnings, in the log and as metrics. The registry belongs to the process, as the log does: adapters
-deep inside a call register their waits without being handed anything.
+the operator: as warnings, in the log and as metrics. Like the log, the registry belongs to the process: adapters deep
+inside a call register their waits without an extra argument.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
-# Waits that last longer are shown, in seconds.
+# Waits of at least this length are shown, in seconds.
 LONG = 15.0
 # Poll interval of `watch`, in seconds.
 _INTERVAL = 1.0
-# The most waits that are shown at once; the oldest come first.
+# The most waits that are shown at once, the oldest first.
 _MOST_SHOWN = 10
 
 _log = logging.getLogger(__name__)
@@ -27,7 +27,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Wait:
-    """One wait: `what` is waited for, and what the operator can do; `since` is a time of the monotonic clock."""
+    """One wait: `what` is waited for, and `remedy` is the operator's remedy.
+
+    `since` is a time of the monotonic clock.
+    """
 
     what: str
     remedy: str
@@ -36,7 +39,10 @@ class Wait:
 
 @dataclass(frozen=True)
 class LongWait:
-    """A wait of at least `LONG` seconds. Equal texts of several threads are one; it began with the first of them."""
+    """A wait of at least `LONG` seconds.
+
+    Waits of several threads with equal texts are shown as one, since the oldest.
+    """
 
     what: str
     remedy: str
@@ -44,7 +50,7 @@ class LongWait:
 
     @property
     def text(self) -> str:
-        """The warning for the operator."""
+        """Return the warning for the operator."""
         since = datetime.now(UTC) - timedelta(seconds=self.seconds)
         return f"{self.what}, since {since:%Y-%m-%d %H:%M:%S} UTC ({self.seconds:.0f} s). {self.remedy}"
 
@@ -62,14 +68,14 @@ def begin(what: str, remedy: str) -> Wait:
 
 
 def end(wait: Wait) -> None:
-    """Remove a wait; harmless if it was removed before."""
+    """Remove a wait; no-op if it was removed before."""
     with _lock:
         _waits.discard(wait)
 
 
 @contextmanager
 def waiting(what: str, remedy: str) -> Iterator[None]:
-    """Register a wait for the length of a block."""
+    """Register a wait for the duration of a block."""
     wait = begin(what, remedy)
     try:
         yield
@@ -90,7 +96,7 @@ def long_waits() -> tuple[LongWait, ...]:
 
 
 def watch(show: Callable[[tuple[LongWait, ...]], None], sleep: Callable[[float], None]) -> None:
-    """Hand the long waits to `show` every second, and log where one begins and ends, until `sleep` raises."""
+    """Pass the long waits to `show` every second, and log when each begins and ends, until `sleep` raises."""
     known: dict[str, LongWait] = {}
     while True:
         current = {each.what: each for each in long_waits()}
