@@ -1,11 +1,12 @@
-"""The verifier: reads two clusters and says whether they hold the same.
+"""The verifier: compares two clusters and reports whether they hold the same data.
 
-It writes no user documents: its only writes are those of its own state. What the sync service needs of it (`runtime`,
-`cluster`, `compare`) lives here too, so that the checker never depends on what it checks.
+It writes no user documents: its only writes are its own state, and no-ops to the oplog (`cluster.note`). The packages
+that the sync service needs of it (`runtime`, `cluster`, `compare`) live here too, so that the checker never depends on
+the code that it checks.
 
-The process begins at `cli`. `settings` reads the options, with `selection` those that say what to verify. `app` and
-`api` are the HTTP API, over `service`, which owns the check; `answers`, `metrics` and `report` say what is told of it,
-to programs and to people, and `announce` logs it. `errors` is the table of everything that has a name.
+The process starts in `cli`. `settings` reads the options, and `selection` those that select what to verify. `app` and
+`api` are the HTTP API on top of `service`, which owns the check. `answers`, `metrics` and `report` present a check to
+programs and to people, and `announce` logs it. `errors` is the table of all named errors.
 """
 
 from verifier.runtime.version import VERSION as __version__

@@ -1,4 +1,4 @@
-"""Tells people in the log how a check goes, and reads what its report needs."""
+"""Logs the progress and the report of a check."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 def announce_progress(service: Service, interval: float, stop: StopToken) -> None:
-    """Log a line every `interval` seconds while a check runs. Runs until it is stopped."""
+    """Log the progress every `interval` seconds while a check runs. Ends only when stopped, with `Cancelled`."""
     while True:
         stop.sleep(interval)
         progress = service.progress()
@@ -44,14 +44,14 @@ def announce_report(service: Service) -> None:
 
 
 def wait_for_end(service: Service, stop: StopToken) -> CheckProgress:
-    """The progress of the check when it has ended."""
+    """Wait until the check has ended, and return its final progress."""
     while (progress := service.progress()).phase is not Phase.IDLE:
         stop.sleep(POLL)
     return progress
 
 
 def report_lines(service: Service) -> list[str]:
-    """The report of the check that has ended, without examples where they cannot be read."""
+    """Return the report of the check that has ended, without examples if these cannot be read."""
     progress = service.progress()
     try:
         documents = [*service.document_mismatches(None, SHOWN, 0.0)]

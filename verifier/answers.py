@@ -1,4 +1,4 @@
-"""The shapes of the answers of the API. Pure: functions of frozen values."""
+"""Builds the answers of the API from frozen values. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from verifier.runtime.waits import LongWait
 def progress_answer(progress: CheckProgress, waits: Sequence[LongWait] = ()) -> dict[str, Any]:
     """Return the `progress` document: fields that do not apply or are not known are null.
 
-    `warnings` is there only while this process waits for something for long.
+    `warnings` is only present while this process has long waits.
     """
     verdict = progress.verdict
     source, destination = progress.source, progress.destination
@@ -55,7 +55,7 @@ def progress_answer(progress: CheckProgress, waits: Sequence[LongWait] = ()) -> 
 def summary_answer(
     progress: CheckProgress, definitions: Sequence[StoredMismatch]
 ) -> dict[str, Any]:
-    """What there is to say of a check in one document; `definitions` are the first mismatches of these."""
+    """Return the summary of a check; `definitions` are the first mismatches of definitions."""
     mismatches, verdict = progress.mismatches, progress.verdict
     return {
         "verdict": None if verdict is None else verdict.outcome.value,
@@ -116,7 +116,7 @@ def _durations(progress: CheckProgress) -> list[float | None]:
 
 
 def _number(value: float | None) -> float | None:
-    """JSON has no number that is not finite."""
+    """Return the number rounded; None if it is not finite, because JSON has no such numbers."""
     return round(value, 3) if value is not None and math.isfinite(value) else None
 
 
@@ -125,7 +125,7 @@ def _timestamp(time: Timestamp | None) -> dict[str, Any] | None:
 
 
 def _seconds_left(progress: CheckProgress) -> float | None:
-    """Of generation 0, at the present rate."""
+    """Return the estimated remaining time of generation 0 at the present rate; None if it is unknown."""
     total, rate = progress.amounts.total_size, progress.size_per_second
     if progress.phase is not Phase.CHECK or total is None or not rate:
         return None

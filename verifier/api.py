@@ -1,4 +1,4 @@
-"""The HTTP API: parses a request, calls the service, answers. No rule, no driver, no thread."""
+"""The HTTP API: parses a request, calls the service, answers. Contains no rules, no driver calls, no threads."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from verifier.runtime.waits import long_waits
 from verifier.schemas import CheckSchema
 
 SUCCESS = {"success": True}
-# A summary is one document: it shows the first mismatches of definitions, and how many there are.
+# A summary is one document: it shows at most this many mismatches of definitions, and their total number.
 _SUMMARIZED = 1_000
 
 
 class Service(Protocol):
-    """What the API asks for; each call raises OperationError."""
+    """The calls that the API makes. Each may raise OperationError."""
 
     def check(self, document_filter: Document | None) -> None: ...
 
@@ -43,7 +43,7 @@ class Service(Protocol):
 
 
 def blueprint(service: Service) -> Blueprint:
-    """The endpoints below /api/v1."""
+    """Return the endpoints below /api/v1."""
     api = Blueprint("api", __name__, url_prefix="/api/v1")
     readers = Readers()
 

@@ -1,4 +1,4 @@
-"""Makes the Flask app of the verifier."""
+"""The Flask app of the verifier."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verifier.runtime.sites import LOCALHOST, refuse_other_sites
 
 
 def create_app(service: Service, hosts: frozenset[str] = LOCALHOST) -> Flask:
-    """Return the app of a process that is called by these host names."""
+    """Return the app of a process that answers to these host names."""
     app = Flask("verifier", static_folder=None)
     install_error_handlers(app)
     log_requests(app)

@@ -1,4 +1,4 @@
-"""The process: reads the settings, connects, goes on with a saved check, serves or checks once. Decides nothing."""
+"""The process: reads the settings, connects, continues a saved check, serves or checks once. Makes no decisions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from verifier.settings import PROGRAM, Settings, read_settings
 
 LOG_FILE = "verifier.log"
 
-# The exit status of a single check. Whatever keeps it from a verdict leaves it incomplete.
+# The exit status of a single check. An error that prevents a verdict makes the check incomplete.
 _INCOMPLETE = 2
 _STATUS = {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.INCOMPLETE: _INCOMPLETE}
 
@@ -39,7 +39,7 @@ def main(
     observe: Observer = ignore,
     tuning: CheckTuning = CheckTuning(),
 ) -> int:
-    """Run the process until a signal ends it, or its one check has ended; its exit status."""
+    """Run the process until a signal arrives or its single check ends; return its exit status."""
     settings = read_settings(arguments)
     keep_large_buffers()
     once = settings.check_once
@@ -82,14 +82,14 @@ def _run(settings: Settings, observe: Observer, tuning: CheckTuning) -> int:
                 _serve(service, settings, tasks.stop)
         finally:
             alarm.set()
-            # However the block is left, the check must learn of it, or its thread would never be joined.
+            # Stop the check however the block is left, or its thread would never be joined.
             stop.stop("shutdown")
     _log.info("Stopped.")
     return status
 
 
 def _serve(service: Service, settings: Settings, stop: StopToken) -> None:
-    # First of all, so that an address in use is known before anything is touched.
+    # Bind first, so that an address in use is reported before any state is touched.
     app = create_app(service, own_names(settings.address, settings.allowed_hosts))
     server = HttpServer(app, settings.address, settings.port)
     service.recover()
@@ -110,7 +110,7 @@ def _check_once(service: Service, stop: StopToken) -> int:
 
 
 def _begin(service: Service) -> None:
-    """Begin a check, unless a saved one goes on."""
+    """Begin a check, unless a saved check was resumed."""
     if service.progress().phase is Phase.IDLE:
         service.check(None)
 
@@ -119,14 +119,14 @@ def _end_writes(service: Service) -> None:
     try:
         service.writes_off()
     except OperationError as error:
-        # A saved check knew it already, or it has ended with an error by now: its verdict tells.
+        # The saved check knew that writes are off, or it has ended with an error, which its verdict reports.
         if error.kind not in (errors.WRITES_ALREADY_OFF, errors.NO_CHECK_RUNNING):
             raise
 
 
 @contextmanager
 def _opened(settings: Settings) -> Iterator[tuple[Cluster, Cluster, Cluster]]:
-    """Source, destination, and the cluster of the metadata, which may be the destination. Raises OperationError."""
+    """Open the source, the destination and the metadata cluster, which may be the destination. Raise OperationError."""
     application = f"{PROGRAM} {__version__}"
     with ExitStack() as stack:
 
@@ -143,6 +143,6 @@ def _opened(settings: Settings) -> Iterator[tuple[Cluster, Cluster, Cluster]]:
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    # The same way out as with the HTTP API; a second signal is the operator's way to insist.
+    # Raise to leave a wait, as the HTTP server does. A second signal ends the process without cleanup.
     signal.signal(number, signal.SIG_DFL)
     raise SystemExit(_INCOMPLETE)

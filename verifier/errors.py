@@ -1,4 +1,4 @@
-"""Every named error of the verifier in one table: name, HTTP status, meaning, what to do."""
+"""The table of all named errors of the verifier: name, HTTP status, meaning, remedy."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ UNSUPPORTED_VERSION = ErrorKind(
     "The source must run MongoDB 5.0 or newer, a sharded one 6.0 or newer, the destination 6.0 or newer.",
 )
 
-# Errors of the foundation, with what they mean for a check.
+# Errors of the shared packages, with their remedy for a check.
 _CONTINUES = "Nothing is lost: the check continues when the process is restarted."
 _BEGIN_AGAIN = "Then begin a new check, with --clean."
 CLUSTER_UNREACHABLE = failures.CLUSTER_UNREACHABLE.with_remedy(_CONTINUES)

@@ -1,4 +1,4 @@
-"""The verifier's API as it is described in OpenAPI: one row an endpoint, and the shapes of the answers."""
+"""The OpenAPI description of the verifier's API: one row per endpoint, and the schemas of the answers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from verifier.runtime.openapi import (
 from verifier.runtime.schemas import Boolean, EmptySchema, Strict
 from verifier.schemas import CheckSchema
 
-# Errors of every call that asks a cluster.
+# Errors of every operation that queries a cluster.
 _OF_CLUSTERS = (CLUSTER_UNREACHABLE, NOT_AUTHORIZED, UNEXPECTED_SERVER_ERROR)
 _OF_METADATA = (*_OF_CLUSTERS, METADATA_BLOCKED, SUPERSEDED)
 _OF_MISMATCHES = (
@@ -89,7 +89,7 @@ class _Tasks(Strict):
 
 
 class _Amounts(Strict):
-    """What a generation has compared, of how much; totals are estimates."""
+    """How much a generation has compared, of how much; totals are estimates."""
 
     docsCompared = always(fields.Integer, "Documents compared.")
     totalDocs = nullable(fields.Integer, "Documents to compare.")
@@ -113,7 +113,7 @@ class _Changes(Strict):
 
 
 class _Progress(Strict):
-    """A check at one moment; what is not known is null."""
+    """A check at one moment; unknown values are null."""
 
     phase = always(fields.Enum, "Whether a check runs, and which generation.", Phase, by_value=True)
     error = nullable(fields.String, "What made the check incomplete: its name, and what to do.")
@@ -143,7 +143,7 @@ class _Progress(Strict):
 
 
 class _DocumentMismatches(Strict):
-    """How many documents are not the same."""
+    """The numbers of documents that differ."""
 
     total = always(fields.Integer, "All.")
     byType = _counts("By type.", propertyNames={"enum": [each.value for each in Difference]})
@@ -155,7 +155,7 @@ class _ProgressAnswer(SuccessAnswer):
 
 
 class _SummaryAnswer(SuccessAnswer):
-    """The findings in one document."""
+    """The results of a check in one document."""
 
     verdict = nullable(fields.Enum, "How the check ended.", Outcome, by_value=True)
     verdictReasons = always(fields.List, "Why.", fields.String())
@@ -235,7 +235,7 @@ OPERATIONS = (
 
 
 def description() -> dict[str, Any]:
-    """The OpenAPI document of the verifier."""
+    """Return the OpenAPI document of the verifier."""
     return described(
         "syncsvc-verifier",
         __version__,

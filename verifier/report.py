@@ -22,9 +22,9 @@ from verifier.compare.mismatch import (
     StoredMismatch,
 )
 
-# How many mismatches of a kind are shown.
+# How many mismatches of each kind are shown.
 SHOWN = 20
-# Cells longer than this are cut, and tables of more rows.
+# Longer cells are cut, and so are tables with more rows.
 _WIDEST = 80
 _MOST_NAMESPACES = 100
 
@@ -44,7 +44,7 @@ def report(
     documents: Sequence[StoredMismatch],
     definitions: Sequence[StoredMismatch],
 ) -> list[str]:
-    """What there is to say of a check that has ended; of the mismatches, the first few are enough."""
+    """Return the report of a check that has ended. Only the first `SHOWN` mismatches of each kind are used."""
     verdict = _verdict(progress)
     parts = [
         [verdict, *_reasons(progress)],
@@ -101,7 +101,7 @@ def _of_all(amounts: Amounts) -> str:
 
 
 def _namespaces(namespaces: Mapping[Namespace, NamespaceProgress]) -> Iterator[str]:
-    """The largest ones first."""
+    """Yield the table of the namespaces, the largest first."""
     if not namespaces:
         return
     largest = sorted(namespaces.items(), key=lambda each: (-each[1].size, str(each[0])))
@@ -183,13 +183,13 @@ def _title(text: str, shown: int, total: int) -> Iterator[str]:
 
 def _table(headers: Sequence[str], rows: Sequence[Sequence[str]], alignment: str) -> Iterator[str]:
     sides = [{"l": "left", "r": "right"}[side] for side in alignment]
-    # Every cell is text already: a key of 007 must not become the number 7.
+    # Every cell is text already: the key 007 must not become the number 7.
     table = tabulate(rows, headers, "simple", colalign=sides, disable_numparse=True)
     yield from table.splitlines()
 
 
 def _cut(text: str) -> str:
-    """One line of a cell, no longer than it can be read."""
+    """Return the text as one line, cut to the maximum width of a cell."""
     line = "".join(each if each.isprintable() else " " for each in text)
     return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 3]}..."
 
@@ -199,7 +199,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _percent(part: int, whole: int | None) -> str:
-    """Below 100 % it never says 100 %, and above nothing it never says 0 %."""
+    """Return the share in percent: 100 % only if nothing is missing, and 0 % only if nothing is done."""
     if not whole:
         return "" if whole is None else "100 %"
     if part >= whole:

@@ -1,4 +1,4 @@
-"""What must hold of the clusters before a check begins. Pure; each call gives all violations."""
+"""Preconditions of a check on the two clusters. Pure; each call returns all violations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verifier.runtime.errors import Violation
 
 OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
 
-# What reading a cluster and its change stream needs, with access control.
+# The privileges to read a cluster and its change stream, needed if access control is enabled.
 _ON_CLUSTER = ("listDatabases",)
 _ON_COLLECTIONS = ("changeStream", "collStats", "find", "listCollections", "listIndexes")
 _SUPPORTED = (Topology.REPLICA_SET, Topology.SHARDED)
@@ -22,7 +22,7 @@ _SUPPORTED = (Topology.REPLICA_SET, Topology.SHARDED)
 def violations(
     scope: Scope, source: ClusterFacts, destination: ClusterFacts
 ) -> Iterator[Violation]:
-    """What speaks against a check of these two clusters."""
+    """Yield every reason to refuse a check of these two clusters."""
     for role, facts, oldest in (
         ("source", source, OLDEST_SOURCE),
         ("destination", destination, OLDEST_DESTINATION),

@@ -1,4 +1,4 @@
-"""The shape of request bodies."""
+"""The schemas of request bodies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verifier.runtime.schemas import Strict
 
 
 class _FilterField(fields.Field[Document]):
-    """A document as BSON can have it; whether it is a filter, the servers know."""
+    """A document that BSON can represent. The servers decide whether it is a valid filter."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Document:
         if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The options that say what to verify, read into a scope. Pure; every violation is named at once."""
+"""Reads the options that select what to verify into a scope. Pure; all violations are reported at once."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from verifier.compare.scope import NamespacePair, Scope
 from verifier.runtime.errors import OperationError
 from verifier.runtime.schemas import Strict, load
 
-# The servers' own limits on the name of a database.
+# The servers' limits for the name of a database.
 _LONGEST_DATABASE = 63
 _NOT_IN_DATABASES = frozenset('/\\. "$\0')
-# Of such a name, no tool copies or compares a database, and no user has data in it that --clean could drop.
+# No tool copies or compares databases with this prefix, and no user has data in them that --clean could drop.
 _OF_TOOLS = "__mdb_internal"
 
 _WAYS = ("verifyAll", "includeNamespaces", "srcNamespace")
 
 
 class _Filters(Strict):
-    """Elements of all lists of namespaces, by the names of their options."""
+    """The lists of namespaces, by the names of their options."""
 
     includeNamespaces = fields.List(
         fields.Nested(NamespaceFilterSchema), validate=validate.Length(min=1)
@@ -38,7 +38,7 @@ class _Filters(Strict):
 
 
 def read_scope(options: Mapping[str, Any]) -> Scope:
-    """What the options select, without the database of the verifier's own state.
+    """Return the scope that the options select, without the database of the verifier's own state.
 
     Raises ValueError, whose text names every violation.
     """
@@ -65,7 +65,7 @@ def _raise(violations: list[str]) -> None:
 
 
 def _contradictions(options: Mapping[str, Any]) -> Iterator[str]:
-    """Exactly one way of saying what to verify must be used."""
+    """Yield violations of the rule that exactly one option selects what to verify."""
     ways = [f"--{name}" for name in _WAYS if options[name] not in (None, False, [])]
     if not ways:
         yield "nothing says what to verify: give --verifyAll, --includeNamespaces or --srcNamespace"
@@ -92,7 +92,7 @@ def _json(name: str, text: str | None) -> Any:
 
 
 def _names(texts: list[str]) -> list[Namespace]:
-    """Of a database alone, the collection is empty."""
+    """Parse names. The name of a database alone gets an empty collection. Raises ValueError."""
     for text in texts:
         if text.endswith(".") and text.count(".") == 1:
             raise ValueError(f"{text} is neither database.collection nor a database")
@@ -100,7 +100,7 @@ def _names(texts: list[str]) -> list[Namespace]:
 
 
 def _element(name: Namespace) -> Document:
-    """The filter that selects it."""
+    """Return the filter element that selects this name."""
     whole = {"database": name.database}
     return {**whole, "collections": [name.collection]} if name.collection else whole
 
@@ -125,7 +125,7 @@ def _mispaired(sources: list[Namespace], destinations: list[Namespace]) -> Itera
 
 
 def _collisions(pairs: list[NamespacePair]) -> Iterator[str]:
-    """Names that would be compared with more than one other, or with none."""
+    """Yield the pairs in which a name would be compared with more than one other name, or with none."""
     for (number, one), (later, other) in permutations(enumerate(pairs), 2):
         if number < later and _overlap(one.destination, other.destination):
             yield f"{_shown(one.source)} and {_shown(other.source)} lead to the same name on the destination"

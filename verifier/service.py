@@ -1,7 +1,7 @@
 """The commands and queries of the verifier. Owns the check; the API and the command line call it.
 
-A command is checked, then saved, then visible, then answered. Queries of progress read frozen values, and never touch a
-cluster; those of mismatches read the saved state.
+A command is checked, saved, made visible and answered, in this order. Queries of progress read frozen values and never
+access a cluster; queries of mismatches read the saved state.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ from verifier.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-# For how long a start of the process repeats a failing call, in seconds.
+# How long the start of the process retries a failing call, in seconds.
 _STARTUP_PATIENCE = 30.0
 
-# What a restart may find gone: told, not saved, so that a restarted process goes on with the check.
+# Errors whose cause may be gone after a restart. They are reported but not saved, so that a restarted process continues
+# the check.
 _PASSING = frozenset(
     {
         SUPERSEDED,
@@ -67,7 +68,7 @@ _PASSING = frozenset(
 
 
 class Service:
-    """One check at a time. `spawn` runs a function in a thread that the process owns."""
+    """The service: runs one check at a time. `spawn` runs a function in a thread that the process owns."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class Service:
                 self._check = self._recalled_check()
 
     def check(self, document_filter: dict[str, Any] | None) -> None:
-        """Begin a check, of the documents that fit a filter. Raises OperationError."""
+        """Begin a check of the documents that match the filter. Raises OperationError."""
         with self._commands.one(), failures.named_errors(), impatient(PATIENCE):
             if self._is_running():
                 raise OperationError(errors.CHECK_IN_PROGRESS, "The check was not begun.")
@@ -119,7 +120,7 @@ class Service:
             self._observe(Point.BEGUN, "")
 
     def writes_off(self) -> None:
-        """Tell the check that users write to neither cluster any more. Raises OperationError."""
+        """Tell the check that users no longer write to either cluster. Raises OperationError."""
         with self._commands.one(), failures.named_errors(), answered_soon():
             if self._check is None or not self._is_running():
                 raise OperationError(errors.NO_CHECK_RUNNING, "writesOff was refused.")
@@ -128,13 +129,13 @@ class Service:
             self._check.no_more_writes()
 
     def progress(self) -> CheckProgress:
-        """What is known of the check; asks no cluster."""
+        """Return the progress of the check, without access to a cluster."""
         return CheckProgress() if self._check is None else self._check.figures.progress()
 
     def document_mismatches(
         self, after: str | None, limit: int | None, least_seconds: float
     ) -> Iterator[StoredMismatch]:
-        """Documents that differ, after a page token. Raises OperationError, also later, when they are read."""
+        """Return the documents that differ, after a page token. Raises OperationError, also while they are read."""
         _refuse_unless_page_token(after)
         if self._check is None:
             return iter(())
@@ -143,7 +144,7 @@ class Service:
     def definition_mismatches(
         self, after: str | None, limit: int | None
     ) -> Iterator[StoredMismatch]:
-        """Collections, views and indexes that differ, after a page token. Raises OperationError, also later."""
+        """Return the definitions that differ, after a page token. Raises OperationError, also while they are read."""
         _refuse_unless_page_token(after)
         if self._check is None:
             return iter(())
@@ -157,7 +158,10 @@ class Service:
         return Request(self._settings.scope, self._settings.mode, raw)
 
     def _is_asked_for(self, record: CheckRecord) -> bool:
-        """Whether the saved check is what the options of this process ask for; the filter is no option."""
+        """Return whether the saved check has the options of this process.
+
+        The filter is ignored, because it is no option.
+        """
         asked = self._request(None)
         return replace(record.request, document_filter=None) == asked
 
@@ -175,7 +179,10 @@ class Service:
             )
 
     def _refuse_unfit(self, request: Request) -> None:
-        """Ask both clusters anew: what was true when the process started need not be true now."""
+        """Raise OperationError if a cluster or the request is unfit for a check.
+
+        Asks both clusters again, because the facts from the start of the process may be out of date.
+        """
         source, destination = gather(self._source.client), gather(self._destination.client)
         raise_all(rules.violations(request.scope, source, destination))
         bad = bad_patterns(self._destination.client, request.scope.namespaces, self._stop)
@@ -200,7 +207,7 @@ class Service:
         return Check(subject, sides, self._store, settings.grace_seconds, self._observe, self._stop)
 
     def _recalled_check(self) -> Check:
-        """With the figures that are saved of it."""
+        """Return a check with its saved figures."""
         check = self._new_check()
         check.figures.recall()
         return check
@@ -210,7 +217,7 @@ class Service:
         self._spawn("check", self._carry_out)
 
     def _carry_out(self) -> None:
-        """The outermost frame of the check's thread: however it ends, its verdict says so."""
+        """Run the check as the outermost frame of its thread. An error becomes the verdict `incomplete`."""
         check = self._check
         assert check is not None
         try:
@@ -228,7 +235,10 @@ class Service:
             self._give_up(check, kind, description)
 
     def _give_up(self, check: Check, kind: ErrorKind, description: str) -> None:
-        """End a check as incomplete. Seen first, for saving may be impossible for the same reason."""
+        """End a check as incomplete.
+
+        The verdict is shown before it is saved, because saving it may fail for the same reason.
+        """
         verdict = incomplete(kind, description)
         check.figures.given_up = verdict
         if kind in _PASSING:
@@ -251,11 +261,11 @@ def _refuse_unless_page_token(after: str | None) -> None:
 
 
 def _refuse_filter(cluster: Cluster, document_filter: dict[str, Any]) -> None:
-    """Raise OperationError InvalidFilter where a find with that filter cannot be planned."""
-    # An operator that wants an order of its own ($near), which ours excludes, is refused within this one.
+    """Raise OperationError InvalidFilter if the cluster cannot plan a find with that filter."""
+    # Operators that sort by themselves, such as $near, exclude our own sort. Inside $nor, the server refuses them.
     query = {"find": "any", "filter": {"$nor": [document_filter]}}
     try:
-        # On a database that there is: routers do not explain queries of others.
+        # Use a database that exists: mongos does not explain queries of databases that do not exist.
         cluster.client.admin.command({"explain": query, "verbosity": "queryPlanner"})
     except OperationFailure as error:
         if failures.named_kind(error) is not None:

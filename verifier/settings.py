@@ -1,4 +1,4 @@
-"""The options of the verifier process: one table, and the frozen settings that come of it."""
+"""The options of the verifier process: one table, and the frozen settings that are read from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from verifier.selection import read_scope
 PROGRAM = "syncsvc-verifier"
 PREFIX = "SYNCSVC_VERIFIER"
 
-# Other programs have another name for the second one.
+# Also accept the name that other programs have for IGNORE_FIELD_ORDER.
 _METHODS = {**{mode.value: mode for mode in Mode}, "ignoreOrder": Mode.IGNORE_FIELD_ORDER}
 
 TABLE = (
@@ -119,7 +119,7 @@ TABLE = (
 
 @dataclass(frozen=True)
 class Settings:
-    """`partition_size` is in bytes."""
+    """The settings of the process. `partition_size` is in bytes."""
 
     source: str
     destination: str
@@ -141,7 +141,7 @@ class Settings:
 
 
 def read_settings(arguments: Sequence[str] | None = None) -> Settings:
-    """The settings from flags, environment and configuration file. Exits with status 2 where they are wrong."""
+    """Return the settings from flags, environment and configuration file. Exit with status 2 if they are invalid."""
     values = parse(
         PROGRAM,
         __version__,
@@ -180,5 +180,5 @@ def _settings(values: Mapping[str, Any]) -> Settings:
 
 
 def _uri(text: str) -> str:
-    """A connection string; of hosts alone, the one that means them."""
+    """Return the text as a connection string, adding the scheme to a plain list of hosts."""
     return text if "://" in text else f"mongodb://{text}"

@@ -1,4 +1,4 @@
-"""Bounds the calls of a command, because scripts and operators wait for its answer, whatever the clusters do."""
+"""Time limits for the calls of a command, because scripts and operators wait for its answer."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pymongo
 
 from verifier.runtime.retry import impatient
 
-# For how long a command repeats a failing call, in seconds.
+# How long a command retries a failing call, in seconds.
 PATIENCE = 8.0
-# How long all calls of a command that does little may take together, in seconds.
+# How long all calls of a short command may take together, in seconds.
 _LONGEST = 12.0
 
 
 @contextmanager
 def answered_soon() -> Iterator[None]:
-    """Bound the calls of a command that does little. Raises the driver's errors.
+    """Limit the time that the calls of a short command take. Raises the driver's errors.
 
-    A save that was given up may still take effect; the next save of this process overwrites it.
+    A save that timed out may still take effect; the next save of this process overwrites it.
     """
     with impatient(PATIENCE), pymongo.timeout(_LONGEST):
         yield

@@ -1,7 +1,7 @@
-"""Makes every command that this process sends visible while its answer is awaited.
+"""Makes every command of this process visible while its answer is awaited.
 
-The driver reports when a command starts and ends (command monitoring). Each outstanding one is registered as a wait.
-The newest command of each thread is kept, for the text of its error.
+The driver reports when a command starts and ends (command monitoring). Each outstanding command is registered as a
+wait. The newest command of each thread is kept for the text of its error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Call:
-    """One command: `name` of the command, what it is about, and where it was sent."""
+    """One command: its name, the namespace that it concerns, and the address and cluster to which it was sent."""
 
     name: str
     namespace: str
@@ -61,7 +61,10 @@ def newest() -> Call | None:
 
 
 class CallListener(CommandListener):
-    """Registers the outstanding commands of one client; `cluster` is the name that the operator knows it by."""
+    """A listener that registers the outstanding commands of one client.
+
+    `cluster` is the operator's name for the cluster.
+    """
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
@@ -88,7 +91,7 @@ class CallListener(CommandListener):
 
 
 def _namespace(event: CommandStartedEvent) -> str:
-    """The collection, or the database of a command that names none."""
+    """Return the namespace of a command; only the database if the command names no collection."""
     name: Any = event.command.get("collection") if event.command_name == "getMore" else None
     name = name or event.command.get(event.command_name)
     return f"{event.database_name}.{name}" if isinstance(name, str) else event.database_name

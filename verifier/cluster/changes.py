@@ -23,9 +23,9 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import Temporary
 from verifier.runtime.tasks import StopToken
 
-# How many events a page has at most.
+# The most events in a page.
 _EVENTS_A_PAGE = 5_000
-# How many events are read without their contents when one of them is too large to be sent.
+# The most events in a page that is read without contents, because an event is too large to be sent.
 _EVENTS_A_BARE_PAGE = 100
 
 
@@ -39,9 +39,9 @@ _OTHER_SHARD = (
 
 
 class StreamPage(NamedTuple):
-    """Some events in stream order. `position` is after the last of them, `source_time` the cluster's newest time.
+    """Events in stream order. `position` is after the last of them, `source_time` the newest known cluster time.
 
-    A page may end among the fragments of an event.
+    A page may end between the fragments of an event.
     """
 
     events: list[memoryview]
@@ -51,12 +51,12 @@ class StreamPage(NamedTuple):
 
 @dataclass(frozen=True)
 class ChangeStream:
-    """What a change stream of that cluster is to tell.
+    """The options of a change stream of a whole cluster.
 
-    Of a replica set with `raw_updates`, the oplog's own diff of each update. With `keys_only`, nothing of what a change
-    contains, only which document it was (`parse_key_event`). Data events only of namespaces that pass
-    the filter; definition events of all: a collection may be renamed into the filter. That is exact: what happens to a
-    collection before it comes into the filter is read when it does.
+    `raw_updates` requests the oplog's own diff of each update, on replica sets. `keys_only` requests only the key of
+    each changed document, and no contents (`parse_key_event`). Data events are limited to namespaces that match the
+    filter. DDL events are not limited, because a collection may be renamed into the filter. Nothing is missed: a
+    collection that is renamed into the filter is read at that time, with all its earlier changes.
     """
 
     client: Client
@@ -69,10 +69,10 @@ class ChangeStream:
     def open(
         self, position: Position | None, bare: bool = False, filtered: bool = True
     ) -> RawCursor:
-        """A cursor from a position on, or from now. `bare` leaves the contents of the changes out."""
+        """Open a cursor at a position, or at the present time. `bare` leaves out the contents of the changes."""
         command = {"aggregate": 1, "pipeline": list(self._pipeline(position, bare, filtered))}
         size = _EVENTS_A_BARE_PAGE if bare else _EVENTS_A_PAGE
-        # A plain command: the driver's watch() does not pass every option on.
+        # Run a plain command, because the driver's watch() does not support every option.
         return RawCursor(self.client, "admin", command, batch_size=size, await_ms=self.wait_ms)
 
     def _pipeline(
@@ -81,14 +81,14 @@ class ChangeStream:
         stage: dict[str, Any] = {"allChangesForCluster": True}
         if self.facts.tells_definitions:
             stage["showExpandedEvents"] = True
-            # Not public: shows what happens to the buckets of time-series collections.
+            # Undocumented: adds the events of the buckets of time-series collections.
             stage["showSystemEvents"] = True
             if self.facts.topology is Topology.REPLICA_SET:
-                # Not public either: shows what convertToCapped and cloneCollectionAsCapped copy. Of a sharded cluster
-                # it would show documents that move from shard to shard, and routers refuse it.
+                # Undocumented: adds events for documents that convertToCapped and cloneCollectionAsCapped copy. On a
+                # sharded cluster it would add events for documents that migrate between shards, and mongos refuses it.
                 stage["showMigrationEvents"] = True
         if self.raw_updates:
-            # Nor this.
+            # Undocumented as well.
             stage["showRawUpdateDescription"] = True
         if position is not None:
             stage["resumeAfter"] = position.token
@@ -96,7 +96,7 @@ class ChangeStream:
         selected = self.namespaces.expression("ns.db", "ns.coll")
         if selected is not None and filtered:
             definitions = {"operationType": {"$nin": list(DATA_OPERATIONS)}}
-            # Whose buckets these are, an expression over names cannot tell; whoever knows their UUID can.
+            # An expression over names cannot tell which collection owns buckets; the caller can, by their UUID.
             buckets = {"ns.coll": {"$regex": f"^{re.escape(BUCKETS_PREFIX)}"}}
             yield {"$match": {"$or": [definitions, buckets, selected]}}
         if self.keys_only:
@@ -108,10 +108,10 @@ class ChangeStream:
 
 
 def start_position(stream: ChangeStream) -> Position:
-    """Return the place in the change stream that is now, after all acknowledged writes. Raises the driver's errors."""
+    """Return the present position in the change stream, after all acknowledged writes. Raises the driver's errors."""
     if stream.facts.is_sharded:
-        # A router starts at the newest time that it has heard of, and may not have heard of writes through another one.
-        # This asks all shards; the driver tells the time of the answer to the router that opens the stream.
+        # mongos starts at the newest time that it knows, and may not know of writes through another mongos. This
+        # command asks all shards, and the driver passes the time of the answer to the mongos that opens the stream.
         stream.client.admin.command({"listDatabases": 1, "nameOnly": True})
     with stream.open(None) as cursor:
         page = next(cursor.pages())
@@ -120,7 +120,7 @@ def start_position(stream: ChangeStream) -> Position:
 
 
 def offers_raw_updates(client: Client, facts: ClusterFacts) -> bool:
-    """Whether the cluster's change streams can carry the oplog's own diff of an update."""
+    """Return whether the cluster's change streams can carry the oplog's own diff of an update."""
     try:
         start_position(ChangeStream(client, facts, raw_updates=True))
     except OperationFailure as error:
@@ -131,7 +131,10 @@ def offers_raw_updates(client: Client, facts: ClusterFacts) -> bool:
 
 
 class ChangeReader:
-    """One change stream, read on from a position and opened again there after failures."""
+    """A reader of one change stream, from a position on.
+
+    After a failure, the stream is reopened at the current position.
+    """
 
     def __init__(self, stream: ChangeStream, position: Position, stop: StopToken) -> None:
         self._stream = stream
@@ -141,7 +144,7 @@ class ChangeReader:
         self._filtered = True
 
     def pages(self) -> Iterator[StreamPage]:
-        """Pages without end, some of them without events. Raises OperationError OplogWindowExceeded."""
+        """Yield pages without end, some of them without events. Raises OperationError OplogWindowExceeded."""
         try:
             while True:
                 yield from self._pages()
@@ -156,12 +159,12 @@ class ChangeReader:
             ) from error
 
     def _pages(self) -> Iterator[StreamPage]:
-        """Pages until the stream must be opened in another way."""
+        """Yield pages until the stream must be opened with other options."""
         for page in resilient_pages(self._reopen, self._judge, self._stop):
             read = self._stream_page(page)
             yield read
             if self._bare and read.events:
-                # The large one is among these, or not far: the next ones come with their contents again.
+                # The large event is in this page or soon after it: read the next ones with their contents again.
                 self._bare = False
                 return
 
@@ -169,7 +172,8 @@ class ChangeReader:
         assert page.resume is not None and page.time is not None
         self._position = position_at(page.resume)
         documents = page.documents()
-        # A router tells the time of the shards that it has just asked; an event may have come from another before.
+        # mongos reports the time of the shards that it has just asked; an event may have come from another shard
+        # before.
         newest = max(page.time, self._position.time) if documents else page.time
         return StreamPage(documents, self._position, newest)
 
@@ -178,21 +182,21 @@ class ChangeReader:
 
     def _judge(self, error: BaseException) -> Temporary | None:
         if failures.is_history_lost(error):
-            # A cursor that fell behind says so with another code than a token that is gone: opening again decides.
+            # A cursor that fell off the oplog has another error code than a lost resume token: reopening decides.
             lags = failures.code_of(error) == failures.CAPPED_POSITION_LOST
             return failures.again(error) if lags else self._judge_loss()
         if failures.code_of(error) == failures.BSON_OBJECT_TOO_LARGE and not self._bare:
             self._bare = True
             return failures.again(error)
         if failures.code_of(error) == failures.CHANGE_STREAM_FATAL and self._filtered:
-            # A page may end at an event of a transaction that the filter leaves out. Servers of 6.0 do not find that
-            # place again through the filter; without it they do, and what is not selected is nobody's then.
+            # A page may end at an event of a transaction that the filter leaves out. MongoDB 6.0 cannot resume there
+            # with the filter, but can without it. The callers ignore events that are not selected.
             self._filtered = False
             return failures.again(error)
         return failures.lost_cursor(error)
 
     def _judge_loss(self) -> Temporary | None:
-        """Judge a primary whose oplog is too short: another member's may reach back far enough."""
+        """Judge a primary whose oplog is too short: the oplog of another member may reach back far enough."""
         stream, time = self._stream, self._position.time
         if stream.facts.is_sharded:
             return Temporary(
@@ -202,7 +206,7 @@ class ChangeReader:
 
 
 def only_elsewhere(found: Reach, time: Timestamp) -> Temporary | None:
-    """Judge a primary whose oplog does not reach back to `time`; None if no member's oplog can."""
+    """Judge a primary whose oplog does not reach back to `time`; return None if no member's oplog does."""
     if found.none:
         return None
     members = (

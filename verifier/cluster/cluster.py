@@ -25,13 +25,13 @@ UNSUPPORTED_TOPOLOGY = ErrorKind(
     "Both clusters must be replica sets or sharded clusters.",
 )
 
-# An older one does not tell what is done to shard keys, and cannot be asked which values of `_id` are equal.
+# Older sharded clusters do not report changes of shard keys, and cannot be asked which `_id` values are equal.
 _OLDEST_SHARDED = (6, 0)
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """One cluster by the name that users know it by, with its facts when the process started."""
+    """One cluster: the name that users know, its client, and its facts from the start of the process."""
 
     name: str
     client: Client
@@ -39,7 +39,7 @@ class Cluster:
 
     @property
     def identity(self) -> str:
-        """The same for one cluster by whichever address it is reached, where the user may read it."""
+        """Return an identifier that does not depend on the address used, if the user may read one; else the address."""
         return self.facts.identity or self.facts.address
 
 
@@ -71,7 +71,7 @@ def unfit(
     oldest: tuple[int, int],
     too_old: ErrorKind,
 ) -> Iterator[Violation]:
-    """What speaks against a cluster in that role by itself; `too_old` names a version before the oldest."""
+    """Yield the reasons why a cluster does not fit a role; `too_old` is the error for a version before `oldest`."""
     if facts.topology not in topologies:
         yield UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
     if facts.version[:2] < oldest:
@@ -81,8 +81,8 @@ def unfit(
 
 
 def judge_of_filters(source: Cluster, destination: Cluster) -> Cluster:
-    """The one of the two that is asked what fits a filter.
+    """Return the cluster that evaluates filters.
 
-    Servers before 6.0 have no way to be asked without a collection; the destination is none of these.
+    Servers before 6.0 cannot do so without a collection. The destination is never that old.
     """
     return source if source.facts.tells_definitions else destination

@@ -1,4 +1,4 @@
-"""Opens clients with fixed settings. The one place that looks into connection strings."""
+"""Opens clients with fixed settings. The only module that parses connection strings."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ INVALID_URI = ErrorKind(
 # How long a call waits for a primary before it fails and the retry function takes over, in milliseconds.
 _SELECTION_MS = 10_000
 # How long a connection attempt may take, and how long a call waits for bytes from a server, in milliseconds. A call
-# that takes longer is given up and repeated, so that a connection on which nothing arrives any more (half-open) holds
-# nothing up for ever. Every command of ours may be repeated: one that still runs on the server, such as an index build,
-# is joined, or is a no-op the second time.
+# that takes longer fails and is retried, so that a half-open connection, on which nothing arrives any more, blocks
+# nothing forever. All our commands may be repeated: one that still runs on the server, such as an index build, is
+# joined, or is a no-op the second time.
 _CONNECT_MS = 10_000
 _SOCKET_MS = 60_000
-# What the driver raises for options that it refuses, or trips over.
+# Exceptions of the driver for options that it refuses or cannot handle.
 _DRIVER_ERRORS = (PyMongoError, ValueError, TypeError, KeyError, OSError)
 _SELECTION = "serverSelectionTimeoutMS"
 
@@ -51,16 +51,16 @@ def _concern_violations(options: dict[str, Any]) -> list[str]:
 
 
 def check_uri(uri: str) -> dict[str, Any]:
-    """The options of a connection string.
+    """Return the options of a connection string.
 
-    Raises OperationError InvalidURI, naming every violation, for one that cannot be used.
+    Raises OperationError InvalidURI, naming every violation, if it cannot be used.
     """
     try:
         parsed = parse_uri(uri, validate=True, warn=False, normalize=True)
     except _DRIVER_ERRORS as error:
         raise _refusal(uri, error) from error
     if "@" in (parsed["database"] or ""):
-        # The driver takes a slash in a password for the end of the host.
+        # The driver mistakes a slash in a password for the end of the host.
         raise _refusal(uri, InvalidURI())
     options = {**parsed["options"]}
     violations = _concern_violations(options)
@@ -74,11 +74,11 @@ def connect(
 ) -> Client:
     """Return a client that reads from the primary, with read and write concern majority, and obeys a Pin.
 
-    Its calls are bounded. `name` is what the operator knows the cluster by. Does not wait for a connection.
-    Raises OperationError InvalidURI.
+    Its calls have timeouts. `name` is the operator's name for the cluster. Does not wait for a connection. Raises
+    OperationError InvalidURI.
     """
     options = check_uri(uri)
-    # The connection string wins; the driver's own defaults are too long, and reads have no bound at all.
+    # The connection string has precedence. The driver's own defaults are too long, and its reads have no timeout.
     ours = {_SELECTION: _SELECTION_MS, "connectTimeoutMS": _CONNECT_MS}
     given: dict[str, Any] = {each: ms for each, ms in ours.items() if each not in options}
     try:
@@ -103,6 +103,6 @@ def _refusal(uri: str, error: Exception) -> OperationError:
     text = str(error)
     before_host = uri.partition("://")[2].rpartition("@")[0]
     if before_host and (isinstance(error, InvalidURI) or {*"/?"} & {*before_host}):
-        # The driver shows what it took for a host, database or option, which can be a part of the password.
+        # The driver quotes what it parsed as a host, database or option, which can be a part of the password.
         text = "it cannot be parsed; user name and password must be percent-encoded (RFC 3986)"
     return OperationError(INVALID_URI, f"The connection string is refused: {text.rstrip('.?')}.")

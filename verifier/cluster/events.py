@@ -1,7 +1,7 @@
-"""Change events, parsed from their raw bytes. Pure.
+"""Parses change events from their raw bytes. Pure.
 
-A data event is taken apart by offset: what is needed of it is copied as bytes, and no value is ever decoded, hence
-never altered. Definition events (DDL) are rare, and decoded, except for the expressions in them.
+A data event is parsed by offset: the parts that are needed are copied as bytes, and no value is ever decoded, hence
+never altered. Definition events (DDL) are rare and are decoded, except for the expressions in them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from verifier.cluster.rawbson import Buffer, int32, int32_at, value_size
 
 
 class DataKind(Enum):
-    """What happened to a document. UNTOLD is anything that was too large to be sent."""
+    """The kind of a change of a document. UNTOLD is a change of any kind that was too large to be sent."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -30,10 +30,10 @@ class DataKind(Enum):
 class DataEvent(NamedTuple):
     """A change of one document.
 
-    `collection` is the UUID; servers before 6.0 do not tell it, only the `namespace`. `key` is the document key as a
-    BSON document. `body` is the full document of an insert or replace, the description of an update (see `raw_diff`),
-    empty otherwise. `raw_diff` tells whether the description is the oplog's own diff or the `updateDescription` of the
-    public documentation.
+    `collection` is the UUID; servers before 6.0 send only the `namespace`. `key` is the document key as a BSON
+    document. `body` is the full document of an insert or replace, the description of an update (see `raw_diff`), and
+    empty otherwise. `raw_diff` tells whether the description is the oplog's own diff or the documented
+    `updateDescription`.
     """
 
     kind: DataKind
@@ -45,17 +45,17 @@ class DataEvent(NamedTuple):
 
 
 class Fragment(NamedTuple):
-    """A piece of an event that is larger than 16 MB; the others follow, up to the `last` one."""
+    """A fragment of an event that is larger than 16 MB. Further fragments follow, up to the `last` one."""
 
     raw: bytes
     last: bool
 
 
 class DefinitionEvent(NamedTuple):
-    """A change of a collection, view or index, or anything else that is not of one document.
+    """A DDL event, or any other event that is not about one document.
 
-    `collection` is the UUID, None for views and databases, and from servers before 6.0. `renamed` is the new name after
-    a rename. `token` is the event's own resume token.
+    `collection` is the UUID; None for views and databases, and on servers before 6.0. `renamed` is the new name after a
+    rename. `token` is the event's own resume token.
     """
 
     operation: str
@@ -67,14 +67,14 @@ class DefinitionEvent(NamedTuple):
 
 
 class KeyEvent(NamedTuple):
-    """That a document was changed, and nothing else of it. `key` is the document key as a BSON document."""
+    """A change of one document without its contents. `key` is the document key as a BSON document."""
 
     operation: str
     namespace: Namespace
     key: bytes
 
 
-# What must be there of an event to be parsed as a KeyEvent or a DefinitionEvent.
+# The fields that an event needs to be parsed as a KeyEvent or a DefinitionEvent.
 KEY_EVENT_FIELDS = (
     "operationType",
     "ns",
@@ -84,10 +84,10 @@ KEY_EVENT_FIELDS = (
     "collectionUUID",
 )
 
-# Of how many namespaces the names are kept decoded: events of a moment are of a few.
+# How many decoded namespaces are cached: events close together are of a few namespaces.
 _MOST_NAMES = 1_000
 
-# The operations of one document, as change streams name them.
+# The operations on one document, as change streams name them.
 DATA_OPERATIONS = ("insert", "update", "replace", "delete")
 _DATA_KINDS = {name.encode(): DataKind(name) for name in DATA_OPERATIONS}
 _BODY_FIELDS = {
@@ -111,7 +111,7 @@ def _operation(name: bytes) -> bytes:
     return b"\x02operationType\0" + int32(len(name) + 1) + name + b"\0"
 
 
-# By the first bytes of the operation, which differ: the kind, and how far behind them the UUID is.
+# By the first bytes of the operation, which are unique: the kind, and the distance from there to the UUID.
 _OPERATION_BYTES = len(_operation(b"insert"))
 _OPERATIONS = {
     _operation(name)[:_OPERATION_BYTES]: (kind, len(_operation(name) + b"\x11clusterTime\0") + 8)
@@ -120,12 +120,12 @@ _OPERATIONS = {
 
 
 def parse_event(raw: bytes) -> DataEvent | DefinitionEvent | Fragment:
-    """The event in the bytes of one change stream document. Raises MalformedBson, KeyError for a missing field."""
+    """Parse the event in one change stream document. Raise MalformedBson, or KeyError for a missing field."""
     return _usual_event(raw) or _any_event(raw)
 
 
 def _usual_event(raw: bytes) -> DataEvent | None:
-    """A data event with just the usual fields in the usual order, None for any other: the hot path."""
+    """Parse a data event with exactly the usual fields in the usual order; return None for any other. The hot path."""
     if not raw.startswith(_TOKEN, 4):
         return None
     at = 4 + len(_TOKEN)
@@ -191,7 +191,7 @@ def _any_event(raw: bytes) -> DataEvent | DefinitionEvent | Fragment:
 
 
 def parse_key_event(raw: bytes) -> KeyEvent | DefinitionEvent:
-    """The event in the bytes of a change stream document that has only KEY_EVENT_FIELDS, or more."""
+    """Parse the event in a change stream document that has at least KEY_EVENT_FIELDS."""
     fields = _field_offsets(raw)
     at = fields[b"operationType"]
     operation = raw[at + 4 : at + 3 + int32_at(raw, at)[0]]
@@ -203,9 +203,9 @@ def parse_key_event(raw: bytes) -> KeyEvent | DefinitionEvent:
 
 
 def join_fragments(fragments: Iterable[Fragment]) -> bytes:
-    """The event of which these are all pieces, with the resume token of the last one.
+    """Join all fragments of an event. The event gets the resume token of the last fragment.
 
-    Each piece is a document with some of the event's top-level fields (`$changeStreamSplitLargeEvent`).
+    Each fragment is a document with some of the event's top-level fields (`$changeStreamSplitLargeEvent`).
     """
     fields: dict[bytes, bytes] = {}
     for fragment in fragments:
@@ -218,7 +218,7 @@ def join_fragments(fragments: Iterable[Fragment]) -> bytes:
 
 
 def token_of(raw: Buffer) -> dict[str, Any]:
-    """The resume token of the event in these bytes."""
+    """Return the resume token of the event in these bytes."""
     event = bytes(raw)
     return _document_at(event, id_element(event).start)
 
@@ -241,7 +241,7 @@ def _namespace(names: dict[str, Any]) -> Namespace:
 
 
 def _field_offsets(raw: bytes) -> dict[bytes, int]:
-    """Where the value of each top-level field begins. `rawbson.elements` without its objects."""
+    """Return the offset of the value of each top-level field. `rawbson.elements` without its objects."""
     fields: dict[bytes, int] = {}
     at, end = 4, len(raw) - 1
     while at < end:

@@ -1,4 +1,4 @@
-"""MongoDB's Extended JSON, in which filters come and keys of documents are told. Pure."""
+"""MongoDB's Extended JSON, the format of filters in requests and of keys in answers. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from bson.json_util import JSONMode, JSONOptions
 _OPTIONS = JSONOptions(
     json_mode=JSONMode.RELAXED, tz_aware=False, datetime_conversion=DatetimeConversion.DATETIME_AUTO
 )
-# What the library raises for values that it does not understand.
+# Exceptions of the library for values that it does not understand.
 _ERRORS = (BSONError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 
 def read(data: str) -> Any:
-    """What the text means, relaxed or canonical, each value of its exact type. Raises ValueError, RecursionError."""
+    """Parse relaxed or canonical Extended JSON; each value keeps its exact type. Raise ValueError or RecursionError."""
     try:
         return json.loads(data, object_pairs_hook=_document, parse_constant=_refuse_constant)
     except _ERRORS as error:
@@ -27,7 +27,7 @@ def read(data: str) -> Any:
 
 
 def written(value: Any) -> str:
-    """The value as one line of relaxed Extended JSON, in which NaN is a text."""
+    """Return the value as one line of relaxed Extended JSON, in which NaN is a string."""
     return json_util.dumps(value, json_options=_OPTIONS, allow_nan=False)
 
 
@@ -35,7 +35,7 @@ def _document(pairs: list[tuple[str, Any]]) -> Any:
     document = dict(pairs)
     if len(document) != len(pairs):
         raise ValueError(f"a field is given twice among {', '.join(document)}")
-    # An operator of queries: the library would take it for a value, and lose what stands beside it.
+    # `$regex` is a query operator here: the library would turn it into a value, and lose the fields beside it.
     return document if "$regex" in document else json_util.object_hook(document, _OPTIONS)
 
 

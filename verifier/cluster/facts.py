@@ -1,4 +1,4 @@
-"""What is known about a cluster, gathered once and frozen."""
+"""The facts about a cluster, gathered once and frozen."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Topology(Enum):
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """One cluster as it was when asked.
+    """The facts about one cluster when it was asked.
 
-    `identity` is the own id of the replica set or sharded cluster, the same from whichever member, router or address;
-    None where the user may not read it. `shards` are the names of its shards in their order, where it has any.
-    `privileges` are the actions that the user holds on the cluster resource, `database_privileges` those on the
-    collections of every database, `bucket_privileges` those on the buckets of every time-series collection,
-    `config_privileges` those on collections of the database config, each with the name of one, or an empty one for
-    all of them; all None without access control.
+    `identity` is the id of the replica set or sharded cluster, the same for every member, mongos or address; None if
+    the user may not read it. `shards` are the sorted names of its shards, if it has any. `privileges` are the user's
+    actions on the cluster resource, `database_privileges` those on the collections of every database,
+    `bucket_privileges` those on the buckets of every time-series collection, and `config_privileges` those on
+    collections of the database config, each with the name of one collection, or an empty name for all of them. All four
+    are None without access control.
     """
 
     topology: Topology
@@ -53,33 +53,33 @@ class ClusterFacts:
 
     @property
     def tells_definitions(self) -> bool:
-        """Whether its change streams tell every change of a definition, and the UUID of each event's collection."""
+        """Return whether change streams report all DDL events, and the UUID of each event's collection."""
         return self.version >= (6, 0, 0)
 
     @property
     def blocks_writes(self) -> bool:
-        """Whether it has the command that blocks the writes of users."""
+        """Return whether the cluster has the command that blocks user writes."""
         return self.version >= (6, 0, 0)
 
     @property
     def splits_large_events(self) -> bool:
-        """Whether its change streams can send an event that is larger than 16 MB in pieces."""
+        """Return whether change streams can split an event that is larger than 16 MB into fragments."""
         return self.version >= (7, 0, 0) or (6, 0, 9) <= self.version < (6, 1, 0)
 
     def lacks(self, *actions: str) -> list[str]:
-        """Which of the cluster actions the user does not hold."""
+        """Return those of the cluster actions that the user lacks."""
         return _not_in(self.privileges, actions)
 
     def lacks_everywhere(self, *actions: str) -> list[str]:
-        """Which of the actions the user does not hold on the collections of every database."""
+        """Return those of the actions that the user lacks on the collections of every database."""
         return _not_in(self.database_privileges, actions)
 
     def lacks_on_buckets(self, *actions: str) -> list[str]:
-        """Which of the actions the user does not hold on the buckets of every time-series collection."""
+        """Return those of the actions that the user lacks on the buckets of every time-series collection."""
         return _not_in(self.bucket_privileges, actions)
 
     def lacks_on_config(self, collection: str, *actions: str) -> list[str]:
-        """Which of the actions the user does not hold on that collection of the database config, with its name."""
+        """Return those of the actions that the user lacks on a collection of the database config, with its name."""
         held = self.config_privileges
         if held is None:
             return []
@@ -98,9 +98,9 @@ def _topology(hello: Mapping[str, Any]) -> Topology:
 
 
 def _address(client: Client, hello: Mapping[str, Any]) -> str:
-    """Return the address of the primary, of a router or of a single server.
+    """Return the address of the primary, of a mongos or of a standalone server.
 
-    With several routers, it is the same one whenever the connection string is the same.
+    With several mongos, the result is the same whenever the connection string is the same.
     """
     if "primary" in hello:
         return str(hello["primary"])
@@ -122,7 +122,7 @@ def _identity(client: Client, topology: Topology) -> str | None:
 
 
 def _shards(client: Client) -> tuple[str, ...]:
-    """In the order of their names; none where the user may not read them."""
+    """Return the sorted names of the shards; empty if the user may not read them."""
     try:
         return tuple(sorted(each["_id"] for each in client.config["shards"].find({}, {"_id": 1})))
     except OperationFailure:
@@ -156,7 +156,10 @@ def _config_privileges(status: Mapping[str, Any]) -> frozenset[tuple[str, str]] 
 
 
 def _is_of_config(resource: Mapping[str, Any]) -> bool:
-    """What is granted on all collections of every database is not on those of config."""
+    """Return whether a privilege on the resource applies to collections of the database config.
+
+    A privilege on all collections of every database does not.
+    """
     if resource.get("anyResource"):
         return True
     database, collection = resource.get("db"), resource.get("collection")

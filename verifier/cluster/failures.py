@@ -1,4 +1,7 @@
-"""What the driver's errors mean: which are transient, which have a name. Decided by label and code, never by text."""
+"""Classifies the driver's errors: which are transient, and which have a name.
+
+Decides by label and code, never by text.
+"""
 
 from __future__ import annotations
 
@@ -77,8 +80,8 @@ EVENT_TOO_LARGE = ErrorKind(
 )
 
 # Codes with which a server says "not now": elections, shutdowns, interrupted operations, overload, a full disk, trouble
-# between members. From the driver specifications (retryable writes, retryable reads, change streams), the server's own
-# retry loops, and fault experiments.
+# between members. The sources are the driver specifications (retryable writes, retryable reads, change streams), the
+# server's own retry loops, and fault experiments.
 _TRANSIENT_CODES = frozenset(
     {
         6,  # HostUnreachable
@@ -92,7 +95,7 @@ _TRANSIENT_CODES = frozenset(
         89,  # NetworkTimeout
         91,  # ShutdownInProgress
         100,  # UnsatisfiableWriteConcern, while members are missing
-        107,  # LockFailed: a note to an oplog while a user write block waits for the transactions that are open
+        107,  # LockFailed: an oplog note while a user write block waits for open transactions
         112,  # WriteConflict
         117,  # ConflictingOperationInProgress
         133,  # FailedToSatisfyReadPreference
@@ -127,7 +130,7 @@ _TRANSIENT_CODES = frozenset(
         14031,  # OutOfDiskSpace
     }
 )
-# Codes that depend on the request or the data: the same call fails again. Some are answers that a caller expects.
+# Codes that depend on the request or the data: the same call would fail again. Callers expect some of them.
 _REFUSAL_CODES = frozenset(
     {
         *(
@@ -182,11 +185,11 @@ _REFUSAL_CODES = frozenset(
         *(168, 169, 171, 197, 211, 225, 238, 241, 251, 256, 260, 263, 280, 286, 323, 359, 361, 371),
     }
 )
-# From here on, a code is the number of one check in the server's source: as good as always one of the request's or the
-# document's contents.
+# From here on, a code identifies one check in the server's source, nearly always of the contents of the request or the
+# document.
 _FIRST_LOCATION = 10_000
-# For how long other errors are repeated, in seconds: an error that nobody foresaw is more often an accident of the
-# moment than a verdict on the data. A location that is not known as transient gets a second chance only.
+# How long other errors are retried, in seconds: an unexpected error is more often a temporary fault than a property of
+# the data. A check in the server's source that is not known as transient only gets a second chance.
 _UNFORESEEN_PATIENCE = 60.0
 _LOCATION_PATIENCE = 0.5
 
@@ -209,25 +212,25 @@ _CHECK_LOG = "The call is repeated for a minute. See the log of the server for t
 
 
 def code_of(error: BaseException) -> int | None:
-    """The server's code of an error that carries one."""
+    """Return the server's code of an error; None if it has none."""
     return error.code if isinstance(error, OperationFailure) else None
 
 
 def text_of(error: BaseException) -> str:
-    """What a driver's error says to people: without the whole reply, and without the topology."""
+    """Return the text of a driver's error for people: without the whole reply, and without the topology."""
     if isinstance(error, OperationFailure) and error.details:
         return f"{error.details.get('errmsg', error)} (code {error.code})"
     return str(error).partition(" (configured timeouts")[0].partition(", Timeout:")[0]
 
 
 def actual_collection(error: OperationFailure) -> str | None:
-    """The name that a collection has by now, from a CollectionUUIDMismatch; None when it was dropped."""
+    """Return the current name of a collection, from a CollectionUUIDMismatch; None if it was dropped."""
     name = (error.details or {}).get("actualCollection")
     return None if name is None else str(name)
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return whether the same call may succeed later with nothing changed."""
+    """Return whether the same call may succeed later without any change."""
     if isinstance(error, ConnectionFailure | WriteConcernError):
         return True
     if not isinstance(error, PyMongoError):
@@ -238,7 +241,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether a server refuses a command for what is in it, or in the data: the same command fails again."""
+    """Return whether a server refuses a command because of its contents or the data, and would refuse it again."""
     code = code_of(error)
     return code is not None and not is_transient(error) and is_refusal_code(code)
 
@@ -249,10 +252,10 @@ def is_refusal_code(code: int) -> bool:
 
 
 def temporary(error: BaseException) -> Temporary | None:
-    """Judge an error for `retry`: why, and for how long, the same call is repeated; None if it is final.
+    """Judge an error for `retry`: return why, and for how long, to retry the call; None if the error is final.
 
-    Transient errors and refused credentials are repeated for as long as it takes: an operator can mend both without a
-    restart. Errors that are not foreseen are repeated for a minute.
+    Transient errors and refused credentials are retried without limit: an operator can fix both without a restart.
+    Unexpected errors are retried for a minute.
     """
     if is_transient(error):
         return Temporary(_told(error), _CHECK_SERVERS)
@@ -266,9 +269,9 @@ def temporary(error: BaseException) -> Temporary | None:
 
 
 def lost_cursor(error: BaseException) -> Temporary | None:
-    """Judge an error of a read whose cursor can be opened again: a lost cursor is temporary, too.
+    """Judge an error of a read whose cursor can be reopened: a lost cursor is temporary, too.
 
-    A cursor is also lost when its collection is dropped or renamed: opening it again by UUID tells which.
+    A cursor is also lost when its collection is dropped or renamed. Reopening it by UUID tells these cases apart.
     """
     if is_cursor_lost(error):
         return Temporary(_told(error), _CHECK_SERVERS)
@@ -276,12 +279,12 @@ def lost_cursor(error: BaseException) -> Temporary | None:
 
 
 def only_lost_cursor(error: BaseException) -> Temporary | None:
-    """Judge an error of a read for which someone waits: only a lost cursor is worth another attempt."""
+    """Judge an error of a read for which a caller waits: only a lost cursor is retried."""
     return again(error) if is_cursor_lost(error) else None
 
 
 def again(error: BaseException) -> Temporary:
-    """Judge an error as one that the next attempt avoids, because the caller has changed how it asks."""
+    """Judge an error as temporary, because the caller has changed the request so that it cannot recur."""
     return Temporary(_told(error), _CHECK_SERVERS)
 
 
@@ -293,7 +296,7 @@ def _told(error: BaseException) -> str:
 
 
 def is_history_lost(error: BaseException) -> bool:
-    """Whether the oplog no longer holds the point asked for."""
+    """Return whether the oplog no longer holds the requested resume point."""
     return code_of(error) in (CHANGE_STREAM_HISTORY_LOST, CAPPED_POSITION_LOST)
 
 
@@ -306,7 +309,7 @@ def is_cursor_lost(error: BaseException) -> bool:
 
 
 def named_kind(error: BaseException) -> ErrorKind | None:
-    """Return the kind under which a driver's error is reported; None where it has no name of its own."""
+    """Return the kind under which a driver's error is reported; None if it has no name."""
     if is_history_lost(error):
         return OPLOG_WINDOW_EXCEEDED
     code = code_of(error)
@@ -321,7 +324,7 @@ def named_kind(error: BaseException) -> ErrorKind | None:
 
 @contextmanager
 def named_errors() -> Iterator[None]:
-    """Raises the driver's errors that have a name as OperationError."""
+    """Convert those errors of the driver that have a name to OperationError."""
     try:
         yield
     except PyMongoError as error:
@@ -332,10 +335,10 @@ def named_errors() -> Iterator[None]:
 
 
 def named(error: BaseException) -> BaseException:
-    """The error itself, the first of a group of them, or the named one that a driver's error stands for."""
+    """Return the error itself, the first one of an exception group, or the named error for a driver's error."""
     if isinstance(error, BaseExceptionGroup):
         return named(error.exceptions[0])
     if not isinstance(error, PyMongoError):
         return error
-    # What a server says of a fault of ours may hold a whole reply: only its message is told.
+    # The server's reply to an internal error may be large: report only its message.
     return OperationError(named_kind(error) or INTERNAL_ERROR, f"{text_of(error)}.")

@@ -1,4 +1,4 @@
-"""The shape of the elements of `includeNamespaces` and `excludeNamespaces`."""
+"""The schema of the elements of `includeNamespaces` and `excludeNamespaces`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _PatternSchema(Strict):
     options = fields.String(validate=_regex_options, metadata={"pattern": f"^[{_REGEX_OPTIONS}]*$"})
 
 
-# One element has one of these, which the schema of its fields cannot say.
+# An element has exactly one of these fields, which the schemas of its fields cannot express.
 ONE_DATABASE = {"oneOf": [{"required": ["database"]}, {"required": ["databaseRegex"]}]}
 
 

@@ -1,7 +1,7 @@
-"""Which namespaces a sync or a verification is about.
+"""The filters that select the namespaces of a sync or a verification.
 
-A filter is turned into one match expression, and a server always decides what fits it: patterns are the server's own
-(`$regex`), and the listing, the change stream and single names are all judged by the same expression.
+A filter becomes one match expression, and a server always evaluates it: patterns are the server's own (`$regex`), and
+the listing, the change stream and single names are all matched by the same expression.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from verifier.cluster.reading import read
 from verifier.cluster.specification import Document
 from verifier.runtime.tasks import StopToken
 
-# Names that one query judges; each has 255 bytes at most.
+# How many names one query matches. A name has at most 255 bytes.
 _NAMES_A_QUERY = 10_000
-# What a server says of a pattern or its options: not a regular expression, no such option, a zero in it.
+# Error codes of a server for a pattern or its options: no regular expression, unknown option, a zero in it.
 _BAD_PATTERN_CODES = (51091, 51108, 2)
 
 
 @dataclass(frozen=True)
 class NamespaceFilter:
-    """The elements of `includeNamespaces` and `excludeNamespaces`, as the interface describes them.
+    """The elements of `includeNamespaces` and `excludeNamespaces`, as the API describes them.
 
-    Without `include`, everything is included; then whatever an element of `exclude` names is left out.
+    Without `include`, everything is included. Then everything that an element of `exclude` matches is left out.
     """
 
     include: Sequence[Document] = ()
     exclude: Sequence[Document] = ()
 
     def expression(self, database: str, collection: str) -> Document | None:
-        """The match expression over fields of these names; None where everything fits."""
+        """Return the match expression over fields of these names; None if everything matches."""
         parts: list[Document] = []
         if self.include:
             parts.append({"$or": [_element(each, database, collection) for each in self.include]})
@@ -44,7 +44,7 @@ class NamespaceFilter:
         return {"$and": parts} if parts else None
 
     def patterns(self) -> Iterator[tuple[str, Document]]:
-        """Every pattern, with the name of its field in a request."""
+        """Yield every pattern with the name of its field in a request."""
         lists = {"includeNamespaces": self.include, "excludeNamespaces": self.exclude}
         for name, elements in lists.items():
             for number, element in enumerate(elements):
@@ -72,7 +72,7 @@ def _regex(pattern: Document) -> Document:
 
 
 class Selection:
-    """Asks a server (6.0 or newer) which namespaces fit a filter."""
+    """A filter that a server (6.0 or newer) evaluates."""
 
     def __init__(self, namespaces: NamespaceFilter, client: Client, stop: StopToken) -> None:
         self._expression = namespaces.expression("database", "collection")
@@ -80,7 +80,7 @@ class Selection:
         self._stop = stop
 
     def of(self, namespaces: Iterable[Namespace]) -> set[Namespace]:
-        """Those of the namespaces that the filter selects. Raises the driver's errors."""
+        """Return those of the namespaces that the filter selects. Raises the driver's errors."""
         listed = list(namespaces)
         if self._expression is None:
             return set(listed)
@@ -103,7 +103,7 @@ def _matching(
 
 
 def bad_patterns(client: Client, namespaces: NamespaceFilter, stop: StopToken) -> list[str]:
-    """What the server finds wrong with the patterns of a filter, each by its field. Raises the driver's errors."""
+    """Return the server's errors for the patterns of a filter, each with its field. Raises the driver's errors."""
     reasons = [(field, _refusal(client, pattern, stop)) for field, pattern in namespaces.patterns()]
     return [f"{field}: {reason}" for field, reason in reasons if reason is not None]
 

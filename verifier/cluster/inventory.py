@@ -1,4 +1,4 @@
-"""Lists what a cluster holds: collections and views with options, indexes and sizes."""
+"""Lists the contents of a cluster: collections and views with options, indexes and sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from verifier.cluster.specification import CollectionSpec, Document, Kind, colle
 
 
 def _id_index(options: Document, indexes: list[Document]) -> Document:
-    """The options with the `_id` index as `create` takes it; clustered collections have none."""
+    """Return the options with the `_id` index as `create` takes it; clustered collections have none."""
     for index in indexes:
         if index["name"] == "_id_" and not index.get("clustered"):
             return {**options, "idIndex": index}
@@ -28,12 +28,12 @@ def _id_index(options: Document, indexes: list[Document]) -> Document:
 
 
 def is_id_index(index: Document) -> bool:
-    """Whether the index comes with its collection: the one on `_id`, or the order of a clustered collection."""
+    """Return whether the index comes with its collection: the one on `_id`, or the order of a clustered collection."""
     return bool(index["name"] == "_id_" or index.get("clustered"))
 
 
 def _rows(client: Client, database: str, command: dict[str, Any]) -> list[Document]:
-    """Return all rows of a listing, exactly: the driver's own helpers change some values, and refuse others."""
+    """Return all rows of a listing unaltered: the driver's own helpers change some values and refuse others."""
     with RawCursor(client, database, command) as cursor:
         return [
             rawbson.decode_definition(row) for page in cursor.pages() for row in page.documents()
@@ -41,12 +41,12 @@ def _rows(client: Client, database: str, command: dict[str, Any]) -> list[Docume
 
 
 def list_raw(client: Client, database: str, query: Document | None = None) -> list[Document]:
-    """The rows of `listCollections` that fit the query. Raises the driver's errors."""
+    """Return the rows of `listCollections` that match the query. Raises the driver's errors."""
     return _rows(client, database, {"listCollections": 1, "filter": query or {}})
 
 
 def list_indexes(client: Client, database: str, collection: str | Binary) -> list[Document]:
-    """All finished indexes of a collection, by name or UUID, the one on `_id` too; none of one that is gone.
+    """Return all finished indexes of a collection, by name or UUID, with the one on `_id`; empty if it does not exist.
 
     Raises the driver's errors.
     """
@@ -57,20 +57,20 @@ def list_indexes(client: Client, database: str, collection: str | Binary) -> lis
         if error.code == NAMESPACE_NOT_FOUND:
             return []
         raise
-    # Builds in progress have a buildUUID: their event comes when they are done, if they ever are.
+    # Builds in progress have a buildUUID. Their event comes when they are done, if they ever are.
     return [index for index in listed if "buildUUID" not in index]
 
 
 def _specification(client: Client, name: Namespace, row: Document) -> CollectionSpec | None:
-    """The collection or view of a row; a time-series collection is that of its buckets.
+    """Return the collection or view of a row; for a row of buckets, their time-series collection.
 
-    None where that can be asked by name only, and another collection has the name by now, or none.
+    On a sharded cluster, return None if the collection no longer has that name: mongos takes only names here.
     """
     if row["type"] == Kind.VIEW.value:
         return CollectionSpec(name, Kind.VIEW, None, dict(row["options"]))
     uuid = bytes(row["info"]["uuid"])
-    # Routers do not take UUIDs here. They let this wait while the collection is renamed, when its shard key may be
-    # that of no name for a moment; so this comes first.
+    # mongos does not take UUIDs here. During a rename of the collection, when its shard key may belong to no name for a
+    # moment, mongos makes this call wait. So this call comes first.
     sharded = client.is_mongos
     indexes = list_indexes(client, name.database, name.collection if sharded else Binary(uuid, 4))
     shard_key = _shard_key(client, uuid) if sharded else None
@@ -90,7 +90,7 @@ def _named(name: Namespace, uuid: bytes) -> tuple[str, Document]:
 
 
 def _shard_key(client: Client, uuid: bytes) -> Document:
-    """The shard key of that collection, under whichever name the metadata have it; empty where it is not sharded."""
+    """Return the shard key of that collection, under any name in the metadata; empty if it is not sharded."""
     found = sharded_names(client, {"uuid": Binary(uuid, 4)})
     return found[uuid][1] if found else {}
 
@@ -98,7 +98,7 @@ def _shard_key(client: Client, uuid: bytes) -> Document:
 def sharded_names(
     client: Client, query: Document | None = None
 ) -> dict[bytes, tuple[Namespace, Document]]:
-    """The name and shard key of each sharded collection of a cluster, or of some, by UUID.
+    """Return the name and shard key of each sharded collection that matches the query, by UUID.
 
     Raises the driver's errors.
     """
@@ -118,17 +118,20 @@ def sharded_names(
 
 
 def is_sharded(client: Client, uuid: bytes) -> bool:
-    """Whether that collection of a sharded cluster is sharded. Raises the driver's errors."""
+    """Return whether that collection of a sharded cluster is sharded. Raises the driver's errors."""
     return bool(sharded_names(client, {"uuid": Binary(uuid, 4)}))
 
 
 def _user_rows(client: Client, database: str, query: Document | None) -> dict[Namespace, Document]:
-    """The rows of `listCollections`, by name; a time-series collection has a row for itself and one for its buckets."""
+    """Return the rows of `listCollections` by name. A time-series collection has one row, and its buckets another."""
     return {Namespace(database, row["name"]): row for row in list_raw(client, database, query)}
 
 
 def _stored(name: Namespace, rows: dict[Namespace, Document]) -> Namespace:
-    """Where what has that name keeps its documents: its row tells more than the one of a time-series collection."""
+    """Return where the documents of that name are stored: for a time-series collection, in its buckets.
+
+    The row of the buckets also has more details than that of the time-series collection.
+    """
     return name.buckets if rows[name]["type"] == Kind.TIME_SERIES.value else name
 
 
@@ -138,10 +141,10 @@ def list_collections(
     database: str | None = None,
     kind: Kind | None = None,
 ) -> Iterator[CollectionSpec]:
-    """Every collection and view of the users, of one database or of all, in the order of their names.
+    """Yield every collection and view of the users, of one database or of all, in the order of their names.
 
-    Only what is in the selection, and only those of a kind, where these are given: nothing else is looked at closely.
-    Through a router, what loses its name meanwhile is left out.
+    `selection` and `kind` restrict the result, and only selected collections are queried in detail. On a sharded
+    cluster, a collection that loses its name meanwhile is left out.
     """
     databases = client.list_database_names() if database is None else [database]
     query = None if kind is None else {"type": kind.value}
@@ -156,7 +159,7 @@ def list_collections(
 
 
 def list_names(client: Client) -> dict[Namespace, Kind]:
-    """The names of all collections and views of the users, and of which kind each is. Raises the driver's errors."""
+    """Return the name and kind of each collection and view of the users. Raises the driver's errors."""
     names: dict[Namespace, Kind] = {}
     for database in filter(is_user_database, client.list_database_names()):
         rows = _user_rows(client, database, None)
@@ -165,7 +168,10 @@ def list_names(client: Client) -> dict[Namespace, Kind]:
 
 
 def list_uuids(client: Client) -> dict[Namespace, bytes]:
-    """The UUID of every collection of the users, that of its buckets for a time series. Raises the driver's errors."""
+    """Return the UUID of every collection of the users; for a time series, that of its buckets.
+
+    Raises the driver's errors.
+    """
     uuids: dict[Namespace, bytes] = {}
     for database in filter(is_user_database, client.list_database_names()):
         rows = _user_rows(client, database, None)
@@ -177,7 +183,7 @@ def list_uuids(client: Client) -> dict[Namespace, bytes]:
 
 
 def find_named(client: Client, name: Namespace) -> CollectionSpec | None:
-    """The collection or view that has that name now. Raises the driver's errors."""
+    """Return the collection or view that has that name now; None if there is none. Raises the driver's errors."""
     query = {"name": {"$in": [name.collection, name.buckets.collection]}}
     found = None
     while found is None:
@@ -189,9 +195,9 @@ def find_named(client: Client, name: Namespace) -> CollectionSpec | None:
 
 
 def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpec | None:
-    """The collection with that UUID under the name that it has now; None when it is gone."""
+    """Return the collection with that UUID under its current name; None if it was dropped."""
     found = None
-    # Again where it was renamed while a router was asked.
+    # Try again if it was renamed while mongos was asked.
     while found is None:
         row = next(iter(list_raw(client, database, {"info.uuid": Binary(uuid, 4)})), None)
         if row is None:
@@ -201,14 +207,17 @@ def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpe
 
 
 def find_time_series(client: Client, namespace: Namespace) -> bytes | None:
-    """The UUID of the time-series collection of that name, that of its buckets; None when there is none."""
+    """Return the UUID of the buckets of the time-series collection with that name; None if there is none."""
     found = find_named(client, namespace)
     return found.uuid if found is not None and found.kind is Kind.TIME_SERIES else None
 
 
 @dataclass(frozen=True)
 class Size:
-    """What a collection takes by its statistics: bytes of its documents, and bytes on disk of these and each index."""
+    """The size of a collection by its statistics: the number and bytes of its documents, and bytes on disk.
+
+    `on_disk` is the size of the documents on disk, and `indexes` the size of each index.
+    """
 
     documents: int = 0
     bytes: int = 0
@@ -217,12 +226,12 @@ class Size:
 
 
 def size_of(client: Client, namespace: Namespace) -> int:
-    """The bytes of a collection's documents by its statistics; zero of one that is gone, or a view by now."""
+    """Return the bytes of a collection's documents by its statistics; zero if it does not exist or is a view."""
     return measure(client, namespace).bytes
 
 
 def measure(client: Client, namespace: Namespace) -> Size:
-    """The size of a collection; nothing of one that is gone, or a view by now. Raises the driver's errors."""
+    """Return the size of a collection; an empty one if it does not exist or is a view. Raises the driver's errors."""
     pipeline = [{"$collStats": {"storageStats": {"scale": 1}}}]
     database = client[namespace.database]
     # Index names need not be UTF-8.
@@ -233,13 +242,13 @@ def measure(client: Client, namespace: Namespace) -> Size:
         if error.code in (NAMESPACE_NOT_FOUND, COMMAND_NOT_SUPPORTED_ON_VIEW):
             return Size()
         raise
-    # One row a shard.
+    # One row per shard.
     found = [row["storageStats"] for row in rows]
     indexes: Counter[str] = Counter()
     for each in found:
         indexes.update(each["indexSizes"])
     return Size(
-        # Of a time-series collection, its buckets are what is copied.
+        # For a time-series collection, count the buckets, which are what is copied.
         documents=sum(
             int(each["count"] if "count" in each else each["timeseries"]["bucketCount"])
             for each in found

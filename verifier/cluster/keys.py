@@ -1,7 +1,7 @@
-"""Document keys as the server tells them apart and sorts them: which `_id` values are one key. Pure.
+"""Document keys as the server distinguishes and sorts them: which `_id` values are the same key. Pure.
 
-The server compares numbers by value across their types, and strings with symbols; inside embedded documents and arrays
-too. Two events of one document must never look like events of two.
+The server compares numbers by value across their types, and strings with symbols, also inside embedded documents and
+arrays. Two events of one document must never look like events of two documents.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bson.decimal128 import Decimal128
 from verifier.cluster import rawbson, values
 from verifier.cluster.rawbson import Element, elements, int32_at
 
-# Where the value of an `_id` begins that is the first field.
+# The offset of the value of an `_id` that is the first field.
 _ID_AT = 9
 _DOUBLE = Struct("<d").unpack_from
 _INT64 = Struct("<q").unpack_from
@@ -23,7 +23,7 @@ _UNSIGNED64 = Struct("<Q").unpack_from
 # Strings compare by collation; embedded values may hold strings.
 _COLLATABLE = frozenset({rawbson.STRING, rawbson.SYMBOL, rawbson.DOCUMENT, rawbson.ARRAY})
 
-# The order of types in an index; those of one rank are compared by value.
+# The order of types in an index; values of types with the same rank are compared by value.
 _NUMBER, _TEXT = 10, 15
 _RANKS = {
     rawbson.MIN_KEY: -1,
@@ -49,7 +49,7 @@ _RANKS = {
     rawbson.MAX_KEY: 127,
 }
 
-# The rank of a value's type, and what is compared within the rank.
+# The rank of a value's type, and what is compared within that rank.
 Canonical = tuple[Any, ...]
 
 
@@ -58,8 +58,8 @@ class KeyWithoutId(ValueError):
 
 
 def id_element(document: bytes) -> Element:
-    """The `_id` of a document or document key. Raises KeyWithoutId."""
-    # Nearly always the first field, of a name that needs no search.
+    """Return the `_id` of a document or document key. Raise KeyWithoutId."""
+    # Fast path: `_id` is nearly always the first field.
     if document[5:9] == b"_id\0":
         kind = document[4]
         return Element(kind, b"_id", 9, 9 + rawbson.value_size(document, kind, 9))
@@ -70,9 +70,9 @@ def id_element(document: bytes) -> Element:
 
 
 def canonical(document: bytes, element: Element) -> Canonical:
-    """A value that compares with that of another `_id` as the server's own index does (simple collation).
+    """Return a form of an `_id` that compares with other forms as in the server's own index (simple collation).
 
-    It is equal for two `_id`s exactly when the server takes them for one key.
+    Two forms are equal exactly if the server treats the two `_id`s as one key.
     """
     kind, start = element.kind, element.start
     rank = _RANKS[kind]
@@ -85,7 +85,7 @@ def canonical(document: bytes, element: Element) -> Canonical:
     if kind == rawbson.ARRAY:
         return (rank, tuple(canonical(document, each) for each in elements(document, start)))
     if kind == rawbson.BINARY:
-        # The length comes first in the index, before the subtype.
+        # The index sorts by length first, and then by subtype.
         return (rank, int32_at(document, start)[0], document[start + 4 : element.end])
     if kind == rawbson.DATE:
         return (rank, _INT64(document, start)[0])
@@ -100,29 +100,29 @@ def canonical(document: bytes, element: Element) -> Canonical:
 
 
 def is_nan(form: Canonical) -> bool:
-    """Whether it is the canonical form of NaN."""
+    """Return whether this is the canonical form of NaN."""
     return form == (_NUMBER, False)
 
 
 def depends_on_collation(element: Element) -> bool:
-    """Whether a collation other than the simple one can make two different values of this type one key."""
+    """Return whether a collation other than the simple one can make two different values of this type the same key."""
     return element.kind in _COLLATABLE
 
 
 def id_only(document: bytes) -> bytes:
-    """The document cut down to its `_id`."""
+    """Return the document reduced to its `_id`."""
     element = id_element(document)
     return rawbson.single(element.kind, b"_id", document[element.start : element.end])
 
 
 def is_only_id(key: bytes) -> bool:
-    """Whether a document key has nothing but the `_id`."""
+    """Return whether a document key has no field but the `_id`."""
     element = id_element(key)
     return element.start == _ID_AT and element.end == len(key) - 1
 
 
 def shown(key: bytes) -> str:
-    """The `_id` of a key as people are told of it, with its type, cut where it is long."""
+    """Return the `_id` of a key for people, with its type, cut if it is long."""
     element = id_element(key)
     return values.shown(element.kind, key[element.start : element.end])
 
@@ -138,7 +138,7 @@ def _number(document: bytes, kind: int, at: int) -> Canonical:
         number = Decimal128.from_bid(document[at : at + 16]).to_decimal()
     else:
         number = _DOUBLE(document, at)[0]
-    # All NaNs are one key, and the lowest number; Python could not order a signalling one.
+    # All NaNs are one key, and the lowest number. Python could not order a signaling NaN.
     return (_NUMBER, False) if _is_nan(number) else (_NUMBER, True, number)
 
 
@@ -147,7 +147,7 @@ def _is_nan(number: int | float | Decimal) -> bool:
 
 
 def _fields(document: bytes, at: int) -> Canonical:
-    # The type counts before the name.
+    # The server compares the type before the name.
     return tuple(
         (_RANKS[each.kind], each.name, canonical(document, each)) for each in elements(document, at)
     )

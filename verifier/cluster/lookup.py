@@ -17,18 +17,18 @@ from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import RawCursor, resilient_pages
 from verifier.runtime.tasks import StopToken
 
-# How many keys one query has, and how many bytes: it must stay below 16 MB.
+# The most keys in one query, and the most bytes of keys: the query must stay below 16 MB.
 _MOST_KEYS = 1_000
 _MOST_KEY_BYTES = 8 << 20
-# A key that has more bytes is no bound of anything: commands and saved tasks, at most 16 MB each, hold several bounds.
+# A longer key is not used as a bound: commands and saved tasks, at most 16 MB each, hold several bounds.
 LONGEST_BOUND = 64 << 10
 
-# The projection that leaves the `_id` alone.
+# The projection that keeps only the `_id`.
 ONLY_IDS: Mapping[str, Any] = MappingProxyType({"_id": 1})
 
 
 def among(keys: Iterable[bytes]) -> RawBSONDocument:
-    """The filter for documents with these keys, each value as the bytes that it is."""
+    """Return the filter for documents with these keys, each value as its exact bytes."""
     listed = []
     for number, key in enumerate(keys):
         element = id_element(key)
@@ -40,22 +40,22 @@ def among(keys: Iterable[bytes]) -> RawBSONDocument:
 
 
 def bounds(keys: Sequence[bytes]) -> list[RawBSONDocument]:
-    """What else is true of documents with these keys, where strings compare by their bytes.
+    """Return further conditions that hold for documents with these keys if strings compare by their bytes.
 
-    Without it, servers of 6.0 read a clustered collection as a whole for a list of keys.
+    Without these conditions, MongoDB 6.0 reads a clustered collection as a whole to find a list of keys.
     """
     if not keys or max(map(len, keys)) > LONGEST_BOUND:
         return []
     forms = {canonical(key, id_element(key)): key for key in keys}
     lowest, highest = min(forms), max(forms)
-    # Comparisons find one type only; and of numbers from NaN on, nothing but NaN.
+    # A comparison matches one type only; a comparison with NaN matches nothing but NaN.
     if lowest[0] != highest[0] or is_nan(lowest):
         return []
     return [_compared(b"$gte", forms[lowest]), _compared(b"$lte", forms[highest])]
 
 
 def _compared(operator: bytes, key: bytes) -> RawBSONDocument:
-    """The filter for documents whose `_id` compares so with the key's."""
+    """Return the filter for documents whose `_id` compares in this way with the key's."""
     element = id_element(key)
     comparison = rawbson.single(element.kind, operator, key[element.start : element.end])
     return RawBSONDocument(rawbson.single(rawbson.DOCUMENT, b"_id", comparison))
@@ -64,7 +64,7 @@ def _compared(operator: bytes, key: bytes) -> RawBSONDocument:
 def _command(
     namespace: Namespace, keys: list[bytes], uuid: bytes | None, not_before: Timestamp | None
 ) -> dict[str, Any]:
-    # Which collation a collection has is not known here.
+    # The collation of the collection is not known here.
     collated = any(depends_on_collation(id_element(key)) for key in keys)
     filters = [among(keys), *([] if collated else bounds(keys))]
     command: dict[str, Any] = {"find": namespace.collection, "filter": {"$and": filters}}
@@ -86,11 +86,11 @@ def fetch_pages(
     projection: Mapping[str, Any] = MappingProxyType({}),
     query: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[dict[Hashable, bytes]]:
-    """The documents with these keys (each a document with `_id`), by the canonical form of their `_id`.
+    """Yield the documents with these keys, in pages of a few megabytes, by the canonical form of their `_id`.
 
-    Only those that fit the query, and of each what `projection` leaves. Comes in pages of a few megabytes. A document
-    may come twice, when a failure made the query run again. With `uuid`, the collection must be that one;
-    `CollectionUUIDMismatch` is left to the caller. Reads with majority.
+    Each key is a document with `_id`. Only documents that match the query are returned, reduced to `projection`. A
+    document may be returned twice if a failure made the query run again. With `uuid`, the collection must have that
+    UUID; `CollectionUUIDMismatch` is left to the caller. Reads with majority.
     """
     command = _command(namespace, keys, uuid, not_before)
     if query:
@@ -107,7 +107,7 @@ def fetch_pages(
 
 
 def portions(keys: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """The keys in portions that one query takes."""
+    """Split the keys into portions that one query takes."""
     portion: list[bytes] = []
     size = 0
     for key in keys:
@@ -128,7 +128,7 @@ def fetch(
     projection: Mapping[str, Any] = MappingProxyType({}),
     query: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[Hashable, bytes]:
-    """All pages of `fetch_pages` at once, for any number of keys."""
+    """Return all documents of `fetch_pages` at once, for any number of keys."""
     found: dict[Hashable, bytes] = {}
     for portion in portions(keys):
         pages = fetch_pages(client, namespace, portion, stop, projection=projection, query=query)

@@ -1,4 +1,4 @@
-"""Tells what only comes of documents that move from shard to shard from what users do to definitions."""
+"""Distinguishes the DDL events of chunk migrations from those of users."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from verifier.cluster.inventory import is_sharded
 from verifier.cluster.reading import read
 from verifier.runtime.tasks import StopToken
 
-# What a shard tells of chunks that come first or go last.
+# Events for the first chunk that comes to a shard, and for the last chunk that leaves one.
 _OF_CHUNKS = frozenset({"migrateChunkToNewShard", "migrateLastChunkFromShard"})
 
 
 class Migrations:
-    """Migrations of chunks: a shard that had no documents of a collection makes it there, and its indexes, first.
+    """The events of chunk migrations.
 
-    When users shard a collection, more comes than that.
+    A shard without documents of a collection first creates the collection and its indexes. When users shard a
+    collection, other events come as well.
     """
 
     def __init__(self, client: Client, facts: ClusterFacts, stop: StopToken) -> None:
         self._client = client
         self._possible = facts.is_sharded
         self._stop = stop
-        # The collections that were made on a further shard.
+        # The collections that were created on another shard.
         self._made: set[bytes] = set()
 
     def caused(self, event: DefinitionEvent) -> bool:
-        """Whether the event comes of a migration alone; all events are asked about, in their order."""
+        """Return whether only a migration caused the event. Must be called for all events, in their order."""
         uuid = event.collection
         if uuid is None or not self._possible:
             return False

@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 SYSTEM_DATABASES = frozenset({"admin", "config", "local"})
 
-# Databases that sync services and verifiers keep for themselves; never copied, never compared.
+# Databases that sync services and verifiers keep for themselves: never copied, never compared.
 RESERVED_PREFIXES = ("mongosync_reserved_", "mongosync_internal_", "__mdb_internal")
 RESERVED_PATTERN = f"^({'|'.join(RESERVED_PREFIXES)})"
 
-# Regular expressions that the names of databases and collections of users match, which the functions below know, too.
+# Regular expressions for the names of user databases and user collections. The functions below apply the same rules.
 USER_DATABASE_PATTERN = (
     f"^(?!({'|'.join(sorted(SYSTEM_DATABASES))})$)(?!{'|'.join(RESERVED_PREFIXES)})"
 )
 USER_COLLECTION_PATTERN = r"^(?!system\.)"
 
-# In front of a time-series collection's name, the name of the collection that holds its documents, the buckets.
+# The prefix that turns the name of a time-series collection into that of its buckets, which hold its documents.
 BUCKETS_PREFIX = "system.buckets."
 
 
@@ -31,12 +31,12 @@ class Namespace(NamedTuple):
 
     @property
     def buckets(self) -> Namespace:
-        """Where the documents of a time-series collection of this name are."""
+        """Return the namespace of the buckets of a time-series collection with this name."""
         return Namespace(self.database, BUCKETS_PREFIX + self.collection)
 
     @property
     def owner(self) -> Namespace:
-        """The time-series collection whose buckets have this name; the namespace itself where it is none of buckets."""
+        """Return the time-series collection that owns these buckets; the namespace itself if it has none of buckets."""
         return Namespace(self.database, self.collection.removeprefix(BUCKETS_PREFIX))
 
 
@@ -45,5 +45,5 @@ def is_user_database(name: str) -> bool:
 
 
 def is_user_namespace(namespace: Namespace) -> bool:
-    """Whether documents of the namespace are a user's: not of a system or reserved database, not `system.*`."""
+    """Return whether the namespace belongs to users: not in a system or reserved database, not `system.*`."""
     return is_user_database(namespace.database) and not namespace.collection.startswith("system.")

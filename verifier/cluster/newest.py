@@ -1,4 +1,4 @@
-"""Reads saved documents as they are now, also right after an election.
+"""Reads saved documents in their newest state, even right after an election.
 
 A majority read alone may return older documents, from a primary that was just elected or does not know that it was
 deposed.
@@ -18,7 +18,7 @@ from verifier.cluster.rawcursor import RawCursor
 # How long the members may take to confirm that the primary still is one, in milliseconds.
 _MOST_MS = 30_000
 
-# Changes nothing: nothing is saved under this `_id`.
+# A no-op: no document is saved under this `_id`.
 _NO_CHANGE = {"q": {"_id": None}, "u": {"$set": {"unused": True}}}
 
 
@@ -35,7 +35,7 @@ def read_newest(client: Client, database: str, collection: str, key: str) -> dic
 def newest_time(run: Callable[[dict[str, Any]], dict[str, Any]], collection: str) -> Timestamp:
     """Return a cluster time that all earlier acknowledged writes precede. `run` runs a command with majority.
 
-    An update that changes nothing is acknowledged when everything before it is.
+    A no-op update is acknowledged when everything before it is.
     """
     time: Timestamp = run({"update": collection, "updates": [_NO_CHANGE]})["operationTime"]
     return time
@@ -46,7 +46,7 @@ def read_after(
 ) -> list[bytes]:
     """Return the documents of a collection, with all writes up to that time. Raises the driver's errors.
 
-    `find` holds more fields of the command of that name, such as `filter`.
+    `find` holds further fields of the find command, such as `filter`.
     """
     concern = {"level": "majority", "afterClusterTime": time}
     command = {"find": collection, **find, "readConcern": concern}

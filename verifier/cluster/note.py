@@ -1,4 +1,4 @@
-"""Asks a cluster for its newest cluster time, and moves its change streams on to it."""
+"""Gets the newest cluster time of a cluster, and advances its change streams to it."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ _NOTE = {"appendOplogNote": 1, "data": {"syncsvc": "tick"}}
 
 
 def append_note(client: Client, stop: StopToken) -> Timestamp:
-    """The cluster's newest time, after which nothing but newer writes can come.
+    """Return the cluster's newest time, after which only newer writes can come.
 
-    Writes a no-op to the oplog, so that change streams come to that time at once; a user without that privilege
-    gets the newest time as it is, and they move when the cluster writes its own periodic no-op. So does the user of an
-    old router. The stream of a router may wait for the config server's, too, of which this moves nothing.
+    Writes a no-op to the oplog, so that change streams reach that time immediately. If the user lacks the privilege, or
+    the mongos is too old, it only reads the newest time, and change streams reach that time with the cluster's own
+    periodic no-op. The stream of a mongos may also wait for the config servers, which this no-op does not advance.
     """
 
     def note() -> Timestamp:
         try:
             time = _time_of(client.admin.command(_NOTE))
             if client.is_mongos:
-                # Each shard has written it at a time of its own, and the newest of these was told. An idle one stays
-                # before that, and holds the stream of all back, until it writes at a later time.
+                # Each shard has written the no-op at its own time, and the reply has the newest of these times. An idle
+                # shard stays before that time, and holds back the stream of all shards, until it writes again at a
+                # later time.
                 client.admin.command(_NOTE)
         except OperationFailure as error:
             unknown = error.code == failures.COMMAND_NOT_FOUND
             if not unknown and failures.named_kind(error) is not failures.NOT_AUTHORIZED:
                 raise
-            # Not a ping, which a router answers alone: this one asks all shards.
+            # Not a ping, which mongos answers alone: this command asks all shards.
             time = _time_of(client.admin.command({"listDatabases": 1, "nameOnly": True}))
         return time
 

@@ -14,14 +14,14 @@ from verifier.cluster.pinning import Address, Pin
 
 @dataclass(frozen=True)
 class Reach:
-    """Which members of a replica set still have the oplog from some time on, and which could not be asked."""
+    """The members of a replica set whose oplog reaches back to some time, and those that could not be asked."""
 
     holding: tuple[str, ...]
     unknown: tuple[str, ...]
 
     @property
     def none(self) -> bool:
-        """Whether it is proved that no member has it."""
+        """Return whether it is certain that no member's oplog reaches back that far."""
         return not self.holding and not self.unknown
 
 

@@ -1,7 +1,7 @@
-"""Keeps the commands that belong together, such as the pages of one cursor, on one server.
+"""Keeps commands that belong together, such as those of one cursor, on one server.
 
-A cursor is known only to the server that opened it. The driver pins its own cursors; a command that is sent with
-`Database.command` goes to any suitable server, and with several routers in the connection string, to another one each
+A cursor is known only to the server that opened it. The driver pins its own cursors. A command that is sent with
+`Database.command` goes to any suitable server, and with several mongos in the connection string, to another one each
 time.
 """
 
@@ -24,7 +24,7 @@ _current: ContextVar[Pin | None] = ContextVar("pin", default=None)
 
 
 class Pin:
-    """Sends the commands inside its blocks to one server: that of `address`, or the one that the first chooses.
+    """A pin to one server: `address`, or the server that the first command chooses. It applies inside `held` blocks.
 
     Several threads may use it, one after the other. Only clients with `select` as their server selector obey it.
     """
@@ -42,12 +42,12 @@ class Pin:
             _current.reset(token)
 
     def choose(self, servers: Sequence[ServerDescription]) -> list[ServerDescription]:
-        """Return the pinned server alone. Raises AutoReconnect if it is not among the suitable servers any more."""
+        """Return only the pinned server. Raises AutoReconnect if it is no longer among the suitable servers."""
         if self._address is None:
             self._address = random.choice(_nearest(servers)).address
         found = [each for each in servers if each.address == self._address]
         if not found:
-            # At once: waiting for the server would not bring its cursors back.
+            # Fail immediately: waiting for the server would not bring its cursors back.
             raise AutoReconnect(f"{_shown(self._address)} is not available any more")
         return found
 
@@ -59,7 +59,7 @@ def select(servers: Sequence[ServerDescription]) -> list[ServerDescription]:
 
 
 def _nearest(servers: Sequence[ServerDescription]) -> list[ServerDescription]:
-    """The servers within the latency window of the fastest."""
+    """Return the servers within the latency window of the fastest one."""
     smallest = min(map(_latency, servers))
     return [each for each in servers if _latency(each) <= smallest + _LATENCY_WINDOW]
 

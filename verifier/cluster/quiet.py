@@ -9,7 +9,7 @@ from pymongo.errors import PyMongoError
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import RESERVED_PREFIXES
 
-# The entries of an oplog that are writes of users. A transaction is an entry of `admin`, which holds its writes.
+# The oplog entries that are user writes. A transaction is an entry of `admin`, which holds its writes.
 _NOT_INTERNAL = {"$not": Regex(rf"^(config\.|local\.|{'|'.join(RESERVED_PREFIXES)})")}
 _BY_USERS = {
     "op": {"$ne": "n"},

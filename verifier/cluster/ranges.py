@@ -1,7 +1,7 @@
-"""Portions of a collection: ranges in the order of its `_id` index, and documents by their keys.
+"""Portions of a collection: ranges in the order of its `_id` index, and single documents by their keys.
 
-A range is the bounds of an index scan (`min`, `max` and `hint` of find), in the index's own order: every document is in
-exactly one of a collection's ranges, whatever the type of its `_id`. `$gt` and `$lt` would find one type only.
+A range has the bounds of an index scan (`min`, `max` and `hint` of find), in the index's own order: every document is
+in exactly one range of a collection, regardless of the type of its `_id`. `$gt` and `$lt` would match one type only.
 """
 
 from __future__ import annotations
@@ -23,16 +23,19 @@ from verifier.cluster.reading import read
 from verifier.cluster.renamed import follow_renames
 from verifier.runtime.tasks import StopToken
 
-# So many samples make the sizes of two ranges differ by less than half, mostly.
+# With this many samples, the sizes of two ranges usually differ by less than half.
 _SAMPLES_A_RANGE = 8
 _MOST_RANGES = 10_000
-# A larger part of a collection is not sampled by single looks but by sorting all of its documents in memory.
+# The server samples a larger part of a collection not by random lookups, but by sorting all documents in memory.
 _LARGEST_SAMPLE = 0.04
 
 
 @dataclass(frozen=True)
 class Range:
-    """Bounds as documents of an `_id` alone: `lower` belongs to the range, `upper` does not; None is open."""
+    """A range of keys.
+
+    Each bound is a document with only an `_id`, or None for no bound; `lower` is inclusive, `upper` is not.
+    """
 
     lower: bytes | None = None
     upper: bytes | None = None
@@ -40,14 +43,14 @@ class Range:
 
 @dataclass(frozen=True)
 class Keys:
-    """The documents with these keys, each a document of an `_id` alone; not more than one query can take."""
+    """The documents with these keys, at most as many as one query takes. Each key is a document with only an `_id`."""
 
     keys: tuple[bytes, ...]
 
 
 Portion = Range | Keys
 
-# The key behind which there is none.
+# The greatest key.
 LAST = rawbson.single(rawbson.MAX_KEY, b"_id", b"")
 
 
@@ -60,10 +63,10 @@ def split(
     stop: StopToken,
     uuid: bytes | None = None,
 ) -> list[Range]:
-    """Ranges of about `range_bytes` that together are the whole collection.
+    """Return ranges of about `range_bytes` that together are the whole collection.
 
-    `count` and `size` (bytes) may be estimates. The server samples and sorts, so a collation makes no difference.
-    With `uuid`, it is that collection, whatever its name is by now; raises CollectionGone where it was dropped.
+    `count` and `size` (bytes) may be estimates. The server samples and sorts, so a collation makes no difference. With
+    `uuid`, the collection is found even if it was renamed; raises CollectionGone if it was dropped.
     """
     number = min(_MOST_RANGES, max(1, size // range_bytes), max(1, count))
     if number == 1:
@@ -79,7 +82,7 @@ def split(
 def _sample(
     client: Client, namespace: Namespace, count: int, wanted: int, uuid: bytes | None
 ) -> list[bytes]:
-    """Keys of random documents in the order of the index."""
+    """Return the keys of random documents in the order of the index."""
 
     def keys(sampling: list[dict[str, Any]], **options: Any) -> list[bytes]:
         if uuid is not None:
@@ -92,7 +95,7 @@ def _sample(
         except OperationFailure as error:
             if error.code != failures.NO_MORE_SAMPLES:
                 raise
-    # Of the keys alone, which the index has: documents might be too large to be sorted.
+    # Sample only the keys, from the index: whole documents might be too large to sort.
     only_keys = [{"$project": {"_id": 1}}, {"$sample": {"size": wanted}}]
     return keys(only_keys, hint={"_id": 1})
 
@@ -112,7 +115,7 @@ def _keys(
 
 
 def _evenly(sampled: list[bytes], number: int) -> list[bytes]:
-    """At most `number - 1` different bounds. The ends of the order are none: nothing lies beyond them."""
+    """Return at most `number - 1` different bounds. MinKey and MaxKey are left out: nothing lies beyond them."""
     ends = (rawbson.MIN_KEY, rawbson.MAX_KEY)
     fit = [key for key in sampled if len(key) <= LONGEST_BOUND and id_element(key).kind not in ends]
     picked = (fit[index * len(fit) // number] for index in range(1, number) if fit)

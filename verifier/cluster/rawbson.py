@@ -1,7 +1,7 @@
-"""Walks over BSON bytes by offset, without decoding values. The format is that of https://bsonspec.org/spec.html.
+"""Parses BSON bytes by offset, without decoding values. The format is described at https://bsonspec.org/spec.html.
 
-Replies of a server are taken apart here: a reply of thousands of documents is cut into the documents' bytes
-at a third of a microsecond each, where decoding costs twenty times as much.
+This module splits the replies of servers: cutting a reply of thousands of documents into their bytes takes a third of a
+microsecond per document, and decoding takes twenty times as long.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bson.raw_bson import RawBSONDocument
 
 Buffer = bytes | memoryview
 
-# Documents are decoded for reports and comparisons of parts only. Dates outside Python's range must not raise.
+# Documents are only decoded for reports and for comparisons of parts. Dates outside Python's range must not raise.
 DECODE_OPTIONS: CodecOptions[dict[str, Any]] = CodecOptions(
     datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="replace"
 )
@@ -69,7 +69,7 @@ _FIXED_SIZES = {
 }
 
 
-# What comes on top of the length that a value begins with.
+# The size of a value beyond the length that it begins with.
 _HEADS = {
     STRING: 4,
     CODE: 4,
@@ -83,7 +83,7 @@ _HEADS = {
 
 
 class Element(NamedTuple):
-    """One field of a document: its type byte, its name, and where its value lies in the buffer."""
+    """One field of a document: its type byte, its name, and the offsets of its value in the buffer."""
 
     kind: int
     name: bytes
@@ -96,7 +96,7 @@ class MalformedBson(ValueError):
 
 
 def value_size(raw: bytes, kind: int, at: int) -> int:
-    """The size in bytes of the value of type `kind` at `at`. Raises MalformedBson for an unknown type."""
+    """Return the size in bytes of the value of type `kind` at `at`. Raises MalformedBson for an unknown type."""
     size = _FIXED_SIZES.get(kind)
     if size is not None:
         return size
@@ -112,7 +112,7 @@ def value_size(raw: bytes, kind: int, at: int) -> int:
 
 
 def elements(raw: bytes, at: int = 0) -> Iterator[Element]:
-    """The top-level fields of the document that begins at `at`."""
+    """Yield the top-level fields of the document that begins at `at`."""
     end = at + int32_at(raw, at)[0] - 1
     at += 4
     while at < end:
@@ -126,7 +126,7 @@ def elements(raw: bytes, at: int = 0) -> Iterator[Element]:
 
 
 def find(raw: bytes, name: bytes, at: int = 0) -> Element | None:
-    """The first field of that name in the document that begins at `at`."""
+    """Return the first field of that name in the document that begins at `at`; None if it has none."""
     for element in elements(raw, at):
         if element.name == name:
             return element
@@ -134,12 +134,12 @@ def find(raw: bytes, name: bytes, at: int = 0) -> Element | None:
 
 
 def array_documents(raw: bytes, at: int) -> list[memoryview]:
-    """The bytes of each document of the array of documents that begins at `at`, in order, not copied."""
+    """Return the bytes of each document in the array that begins at `at`, in order, without copying them."""
     end = at + int32_at(raw, at)[0] - 1
     view = memoryview(raw)
     documents: list[memoryview] = []
     add = documents.append
-    # Element names are "0", "1", ...: their length is known, so they need not be looked at.
+    # Element names are "0", "1", ...: their lengths are known, so the names are skipped.
     header, left = 3, 10
     at += 4
     while at < end:
@@ -159,7 +159,7 @@ def array_documents(raw: bytes, at: int) -> list[memoryview]:
 
 
 def decode(raw: Buffer) -> dict[str, Any]:
-    """A document as a dict, its order kept."""
+    """Decode a document to a dict, keeping the order of its fields."""
     return bson.decode(raw, DECODE_OPTIONS)
 
 
@@ -182,24 +182,24 @@ def _opened(value: Any) -> Any:
 
 
 def single(kind: int, name: bytes, value: bytes) -> bytes:
-    """A document of one field."""
+    """Return a document of one field."""
     return b"%b%c%b\0%b\0" % (int32(len(name) + len(value) + 7), kind, name, value)
 
 
 def document(*parts: bytes) -> bytes:
-    """A document of fields, each with type and name, which are copied once."""
+    """Return a document of encoded fields (type, name and value), which are copied once."""
     return b"".join((int32(sum(map(len, parts)) + 5), *parts, b"\0"))
 
 
 class RawDocuments(RawBSONDocument):
-    """Documents end to end, which the driver sends as they are as the documents of one write command.
+    """Concatenated documents that the driver sends unchanged, as the documents of one write command.
 
-    The driver writes the `raw` bytes of a raw document where it would encode one; a document sequence of the
-    wire protocol is its documents end to end, so bytes of many documents pass as those of one.
+    The driver writes the `raw` bytes of a raw document instead of encoding a document. A document sequence of the wire
+    protocol is a concatenation of documents, so the bytes of many documents pass as those of one.
     """
 
     def __init__(self, raw: bytes) -> None:
-        # The checks of the base class, and its parsing, are for one document.
+        # Skips the constructor of the base class, whose checks and parsing are for one document.
         self._documents = raw
 
     @property

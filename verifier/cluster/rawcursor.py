@@ -1,7 +1,7 @@
 """A server cursor whose replies stay bytes: find, aggregate and listings through `db.command`, page by page.
 
-The driver's own cursors hide what is needed here: the resume token beside each page, the cluster time of each reply,
-and the documents as the bytes that came.
+The driver's own cursors hide the resume token of each page, the cluster time of each reply, and the raw bytes of the
+documents.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from verifier.runtime.tasks import StopToken
 
 # A page of about this size is as fast as one of 16 MB and keeps memory small. In bytes.
 PAGE_BYTES = 3 << 20
-# How often a server is asked to free a cursor, if it refuses or closes the connection, and how long each time, in
-# seconds.
+# How often the server is asked to free a cursor if it refuses or closes the connection, and the timeout of each
+# attempt, in seconds.
 _MOST_KILLS = 10
 _KILL_SECONDS = 2.0
 _INT64 = Struct("<q")
 _UNSIGNED_PAIR = Struct("<II")
 
-# The server takes at most 100,000 documents in one write command; a page goes into one.
+# A page is written with one command, and the server accepts at most 100,000 documents per write command.
 _MOST_DOCUMENTS = 50_000
 
 
 class Page(NamedTuple):
-    """One reply: `array` is where its array of documents begins in `raw`.
+    """One reply: `array` is the offset of its array of documents in `raw`.
 
-    `resume` is the token after its last document where one was asked for; `time` the newest cluster time that the
-    server knew of.
+    `resume` is the token after its last document, if the reply has one. `time` is the newest cluster time that the
+    server knew.
     """
 
     raw: bytes
@@ -53,23 +53,24 @@ class Page(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The bytes of the array of documents."""
+        """Return the size of the array of documents in bytes."""
         return int(rawbson.int32_at(self.raw, self.array)[0])
 
     def same_documents(self, other: Page) -> bool:
-        """Whether the two arrays of documents are the same bytes."""
+        """Return whether the two arrays of documents have the same bytes."""
         mine = memoryview(self.raw)[self.array : self.array + self.size]
-        # Compares at the speed of memory and copies nothing, other than views or slices. The length is in the array.
+        # Compares at memory speed and copies nothing, unlike a comparison of views or slices. The length is in the
+        # array.
         return other.raw.startswith(mine, other.array)
 
     def count(self, expected: int) -> int:
-        """The number of documents, without a look at each where it is the one that is expected."""
+        """Return the number of documents, without visiting each of them if it is `expected`."""
         if expected > 0:
             header = b"\x03%d\0" % (expected - 1)
             end = self.array + self.size - 1
             last = self.raw.rfind(header, self.array, end)
             start = last + len(header)
-            # No document inside of another one ends where the last one does.
+            # A nested document cannot end where the last document ends.
             if (
                 last >= 0
                 and start + 4 <= end
@@ -80,10 +81,10 @@ class Page(NamedTuple):
 
 
 class RawCursor:
-    """Runs a command that opens a cursor and then its getMores, on one server and in one session. A context manager.
+    """A command that opens a cursor, and its getMores, on one server and in one session. A context manager.
 
-    `batch_size` is in documents; without it the pages settle at about `page_bytes`. `await_ms` is how long a getMore of
-    a change stream waits for an event. `pin` is given where other commands must run on the same server.
+    `batch_size` is in documents; without it, the pages settle at about `page_bytes`. `await_ms` is how long a getMore
+    of a change stream waits for an event. `pin` is given if other commands must run on the same server.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class RawCursor:
         self._session: ClientSession | None = None
 
     def __enter__(self) -> Self:
-        # Without causal consistency: the commands name the read concern that they need themselves.
+        # Without causal consistency: the commands themselves specify the read concern that they need.
         self._session = self._client.start_session(causal_consistency=False)
         return self
 
@@ -137,14 +138,14 @@ class RawCursor:
                     return
 
     def pages(self) -> Iterator[Page]:
-        """Every page until the cursor is exhausted; endless for a change stream. Raises the driver's errors."""
+        """Yield every page until the cursor is exhausted; endless for a change stream. Raises the driver's errors."""
         while (page := self.read(self._size)) is not None:
             if self._adaptive:
                 self._size = next_page_size(page.size, self._size)
             yield page
 
     def read(self, size: int) -> Page | None:
-        """The next page, of that many documents where it is not cut short; None after the last one."""
+        """Return the next page, of `size` documents unless the server cuts it short; None after the last page."""
         self._size = size
         if self._opened and not self._cursor_id:
             return None
@@ -204,10 +205,10 @@ class RawCursor:
 def next_page_size(
     size: int, asked: int, page_bytes: int = PAGE_BYTES, most: int = _MOST_DOCUMENTS
 ) -> int:
-    """How many documents to ask for next, when `asked` documents made `size` bytes.
+    """Return how many documents to request next, if `asked` documents had `size` bytes.
 
-    A page that the server cut short, at 16 MB or at the end, makes the average look smaller than it is: the next
-    page is then too large once, within the server's own limit.
+    A page that the server cut short, at 16 MB or at the end, makes the average look smaller than it is: the next page
+    is then too large once, within the server's own limit.
     """
     average = max(1, size // asked)
     return max(1, min(most, page_bytes // average))
@@ -218,9 +219,9 @@ def resilient_pages(
     judge: Judge,
     stop: StopToken,
 ) -> Iterator[Page]:
-    """Yield the pages of a cursor that `open_cursor` opens again after every failure that `judge` finds temporary.
+    """Yield the pages of a cursor, reopened with `open_cursor` after every failure that `judge` finds temporary.
 
-    The caller moves the point at which `open_cursor` opens forward with each page. Raises the driver's last error, and
+    With each page, the caller must advance the point at which `open_cursor` opens. Raises the driver's last error, and
     `Cancelled` when the token is stopped.
     """
     with contextlib.ExitStack() as opened:

@@ -1,4 +1,4 @@
-"""Repeats reads as a whole when a cluster fails between two of their pages."""
+"""Retries reads as a whole when a cluster fails between two pages."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 
 def read(call: Callable[[], T], stop: StopToken) -> T:
-    """Return what `call` reads, repeating it from its first page after a transient error or a lost cursor.
+    """Return the result of `call`, retrying it from its first page after a transient error or a lost cursor.
 
-    `call` returns only when it has read all pages. Raises the other errors of the driver, and `Cancelled`.
+    `call` must return only after it has read all pages. Raises the driver's other errors, and `Cancelled`.
     """
     return retry(call, failures.lost_cursor, stop)

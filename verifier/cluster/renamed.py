@@ -1,4 +1,4 @@
-"""Reads of one collection, known by its UUID, under whatever name it has by now."""
+"""Reads one collection, identified by its UUID, under its current name."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class CollectionGone(Exception):
 
 
 def follow_renames(namespace: Namespace, read: Callable[[Namespace], Iterator[T]]) -> Iterator[T]:
-    """What `read` yields of the collection, called again with its new name after each rename.
+    """Yield the items of `read`, which is called again with the collection's new name after each rename.
 
-    `read` names the collection's UUID to the server, and goes on where it was. Raises CollectionGone, and the driver's
-    other errors.
+    `read` must name the collection's UUID to the server, and continue where it stopped. Raises CollectionGone, and the
+    driver's other errors.
     """
     while True:
         try:

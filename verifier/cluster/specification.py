@@ -11,8 +11,8 @@ from verifier.cluster.namespace import Namespace
 
 Document = dict[str, Any]
 
-# Follows the fields of a shard key in an index for that key which must not be the same as another one. No document has
-# it, or if one has, no harm is done.
+# The field that is appended to an index for a shard key if the index must differ from another one. No document has this
+# field, and if one has, no harm is done.
 FILLER = "syncsvc"
 
 
@@ -26,11 +26,11 @@ class Kind(Enum):
 class CollectionSpec:
     """One collection or view.
 
-    `uuid` is None for views, and that of the buckets for a time-series collection, whose `indexes` are those of the
-    buckets, too. `options` are those of `listCollections`, with the `_id` index as `idIndex` where there
-    is one; `indexes` are the others, as `listIndexes` gives them, by name. In both, expressions (validators, pipelines,
-    filters of partial indexes) are RawBSONDocuments. `shard_key` has the `key` and whether it is
-    `unique`; it is empty for what is not sharded, and None where the cluster is a replica set.
+    `uuid` is None for views; for a time-series collection, `uuid` and `indexes` are those of its buckets. `options` are
+    those of `listCollections`, with the `_id` index as `idIndex` if there is one. `indexes` are the others by name, as
+    `listIndexes` gives them. In both, expressions (validators, pipelines, filters of partial indexes) are
+    RawBSONDocuments. `shard_key` has the `key` and whether it is `unique`. It is empty for an unsharded collection, and
+    None for a view or on a replica set.
     """
 
     namespace: Namespace
@@ -42,7 +42,7 @@ class CollectionSpec:
 
     @property
     def storage(self) -> Namespace:
-        """The namespace that holds the documents."""
+        """Return the namespace that holds the documents."""
         return self.namespace.buckets if self.kind is Kind.TIME_SERIES else self.namespace
 
     @property
@@ -55,19 +55,19 @@ class CollectionSpec:
 
     @cached_property
     def collated(self) -> bool:
-        """Whether strings compare other than by their bytes in this collection."""
+        """Return whether the collection compares strings other than by their bytes."""
         collation: Document = self.options.get("collation", {})
         return bool(collation.get("locale", "simple") != "simple")
 
 
-# The options of buckets that are options of their time-series collection; the others come with them.
+# The options of buckets that are options of their time-series collection; the server sets the other ones.
 _TIME_SERIES_OPTIONS = ("timeseries", "expireAfterSeconds", "collation", "storageEngine")
 
 
 def collection_spec(
     name: Namespace, uuid: bytes, options: Document, indexes: Document
 ) -> CollectionSpec:
-    """The collection of that name; of the name of buckets, their time-series collection."""
+    """Return the collection of that name; for the name of buckets, their time-series collection."""
     if name.owner == name:
         return CollectionSpec(name, Kind.COLLECTION, uuid, options, indexes)
     told = {each: options[each] for each in _TIME_SERIES_OPTIONS if each in options}
@@ -75,19 +75,25 @@ def collection_spec(
 
 
 def same_index(left: Document, right: Document) -> bool:
-    """Equality of index specifications: the order of the options means nothing, that of all below them does."""
+    """Return whether two index specifications are equal.
+
+    The order of options is ignored, but not the order within them.
+    """
     return left.keys() == right.keys() and all(
         same_document(left[name], right[name]) for name in left
     )
 
 
 def same_document(left: Any, right: Any) -> bool:
-    """Equality with the order of fields and the types of values; as dicts alone, 1 and 1.0 would be equal."""
+    """Return whether two values are equal, including their types and the order of fields.
+
+    Plain dicts would not do: 1 and 1.0 are equal in Python.
+    """
     if isinstance(left, dict) and isinstance(right, dict):
         return list(left) == list(right) and all(
             same_document(left[key], right[key]) for key in left
         )
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(same_document, left, right))
-    # What is not equal to itself is NaN.
+    # A value that is not equal to itself is NaN.
     return type(left) is type(right) and bool(left == right or (left != left and right != right))

@@ -10,7 +10,7 @@ from bson.timestamp import Timestamp
 
 @dataclass(frozen=True)
 class Position:
-    """A place in a change stream: the token to go on after, and the cluster time up to which all came before."""
+    """A resume point of a change stream: the resume token, and the cluster time up to which it covers all events."""
 
     token: dict[str, Any]
     time: Timestamp
@@ -30,5 +30,5 @@ def position_at(token: dict[str, Any]) -> Position:
 
 
 def seconds_between(earlier: Timestamp, later: Timestamp) -> int:
-    """How far `later` is ahead, in seconds; never negative."""
+    """Return how far `later` is ahead of `earlier`, in seconds; never negative."""
     return max(0, later.time - earlier.time)

@@ -1,4 +1,4 @@
-"""Values as people are told of them: `long 7`, `string "abc"`. Pure."""
+"""Formats values for people, such as `long 7` and `string "abc"`. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from verifier.cluster import rawbson
 
 _MOST_SHOWN = 60
-# How much before the first difference is shown of two long values.
+# How many characters before the first difference of two long values are shown.
 _LEAD = 20
-# A value larger than this is not decoded for the sake of a few letters.
+# Larger values are not decoded just to show a few characters. In bytes.
 _MOST_DECODED = 10_000
 
 _NAMES = {
@@ -45,17 +45,17 @@ Value = tuple[int, bytes]
 
 
 def shown(kind: int, value: bytes) -> str:
-    """The value with its type, cut where it is long."""
+    """Return the value with its type, cut if it is long."""
     return _named(kind, _cut(_text(kind, value), 0))
 
 
 def type_name(kind: int) -> str:
-    """What the server's `$type` calls it."""
+    """Return the name that the server's `$type` has for a type."""
     return _NAMES.get(kind, f"type 0x{kind:02x}")
 
 
 def shown_apart(one: Value, other: Value) -> tuple[str, str]:
-    """Two different values, each so that the difference is seen."""
+    """Return the texts of two different values, cut so that the difference is visible."""
     texts = [_text(*one), _text(*other)]
     if texts[0] == texts[1] and one[0] == other[0]:
         texts = [one[1].hex(), other[1].hex()]

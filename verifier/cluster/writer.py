@@ -1,4 +1,4 @@
-"""Runs one write command on a cluster: past a user write block, acknowledged by the majority, repeated on failure."""
+"""Runs one write command on a cluster: passes a user write block, waits for the majority, retries failures."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from verifier.cluster.connect import Client
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
-# After this time without an acknowledgement by the majority the server answers, so that the wait is known for what it
-# is, and the command is repeated. In milliseconds.
+# After this time without an acknowledgement by the majority, the server answers, so that the reason for the wait is
+# known, and the command is retried. In milliseconds.
 _ACKNOWLEDGEMENT_MS = 10_000
 MAJORITY = {"w": "majority", "wtimeout": _ACKNOWLEDGEMENT_MS}
-# Servers quote keys in their messages, and those of a collated key are no text.
+# Servers quote keys in their messages, and the keys of a collated index are not valid text.
 _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(unicode_decode_error_handler="replace")
 
 
 class ClusterWriter:
-    """Runs commands that may be repeated without harm, as all of ours are.
+    """A writer of commands that may safely be repeated, as all of ours may be.
 
-    With access control the user's privilege carries a write past a user write block; without it a field of the command
-    does (`mayBypassWriteBlocking`, with which routers speak for their users), which the driver's helpers cannot add.
-    `confirm` is called before each write, and raises when this process may not write any more.
+    With access control, the user's privilege lets a write pass a user write block. Without it, a field of the command
+    does: `mayBypassWriteBlocking`, which mongos sets on behalf of its users, and which the driver's helpers cannot add.
+    `confirm` is called before each write, and raises if this process may no longer write.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class ClusterWriter:
         self._stop = stop
 
     def run(self, database: str, command: dict[str, Any], repeat: bool = True) -> dict[str, Any]:
-        """Return the server's reply, in which the refusals of single documents are left to the caller.
+        """Run a command and return the server's reply, in which refusals of single documents are left to the caller.
 
-        Temporary failures, also of single documents, are repeated. Raises the driver's errors; without `repeat`, the
+        Temporary failures, also of single documents, are retried. Raises the driver's errors; without `repeat`, the
         first one.
         """
 
-        # Our fields go last: the first names the command.
+        # Our fields go last: the first field names the command.
         full = {**command, "writeConcern": MAJORITY, **self._extra}
         if "createIndexes" in command:
             # The default waits for all voting members, so that one that is down would block every index build.
@@ -70,7 +70,7 @@ class ClusterWriter:
     def _repeat(
         self, database: str, command: dict[str, Any], session: ClientSession | None = None
     ) -> dict[str, Any]:
-        # Tried once even when stopped: what a process saves on its way out is worth one call.
+        # Tried once even if stopped: a process that shuts down may still save its state with one call.
         return retry(lambda: self._once(database, command, session), failures.temporary, self._stop)
 
     def _once(
@@ -86,9 +86,9 @@ class ClusterWriter:
 
 
 def _raise_temporary(reply: dict[str, Any]) -> None:
-    """Raise what makes a reply worth another attempt.
+    """Raise the error that makes a reply worth a retry.
 
-    A router reports the failure of a shard as the error of each write that was meant for it, and reports a write
+    mongos reports the failure of a shard as the error of each write that was meant for that shard, and reports a write
     concern error only if a write succeeded.
     """
     for each in reply.get("writeErrors", ()):

@@ -1,1 +1,1 @@
-"""The one definition of equal: what is compared, how, and what a difference means. Writes nothing."""
+"""The definition of equality: what is compared, how, and what a difference means. Writes only the state of a check."""

@@ -1,4 +1,4 @@
-"""Counts what a generation has compared, and how fast."""
+"""Counters and rates of what a generation has compared."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from verifier.cluster.namespace import Namespace
 from verifier.compare.check_progress import Amounts, MismatchCounts, NamespaceProgress
 from verifier.compare.mismatch import DefinitionMismatch, Difference, Mismatch
 
-# Over how long a rate is, in seconds.
+# The period over which a rate is averaged, in seconds.
 _RATE_SPAN = 60.0
-# For how long a lag counts, in seconds; a page comes several times a second, also from an idle cluster.
+# How long a lag remains valid, in seconds. A page arrives several times a second, also from an idle cluster.
 _LAG_HOLDS = 15.0
 
 
 class Rate:
-    """How much of something there was a second, over the last minute."""
+    """A rate per second, averaged over the last minute."""
 
     def __init__(self) -> None:
         self._started = monotonic()
@@ -41,7 +41,7 @@ class Rate:
 
 
 class Lag:
-    """By how many seconds the reader of a change stream is behind, for as long as that is known."""
+    """The lag of the reader of a change stream in seconds, as long as it is known."""
 
     def __init__(self, holds: float = _LAG_HOLDS) -> None:
         self._holds = holds
@@ -49,13 +49,13 @@ class Lag:
         self._at = 0.0
 
     def set(self, seconds: int) -> None:
-        """Take the lag of the page that was just read."""
+        """Set the lag of the page that was just read."""
         self._seconds, self._at = seconds, monotonic()
 
     def seconds(self, ended: bool = False) -> int | None:
         """Return the lag; None before the first page.
 
-        Also None when no page has come for a while, because the stream may be cut off, unless it was read to its end.
+        Also None if no page has arrived for a while, because the stream may be cut off, unless it was read to its end.
         """
         return self._seconds if ended or monotonic() - self._at <= self._holds else None
 
@@ -97,7 +97,7 @@ class Tally:
         return self._size.per_second
 
     def expect(self, namespace: Namespace, documents: int, size: int | None) -> None:
-        """One more task is to compare so much, by estimate; None is unknown."""
+        """Add the estimated documents and bytes of one more task to the totals; a `size` of None is unknown."""
         with self._lock:
             now = self._namespaces.get(namespace, NamespaceProgress())
             self._namespaces[namespace] = replace(
@@ -113,7 +113,10 @@ class Tally:
             )
 
     def compared(self, namespace: Namespace, documents: int, size: int, live: bool = True) -> None:
-        """So much was compared; not live is what an earlier process did."""
+        """Add to the counts of documents and bytes compared.
+
+        Work of an earlier process is not `live`: rates ignore it.
+        """
         with self._lock:
             now = self._namespaces.get(namespace, NamespaceProgress())
             self._namespaces[namespace] = replace(

@@ -1,4 +1,4 @@
-"""What a check has to know of the change events of one cluster, whoever reads them."""
+"""The interface through which a check follows the change events of one cluster."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from verifier.compare.check_progress import Changes
 
 
 class ChangeSource(Protocol):
-    """Notes what changed, to be looked at again."""
+    """A source of changes on one cluster. It saves what changed, to be compared again."""
 
     @property
     def newest(self) -> Timestamp | None:
-        """A time of the cluster: who reads at or after it sees all changes that are noted by now. None at first."""
+        """Return a cluster time; a read at or after it sees every change noted so far. None at first."""
 
     @property
     def position(self) -> Position:
-        """Up to where all that changed is noted."""
+        """Return the position up to which all changes are saved."""
 
     @property
     def drained(self) -> bool:
-        """Whether all is noted up to the end that the record of the check names."""
+        """Return whether all changes are saved up to the end that the record of the check names."""
 
     def changes(self) -> Changes:
-        """What is told of it."""
+        """Return the statistics of the change events."""

@@ -1,9 +1,9 @@
-"""A check from its beginning to its verdict: generations of comparisons, while two recorders note what changes.
+"""A check from its beginning to its verdict: generations of comparisons, while two recorders follow the changes.
 
-The beginnings of the change streams are saved before anything is listed or read. A difference that is found while
-writes go on is no failure: the next generation looks at it again. When writes are off, both streams are read up to that
-time. Then the last generation looks at what is left, and again after a pause, for as long as a replicator may still be
-catching up. What is different then is a mismatch.
+The start positions of the change streams are saved before anything is listed or read. A difference found while writes
+continue is not a failure: the next generation compares it again. When writes are off, both streams are read up to that
+time. Then a generation compares what is left, and further ones compare it again after a pause, as long as a replicator
+may still be catching up. A difference that remains is a mismatch.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from verifier.runtime.tasks import StopToken, TaskGroup, wait_until
 
 _log = logging.getLogger(__name__)
 
-# How many of the newest generations' durations are told.
+# How many recent generations' durations are reported.
 _RECENT = 10
-# How much of a filter is told, in characters.
+# How much of a filter a note quotes, in characters.
 _MOST_SHOWN = 300
 
 
@@ -58,9 +58,9 @@ def begin(
     stop: StopToken,
     read_from: Position | None = None,
 ) -> None:
-    """Save a new check, which begins at this moment of both clusters. Raises the driver's errors.
+    """Save a new check, which begins now on both clusters. Raises the driver's errors.
 
-    `read_from` is the place of the source's change stream before which nothing needs to be noted; None is now.
+    `read_from` is the resume point of the source's change stream before which no change matters; None means now.
     """
 
     def now(cluster: Cluster) -> SideRecord:
@@ -81,7 +81,7 @@ def begin(
 
 
 def _left_out(request: Request) -> Iterator[str]:
-    """So that nobody who did not send the filter, or has forgotten it, takes a verdict for one on all documents."""
+    """Yield a note about the filter, so that a verdict is not mistaken for one about all documents."""
     if request.document_filter is not None:
         text = str(rawbson.decode(request.document_filter))
         cut = f"{text[:_MOST_SHOWN]}..." if len(text) > _MOST_SHOWN else text
@@ -89,9 +89,9 @@ def _left_out(request: Request) -> Iterator[str]:
 
 
 class Check:
-    """Carries out the check that the store has, from wherever it is.
+    """A check that continues from its saved state in the store.
 
-    With a `feed`, which is opened at once, the source's change events come through it.
+    If there is a `feed`, it is opened immediately and delivers the source's change events.
     """
 
     def __init__(
@@ -115,21 +115,25 @@ class Check:
         self._feed = feed
         self._changes: dict[Side, ChangeSource] = {}
         self._pause = self._tuning.least_pause
-        # By the monotonic clock: when the current generation began, None if an earlier process began it, and when this
-        # process began its first generation after all changes were known. A restart begins the grace again.
+        # Times of the monotonic clock: when the current generation began (None if an earlier process began it), and
+        # when this process began its first generation after all changes were known. A restart begins the grace period
+        # again.
         self._began_at: float | None = None
         self._grace_since: float | None = None
         self.figures = Figures(store)
-        # Up to where the events are that the current generation looks at; empty where an earlier process began it.
+        # The positions up to which the current generation covers events; empty if an earlier process began it.
         self._noted: dict[Side, Position] = {}
         if feed is not None:
             feed.open(store, self._rechecks)
 
     def run(self) -> Verdict:
-        """The verdict, saved. Raises OperationError where the check cannot be completed, and the driver's errors."""
+        """Run the check; save and return its verdict.
+
+        Raise OperationError if it cannot be completed, and the driver's errors.
+        """
         with TaskGroup("check", self._stop) as group:
             if self._feed is not None:
-                # Before that, not all is told that comes after the listing.
+                # The feed must count events before anything is listed, or later changes could be missed.
                 wait_until(_knows_time(self._feed), group.stop)
             pairs = self._subject.pairs()
             self._observe(Point.LISTED, "")
@@ -161,16 +165,19 @@ class Check:
         self.figures.sources.update(self._changes)
 
     def no_more_writes(self, source_end: Timestamp | None = None) -> None:
-        """From now on, users write to neither cluster; what they wrote until now is still looked at.
+        """Save that users no longer write to either cluster. What they wrote before is still compared.
 
-        `source_end` is since when they do not write to the source; None is now. Raises the driver's errors.
+        `source_end` is the time since when they do not write to the source; None means now. Raises the driver's errors.
         """
         source = source_end or append_note(self._sides.source.client, self._stop)
         self._store.set_ends(source, append_note(self._sides.destination.client, self._stop))
         self._observe(Point.WRITES_OFF, "")
 
     def _refuse_nothing(self, pairs: set[NamespacePair]) -> None:
-        """A verdict on nothing would be taken for one on what was meant."""
+        """Raise OperationError if the filter selects nothing that exists; note each selected name that does not exist.
+
+        A verdict on nothing would be mistaken for one on the namespaces that were meant.
+        """
         scope = self._store.record.request.scope
         if scope.namespaces.include and not pairs:
             raise OperationError(
@@ -207,17 +214,17 @@ class Check:
         return self._began_at - self._grace_since >= self._grace or self._was_quiet()
 
     def _was_quiet(self) -> bool:
-        """Return whether the grace period had passed already when writes were switched off.
+        """Return whether the grace period had already passed when writes were switched off.
 
-        A replicator that is never behind by more than the grace period has applied everything once nobody, itself
-        included, has written to either cluster for that long. In a sync, `feed` is set, and the sync itself may be
-        behind by more.
+        A replicator that is never behind by more than the grace period has applied everything once neither users nor
+        the replicator itself have written to either cluster for that long. This does not apply in a sync (`feed` is
+        set), which may be behind by more.
         """
         record, sides = self._store.record, self._sides
         if self._feed is not None or record.source.end is None or record.destination.end is None:
             return False
         ends = (sides.source, record.source.end), (sides.destination, record.destination.end)
-        # Cluster times are whole seconds: one more, so that the period is never too short.
+        # Ends are rounded down to seconds: add one, so that the period is never too short.
         seconds = ceil(self._grace) + 1
         return all(
             is_quiet(cluster.client, Timestamp(max(end.time - seconds, 0), 0))
@@ -227,7 +234,7 @@ class Check:
     def _carry_out(
         self, pairs: set[NamespacePair], new: set[NamespacePair], stop: StopToken
     ) -> None:
-        """Finish the current generation."""
+        """Run the current generation, if it is not done, and count its mismatches."""
         began = monotonic()
         not_before = (
             self._changes[Side.SOURCE].newest,
@@ -250,7 +257,7 @@ class Check:
             self._observe(Point.GENERATION_DONE, str(self._store.record.generation))
             self._save_done(generation.tally, monotonic() - began)
         found = self._store.mismatch_counts()
-        # What stays as it is need not be looked at every second.
+        # Mismatches that remain the same need not be compared again every second.
         again, self.figures.mismatches = found == self.figures.mismatches, found
         self._pause = (
             min(2 * self._pause, self._tuning.most_pause) if again else self._tuning.least_pause
@@ -277,7 +284,7 @@ class Check:
         )
 
     def _wait_for_work(self, stop: StopToken) -> None:
-        """Until there is something to look at again, or all is known that there will be."""
+        """Wait until there is something to compare again, or until all changes are known."""
         began = monotonic()
 
         def due() -> bool:
@@ -289,7 +296,7 @@ class Check:
         wait_until(due, stop)
 
     def _begin_next(self) -> bool:
-        """Begin the next generation; whether there may be other collections to compare in it."""
+        """Begin the next generation. Return whether there may be other collections to compare in it."""
         record = self._store.record
         becomes_last = self._drained() and not record.last
         changes: dict[str, Any] = {}

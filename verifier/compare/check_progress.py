@@ -1,4 +1,4 @@
-"""What is told of a check while it runs and when it has ended. Frozen values; nothing here is a guess."""
+"""The progress and the result of a check, as frozen values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verifier.compare.mismatch import Difference
 
 
 class Phase(Enum):
-    """IDLE: no check runs. CHECK: generation 0 does. RECHECK: a later one does."""
+    """The phase of a check. IDLE: no check runs. CHECK: generation 0 runs. RECHECK: a later generation runs."""
 
     IDLE = "idle"
     CHECK = "check"
@@ -21,7 +21,7 @@ class Phase(Enum):
 
 
 class Outcome(Enum):
-    """INCOMPLETE is not passed: something that had to be compared was not."""
+    """The outcome of a check. INCOMPLETE does not mean passed: something that had to be compared was not."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -41,8 +41,8 @@ class Verdict:
 class TaskCounts:
     """The tasks of the current generation.
 
-    `failed` found a difference; those of them that found one in a definition are in `metadata_mismatch` as well.
-    `recheck` of them found what the next generation looks at again.
+    `failed` tasks found a difference; those that found one in a definition or count are in `metadata_mismatch` as well.
+    `recheck` tasks are the failed ones whose findings the next generation compares again.
     """
 
     added: int = 0
@@ -59,7 +59,7 @@ class TaskCounts:
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much a generation has compared, of how much; the totals are estimates, None where there is none."""
+    """How much a generation has compared; the totals are estimates, None if unknown."""
 
     documents: int = 0
     total_documents: int | None = None
@@ -70,7 +70,7 @@ class Amounts:
 
 @dataclass(frozen=True)
 class NamespaceProgress:
-    """One namespace in generation 0, by its name on the source; the totals are estimates."""
+    """The progress of one namespace in generation 0, by its name on the source; totals are estimates."""
 
     documents: int = 0
     total_documents: int | None = None
@@ -84,8 +84,8 @@ class NamespaceProgress:
 class Changes:
     """The change events of one cluster since the check began.
 
-    `per_second` is over the last minute. All events up to `rechecked` have been looked at again. `seen` counts them by
-    operation.
+    `per_second` is averaged over the last minute. All events up to `rechecked` have been compared again. `seen` counts
+    the events by operation.
     """
 
     seen: Mapping[str, int] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class MismatchCounts:
-    """The mismatches of the generation that is shown: documents by kind and namespace, and definitions."""
+    """The numbers of mismatches of the generation that is shown: documents by kind and namespace, and definitions."""
 
     documents: Mapping[Difference, int] = field(default_factory=dict)
     namespaces: Mapping[Namespace, int] = field(default_factory=dict)
@@ -105,10 +105,10 @@ class MismatchCounts:
 
 @dataclass(frozen=True)
 class CheckProgress:
-    """A check at one moment; sizes are in bytes, rates a second over the last minute, None where unknown.
+    """A check at one moment. Sizes are in bytes, rates per second over the last minute; None means unknown.
 
-    `first` are the amounts of generation 0, once it is over. `rechecked` counts documents over all later generations.
-    `notes` name what was not compared and why.
+    `first` is the amounts of generation 0, once it is over. `rechecked` counts documents over all later generations.
+    `notes` say what was not compared, and why.
     """
 
     phase: Phase = Phase.IDLE

@@ -1,6 +1,6 @@
-"""Compares the documents of two collections, portion by portion. Reads with majority; keeps nothing, decides nothing.
+"""Compares the documents of two collections, portion by portion, with majority reads. Stores nothing, decides nothing.
 
-Both sides are read in the order of the `_id` index, ranges and single keys by the same code.
+Both sides are read in the order of the `_id` index. The same code reads ranges and single keys.
 """
 
 from __future__ import annotations
@@ -38,16 +38,19 @@ _ANY = {"_id": {"$exists": True}}
 _MAJORITY = {"level": "majority"}
 _COMMENT = "verifier"
 
-# Called with a number of documents and their bytes that are compared.
+# Called with the number of compared documents, and their bytes.
 OnPages = Callable[[int, int], None]
 
 
-# A time on each side at or after which it is read; None where any time will do.
+# The cluster time at or after which each side is read; None if any time will do.
 NotBefore = tuple[Timestamp | None, Timestamp | None]
 
 
 class Comparison:
-    """`document_filter` chooses documents on both sides; None takes all. May be used by many threads."""
+    """The comparison of two clusters.
+
+    `document_filter` selects documents on both sides; None selects all. Thread-safe.
+    """
 
     def __init__(
         self,
@@ -67,16 +70,16 @@ class Comparison:
     def documents(
         self, names: NamespacePair, portion: Portion, not_before: NotBefore, on_pages: OnPages
     ) -> Iterator[DocumentMismatch]:
-        """Every document of the portion that is not equal on both sides.
+        """Yield every document of the portion that is not equal on both sides.
 
-        A collection that is missing, or is a view, has no documents. After a failure, one may come a second time.
-        Raises the driver's errors that do not pass, and `Cancelled`.
+        A missing collection, or a view, has no documents. After a failure, a document may be yielded a second time.
+        Raises the driver's errors that are not temporary, and `Cancelled`.
         """
         for unequal in self._unequal(_Reading(names, portion, not_before), on_pages):
             yield self._mismatch(names.source, unequal)
 
     def counts(self, names: NamespacePair) -> tuple[int, int]:
-        """The numbers of documents on both sides, found without ranges and without the index on `_id`."""
+        """Return the numbers of documents on both sides, counted without ranges and without the index on `_id`."""
         if self._filter is None:
             stored = self._counted(names, exactly=False)
             if stored[0] == stored[1]:
@@ -91,17 +94,17 @@ class Comparison:
         return source, destination
 
     def _count(self, client: Client, name: Namespace, exactly: bool) -> int:
-        # The command, not an aggregation: that one refuses filters which a find takes, such as $where.
+        # Use the command: an aggregation refuses filters that a find accepts, such as $where.
         command: dict[str, Any] = {"count": name.collection}
         if exactly:
-            # Without a query, the stored count would be told.
+            # Without a query, the server returns the stored count.
             command |= {"query": self._filter or _ANY, "hint": _NATURAL, "readConcern": _MAJORITY}
         database = client[name.database]
         reply = read(lambda: database.command(command), self._stop)
         return int(reply["n"])
 
     def _unequal(self, reading: _Reading, on_pages: OnPages) -> Iterator[Unequal]:
-        """Goes on, after a failure, where both sides stood at one key."""
+        """Yield the unequal documents; after a failure, continue where both sides had reached the same key."""
         with ExitStack() as cursors:
             pairing: Pairing | None = None
 
@@ -152,7 +155,7 @@ class Comparison:
 
 
 class _Stored(NamedTuple):
-    """What of a collection decides how it is read."""
+    """The properties of a collection that determine how it is read."""
 
     is_there: bool
     collation: Document | None = None
@@ -174,28 +177,34 @@ def _order(client: Client, source: Document | None, destination: Document | None
 
 
 class _Nothing:
-    """The pages of what holds no documents."""
+    """The pages of a namespace without documents."""
 
     def read(self, size: int) -> Page | None:
         return None
 
 
 class _Reading(NamedTuple):
-    """What is read of both sides."""
+    """The parameters of a read on both sides."""
 
     names: NamespacePair
     portion: Portion
     not_before: NotBefore
 
     def after(self, key: bytes | None) -> _Reading:
-        """What is left when all up to `key` is compared; that one, whose successor has no name, is read again."""
+        """Return the rest of the reading when everything up to `key` is compared.
+
+        The document with this key is read again, because no bound begins just after a key.
+        """
         if key is None or key == LAST or isinstance(self.portion, Keys):
             return self
         return self._replace(portion=replace(self.portion, lower=key))
 
     @property
     def leaves_out_last(self) -> bool:
-        """A scan with a lower bound alone ends before MaxKey, and there is no bound behind it."""
+        """Return whether the scan leaves out MaxKey.
+
+        A scan with only a lower bound ends before MaxKey, and there is no bound behind MaxKey.
+        """
         portion = self.portion
         return isinstance(portion, Range) and portion.lower is not None and portion.upper is None
 

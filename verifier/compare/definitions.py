@@ -1,13 +1,14 @@
-"""Compares definitions: which collections and views exist, their options, their indexes, their shard keys. Pure.
+"""Compares definitions of collections and views: existence, options, indexes and shard keys. Pure.
 
-The type of a number means nothing in an option or index: `expireAfterSeconds: 60` and `60.0`, `{a: 1}` and
-`{a: 1.0}` are one definition to a server, which makes most numbers (sizes, seconds, versions, weights) of one type
-itself, and another version of another. It counts in what the user wrote as an expression: validators, pipelines of
-views, filters of partial indexes. There, and in the keys of indexes and shards, the order of fields counts too; that of
-options does not. Options that say what holds without them are none. Shard keys are compared where both clusters are
-sharded; where only the destination is, an index that it needs for its shard key is not one too many.
+In options and indexes, the type of a number is ignored: `expireAfterSeconds: 60` and `60.0`, or `{a: 1}` and `{a:
+1.0}`, are the same definition to a server. A server converts most numbers (sizes, seconds, versions, weights) to one
+type itself, and another server version to another type. The type counts in expressions that users write: validators,
+pipelines of views, filters of partial indexes. In expressions, and in the keys of indexes and shards, the order of
+fields counts too; the order of options does not. Options that only state a default are ignored. Shard keys are compared
+if both clusters are sharded. If only the destination is sharded, an index that supports its shard key is not extra.
 
-Collections are matched by name, and views name others as they do on their own cluster: whoever renames, renames before.
+Collections are matched by name, and the name that a view refers to is compared as it is: the caller must apply renames
+to the expected definitions first.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference
 _PLAIN = {"v", "key", "name"}
 # Whole numbers beyond this do not all fit into a long.
 _TOO_LARGE = 1 << 62
-# What holds of validation, and of the number of documents in a capped collection, where nothing is said. An empty
-# validator is none, either.
+# The defaults of validation options, and of the maximum number of documents in a capped collection. An empty validator
+# is ignored as well.
 _HOLD_ANYWAY: tuple[tuple[str, Any], ...] = (
     ("validationLevel", "strict"),
     ("validationAction", "error"),
@@ -40,7 +41,7 @@ _HOLD_ANYWAY: tuple[tuple[str, Any], ...] = (
 def compare_definitions(
     expected: Iterable[CollectionSpec], actual: Iterable[CollectionSpec]
 ) -> list[DefinitionMismatch]:
-    """Every difference between what should be on the destination and what is there."""
+    """Return every difference between the expected definitions and those on the destination."""
     wanted = {spec.namespace: spec for spec in expected}
     found = {spec.namespace: spec for spec in actual}
     mismatches: list[DefinitionMismatch] = []
@@ -70,7 +71,7 @@ def _compare(
 
 
 def _told(options: Document) -> Document:
-    """The options without those that say what holds anyway, which collMod leaves behind and create does not."""
+    """Return the options without explicit defaults, which collMod leaves behind and create does not."""
     return {
         name: value
         for name, value in options.items()
@@ -79,7 +80,7 @@ def _told(options: Document) -> Document:
 
 
 def _judged(wanted: CollectionSpec, found: CollectionSpec) -> dict[str, Document]:
-    """The indexes found, without one that is there for the shard key of the destination alone."""
+    """Return the indexes found, without one that only supports the shard key of the destination."""
     if not found.shard_key or wanted.shard_key:
         return found.indexes
     key = found.shard_key["key"]
@@ -123,8 +124,8 @@ def _compare_shard_keys(
 
 
 def _detail(aspect: Aspect, name: str, wanted: Any, found: Any) -> str:
-    """Where an index, option or shard key differs; nothing where it does not."""
-    # Of an index and a shard key, the fields are compared; their order means nothing.
+    """Return where an index, option or shard key differs; empty if it does not."""
+    # The top-level fields of an index or shard key are compared in any order.
     parts = [{name: each} if aspect is Aspect.OPTION else each for each in (wanted, found)]
     raws = [
         bson.encode({field: _comparable(field, part[field]) for field in sorted(part)})
@@ -139,7 +140,7 @@ def _comparable(name: str, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The value with all numbers that are equal made one."""
+    """Return the value with equal numbers of different types made identical."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, Decimal128):

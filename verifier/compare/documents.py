@@ -1,8 +1,8 @@
-"""What makes two documents equal, and where two that are not differ. Pure.
+"""Decides whether two documents are equal, and where they differ. Pure.
 
-Documents are compared as the bytes that they are: types of numbers count, and so do payloads of NaN. What may not count
-is the order of fields, never that of an array's elements. A server stores names that are empty, that have dots, and
-that are there twice; so fields are compared as a multiset of names and values.
+Documents are compared as raw bytes: the types of numbers count, and so do payloads of NaN. The order of fields can be
+ignored, but never the order of array elements. A server stores field names that are empty, contain dots or occur twice;
+so fields are compared as a multiset of names and values.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from verifier.cluster.values import shown, shown_apart
 from verifier.compare.mismatch import FieldDifference
 
 _MOST_DIFFERENCES = 20
-# A name may have megabytes; of a longer one than this, the beginning is told.
+# Longer field names are cut, in characters: a name may have megabytes.
 _LONGEST_NAME = 100
 _NESTED = (rawbson.DOCUMENT, rawbson.ARRAY)
 
 
 class Mode(Enum):
-    """What counts as equal. The value is the name in settings."""
+    """The mode of comparison. The value is the name in settings."""
 
     BINARY = "binary"
     IGNORE_FIELD_ORDER = "ignoreFieldOrder"
 
 
 def equal(source: bytes, destination: bytes, mode: Mode) -> bool:
-    """Whether two documents are equal in that mode."""
+    """Return whether two documents are equal in that mode."""
     if source == destination or mode is Mode.BINARY:
         return source == destination
     return _in_order_of_names(source) == _in_order_of_names(destination)
 
 
 def differences(source: bytes, destination: bytes, mode: Mode) -> tuple[FieldDifference, ...]:
-    """Where two documents differ, the first twenty places; none exactly when they are equal.
+    """Return the first twenty places where two documents differ; none exactly if they are equal.
 
-    The path of a document whose fields have another order is its own, which is empty for the whole document.
+    A different order of fields is reported at the path of the document that has them, empty for the whole document.
     """
     if mode is Mode.IGNORE_FIELD_ORDER:
         source, destination = _in_order_of_names(source), _in_order_of_names(destination)
@@ -65,7 +65,7 @@ def _in_order_of_names(raw: bytes, at: int = 0, kind: int = rawbson.DOCUMENT) ->
 
 
 def _scope(raw: bytes, at: int) -> int:
-    """Where the scope of the code with scope at `at` begins, which is a document."""
+    """Return the offset of the scope, a document, in the code with scope at `at`."""
     return at + 8 + int(int32_at(raw, at + 4)[0])
 
 
@@ -78,7 +78,7 @@ class _Pair(NamedTuple):
 
 
 class _Field(NamedTuple):
-    """A field by what counts of it, and where its value begins."""
+    """A field: its type and value, which are compared, and where the value begins."""
 
     kind: int
     value: bytes
@@ -86,7 +86,7 @@ class _Field(NamedTuple):
 
 
 def _differences(source: bytes, destination: bytes) -> Iterator[FieldDifference]:
-    # A list instead of recursion: documents are nested up to two hundred times.
+    # A list instead of recursion: documents are nested up to two hundred levels deep.
     pairs = [_Pair("", 0, 0)] if source != destination else []
     while pairs:
         pair = pairs.pop()
@@ -120,7 +120,7 @@ def _by_name(raw: bytes, at: int) -> dict[bytes, list[_Field]]:
 def _unmatched(
     source: list[_Field], destination: list[_Field]
 ) -> Iterator[tuple[_Field | None, _Field | None]]:
-    """The fields of one name that the other side does not have, as pairs where both sides have such."""
+    """Yield the fields of one name without an equal field on the other side, paired while both sides have some."""
     values = [Counter(field[:2] for field in side) for side in (source, destination)]
     left = _without(source, values[1])
     right = _without(destination, values[0])
@@ -136,7 +136,7 @@ def _without(fields: list[_Field], others: Counter[tuple[int, bytes]]) -> Iterat
 
 
 def _inner(path: str, source: _Field | None, destination: _Field | None) -> _Pair | None:
-    """The documents inside of two fields, where the difference lies in these."""
+    """Return the documents inside two fields if the difference lies in these documents."""
     if source is None or destination is None or source.kind != destination.kind:
         return None
     if source.kind in _NESTED:

@@ -1,4 +1,4 @@
-"""The named errors of a check, whichever process it runs in."""
+"""The named errors of a check, in either process."""
 
 from __future__ import annotations
 

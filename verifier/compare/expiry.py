@@ -1,8 +1,8 @@
-"""Which documents a server may delete by itself at any moment, because they have expired. Pure.
+"""Selects documents that a server may delete by itself at any moment, because they have expired (TTL). Pure.
 
-Each cluster deletes them on its own, about once a minute: one that is left on one side only is no mismatch. The clock
-of the source decides. By the clock of the destination, if that is ahead, a lost document would count as expired while
-users of the source still have it.
+Each cluster deletes expired documents on its own, about once a minute: an expired document on one side only is no
+mismatch. The clock of the source decides. By the clock of the destination, if that is ahead, a lost document would
+count as expired while users of the source still have it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from bson.objectid import ObjectId
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 
 _SECONDS = "expireAfterSeconds"
-# By how much clocks may differ before a note says so, since asking them takes time, too.
+# How far the clocks may differ before a note says so. Reading them takes time, too.
 _MOST_APART = timedelta(seconds=5)
 
 
 def expires(definitions: Iterable[CollectionSpec | None]) -> bool:
-    """Whether documents of such a collection expire at all."""
+    """Return whether documents of such a collection expire at all."""
     return any(
         _SECONDS in each
         for definition in definitions
@@ -31,12 +31,12 @@ def expires(definitions: Iterable[CollectionSpec | None]) -> bool:
 
 
 def expired(definitions: Iterable[CollectionSpec | None], now: datetime) -> list[Document]:
-    """The queries with which one of the collections' servers may have found what it deleted by now, in UTC."""
+    """Return the queries for documents that the collections' servers may have deleted as expired by `now`, in UTC."""
     return [query for each in definitions if each is not None for query in _deletions(each, now)]
 
 
 def note_on_clocks(source: datetime, destination: datetime) -> str | None:
-    """Return what the result says about clocks that differ, at a moment when one side has documents alone."""
+    """Return a note for the result if the clocks differ, which matters when one side has extra documents; else None."""
     if abs(destination - source) <= _MOST_APART:
         return None
     direction = "ahead of" if destination > source else "behind"
@@ -50,7 +50,7 @@ def note_on_clocks(source: datetime, destination: datetime) -> str | None:
 def _deletions(definition: CollectionSpec, now: datetime) -> Iterator[Document]:
     options = definition.options
     if _SECONDS in options and definition.kind is Kind.TIME_SERIES:
-        # A bucket goes when the last measurement that it may hold has expired.
+        # A bucket is deleted when the last measurement that it may hold has expired.
         lived = options[_SECONDS] + options["timeseries"]["bucketMaxSpanSeconds"]
         newest = now - timedelta(seconds=lived)
         if newest > datetime(1970, 1, 1):

@@ -1,15 +1,16 @@
-"""The change events of the source, handed on by somebody who reads them for a purpose of its own.
+"""A feed of the source's change events, from a reader that needs them for another purpose.
 
-A sync reads every event of the source anyway. That it hands them on is as good as a second change stream, because
+A sync reads every event of the source anyway. Its feed is equivalent to a second change stream, because
 
-- it begins at a place of its stream: a page counts whole or not at all, and what is listed and read for the check, is
-  read after the first page that counts has come, at or after that page's time. So whatever came before it is seen;
-- it hands on an event before it counts as applied, and it flushes before it saves the position from which it would read
-  on: how far all is applied is found out first, then what was handed on is saved, then the position. A killed process
-  reads again whatever was not saved, and hands it on again, which does no harm. It opens the feed before it reads on.
+- it begins at a page of the stream: a page counts as a whole or not at all. The check lists and reads only after the
+  first page that counts has arrived, at or after the time of that page, so it sees the effect of every earlier event;
+- the reader hands on an event before the event counts as applied, and flushes before it saves its resume point. It
+  first determines up to where everything is applied, then flushes the feed, then saves the resume point. A killed
+  process reads unsaved events again and hands them on again, which does no harm. It opens the feed before it continues
+  to read.
 
-A definition that changes does not end the check, since the one who reads applies it to the destination: a collection
-that comes, goes or gets another name is compared anew. Options and indexes are compared at the end anyway.
+A DDL event does not end the check, because the reader applies it to the destination. A collection that is created,
+dropped or renamed is compared again as a whole. Options and indexes are compared at the end anyway.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from verifier.compare.recorder import OF_WHOLE_COLLECTIONS
 from verifier.compare.store import CheckStore
 from verifier.compare.task import Recheck, recheck_of, whole_collection
 
-# What a key costs in memory beside its own bytes.
+# The memory that a key takes in addition to its own bytes.
 _KEY_OVERHEAD = 100
 
 
 @dataclass
 class _Noted:
-    """What waits to be saved: keys by where their documents are, and collections that are compared anew."""
+    """Changes that wait to be saved: keys by namespace, and collections to compare again as a whole."""
 
     keys: dict[Namespace, set[bytes]] = field(default_factory=dict)
     collections: set[Namespace] = field(default_factory=set)
@@ -44,22 +45,22 @@ class _Noted:
     events: int = 0
 
     def rechecks(self) -> Iterator[Recheck]:
-        # First, so that nothing is saved of single documents of these.
+        # Collections first, so that rechecks of their single documents are not saved.
         yield from map(whole_collection, self.collections)
         for namespace, keys in self.keys.items():
             yield from (recheck_of(namespace, key) for key in keys)
 
 
 class Feed:
-    """Between one thread that reads events, any that flush, and a check that opens it; until then, nothing counts.
+    """The link between one thread that reads events, threads that flush, and a check. Before `open`, no event counts.
 
-    The reading thread waits while more than `most_waiting` bytes of keys wait to be saved.
+    The reading thread flushes by itself when more than `most_waiting` bytes of keys wait to be saved.
     """
 
     def __init__(self, most_waiting: int) -> None:
         self._most_waiting = most_waiting
         self._check: tuple[CheckStore, Rechecks] | None = None
-        self._counts = False  # whether the present page does; of the reading thread alone
+        self._counts = False  # whether the current page counts; used by the reading thread only
         self._noting = threading.Lock()  # guards _noted and _read_to
         self._noted = _Noted()
         self._read_to: Position | None = None
@@ -71,18 +72,18 @@ class Feed:
         self._rate = Rate()
 
     def open(self, store: CheckStore, rechecks: Rechecks) -> None:
-        """From the next page on, everything is noted for this check."""
+        """Save all changes for this check, from the next page on."""
         self._position = self._read_to = store.record.source.position
         self._check = store, rechecks
 
     def page_begins(self, source_time: Timestamp) -> None:
-        """Some events have come; `source_time` is the source's time then."""
+        """Begin a page of events; `source_time` is the source's cluster time at that moment."""
         self._counts = self._check is not None
         if self._counts:
             self._newest = source_time
 
     def changed(self, namespace: Namespace, key: bytes) -> None:
-        """The document with this key was changed, which is in that namespace of the source."""
+        """Note a change of the document with this key in that namespace of the source."""
         if self._counts:
             with self._noting:
                 noted = self._noted
@@ -94,7 +95,7 @@ class Feed:
                 noted.events += 1
 
     def defined(self, event: DefinitionEvent) -> None:
-        """A collection, view or index was changed."""
+        """Note a DDL event."""
         if self._counts and event.operation in OF_WHOLE_COLLECTIONS:
             names = [event.namespace, *([] if event.renamed is None else [event.renamed])]
             with self._noting:
@@ -102,7 +103,7 @@ class Feed:
                 self._noted.collections.update(filter(is_user_namespace, owners))
 
     def page_ends(self, position: Position, source_time: Timestamp) -> None:
-        """All events up to that position were handed on. Waits while too many of them are not saved."""
+        """End a page: all events up to that position were handed on. Flush if too many of them are not saved."""
         if not self._counts:
             return
         with self._noting:
@@ -113,7 +114,7 @@ class Feed:
             self.flush()
 
     def flush(self) -> None:
-        """Save what was handed on by now. Raises the driver's errors; then, the next call saves it."""
+        """Save all changes noted so far. Raises the driver's errors; the next call then saves the same changes."""
         if self._check is None:
             return
         with self._flushing:
@@ -145,11 +146,11 @@ class Feed:
         if self._check is None:
             return False
         end = self._check[0].record.source.end
-        # Past it, not at it: all events of a transaction share one time, and a page may end among them.
+        # Past the end, not at it: all events of a transaction have the same time, and a page may end between them.
         return end is not None and self.position.time > end
 
     def changes(self) -> Changes:
-        """Whoever reads the events counts them."""
+        """Return the lag and the rate. The events are not counted by operation, because their reader counts them."""
         lag = self._lag.seconds(self.drained)
         rate = None if lag is None else self._rate.per_second
         rechecked = None if self._check is None else self._check[0].record.source.rechecked

@@ -1,4 +1,4 @@
-"""What is told of a check, put together from those who carry it out. Asks no cluster."""
+"""The progress of a check, combined from the objects that run it."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from verifier.compare.store import CheckStore
 
 
 class Figures:
-    """Whoever carries a check out sets these as it goes on; any thread may read the progress."""
+    """The figures of a check. The thread that runs the check sets them; any thread may read the progress."""
 
     def __init__(self, store: CheckStore) -> None:
         self._store = store
         self.sources: dict[Side, ChangeSource] = {}
         self.generation: Generation | None = None
         self.mismatches = MismatchCounts()
-        # Those of generation 0, where this process has seen it.
+        # The namespaces of generation 0, if this process ran it.
         self.namespaces: Mapping[Namespace, NamespaceProgress] = {}
-        # Where the check was given up, and that is not saved.
+        # The verdict with which this process gave the check up; it may not be saved.
         self.given_up: Verdict | None = None
         self._tasks = TaskCounts()
 
     def recall(self) -> None:
-        """Read what an ended check found. Raises the driver's errors."""
+        """Load the saved figures of the check. Raises the driver's errors."""
         self.mismatches = self._store.mismatch_counts()
         self._tasks = counts_of(self._store.tasks())
 
     def progress(self) -> CheckProgress:
-        """What is known now."""
+        """Return the current progress, without access to a cluster."""
         record = self._store.record
         verdict = self.given_up or record.verdict
         generation = self.generation
@@ -67,7 +67,7 @@ class Figures:
         return progress if generation is None else self._with_live(progress, generation)
 
     def _with_live(self, progress: CheckProgress, generation: Generation) -> CheckProgress:
-        """With what is known of the generation that runs, or ran last."""
+        """Return the progress with the figures of the generation that runs, or ran last."""
         tally = generation.tally
         first = progress.generation == 0
         running = progress.phase is not Phase.IDLE
@@ -95,7 +95,7 @@ def _phase(record: CheckRecord, verdict: Verdict | None) -> Phase:
 
 
 def _shown_tasks(counts: TaskCounts, verdict: Verdict | None) -> TaskCounts:
-    """The counts in which nothing is left to do when a check has ended, and something failed unless it passed."""
+    """Return the counts to show: an incomplete check has no tasks left to do, and at least one failed task."""
     if verdict is None:
         return replace(counts, recheck=counts.failed)
     if verdict.outcome is not Outcome.INCOMPLETE:

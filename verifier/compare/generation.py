@@ -1,7 +1,8 @@
-"""One generation: plans its tasks, and carries them out with several threads.
+"""One generation: plans its tasks and runs them in several threads.
 
-Generation 0 compares everything once. Each later one looks again at what changed on either cluster since the one before
-it began, and at what that one found different. The last ones compare all definitions and counts, too.
+Generation 0 compares everything once. Each later generation compares again what changed on either cluster since the
+previous one began, and what the previous one found different. The first generation after all changes are known also
+compares all definitions and counts.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SAVED_AT_ONCE = 500
 
 
 class Generation:
-    """The current generation of the store. Each cluster is read at or after its time of `not_before`."""
+    """The current generation of the store. Each cluster is read at or after its time in `not_before`."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class Generation:
         self._saved_at = 0.0
         self._store = store
         self._observe = observe
-        # Made here, so that an error in one thread also ends the waits of the others and what they repeat.
+        # The group is created here, so that an error in one thread also ends the waits and retries of the others.
         self._task_interval = sides.tuning.task_interval
         self._group = TaskGroup("generation", stop)
         self.queue = TaskQueue(self._group.stop)
@@ -69,7 +70,7 @@ class Generation:
         )
 
     def run(self) -> None:
-        """Carry out every task that is not done. Raises the driver's errors."""
+        """Run every task that is not done. Raises the driver's errors."""
         with self._group as group:
             for number in range(self._threads):
                 group.spawn(str(number), self._work)
@@ -89,9 +90,9 @@ class Generation:
             self.queue.done(done)
 
     def _save(self, *done: Task) -> None:
-        """Save what is done; with `done`, not at once where tasks follow one another fast.
+        """Save finished tasks; with `done`, the save is delayed while tasks finish in quick succession.
 
-        A task that is done and not saved when the process is killed is only carried out again.
+        A task that is done but not saved when the process is killed is simply run again.
         """
         with self._saving:
             self._unsaved.extend(done)
@@ -115,7 +116,7 @@ class Generation:
         self._store.update(planned=True)
 
     def _go_on(self) -> None:
-        """Queue what an earlier process planned, and count what it did."""
+        """Queue the tasks that an earlier process planned, and count what it did."""
         tasks = list(self._planner.again())
         self._queue(tasks)
         for task in tasks:
@@ -131,7 +132,7 @@ class Generation:
     def _queue(self, tasks: list[Task]) -> None:
         for task in tasks:
             if task.work.of_documents:
-                # Of documents that are looked at again, nobody knows the sizes.
+                # The sizes of rechecked documents are unknown.
                 size = task.size if task.work is Work.RANGE else None
                 self.tally.expect(task.names.source.owner, task.documents, size)
         self.queue.add(*tasks)
@@ -143,7 +144,7 @@ class Generation:
     def _add_ranges(
         self, stored: NamespacePair, ranges: list[Range], documents: int, size: int
     ) -> None:
-        """Have a collection of about so many documents and bytes compared by these ranges."""
+        """Add a task for each of these ranges of a collection, which has about so many documents and bytes."""
         self._add(
             [
                 Task(

@@ -1,4 +1,4 @@
-"""What there is to compare: the collections and views of both clusters, paired by their names."""
+"""The collections and views of both clusters, paired by their names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RESERVED = {"databaseRegex": {"pattern": RESERVED_PATTERN}}
 
 
 class Listing:
-    """The subject of a check that takes each side for what the other has to be, with the names of a scope."""
+    """The subject of a check that expects both sides to be equal, apart from the renames of a scope."""
 
     def __init__(
         self, source: Cluster, destination: Cluster, scope: Scope, stop: StopToken
@@ -35,14 +35,14 @@ class Listing:
         self._selection = Selection(scope.namespaces, judge.client, stop)
 
     def pairs(self) -> set[NamespacePair]:
-        """Every collection and view that is on one of the clusters. Raises the driver's errors."""
+        """Return every selected collection and view that is on one of the clusters. Raises the driver's errors."""
         here = map(self._scope.on_source, names_on(self._destination, self._stop))
         there = names_on(self._source, self._stop)
         selected = self._selection.of({*there, *(each for each in here if each is not None)})
         return {NamespacePair(each, self._scope.on_destination(each)) for each in selected}
 
     def expected(self, source: CollectionSpec) -> CollectionSpec:
-        """The same; but a view is one of the collection that has another name there."""
+        """Return the definition on the source, with `viewOn` of a view renamed as on the destination."""
         if source.kind is not Kind.VIEW:
             return source
         viewed = Namespace(source.namespace.database, source.options["viewOn"])
@@ -52,12 +52,12 @@ class Listing:
     def watched(self, side: Side) -> Watched:
         if side is Side.SOURCE:
             return Watched(without_reserved(self._scope.namespaces), self._selected)
-        # The filter names databases and collections as they are called on the source.
+        # The filter has names on the source, so it cannot be used on the destination if names differ.
         namespaces = NamespaceFilter() if self._scope.renamed else self._scope.namespaces
         return Watched(without_reserved(namespaces), self._selected_there)
 
     def is_settled(self) -> bool:
-        """Whoever syncs does not tell."""
+        """Return True: the lag of the tool that syncs is unknown."""
         return True
 
     def _selected(self, name: Namespace) -> Namespace | None:
@@ -69,10 +69,10 @@ class Listing:
 
 
 def names_on(client: Client, stop: StopToken) -> Iterable[Namespace]:
-    """The collections and views of the users. Raises the driver's errors."""
+    """Return the collections and views of the users. Raises the driver's errors."""
     return read(partial(list_names, client), stop)
 
 
 def without_reserved(namespaces: NamespaceFilter) -> NamespaceFilter:
-    """Our own database on the destination changes with every event that is read."""
+    """Return the filter without reserved databases: our own one changes with every event that is read."""
     return NamespaceFilter(namespaces.include, (*namespaces.exclude, _RESERVED))

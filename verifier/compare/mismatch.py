@@ -1,4 +1,4 @@
-"""What a comparison finds. Pure."""
+"""The mismatches that a comparison finds. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from verifier.cluster.namespace import Namespace
 
 
 class Difference(Enum):
-    """The value is the name in the API."""
+    """How the two sides differ. The value is the name in the API."""
 
     MISSING = "missingOnDst"
     EXTRA = "extraOnDst"
@@ -29,7 +29,10 @@ _SHOWN = {
 
 @dataclass(frozen=True)
 class FieldDifference:
-    """A path in a document, its steps joined by dots, empty for the document itself; and how the sides differ there."""
+    """A difference within a document: `detail` says how the two sides differ at `path`.
+
+    The steps of a path are joined by dots; the path of the document itself is empty.
+    """
 
     path: str
     detail: str
@@ -42,8 +45,8 @@ class FieldDifference:
 class DocumentMismatch:
     """One document that is not equal on both sides.
 
-    `namespace` is the source's. `key` is a BSON document with the `_id` alone. `fields` are only of documents that are
-    on both sides.
+    `namespace` is the one on the source. `key` is a BSON document with only the `_id`. `fields` are only set for
+    documents that exist on both sides.
     """
 
     namespace: Namespace
@@ -58,7 +61,7 @@ class DocumentMismatch:
 
 
 class Aspect(Enum):
-    """Of what of a collection or view a difference is. The value is the name in the API."""
+    """The aspect of a collection or view that differs. The value is the name in the API."""
 
     EXISTENCE = "exist"
     KIND = "type"
@@ -80,7 +83,7 @@ _SUBJECTS = {
 
 @dataclass(frozen=True)
 class DefinitionMismatch:
-    """A difference in a collection or view itself. `component` names the option or index."""
+    """A difference in the definition or count of a collection or view. `component` names the option or index."""
 
     namespace: Namespace
     difference: Difference
@@ -99,10 +102,10 @@ Mismatch = DocumentMismatch | DefinitionMismatch
 
 @dataclass(frozen=True)
 class StoredMismatch:
-    """A mismatch as it was saved in a generation.
+    """A mismatch as saved in a generation.
 
-    First and last seen in UNIX seconds; first seen is forgotten when the document changes. `page_token` is where
-    the next page begins.
+    `first_seen` and `last_seen` are UNIX seconds. `first_seen` is reset when the document changes. The next page begins
+    after `page_token`.
     """
 
     mismatch: Mismatch

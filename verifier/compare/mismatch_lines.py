@@ -1,4 +1,4 @@
-"""How mismatches are told: each is one line of Extended JSON."""
+"""Formats mismatches as lines of Extended JSON."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from verifier.compare.mismatch import DefinitionMismatch, StoredMismatch
 
 
 def told(found: Iterable[StoredMismatch]) -> Iterator[str]:
-    """The lines, while they are found. Raises OperationError."""
+    """Yield the lines while the mismatches are read. Raises OperationError."""
     with failures.named_errors():
         for each in found:
             yield extended.written(line(each))
 
 
 def line(stored: StoredMismatch) -> dict[str, Any]:
-    """The mismatch of a document, whose `_id` is a BSON value, or of a collection or view itself."""
+    """Return the mismatch as a document. The `_id` in a mismatch of a document is a BSON value."""
     mismatch = stored.mismatch
     told = {"type": mismatch.difference.value, "namespace": str(mismatch.namespace)}
     seen = {
@@ -37,7 +37,7 @@ def line(stored: StoredMismatch) -> dict[str, Any]:
     return {
         **told,
         "_id": rawbson.decode(mismatch.key)["_id"],
-        # Relaxed JSON shows an int and a long alike, and both may be there.
+        # Relaxed Extended JSON does not distinguish an int from a long.
         "idType": values.type_name(id_element(mismatch.key).kind),
         "fields": [{"path": each.path, "detail": each.detail} for each in mismatch.fields],
         **seen,

@@ -1,4 +1,4 @@
-"""Which of two keys comes first in the indexes on `_id` of both sides, as far as that is sure."""
+"""The order of keys in the `_id` indexes of both sides, as far as it is certain."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from verifier.cluster.specification import Document
 
 
 class Order(Protocol):
-    """An order of keys, each a document of an `_id` alone."""
+    """An order of keys. Each key is a document with only an `_id`."""
 
     def __call__(self, first: bytes, second: bytes) -> bool:
-        """Whether it is sure that the first one comes before the second one."""
+        """Return whether the first key certainly comes before the second one."""
 
 
 def simple_order(first: bytes, second: bytes) -> bool:
-    """The order of indexes of simple collation."""
+    """Return whether the first key comes before the second one in an index with the simple collation."""
     return canonical(first, id_element(first)) < canonical(second, id_element(second))
 
 
 def any_order(first: bytes, second: bytes) -> bool:
-    """What holds in the order of any collation: of what may hold text, only the type is sure."""
+    """Return whether the first key comes before the second one in an index with any collation.
+
+    For values that may contain text, only the order of the types is certain.
+    """
     forms = []
     for key in (first, second):
         element = id_element(key)
@@ -36,7 +39,7 @@ def any_order(first: bytes, second: bytes) -> bool:
 
 
 class CollatedOrder:
-    """The order of indexes of one collation, of which the server is asked where it matters."""
+    """The order in indexes with one collation. The server is asked about keys that may contain text."""
 
     def __init__(self, client: Client, collation: Document) -> None:
         self._client = client

@@ -1,11 +1,12 @@
-"""Pairs the documents of one collection, both sides read in the order of `_id`, and yields those that are not equal.
+"""Pairs the documents of one collection, read from both sides in the order of `_id`, and yields the unequal ones.
 
-Both sides are asked for the same number of documents; while they are equal, whole replies are compared as bytes, and no
-document is looked at. Replies that differ are cut: what is equal falls out, the rest is matched by the bytes of `_id`.
-Then the side that is behind is asked for as many documents as the other is ahead, until both stand at one key again.
-What a side has read beyond without finding it is a sure difference and leaves memory.
+Both sides are asked for the same number of documents. As long as they are equal, whole replies are compared as bytes,
+and no single document is parsed. If replies differ, they are split: equal documents cancel out, and the others are
+matched by the bytes of `_id`. Then the side that is behind is asked for as many documents as the other side is ahead,
+until both reach the same key. A document that the other side has passed without finding it is a certain difference and
+leaves memory.
 
-On a sharded cluster several documents may have one `_id`, each on a shard of its own, and come in any order.
+On a sharded cluster, several documents may have the same `_id`, each on its own shard, and arrive in any order.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ class Pages(Protocol):
     """A cursor over documents in the order of `_id`."""
 
     def read(self, size: int) -> Page | None:
-        """The next page of up to that many documents; None after the last."""
+        """Return the next page of up to `size` documents; None after the last page."""
 
 
 class Unequal(NamedTuple):
-    """A document that is on one side only, or different; `key` is a document with its `_id` alone."""
+    """A document that differs, or is on one side only. `key` is a document with only its `_id`."""
 
     key: bytes
     source: bytes | None
@@ -37,11 +38,11 @@ class Unequal(NamedTuple):
 
 
 class _Side:
-    """One side: what was read of it and not matched yet, in its order, and the key of what was last cut."""
+    """One side of a pairing: its unmatched documents in order, and the last key of the pages that were split."""
 
     def __init__(self, pages: Pages) -> None:
         self.pages = pages
-        # By key; nearly always of one document each.
+        # By key; nearly always one document per key.
         self.unmatched: dict[bytes, list[bytes]] = {}
         self.last: bytes | None = None
         self.ended = False
@@ -67,10 +68,11 @@ class _Side:
 
 
 class Pairing:
-    """Pairs two streams. `told` is called with the number of documents, and their bytes, that the source has had to
-    compare since the last call, each time that both sides have come to one place.
+    """A pairing of two streams of documents.
 
-    A difference that memory had no room to make sure of is yielded all the same: look at it again before it counts.
+    `told` is called each time both sides have reached the same point, with the number of documents that were read from
+    the source since the last call, and their bytes. Differences that are given up to bound memory are yielded although
+    they are uncertain: compare every difference again before it counts.
     """
 
     def __init__(
@@ -95,15 +97,15 @@ class Pairing:
 
     @property
     def aligned(self) -> bytes | None:
-        """The last key of which it is known that both sides are compared up to there; None before there is one."""
+        """Return the last key up to which both sides are known to be compared; None before the first such key."""
         if self._equal is None:
             return self._aligned
         return id_only(bytes(self._equal.documents()[-1]))
 
     def step(self) -> list[Unequal] | None:
-        """Read on, and return what is found unequal by that; None when both sides have ended.
+        """Read on, and return the unequal documents found; None when both sides have ended.
 
-        Raises what the sides raise, and is of no use any more after that.
+        Raises the errors of the sides. After an error, the object cannot be used any more.
         """
         source, destination = self._source, self._destination
         if source.ended and destination.ended:
@@ -122,7 +124,7 @@ class Pairing:
         return found
 
     def _wanted(self) -> tuple[int, int]:
-        """How many documents to ask of each side."""
+        """Return how many documents to request from each side."""
         source, destination, size = self._source, self._destination, self._page_size
         if source.ended or destination.ended:
             return (0, size) if source.ended else (size, 0)
@@ -140,7 +142,7 @@ class Pairing:
         return self._order(side.last, other.last)
 
     def _alike(self, source: Page | None, destination: Page | None) -> bool:
-        """Whether both sides stood at one place and went on alike."""
+        """Return whether both sides stood at the same point and continued with the same documents."""
         if source is None or destination is None or not source.same_documents(destination):
             return False
         if self._source.unmatched or self._destination.unmatched:
@@ -162,13 +164,13 @@ class Pairing:
         for key in [key for key in left if key in right]:
             for pair in _cancelled(left[key], right[key], self._mode):
                 yield Unequal(key, *pair)
-            # More on one side may still come on the other; in place, which keeps the order.
+            # The rest of one side may still find a counterpart later. Changed in place, which keeps the order.
             for side in (left, right):
                 if not side[key]:
                     del side[key]
 
     def _sure(self) -> Iterator[Unequal]:
-        """What one side has gone past without finding it."""
+        """Yield the documents that the other side has passed without having them."""
         yield from (Unequal(*each, None) for each in self._passed(self._source, self._destination))
         for key, document in self._passed(self._destination, self._source):
             yield Unequal(key, None, document)
@@ -182,7 +184,7 @@ class Pairing:
                 yield key, document
 
     def _count_before(self, keys: list[bytes], bound: bytes | None) -> int:
-        """How many of the keys, which are in order, come before `bound`."""
+        """Return how many of the sorted keys come before `bound`."""
         if bound is None or not keys or not self._order(keys[0], bound):
             return 0
         if self._order(keys[-1], bound):
@@ -219,7 +221,7 @@ class Pairing:
 def _cancelled(
     source: list[bytes], destination: list[bytes], mode: Mode
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The documents of one key that are not equal; takes out of both lists what has a counterpart."""
+    """Yield the documents of one key that are not equal; remove matched documents from both lists."""
     for document in list(source):
         same = next((each for each in destination if equal(document, each, mode)), None)
         if same is not None:

@@ -1,4 +1,4 @@
-"""What the current generation has to do."""
+"""Plans the tasks of the current generation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from verifier.compare.task import Status, Task, Work, key_groups
 
 
 class Planner:
-    """Plans for `pairs`, which are all that there is to compare; `new` are those that were not there before.
+    """A planner of tasks for `pairs`, all that there is to compare; `new` are the pairs that did not exist before.
 
-    The numbers of the tasks come from the queue.
+    The queue assigns the numbers of the tasks.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Planner:
         self._queue = queue
 
     def tasks(self) -> Iterator[Task]:
-        """All tasks that are known before the first is carried out. Raises the driver's errors."""
+        """Yield all tasks that are known before the first one runs. Raises the driver's errors."""
         before = self._failed_before()
         for names, scan in self._collections(before).items():
             yield Task(self._queue.number(), Work.COLLECTION, names, scan)
@@ -50,9 +50,9 @@ class Planner:
                 )
 
     def again(self) -> Iterator[Task]:
-        """The tasks that an earlier process planned, done or not."""
+        """Yield the tasks that an earlier process planned, done or not."""
         tasks = self._store.tasks()
-        # A collection that was being cut into ranges is cut again.
+        # A collection that was being split into ranges is split again.
         cut_short = {
             task.names
             for task in tasks
@@ -66,7 +66,7 @@ class Planner:
                 yield task
 
     def _storages(self) -> dict[Namespace, NamespacePair]:
-        """Where documents may be, by the name on the source: in a collection itself, or in its buckets."""
+        """Return where documents may be stored, by the name on the source: in a collection or in its buckets."""
         found = {}
         for pair in self._pairs:
             found[pair.source] = pair
@@ -76,13 +76,13 @@ class Planner:
         return found
 
     def _failed_before(self) -> list[Task]:
-        """The tasks of the generation before that found something."""
+        """Return the tasks of the previous generation that found a difference."""
         generation = self._store.record.generation
         tasks = self._store.tasks(generation - 1) if generation else []
         return [task for task in tasks if task.status is Status.FAILED]
 
     def _all_again(self) -> bool:
-        """Whether this generation is the first that can be the last."""
+        """Return whether this generation is the first one that can be the last."""
         return self._store.record.generation == self._store.record.last_from
 
     def _counted(self, before: Iterable[Task]) -> Iterable[NamespacePair]:
@@ -91,7 +91,7 @@ class Planner:
         return [task.names for task in before if task.work is Work.COUNT]
 
     def _collections(self, before: Iterable[Task]) -> dict[NamespacePair, bool]:
-        """The collections and views to look at, and whether their documents are to be compared as a whole."""
+        """Return the collections and views to compare, and whether to compare all of their documents."""
         if self._store.record.generation == 0:
             return dict.fromkeys(self._pairs, True)
         every = self._pairs if self._all_again() else self._new

@@ -1,6 +1,6 @@
-"""Names of the points in a check that an observer may listen to.
+"""The points in a check that an observer may listen to.
 
-Production passes `ignore`. Tests pass an observer that waits, writes or kills the process at a named point.
+Production passes `ignore`. Tests pass an observer that waits, writes or kills the process at a given point.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Point(Enum):
     VERDICT_SAVED = "verdict saved"
 
 
-# Called with the point and what it is about: a namespace, a generation, a cluster.
+# Called with the point and its subject: a namespace, a generation or a cluster.
 Observer = Callable[[Point, str], None]
 
 
 def ignore(point: Point, subject: str) -> None:
-    """The observer of production."""
+    """Do nothing; the observer in production."""

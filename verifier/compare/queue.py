@@ -1,4 +1,4 @@
-"""The tasks of one generation, between who plans them and who carries them out. Counts what became of them."""
+"""The tasks of one generation, queued between planner and workers, and the counts of their results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verifier.runtime.tasks import StopToken
 
 
 def counts_of(tasks: Iterable[Task]) -> TaskCounts:
-    """The counts of tasks of which none is being carried out."""
+    """Return the counts of tasks, none of which is running."""
     return reduce(_counted, tasks, TaskCounts())
 
 
@@ -31,13 +31,13 @@ def _counted(counts: TaskCounts, task: Task) -> TaskCounts:
 
 
 class TaskQueue:
-    """Tasks may be added while others are carried out, also by who carries one out."""
+    """A queue of tasks. Tasks may be added while others run, also by the thread that runs one."""
 
     def __init__(self, stop: StopToken) -> None:
         self._stop = stop
         self._changed = threading.Condition()  # guards everything below
         self._waiting: deque[Task] = deque()
-        self._held: deque[Task] = deque()  # until all others are done
+        self._held: deque[Task] = deque()  # COUNT tasks, until all other tasks are done
         self._closed = False
         self._next_number = 0
         self._counts = TaskCounts()
@@ -47,15 +47,15 @@ class TaskQueue:
         return self._counts
 
     def number(self) -> int:
-        """A number that no other task of the generation has."""
+        """Return a number that no other task of the generation has."""
         with self._changed:
             self._next_number += 1
             return self._next_number - 1
 
     def add(self, *tasks: Task) -> None:
-        """Add tasks; those that are done already, by an earlier process, are only counted.
+        """Add tasks; those that an earlier process finished are only counted.
 
-        Tasks that have their numbers from elsewhere come all at once, so that none of them is given out again.
+        Tasks that already have numbers must be added in one call, so that none of these numbers is assigned again.
         """
         with self._changed:
             for task in tasks:
@@ -66,13 +66,13 @@ class TaskQueue:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Whoever plans has added all."""
+        """Declare that the planner has added all tasks."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def take(self) -> Task | None:
-        """The next task, waiting for it; None when there will be none. Raises Cancelled."""
+        """Return the next task, waiting for one; None when no more will come. Raises Cancelled."""
         with self._changed:
             while not self._waiting:
                 if self._closed and not self._counts.processing:
@@ -87,7 +87,7 @@ class TaskQueue:
             return self._waiting.popleft()
 
     def done(self, task: Task) -> None:
-        """A taken task is carried out and saved."""
+        """Count a taken task that was run and saved."""
         with self._changed:
             waiting = replace(self._counts, processing=self._counts.processing - 1)
             self._counts = _counted(waiting, task)

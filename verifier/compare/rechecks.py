@@ -1,8 +1,8 @@
-"""Into which generation new rechecks go: always the one after the current.
+"""Assigns new rechecks to a generation: always the one after the current.
 
-A document that changes again before that one begins needs no second recheck, whichever cluster tells it, and none at
-all where its whole collection is compared anew. So of what is saved for the next generation, a bounded part is
-remembered; the rest is saved twice, which is saving it once.
+A document that changes again before the next generation begins needs no second recheck, whichever cluster reports it,
+and none at all if its whole collection is compared again. So a bounded number of the rechecks saved for the next
+generation is remembered. The others may be saved twice, which is a no-op.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from verifier.compare.task import Recheck
 
 
 class Rechecks:
-    """Shared by the recorders and the tasks. A generation begins between additions, never within one."""
+    """The rechecks for the next generation, shared by recorders and tasks.
+
+    A generation never begins during an addition.
+    """
 
     def __init__(self, store: CheckStore, most_remembered: int) -> None:
         self._most_remembered = most_remembered
@@ -27,18 +30,18 @@ class Rechecks:
         self._adding = 0
         self._beginning = False
         self._changed_any = False
-        # What is saved for the next generation, as far as it is remembered.
+        # The rechecks saved for the next generation, as far as they are remembered.
         self._documents: dict[Namespace, set[bytes]] = {}
         self._remembered = 0
         self._collections: set[Namespace] = set()
 
     @property
     def of_changes(self) -> bool:
-        """Whether the next generation has something to look at that was changed, not only what was found different."""
+        """Return whether the next generation has changed documents to compare, and not only those found different."""
         return self._changed_any
 
     def add(self, rechecks: Iterable[Recheck]) -> None:
-        """Save them for the next generation. Raises the driver's errors."""
+        """Save rechecks for the next generation. Raises the driver's errors."""
         listed = list(rechecks)
         if listed:
             with self._addition() as generation:
@@ -47,15 +50,15 @@ class Rechecks:
                 self._remember(new)
 
     def resume(self) -> None:
-        """Learn whether an earlier process left something for the next generation."""
+        """Check whether an earlier process saved rechecks for the next generation."""
         left = self._store.has_rechecks(self._store.record.generation + 1)
         with self._changed:
             self._changed_any |= left
 
     def begin_next(self, **changes: Any) -> bool:
-        """Save that the next generation begins; what is found from now on is for the one after it.
+        """Save that the next generation begins; later additions are for the generation after it.
 
-        Whether collections came, went or got other names since the one before began.
+        Return whether collections were created, dropped or renamed since the previous generation began.
         """
         with self._changed:
             self._beginning = True
@@ -74,7 +77,7 @@ class Rechecks:
     def _is_known(self, recheck: Recheck) -> bool:
         namespace, digest, mismatched = recheck.id
         if mismatched:
-            # That is also since when it differs.
+            # Its recheck also holds the time since when it differs.
             return False
         if namespace.owner in self._collections:
             return True
@@ -96,7 +99,7 @@ class Rechecks:
 
     @contextmanager
     def _addition(self) -> Iterator[int]:
-        """The generation that is the next one for the length of a block."""
+        """Yield the number of the next generation, which does not change during the block."""
         with self._changed:
             while self._beginning:
                 self._changed.wait()

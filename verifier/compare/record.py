@@ -1,4 +1,4 @@
-"""What is saved of a check as a whole, and its form as a document."""
+"""The saved record of a check as a whole, and its form as a document."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from verifier.compare.errors import INCOMPATIBLE_METADATA
 from verifier.compare.scope import Scope
 from verifier.runtime.formats import Formats
 
-# Formats before 2 were never released. The rows of tasks, rechecks and mismatches have no format: a field that they get
-# must have a default when it is read, and a row whose meaning changes must say so in a field of its own.
+# Formats before 2 were never released. The rows of tasks, rechecks and mismatches have no format number: reading must
+# supply a default for a new field, and a row whose meaning changes must say so in a field of its own.
 FORMATS = Formats(subject="The saved check", oldest=2, steps=(), unsupported=INCOMPATIBLE_METADATA)
 
 
@@ -30,10 +30,10 @@ class Side(Enum):
 
 @dataclass(frozen=True)
 class SideRecord:
-    """How far the change events of one cluster are read.
+    """How far the change events of one cluster have been read.
 
-    Up to `position` all rechecks are saved; up to `rechecked` they are done. No user writes come after `end`, once it
-    is known. `seen` counts the events by operation.
+    Rechecks are saved up to `position`, and done up to `rechecked`. No user writes come after `end`, once it is known.
+    `seen` counts the events by operation.
     """
 
     position: Position
@@ -44,7 +44,7 @@ class SideRecord:
 
 @dataclass(frozen=True)
 class Request:
-    """What a check compares, and how. `document_filter` is a query as BSON."""
+    """The request for a check: what to compare, and how. `document_filter` is a query as BSON."""
 
     scope: Scope = Scope()
     mode: Mode = Mode.BINARY
@@ -53,11 +53,12 @@ class Request:
 
 @dataclass(frozen=True)
 class CheckRecord:
-    """One check as it is saved. Times are UNIX seconds.
+    """One check as saved. Times are UNIX seconds.
 
-    `owner` is the process that may save it; `identities` are of source and destination. `planned`: all that the current
-    generation has to do is saved; `done`: it is done. When generation `last_from` began, all changes up to both ends
-    were known: what it finds different counts, if it stays. `first` are the amounts of generation 0.
+    `owner` is the process that may save the record. `identities` are those of source and destination. `planned` means
+    that all tasks of the current generation are saved, `done` that they are done. When generation `last_from` began,
+    all changes up to both ends were known: differences found from then on count, if they remain. `first` is the amounts
+    of generation 0.
     """
 
     owner: str
@@ -79,7 +80,7 @@ class CheckRecord:
 
     @property
     def last(self) -> bool:
-        """Whether nothing but what stays different is looked at any more."""
+        """Return whether only remaining differences are still compared."""
         return self.last_from is not None
 
     @property

@@ -1,8 +1,8 @@
-"""Reads the change events of one cluster, and has what they changed looked at again.
+"""Reads the change events of one cluster, and adds rechecks of the changed documents.
 
-Rechecks are saved before the position passes the events. An event of a definition ends the check where it is the
-source's: what was compared before it need not be true any more. On the destination the sync tool changes definitions
-when it commits; all of them are compared once more at the end, and a collection that comes or goes is compared whole.
+Rechecks are saved before the position passes their events. A DDL event on the source ends the check, because earlier
+comparisons may no longer be valid. On the destination, the sync tool changes definitions when it commits. All of them
+are compared again at the end, and a collection that is created, dropped or renamed is compared again as a whole.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from verifier.compare.tuning import CheckTuning
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
-# What happens to a collection as a whole; indexes and options are compared at the end anyway.
+# DDL events of a whole collection; indexes and options are compared at the end anyway.
 OF_WHOLE_COLLECTIONS = frozenset({"create", "drop", "rename"})
 
 # How many namespaces are remembered.
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class Recorder:
-    """One change stream from the saved position on; ends when it is past the end that the record names."""
+    """A reader of one change stream from the saved position on. It ends after the end that the record names."""
 
     def __init__(
         self,
@@ -73,20 +73,20 @@ class Recorder:
         self._noted = False
         self._rate = Rate()
         self._lag = Lag()
-        # For where documents are, where they are on the source; None where that is nobody's.
-        self._stored: dict[Namespace, Namespace | None] = {}  # emptied when it is large
+        # The storage namespace on the source for one on this cluster; None if the check does not concern it.
+        self._stored: dict[Namespace, Namespace | None] = {}  # cleared when it is full
         self._migrations = Migrations(cluster.client, cluster.facts, stop)
         self.drained = False
-        # The newest time of the cluster that a page told: what was changed until then is seen by reads after it.
+        # The newest cluster time of a page: reads at or after it see every change up to then.
         self.newest: Timestamp | None = None
 
     @property
     def position(self) -> Position:
-        """Up to which all rechecks are saved."""
+        """Return the position up to which all rechecks are saved."""
         return self._position
 
     def changes(self) -> Changes:
-        """What is told of it."""
+        """Return the statistics of the change events."""
         lag = self._lag.seconds(self.drained)
         rate = None if lag is None else self._rate.per_second
         rechecked = self._store.record.side(self._side).rechecked
@@ -110,7 +110,7 @@ class Recorder:
         self._observe(Point.DRAINED, self._side.value)
 
     def _take(self, page: StreamPage) -> None:
-        # Before the rechecks are there: who looks at them reads at or after this time.
+        # Set before the rechecks are added: a generation that runs them reads at or after this time.
         self.newest = page.source_time
         found = list(self._found(page))
         self._rechecks.add(dict.fromkeys(found))
@@ -153,7 +153,7 @@ class Recorder:
             raise OperationError(
                 DEFINITION_CHANGED, f"{event.operation} of {described} came on the source."
             )
-        # Whoever syncs does that all the time.
+        # A sync tool changes definitions all the time.
         _log.debug(
             "A definition changed on the destination.",
             extra={"operation": event.operation, "namespace": described},
@@ -162,12 +162,15 @@ class Recorder:
             yield from map(whole_collection, concerned)
 
     def _is_past_end(self) -> bool:
-        """Past it, not at it: all events of a transaction share one time, and a page may end among them."""
+        """Return whether the stream is past the end, and not only at it.
+
+        All events of a transaction have the same time, and a page may end between them.
+        """
         end = self._store.record.side(self._side).end
         if end is None:
             return False
         if not self._noted:
-            # Something after that time must come, or an idle cluster's stream would stay at it.
+            # Write a no-op after that time, or the stream of an idle cluster would stay at it.
             append_note(self._cluster.client, self._stop)
             self._noted = True
         return self._position.time > end

@@ -1,4 +1,4 @@
-"""The form in which tasks, rechecks and mismatches are saved, and how they are read back. Pure."""
+"""Converts tasks, rechecks and mismatches to saved rows and back. Pure."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def stored(mismatch: Mismatch, row: Document, generation: int) -> StoredMismatch
 
 
 def read_page_token(page_token: str) -> Document:
-    """Decode a page token. Raises ValueError for what is none."""
+    """Decode a page token. Raise ValueError if it is invalid."""
     try:
         found = bson.decode(bytes.fromhex(page_token))["_id"]
     except (BSONError, ValueError, KeyError) as error:
@@ -146,5 +146,5 @@ def read_page_token(page_token: str) -> Document:
 
 
 def is_of_definition(found: Document) -> bool:
-    """Whether a page token is among the mismatches of definitions, and not of documents."""
+    """Return whether the decoded page token is that of a definition mismatch, not of a document mismatch."""
     return "a" in found

@@ -1,4 +1,4 @@
-"""The shape of what mismatches are asked for with, and of the lines that tell them."""
+"""Schemas of the requests for mismatches, and of the lines that answer them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from verifier.compare.mismatch import Aspect, Difference
 from verifier.runtime.openapi import always
 from verifier.runtime.schemas import Strict
 
-# The servers' limit of a limit.
+# The largest limit that servers accept.
 _MOST = (1 << 31) - 1
 
 
 class DefinitionMismatchesSchema(Strict):
-    """The parameters of those who ask for mismatches of collections and views themselves."""
+    """The parameters of a request for mismatches of definitions."""
 
     limit = fields.Integer(validate=validate.Range(min=1, max=_MOST))
     after = fields.String(validate=validate.Length(min=1))
 
 
 class DocumentMismatchesSchema(DefinitionMismatchesSchema):
-    """The parameters of those who ask for mismatches of documents, too."""
+    """The parameters of a request for mismatches of documents."""
 
     minDurationSecs = fields.Float(load_default=0.0, validate=validate.Range(min=0))
 

@@ -1,4 +1,4 @@
-"""Which namespaces are compared, and what each is called on the other cluster. Pure."""
+"""The namespaces that are compared, and their names on the other cluster. Pure."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class NamespacePair(NamedTuple):
 
 @dataclass(frozen=True)
 class Scope:
-    """What a check is about. `namespaces` speaks of names on the source.
+    """The namespaces of a check. `namespaces` is a filter of names on the source.
 
-    `renamed` maps source names to destination names, where they differ: of a collection, or of a database with all of
-    its collections, which is a Namespace without a collection.
+    `renamed` maps names on the source to different names on the destination: of a collection, or of a database with all
+    of its collections, as a Namespace without a collection.
     """
 
     namespaces: NamespaceFilter = NamespaceFilter()
     renamed: Mapping[Namespace, Namespace] = field(default_factory=dict)
 
     def absent(self, there: Iterable[Namespace]) -> Iterator[str]:
-        """The databases and collections that the filter asks for by name, and that are not among these."""
+        """Yield the databases and collections that the filter includes by name but that are missing in `there`."""
         listed = set(there)
         databases = {name.database for name in listed}
         for element in self.namespaces.include:
@@ -43,7 +43,7 @@ class Scope:
                 yield database
 
     def on_destination(self, source: Namespace) -> Namespace:
-        """What a collection or view of the source is called on the destination."""
+        """Return the name on the destination of a collection or view of the source."""
         named = self.renamed.get(source)
         if named is not None:
             return named
@@ -51,7 +51,7 @@ class Scope:
         return source if database is None else Namespace(database.database, source.collection)
 
     def on_source(self, destination: Namespace) -> Namespace | None:
-        """What a collection or view of the destination is called on the source; None where no name leads to it."""
+        """Return the name on the source of a collection or view of the destination; None if no name leads to it."""
         candidates = []
         for source, renamed in self.renamed.items():
             if renamed == destination:

@@ -1,10 +1,10 @@
-"""What is saved of a check, in a database of its own, so that a killed process goes on where it was.
+"""The saved state of a check, in its own database, so that a check continues after the process was killed.
 
-One record of the check; for each generation its tasks, the documents to look at again in it, and what it found.
-Everything is saved with majority before it is relied on. A process that takes a check over puts its own name into
-the record; a save that names another owner matches none, and the process that tried it stops.
+The state is one record of the check and, for each generation, its tasks, rechecks and mismatches. Everything is saved
+with majority before it is relied on. A process that takes a check over writes its own name into the record. A save by
+another process then matches no document, and that process stops.
 
-Rechecks and mismatches are known by a digest of the document's key, so saving one twice is saving it once.
+Rechecks and mismatches are identified by a digest of the document's key, so saving one a second time is a no-op.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from verifier.runtime.tasks import StopToken
 
 T = TypeVar("T")
 
-# The collection of the record of the check, and its `_id`.
+# The name of the collection with the record of the check, and the `_id` of the record.
 CHECK = "check"
 _TASKS, _RECHECKS = "tasks", "rechecks"
 _DOCUMENTS, _DEFINITIONS = "documentMismatches", "definitionMismatches"
@@ -64,16 +64,17 @@ _OF_A_GENERATION = (_TASKS, _RECHECKS, _DOCUMENTS, _DEFINITIONS)
 
 _DROPPED = (failures.NAMESPACE_NOT_FOUND, failures.COLLECTION_UUID_MISMATCH)
 
-# What one insert carries: a message of the server holds 48 MB, a command 100,000 documents.
+# Limits of one insert, well below those of the server: 48 MB per message, 100,000 documents per command.
 _MOST_DOCUMENTS = 5_000
 _MOST_BYTES = 8 << 20
 
 
 class CheckStore:
-    """The saved state of one check: changes are saved first, then seen in `record`.
+    """The saved state of one check. Changes are saved before they become visible in `record`.
 
-    `writer` writes to the cluster that `client` reads. Raises the driver's errors, of which the transient ones are
-    waited out; for those who only read, and have a `patience` in seconds, no call takes longer than that.
+    `writer` writes to the cluster that `client` reads. Transient errors of the driver are retried, and its other errors
+    are raised. With a `patience` in seconds, for callers that only read, each query for the record or for mismatches
+    takes no longer than that.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class CheckStore:
         self._writer = writer
         self._stop = stop
         self._patience = patience
-        self._lock = threading.Lock()  # one save of the record at a time; guards the change of it
+        self._lock = threading.Lock()  # held while the record is saved and replaced
         self._record: CheckRecord | None = None
 
     @property
@@ -97,19 +98,19 @@ class CheckStore:
         return self._record
 
     def load(self) -> CheckRecord | None:
-        """The saved check. Raises OperationError IncompatibleMetadata."""
+        """Return the saved check; None if there is none. Raises OperationError IncompatibleMetadata."""
         document = self._ask(self._read_record)
         self._record = None if document is None else from_document(document)
         return self._record
 
     def _read_record(self) -> dict[str, Any] | None:
         if self._patience is not None:
-            # For readers only, who must not wait for a majority, and may see an older record.
+            # For callers that only read: they must not wait for a majority, and may see an older record.
             return self._database[CHECK].find_one(CHECK)
         return read_newest(self._database.client, self._database.name, CHECK, CHECK)
 
     def begin(self, record: CheckRecord) -> None:
-        """Save a new check in the place of an older one, of which nothing is kept."""
+        """Save a new check, and delete everything that an older one saved."""
         document = self._database[CHECK].find_one(CHECK)
         if document is not None:
             FORMATS.check(document)
@@ -120,15 +121,15 @@ class CheckStore:
         self._record = new
 
     def take_over(self) -> None:
-        """Go on with the loaded check. Raises OperationError Superseded when another process did so first."""
+        """Take the loaded check over. Raise OperationError Superseded if another process did so first."""
         self.update(owner=_new_owner())
 
     def forget(self) -> None:
-        """Have no check any more. What it has found goes when the next one begins."""
+        """Delete the record of the check. What the check found is deleted when the next one begins."""
         self._run({"delete": CHECK, "deletes": [{"q": {"_id": CHECK}, "limit": 1}]})
 
     def clean(self) -> None:
-        """Forget every check."""
+        """Delete the saved state of every check."""
         self._run({"dropDatabase": 1})
         self._record = None
 
@@ -137,7 +138,7 @@ class CheckStore:
         return self._change(lambda record: replace(record, **changes))
 
     def update_side(self, side: Side, **changes: Any) -> CheckRecord:
-        """The same of what is known of one cluster."""
+        """Save the record with these fields of one cluster changed. Raises OperationError Superseded."""
 
         def change(record: CheckRecord) -> CheckRecord:
             changed = replace(record.side(side), **changes)
@@ -148,7 +149,7 @@ class CheckStore:
         return self._change(change)
 
     def set_ends(self, source: Timestamp, destination: Timestamp) -> CheckRecord:
-        """Save up to which times users write to the two clusters."""
+        """Save the times at which user writes to the two clusters ended."""
 
         def changed(record: CheckRecord) -> CheckRecord:
             return replace(
@@ -160,7 +161,7 @@ class CheckStore:
         return self._change(changed)
 
     def add_note(self, text: str) -> None:
-        """Save, once, what was not compared and why."""
+        """Save a note on what was not compared, and why; no-op if the record has it already."""
 
         def changed(record: CheckRecord) -> CheckRecord:
             return replace(record, notes=tuple(dict.fromkeys((*record.notes, text))))
@@ -181,7 +182,7 @@ class CheckStore:
         self._insert(self._name(_TASKS), map(task_row, tasks))
 
     def tasks(self, generation: int | None = None) -> list[Task]:
-        """The tasks of the current generation, or another, in the order of their numbers."""
+        """Return the tasks of the current generation, or of another, in the order of their numbers."""
         return [read_task(row) for row in self._find(self._name(_TASKS, generation), {})]
 
     def save_tasks(self, tasks: Iterable[Task]) -> None:
@@ -200,15 +201,15 @@ class CheckStore:
     def rechecks(
         self, first: RecheckId | None = None, last: RecheckId | None = None
     ) -> Iterator[Recheck]:
-        """What the current generation looks at again, all or from one to another, in order."""
+        """Yield the rechecks of the current generation in order, all of them or those from `first` to `last`."""
         bounds: Document = {}
         if first is not None and last is not None:
             bounds = {"_id": {"$gte": recheck_id(first), "$lte": recheck_id(last)}}
         yield from map(read_recheck, self._find(self._name(_RECHECKS), bounds))
 
     def whole_collections(self, among: Iterable[Namespace]) -> set[Namespace]:
-        """Those of the collections that the current generation compares anew."""
-        # By their ids: of all there is to look at again, hardly any is a whole collection.
+        """Return those of the collections that the current generation compares again as a whole."""
+        # Query by id, because hardly any recheck is of a whole collection.
         ids = [recheck_id(whole_collection(each).id) for each in among]
         rows = self._find(self._name(_RECHECKS), {"_id": {"$in": ids}})
         return {read_recheck(row).id.namespace for row in rows}
@@ -221,12 +222,15 @@ class CheckStore:
     def add_document_mismatches(
         self, found: Iterable[DocumentMismatch], since: Mapping[bytes, float], seen: float
     ) -> None:
-        """Save mismatches of documents, seen now; `since` has the times of those known before, by digest."""
+        """Save mismatches of documents, last seen at `seen`; `since` has the first times of known ones, by digest."""
         rows = (document_mismatch_row(each, since, seen) for each in found)
         self._insert(self._name(_DOCUMENTS), rows)
 
     def add_definition_mismatches(self, found: Iterable[DefinitionMismatch], seen: float) -> None:
-        """Save mismatches of definitions, seen now; those of the generation before are known since then."""
+        """Save mismatches of definitions, last seen at `seen`.
+
+        Those of the previous generation keep their first time.
+        """
         rows = [definition_mismatch_row(each, seen) for each in found]
         before = self._database[self._name(_DEFINITIONS, self.record.generation - 1)]
         ids = [row["_id"] for row in rows]
@@ -239,9 +243,10 @@ class CheckStore:
     def document_mismatches(
         self, after: str | None, limit: int | None, least_seconds: float
     ) -> Iterator[StoredMismatch]:
-        """What the newest finished generation found, in the order of their page tokens; the only one while it runs.
+        """Yield the mismatches of documents of the newest finished generation, in the order of their page tokens.
 
-        Raises OperationError MismatchesReplaced when that generation is dropped while it is read.
+        Before generation 0 is finished, yield what it has found so far. Raises OperationError MismatchesReplaced if the
+        generation is dropped while it is read.
         """
         query: Document = {"seconds": {"$gte": least_seconds}} if least_seconds else {}
         generation = self._shown_generation()
@@ -251,13 +256,13 @@ class CheckStore:
     def definition_mismatches(
         self, after: str | None, limit: int | None
     ) -> Iterator[StoredMismatch]:
-        """As `document_mismatches`, of definitions."""
+        """Yield the mismatches of definitions, as `document_mismatches` does for documents."""
         generation = self._shown_generation()
         for row in self._page(_DEFINITIONS, generation, {}, after, limit):
             yield stored(read_definition_mismatch(row), row, generation)
 
     def one_sided(self, namespace: Namespace) -> tuple[int, int]:
-        """How many documents of a collection the current generation has found missing, and extra."""
+        """Return how many documents of a collection the current generation has found missing, and how many extra."""
         collection = self._database[self._name(_DOCUMENTS)]
 
         def count(kind: Difference) -> int:
@@ -267,7 +272,7 @@ class CheckStore:
         return count(Difference.MISSING), count(Difference.EXTRA)
 
     def mismatch_counts(self) -> MismatchCounts:
-        """How many there are of what `document_mismatches` and `definition_mismatches` show."""
+        """Return the numbers of mismatches that `document_mismatches` and `definition_mismatches` yield."""
         generation = self._shown_generation()
         documents = self._database[self._name(_DOCUMENTS, generation)]
         group = {"$group": {"_id": {"n": "$_id.n", "type": "$type"}, "count": {"$sum": 1}}}
@@ -283,18 +288,18 @@ class CheckStore:
         return MismatchCounts(kinds, namespaces, count)
 
     def forget_plan(self) -> None:
-        """Drop what a killed process had planned, and found, of the current generation."""
+        """Drop the tasks and mismatches of the current generation that a killed process saved."""
         names = {self._name(each) for each in (_TASKS, _DOCUMENTS, _DEFINITIONS)}
-        # Mostly none is there, which a sharded cluster takes its time to find out when it is to drop one.
+        # Only drop what exists: on a sharded cluster, a drop takes its time to find out that there is nothing to drop.
         self._drop(names.intersection(self._generations()))
 
     def drop_older(self) -> None:
-        """Drop the generations of which nothing is needed."""
+        """Drop the generations that are no longer needed."""
         kept = _kept(self.record.generation)
         self._drop(name for name in self._generations() if _number(name) not in kept)
 
     def _is_kept(self, generation: int) -> bool:
-        """Whether the process that carries the check out, be it this one, has not dropped it by now."""
+        """Return whether the process that runs the check, which may be another one, still keeps the generation."""
         saved = self._ask(lambda: self._database[CHECK].find_one(CHECK, {"generation": 1}))
         return saved is not None and generation in _kept(saved["generation"])
 
@@ -314,7 +319,7 @@ class CheckStore:
         for name in names:
             for uuid in self._uuids(name):
                 try:
-                    # By its UUID: a repeated drop must not meet the collection of a later plan.
+                    # By UUID: a retried drop must not hit the collection of a later plan.
                     self._run({"drop": name, "collectionUUID": uuid})
                 except OperationFailure as error:
                     if error.code not in _DROPPED:
@@ -350,12 +355,12 @@ class CheckStore:
                 return
             yield row
             left = None if left is None else left - 1
-        # Of what is dropped meanwhile, the rest reads as if there were none.
+        # If the collection was dropped meanwhile, its remaining rows were missing in the result.
         if not self._is_kept(generation):
             raise OperationError(MISMATCHES_REPLACED, f"Generation {generation} was being read.")
 
     def _insert(self, name: str, rows: Iterable[Document]) -> None:
-        """Add rows, but those that are there already."""
+        """Insert rows, except those that exist already."""
         portion: list[Document] = []
         size = 0
         for row in rows:
@@ -411,7 +416,7 @@ def _new_owner() -> str:
 
 
 def _kept(generation: int) -> range:
-    """That generation, the next and the one before."""
+    """Return the previous generation, this one and the next."""
     return range(generation - 1, generation + 2)
 
 

@@ -1,4 +1,4 @@
-"""What a check is about: which collections there are to compare, what each has to be, whose changes concern it."""
+"""The subject of a check: the collections to compare, their expected definitions, and the changes that concern it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from verifier.compare.scope import NamespacePair
 
 @dataclass(frozen=True)
 class Watched:
-    """What the change events of one cluster are read for, in the names of that cluster.
+    """The change events of one cluster that concern a check, by the names of that cluster.
 
-    `namespaces` is for the server, and may let too much pass. `defined` gives the name on the source of a collection or
-    view that the check is about, be it there or not; None for any other.
+    `namespaces` is a filter for the server, and may let too much pass. `defined` returns the name on the source of a
+    collection or view that is part of the check, whether it exists or not, and None for any other.
     """
 
     namespaces: NamespaceFilter
@@ -26,15 +26,15 @@ class Watched:
 
 
 class Subject(Protocol):
-    """Asked again and again while a check runs. Raises the driver's errors."""
+    """The subject of a check, queried repeatedly while the check runs. Raises the driver's errors."""
 
     def pairs(self) -> set[NamespacePair]:
-        """Every collection and view that is on one of the clusters now."""
+        """Return every collection and view of the check that is on one of the clusters now."""
 
     def expected(self, source: CollectionSpec) -> CollectionSpec | None:
-        """What the destination has to have now of a collection or view of the source; None where it is to have none."""
+        """Return the definition that the destination must have now for one of the source; None if it must have none."""
 
     def watched(self, side: Side) -> Watched: ...
 
     def is_settled(self) -> bool:
-        """Whether the destination is near enough to the source for another look at what changed to be worth it."""
+        """Return whether the destination is close enough to the source for another recheck to be worthwhile."""

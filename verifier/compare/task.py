@@ -1,4 +1,4 @@
-"""The pieces of work of one generation. Pure."""
+"""The tasks of one generation. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import NamedTuple
 from verifier.cluster.namespace import Namespace
 from verifier.compare.scope import NamespacePair
 
-# How many documents one task looks at again, and how many bytes of keys it holds.
+# The most documents that one task rechecks, and the most bytes of their keys.
 _MOST_KEYS = 1_000
 _MOST_KEY_BYTES = 4 << 20
 
 
 class Work(Enum):
-    """COLLECTION compares a definition; RANGE the documents of a range; RECHECK single documents.
+    """The kind of a task. COLLECTION compares a definition, RANGE the documents of a range, RECHECK single documents.
 
-    COUNT compares the numbers of documents, when all other tasks are done.
+    COUNT compares the numbers of documents, after all other tasks are done.
     """
 
     COLLECTION = "collection"
@@ -29,7 +29,7 @@ class Work(Enum):
 
     @property
     def of_documents(self) -> bool:
-        """Whether it reads documents, which `Task.documents` and `Task.size` are about."""
+        """Return whether such a task reads documents, which `Task.documents` and `Task.size` count."""
         return self in (Work.RANGE, Work.RECHECK)
 
 
@@ -40,10 +40,10 @@ class Status(Enum):
 
 
 class RecheckId(NamedTuple):
-    """Which recheck this is: of a namespace, the digest of the document's key, and whether it was found different.
+    """The identity of a recheck: its namespace, the digest of the document's key, and whether it was found different.
 
-    In this order they are read, so that a change of a document comes right before its mismatch. Without a digest it is
-    the whole collection.
+    Rechecks are read in this order, so that a change of a document comes right before its mismatch. An empty digest
+    means the whole collection.
     """
 
     namespace: Namespace
@@ -52,7 +52,7 @@ class RecheckId(NamedTuple):
 
 
 class Recheck(NamedTuple):
-    """A document to look at again, by the names on the source; of a mismatch, since when it is known."""
+    """A document to compare again, by the names on the source. For a mismatch, `since` is when it was first seen."""
 
     id: RecheckId
     key: bytes
@@ -64,7 +64,7 @@ def digest_of(key: bytes) -> bytes:
 
 
 def recheck_of(namespace: Namespace, key: bytes, since: float | None = None) -> Recheck:
-    """The recheck of a document; of one that was found different, with the time of that."""
+    """Return the recheck of a document. If the document was found different, `since` is the time of that."""
     return Recheck(RecheckId(namespace, digest_of(key), since is not None), key, since)
 
 
@@ -74,13 +74,13 @@ def whole_collection(namespace: Namespace) -> Recheck:
 
 @dataclass(frozen=True)
 class Task:
-    """One piece of work, and what became of it.
+    """One task and its result.
 
-    `names` are those that users know for a COLLECTION and a COUNT, and of where the documents are for the others.
-    `scan` asks that the documents of the collection be compared, too. `lower` and `upper` bound a RANGE (see
-    `ranges.Range`), `first` and `last` a RECHECK. `documents` and `size` (bytes) are what was compared, an estimate
-    until it is done. Of a COLLECTION or COUNT, `definition_differs` tells what failed, and `unscanned` that its
-    documents could not be compared though they should have been.
+    `names` are the names that users know for a COLLECTION and a COUNT, and those where the documents are stored for the
+    other kinds. `scan` requests that the documents of the collection be compared, too. `lower` and `upper` bound a
+    RANGE (see `ranges.Range`), `first` and `last` a RECHECK. `documents` and `size` (bytes) are what was compared, and
+    an estimate until the task is done. For a COLLECTION or COUNT, `definition_differs` means that it found a
+    difference, and `unscanned` that its documents should have been compared but could not be.
     """
 
     number: int
@@ -99,7 +99,7 @@ class Task:
 
 
 class KeyGroup(NamedTuple):
-    """Rechecks of one namespace that are one task: the first and last of them, and how many documents they are."""
+    """The rechecks of one namespace that form one task: the first and the last of them, and the number of documents."""
 
     namespace: Namespace
     first: RecheckId
@@ -108,7 +108,7 @@ class KeyGroup(NamedTuple):
 
 
 def key_groups(rechecks: Iterable[Recheck]) -> Iterator[KeyGroup]:
-    """Cut rechecks, in the order of their ids, into groups for one task each."""
+    """Split rechecks, in the order of their ids, into groups of one task each. Whole collections are skipped."""
     group: KeyGroup | None = None
     size = 0
     for each in rechecks:
@@ -136,7 +136,10 @@ def _full(group: KeyGroup, size: int, following: Recheck) -> bool:
 
 
 def merged(rechecks: Iterable[Recheck]) -> dict[bytes, Recheck]:
-    """One recheck a document, by digest; what was changed since it was found different has no `since`."""
+    """Return one recheck per document, by digest.
+
+    A document that changed after it was found different has no `since`.
+    """
     found: dict[bytes, Recheck] = {}
     for each in rechecks:
         found.setdefault(each.id.digest, each)

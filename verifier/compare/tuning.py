@@ -9,7 +9,7 @@ from verifier.runtime.tuning import MB, number, seconds, size
 
 @dataclass(frozen=True)
 class CheckTuning:
-    """Defaults are for production. Tests hand in their own."""
+    """The tuning of a check. The defaults are for production; tests pass their own."""
 
     stream_wait_ms: int = number(200, "ms", "How long a getMore of an idle change stream waits.")
     first_page: int = number(1000, "documents", "Size of the first page of a comparison.")

@@ -1,4 +1,4 @@
-"""What a check ends with. Pure."""
+"""The verdict of a check. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMED = 5
 
 
 def verdict_of(counts: MismatchCounts, examples: Iterable[Mismatch]) -> Verdict:
-    """The verdict of a check that compared everything; `examples` are some of what it found."""
+    """Return the verdict of a check that compared everything; `examples` are some of its mismatches."""
     reasons = tuple(_reasons(counts, examples))
     return Verdict(Outcome.FAILED if reasons else Outcome.PASSED, reasons)
 
@@ -31,5 +31,5 @@ def _reasons(counts: MismatchCounts, examples: Iterable[Mismatch]) -> Iterator[s
 
 
 def incomplete(kind: ErrorKind, description: str) -> Verdict:
-    """The verdict of a check that could not compare everything."""
+    """Return the verdict of a check that could not compare everything."""
     return Verdict(Outcome.INCOMPLETE, (description,), kind.name)

@@ -1,4 +1,4 @@
-"""Carries out single tasks of a generation: compares, and saves what was found."""
+"""Runs single tasks of a generation: compares, and saves the mismatches."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _MOST_UNSAVED = 500
 
 
 class Definitions(NamedTuple):
-    """Of one collection or view: the one on the source, what the destination is to have of it, and what it has.
+    """The definitions of one collection or view: on the source, expected on the destination, and actual.
 
-    `source` is None, too, where the destination is to have nothing of it.
+    `source` is also None if the destination must not have the collection or view.
     """
 
     source: CollectionSpec | None
@@ -56,7 +56,7 @@ class Definitions(NamedTuple):
 
 @dataclass(frozen=True)
 class Sides:
-    """The two clusters, and how a check reads them: with so many threads, in ranges of about so many bytes."""
+    """The two clusters, and how a check reads them: with `workers` threads, in ranges of about `range_bytes`."""
 
     source: Cluster
     destination: Cluster
@@ -66,7 +66,7 @@ class Sides:
 
 
 class Worker:
-    """Used by all threads of a generation. `not_before` are the times at or after which each cluster is read."""
+    """The worker of all threads of a generation. `not_before` are the times at or after which each cluster is read."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Worker:
         self._subject = subject
         self._clients = (sides.source.client, sides.destination.client)
         self._range_bytes = sides.range_bytes
-        # Servers before 6.0 have no events of what happens to measurements.
+        # Servers before 6.0 send no events for changes of measurements.
         self._tells_buckets = sides.source.facts.tells_definitions
         self._store = store
         self._rechecks = rechecks
@@ -93,14 +93,14 @@ class Worker:
         self._add_ranges = add_ranges
         self._observe = observe
         self._stop = stop
-        # Of the generation that compares the numbers of documents, too. Each name has one task of a kind.
+        # Kept for the COUNT tasks of the same generation. Each name has one task of each kind.
         self._compared: dict[NamespacePair, Definitions] = {}
         raw = request.document_filter
         chosen = None if raw is None else RawBSONDocument(raw)
         self._comparison = Comparison(*self._clients, request.mode, chosen, stop, sides.tuning)
 
     def carry_out(self, task: Task) -> Task:
-        """The task as it is when done. Raises the driver's errors."""
+        """Run a task and return it with its result. Raises the driver's errors."""
         if task.work is Work.COLLECTION:
             return self._compare_definitions(task)
         if task.work is Work.COUNT:
@@ -133,7 +133,10 @@ class Worker:
     def _standing(
         self, names: NamespacePair, found: list[DocumentMismatch]
     ) -> list[DocumentMismatch]:
-        """The mismatches but those of documents that one cluster's server has deleted, and the other's will, too."""
+        """Return the mismatches without expired documents, which one cluster has deleted and the other will delete.
+
+        Only the last generations check for expired documents.
+        """
         if not self._store.record.last:
             return found
         one_sided = [each for each in found if each.difference is not Difference.CONTENT]
@@ -149,7 +152,7 @@ class Worker:
     def _left(
         self, names: NamespacePair, one_sided: list[DocumentMismatch], query: Document
     ) -> set[bytes]:
-        """The keys of the documents that are still there, on their side, and fit the query."""
+        """Return the keys of the documents that still exist on their side and match the query."""
         left: set[bytes] = set()
         for difference, client, name in zip(
             (Difference.MISSING, Difference.EXTRA), self._clients, names, strict=True
@@ -160,7 +163,7 @@ class Worker:
         return left
 
     def _judging_clock(self) -> datetime:
-        """Return the time in UTC by the clock of the source, and note if that of the destination differs."""
+        """Return the UTC time of the source's clock; add a note to the check if the destination's clock differs."""
         source, destination = (clock_of(client, self._stop) for client in self._clients)
         note = note_on_clocks(source, destination)
         if note is not None:
@@ -168,7 +171,7 @@ class Worker:
         return source
 
     def _save(self, found: list[DocumentMismatch], since: dict[bytes, float]) -> None:
-        """Save mismatches, and that the next generation looks at them again."""
+        """Save mismatches, and add rechecks of them for the next generation."""
         now = time()
         for each in found:
             self._tally.found(each)
@@ -183,7 +186,7 @@ class Worker:
         if self._counts_follow():
             self._compared[task.names] = definitions
         stored = self._stored(definitions)
-        # Under one name, whatever it is called there.
+        # Compare both under the name on the source.
         there = [
             each and replace(each, namespace=task.names.source)
             for each in (definitions.expected, definitions.destination)
@@ -202,13 +205,13 @@ class Worker:
         )
 
     def _is_silent(self, source: CollectionSpec | None) -> bool:
-        """Whether documents have changed without events, and must be compared once more when writes are off."""
+        """Return whether documents may have changed without events, and must be compared again when writes are off."""
         if self._tells_buckets or source is None or not self._counts_follow():
             return False
         return source.kind is Kind.TIME_SERIES
 
     def _counts_follow(self) -> bool:
-        """Whether this is the generation that compares all definitions, and then all numbers of documents."""
+        """Return whether this generation compares all definitions, and then all numbers of documents."""
         return self._store.record.generation == self._store.record.last_from
 
     def _definitions(self, names: NamespacePair) -> Definitions:
@@ -221,7 +224,9 @@ class Worker:
         return Definitions(source if expected else None, expected, destination)
 
     def _stored(self, definitions: Definitions) -> NamespacePair | None:
-        """Where the documents of both sides are, if both have documents of one kind that can be compared."""
+        """Return where the documents of both sides are stored; None unless both sides have comparable documents of one
+        kind.
+        """
         source, destination = definitions.there
         if source is None or destination is None or source.kind is not destination.kind:
             return None
@@ -236,8 +241,8 @@ class Worker:
         return NamespacePair(source.storage, destination.storage)
 
     def _compare_counts(self, task: Task) -> Task:
-        """Compare the numbers of documents: the check that shares no query with the others."""
-        # An earlier process may have compared them, or the generation before.
+        """Compare the numbers of documents. No other comparison shares its queries."""
+        # If an earlier process or generation compared the definitions, they must be read again.
         definitions = self._compared.pop(task.names, None) or self._definitions(task.names)
         stored = self._stored(definitions)
         found: list[DefinitionMismatch] = []
@@ -254,7 +259,7 @@ class Worker:
     def _unexplained(
         self, namespace: Namespace, stored: NamespacePair
     ) -> Iterator[DefinitionMismatch]:
-        """What of the numbers does not follow from the documents that were found on one side only."""
+        """Yield a mismatch unless the documents found on one side only explain the difference of the counts."""
         there, here = self._comparison.counts(stored)
         if there == here:
             return
@@ -273,7 +278,7 @@ class Worker:
             self._tally.found(mismatch)
 
     def _cut(self, stored: NamespacePair) -> None:
-        """Have the documents of a collection compared, range by range."""
+        """Split the documents of a collection into ranges, and add a task for each."""
         client, name = self._clients[0], stored.source
         collection = client[name.database][name.collection]
         size = read(lambda: size_of(client, name), self._stop)

@@ -44,7 +44,9 @@ class Alarm:
 
 
 class Cancelled(BaseException):
-    """The owner requested a stop. Not an error; derived from BaseException, so that `except Exception` cannot catch it.
+    """The owner requested a stop.
+
+    Not an error; derived from BaseException, so that `except Exception` cannot catch it.
     """
 
 
@@ -111,7 +113,9 @@ def wait_until(holds: Callable[[], bool], stop: StopToken, every: float = POLL) 
 
 
 class TaskGroup:
-    """The owner of threads for the duration of a `with` block. `stop` is the token for them and for the block's body.
+    """The owner of threads for the duration of a `with` block.
+
+    `stop` is the token for them and for the block's body.
     """
 
     def __init__(self, name: str, parent: StopToken) -> None:
