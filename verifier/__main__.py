@@ -1,4 +1,4 @@
-"""`python -m verifier`."""
+"""The entry point of `python -m verifier`."""
 
 from __future__ import annotations
 

@@ -262,7 +262,8 @@ def _refuse_unless_page_token(after: str | None) -> None:
 
 def _refuse_filter(cluster: Cluster, document_filter: dict[str, Any]) -> None:
     """Raise OperationError InvalidFilter if the cluster cannot plan a find with that filter."""
-    # Operators that sort by themselves, such as $near, exclude our own sort. Inside $nor, the server refuses them.
+    # Operators that sort by themselves, such as $near, conflict with our own sort. Inside $nor, the server refuses
+    # them.
     query = {"find": "any", "filter": {"$nor": [document_filter]}}
     try:
         # Use a database that exists: mongos does not explain queries of databases that do not exist.

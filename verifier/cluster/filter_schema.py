@@ -41,7 +41,7 @@ ONE_DATABASE = {"oneOf": [{"required": ["database"]}, {"required": ["databaseReg
 
 
 class NamespaceFilterSchema(Strict):
-    """One element; loads into the dict that NamespaceFilter takes."""
+    """A filter element; loads into the dict that NamespaceFilter takes."""
 
     database = fields.String(
         validate=[validate.Length(min=1), _of_users], metadata={"pattern": USER_DATABASE_PATTERN}

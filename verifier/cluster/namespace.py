@@ -36,7 +36,7 @@ class Namespace(NamedTuple):
 
     @property
     def owner(self) -> Namespace:
-        """Return the time-series collection that owns these buckets; the namespace itself if it has none of buckets."""
+        """Return the time-series collection that owns these buckets; for other namespaces, the namespace itself."""
         return Namespace(self.database, self.collection.removeprefix(BUCKETS_PREFIX))
 
 

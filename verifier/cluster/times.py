@@ -17,7 +17,7 @@ class Position:
 
 
 def token_time(token: dict[str, Any]) -> Timestamp:
-    """The cluster time in a resume token: seconds and increment, the eight bytes after the leading 0x82.
+    """Return the cluster time in a resume token: seconds and increment, the eight bytes after the leading 0x82.
 
     The format is that of the server's `ResumeToken` (a KeyString whose first value is a timestamp).
     """

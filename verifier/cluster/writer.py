@@ -23,7 +23,7 @@ _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(unicode_decode_error_handl
 
 
 class ClusterWriter:
-    """A writer of commands that may safely be repeated, as all of ours may be.
+    """A writer of idempotent commands.
 
     With access control, the user's privilege lets a write pass a user write block. Without it, a field of the command
     does: `mayBypassWriteBlocking`, which mongos sets on behalf of its users, and which the driver's helpers cannot add.

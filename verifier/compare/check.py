@@ -167,7 +167,8 @@ class Check:
     def no_more_writes(self, source_end: Timestamp | None = None) -> None:
         """Save that users no longer write to either cluster. What they wrote before is still compared.
 
-        `source_end` is the time since when they do not write to the source; None means now. Raises the driver's errors.
+        `source_end` is the time after which they no longer write to the source; None means now. Raises the driver's
+        errors.
         """
         source = source_end or append_note(self._sides.source.client, self._stop)
         self._store.set_ends(source, append_note(self._sides.destination.client, self._stop))
@@ -176,7 +177,7 @@ class Check:
     def _refuse_nothing(self, pairs: set[NamespacePair]) -> None:
         """Raise OperationError if the filter selects nothing that exists; note each selected name that does not exist.
 
-        A verdict on nothing would be mistaken for one on the namespaces that were meant.
+        A verdict on nothing would be mistaken for a verdict on the intended namespaces.
         """
         scope = self._store.record.request.scope
         if scope.namespaces.include and not pairs:

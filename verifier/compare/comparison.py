@@ -203,7 +203,7 @@ class _Reading(NamedTuple):
     def leaves_out_last(self) -> bool:
         """Return whether the scan leaves out MaxKey.
 
-        A scan with only a lower bound ends before MaxKey, and there is no bound behind MaxKey.
+        A scan with only a lower bound ends before MaxKey, and there is no bound beyond MaxKey.
         """
         portion = self.portion
         return isinstance(portion, Range) and portion.lower is not None and portion.upper is None

@@ -21,7 +21,7 @@ _MOST_APART = timedelta(seconds=5)
 
 
 def expires(definitions: Iterable[CollectionSpec | None]) -> bool:
-    """Return whether documents of such a collection expire at all."""
+    """Return whether documents of a collection with one of these definitions can expire."""
     return any(
         _SECONDS in each
         for definition in definitions

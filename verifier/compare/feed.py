@@ -95,7 +95,7 @@ class Feed:
                 noted.events += 1
 
     def defined(self, event: DefinitionEvent) -> None:
-        """Note a DDL event."""
+        """Note a DDL event. Events that do not affect a whole user collection are ignored."""
         if self._counts and event.operation in OF_WHOLE_COLLECTIONS:
             names = [event.namespace, *([] if event.renamed is None else [event.renamed])]
             with self._noting:

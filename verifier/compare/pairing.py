@@ -164,7 +164,7 @@ class Pairing:
         for key in [key for key in left if key in right]:
             for pair in _cancelled(left[key], right[key], self._mode):
                 yield Unequal(key, *pair)
-            # The rest of one side may still find a counterpart later. Changed in place, which keeps the order.
+            # Documents left on one side may still find a counterpart later. Changed in place, which keeps the order.
             for side in (left, right):
                 if not side[key]:
                     del side[key]

@@ -290,7 +290,7 @@ class CheckStore:
     def forget_plan(self) -> None:
         """Drop the tasks and mismatches of the current generation that a killed process saved."""
         names = {self._name(each) for each in (_TASKS, _DOCUMENTS, _DEFINITIONS)}
-        # Only drop what exists: on a sharded cluster, a drop takes its time to find out that there is nothing to drop.
+        # Drop only what exists: on a sharded cluster, dropping a missing collection takes long.
         self._drop(names.intersection(self._generations()))
 
     def drop_older(self) -> None:
@@ -337,7 +337,8 @@ class CheckStore:
         def portion() -> list[Document]:
             beyond = [] if after is None else [{"_id": {"$gt": after}}]
             found = self._database[name].find({"$and": [query, *beyond]})
-            # One batch, so that a lost connection leaves no open cursor. With `batch_size` at the limit, it would.
+            # One batch, so that a lost connection leaves no open cursor. With `batch_size` equal to the limit, the
+            # server would keep the cursor open.
             found.sort("_id", 1).limit(_MOST_DOCUMENTS).batch_size(_MOST_DOCUMENTS + 1)
             return list(found)
 
@@ -355,7 +356,7 @@ class CheckStore:
                 return
             yield row
             left = None if left is None else left - 1
-        # If the collection was dropped meanwhile, its remaining rows were missing in the result.
+        # A collection that was dropped meanwhile reads as if it had no more rows: check that it still exists.
         if not self._is_kept(generation):
             raise OperationError(MISMATCHES_REPLACED, f"Generation {generation} was being read.")
 

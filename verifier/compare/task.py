@@ -29,7 +29,7 @@ class Work(Enum):
 
     @property
     def of_documents(self) -> bool:
-        """Return whether such a task reads documents, which `Task.documents` and `Task.size` count."""
+        """Return whether a task of this kind reads documents, which `Task.documents` and `Task.size` count."""
         return self in (Work.RANGE, Work.RECHECK)
 
 

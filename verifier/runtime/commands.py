@@ -39,7 +39,7 @@ class Commands:
 class Startup:
     """The startup of a process. Commands wait for its end, because scripts start a process and call it immediately.
 
-    `step` describes what the process is doing meanwhile, such as "connecting".
+    Until then, `step` describes what the process is doing, for example "connecting".
     """
 
     def __init__(self, longest_wait: float) -> None:

@@ -80,7 +80,7 @@ class RedactingJsonFormatter(JsonFormatter):
 
 
 class TerminalFormatter(RedactingJsonFormatter):
-    """A formatter for people at a terminal, with lines such as `19:44:39Z info Serving. port: 27182`."""
+    """A formatter for people at a terminal, with lines such as `19:44:39Z info  Serving. port: 27182`."""
 
     def jsonify_log_record(self, log_data: dict[str, Any]) -> str:
         # Leave out the fields that every line of the process has.
