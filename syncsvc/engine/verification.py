@@ -98,8 +98,10 @@ class Verification:
         with waiting("The commit waits for the verdict of the verification", _VERIFYING):
             while self._verdict is None:
                 self.begin()
-                if self._check is not None and not self._context.checks.record.writes_off:
-                    self._check.no_more_writes(written_until)
+                # Read once: the thread of a check that is given up forgets it.
+                check = self._check
+                if check is not None and not self._context.checks.record.writes_off:
+                    check.no_more_writes(written_until)
                 self.show()
                 self._stop.sleep(POLL)
         self.show()

@@ -130,7 +130,6 @@ class Partitions:
         self._instance = instance
         self._stop = stop
         self._lock = threading.Lock()  # one claim at a time; guards _claimed
-        self._client = client
         # All reads include what was saved before this process took over.
         self._since = newest_time(self._run, self._name)
         unfinished = {"instance": instance, "status": {"$ne": CopyStatus.DONE.value}}

@@ -51,8 +51,8 @@ class Generation:
         self._saved_at = 0.0
         self._store = store
         self._observe = observe
-        # The group is created here, so that an error in one thread also ends the waits and retries of the others.
         self._task_interval = sides.tuning.task_interval
+        # The group is created here, so that an error in one thread also ends the waits and retries of the others.
         self._group = TaskGroup("generation", stop)
         self.queue = TaskQueue(self._group.stop)
         self.tally = Tally()
