@@ -7,6 +7,7 @@ import argparse
 import shlex
 import signal
 import sys
+import tempfile
 import threading
 
 from syncsvc.sandbox.demo import flights
@@ -49,6 +50,8 @@ Ctrl-C here ends both clusters and removes their data.
 
 def main() -> int:
     options = _parser().parse_args()
+    # Looked up early, because the first lookup writes a file that an interrupt would leave behind.
+    tempfile.gettempdir()
     # Both signals unwind the stack, so that every server started so far is stopped. SIGINT is set explicitly because a
     # shell starts background jobs with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)

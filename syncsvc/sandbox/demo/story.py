@@ -5,6 +5,7 @@ It leaves no process and no file behind.
 
 import shlex
 import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -96,6 +97,8 @@ class Stage:
 
 
 def main() -> int:
+    # Looked up early, because the first lookup writes a file that an interrupt would leave behind.
+    tempfile.gettempdir()
     interrupts = Interrupts()
     story = Story()
     try:
