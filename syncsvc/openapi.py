@@ -79,14 +79,18 @@ _AT_START = (
 
 
 class _CollectionCopy(Strict):
-    estimatedTotalBytes = nullable(fields.Integer, "How much there is to copy.")
-    estimatedCopiedBytes = always(fields.Integer, "How much of that is copied.")
+    estimatedTotalBytes = nullable(fields.Integer, "Bytes to copy.")
+    estimatedCopiedBytes = always(fields.Integer, "Bytes copied.")
 
 
 class _Lag(Strict):
-    overallLagSeconds = nullable(fields.Integer, "How far the destination is behind the source.")
-    crudLagSeconds = nullable(fields.Integer, "The same of writes, once there was one.")
-    ddlLagSeconds = nullable(fields.Integer, "The same of definitions, once one was changed.")
+    overallLagSeconds = nullable(
+        fields.Integer, "Seconds that the destination is behind the source."
+    )
+    crudLagSeconds = nullable(
+        fields.Integer, "Lag of inserts, updates and deletes; null before the first one."
+    )
+    ddlLagSeconds = nullable(fields.Integer, "Lag of DDL events; null before the first one.")
 
 
 class _Ping(Strict):
@@ -96,29 +100,31 @@ class _Ping(Strict):
 
 
 class _IndexBuilding(Strict):
-    indexesBuilt = always(fields.Integer, "How many indexes are built.")
-    totalIndexesToBuild = always(fields.Integer, "Of how many.")
-    collectionsFinished = always(fields.Integer, "How many collections have all of theirs.")
-    collectionsTotal = always(fields.Integer, "Of how many that have some.")
+    indexesBuilt = always(fields.Integer, "Indexes built.")
+    totalIndexesToBuild = always(fields.Integer, "Indexes to build.")
+    collectionsFinished = always(fields.Integer, "Collections whose indexes are all built.")
+    collectionsTotal = always(fields.Integer, "Collections that have indexes to build.")
 
 
 class _VerificationSide(Strict):
-    phase = always(fields.Enum, "How far it is.", Hashing, by_value=True)
-    estimatedDocumentCount = nullable(fields.Integer, "How many documents there are.")
-    hashedDocumentCount = always(fields.Integer, "How many of them were compared.")
-    totalCollectionCount = nullable(fields.Integer, "How many collections there are.")
-    scannedCollectionCount = always(fields.Integer, "Of how many of them all were compared.")
-    lagTimeSeconds = nullable(fields.Integer, "How far it is behind the cluster's changes.")
+    phase = always(fields.Enum, "The stage of the verification.", Hashing, by_value=True)
+    estimatedDocumentCount = nullable(fields.Integer, "Documents to compare.")
+    hashedDocumentCount = always(fields.Integer, "Documents compared.")
+    totalCollectionCount = nullable(fields.Integer, "Collections to compare.")
+    scannedCollectionCount = always(fields.Integer, "Collections compared completely.")
+    lagTimeSeconds = nullable(
+        fields.Integer, "Seconds that the verification is behind the changes of the cluster."
+    )
 
 
 class _VerificationProgress(Strict):
-    source = always(fields.Nested, "On the source.", _VerificationSide)
-    destination = always(fields.Nested, "On the destination.", _VerificationSide)
+    source = always(fields.Nested, "Verification of the source.", _VerificationSide)
+    destination = always(fields.Nested, "Verification of the destination.", _VerificationSide)
 
 
 class _DirectionMapping(Strict):
     Source = always(fields.String, "The source, as cluster0: host:port.")
-    Destination = always(fields.String, "The destination, likewise.")
+    Destination = always(fields.String, "The destination, as cluster1: host:port.")
 
 
 class _Progress(Strict):
@@ -134,13 +140,15 @@ class _Progress(Strict):
         Stage,
         by_value=True,
     )
-    lag = nullable(fields.Nested, "How far the destination is behind, by kind of change.", _Lag)
-    lagTimeSeconds = nullable(fields.Integer, "How far the destination is behind the source.")
+    lag = nullable(fields.Nested, "The lag, by kind of change.", _Lag)
+    lagTimeSeconds = nullable(fields.Integer, "Seconds that the destination is behind the source.")
     totalEventsApplied = nullable(fields.Integer, "Change events that this process applied.")
-    collectionCopy = nullable(fields.Nested, "Estimates of the copy.", _CollectionCopy)
-    directionMapping = nullable(fields.Nested, "Which cluster is which.", _DirectionMapping)
-    source = nullable(fields.Nested, "How the source answers.", _Ping)
-    destination = nullable(fields.Nested, "How the destination answers.", _Ping)
+    collectionCopy = nullable(
+        fields.Nested, "The progress of the copy; estimates.", _CollectionCopy
+    )
+    directionMapping = nullable(fields.Nested, "The clusters and their roles.", _DirectionMapping)
+    source = nullable(fields.Nested, "The last ping of the source.", _Ping)
+    destination = nullable(fields.Nested, "The last ping of the destination.", _Ping)
     mongosyncID = always(fields.String, "The name of this instance.")
     coordinatorID = nullable(fields.String, "The name of the instance that coordinates.")
     error = nullable(fields.String, "The name of the error that the sync failed with.")
@@ -152,11 +160,11 @@ class _Progress(Strict):
         fields.Integer, "In how many seconds the lag is gone; only while it falls."
     )
     indexBuilding = sometimes(
-        fields.Nested, "How far the building of indexes after the copy is.", _IndexBuilding
+        fields.Nested, "The progress of index builds after the copy.", _IndexBuilding
     )
     verification = sometimes(
         fields.Nested,
-        "How far the verification is, unless it is switched off.",
+        "The progress of the verification; absent if it is disabled.",
         _VerificationProgress,
     )
     warnings = sometimes(fields.List, "What endangers the sync, and what to do.", fields.String())
@@ -167,8 +175,8 @@ class _ProgressAnswer(SuccessAnswer):
 
 
 class _Violation(Strict):
-    error = always(fields.String, "The name of the error that a start would be refused with.")
-    errorDescription = always(fields.String, "What speaks against it, and what to do.")
+    error = always(fields.String, "The name of the error with which a start would be refused.")
+    errorDescription = always(fields.String, "What is wrong, and what to do.")
 
 
 class _Estimates(Strict):
@@ -178,59 +186,69 @@ class _Estimates(Strict):
     documents = nullable(fields.Integer, "Documents in them.")
     bytes = nullable(fields.Integer, "The bytes of these documents.")
     indexes = nullable(fields.Integer, "Indexes that would be built, beside those on _id.")
-    diskNeededBytes = nullable(fields.Integer, "What all that may take on the destination's disk.")
-    diskFreeBytes = nullable(fields.Integer, "What is free there.")
-    memoryNeededBytes = nullable(
-        fields.Integer, "How much memory this process may take; null without verification."
+    diskNeededBytes = nullable(
+        fields.Integer, "Bytes that the sync may need on the destination's disk."
     )
-    memoryAvailableBytes = nullable(fields.Integer, "How much there is for it.")
-    copySeconds = nullable(fields.Integer, "A cautious guess at how long the copy takes.")
+    diskFreeBytes = nullable(fields.Integer, "Free bytes on that disk.")
+    memoryNeededBytes = nullable(
+        fields.Integer, "Bytes of memory that this process may need; null without verification."
+    )
+    memoryAvailableBytes = nullable(fields.Integer, "Bytes of memory that are available.")
+    copySeconds = nullable(fields.Integer, "A cautious estimate of the duration of the copy.")
     oplogWindowSeconds = nullable(
-        fields.Integer, "For how long the source's oplog holds what is written to it."
+        fields.Integer, "How many seconds of writes the source's oplog holds."
     )
 
 
 class _PreflightAnswer(SuccessAnswer):
     violations = always(
-        fields.List, "Everything that speaks against a start now.", fields.Nested(_Violation)
+        fields.List,
+        "All reasons for which a start would be refused now.",
+        fields.Nested(_Violation),
     )
-    warnings = always(fields.List, "What may become a trouble, and what to do.", fields.String())
-    estimates = always(fields.Nested, "What the sync would take.", _Estimates)
+    warnings = always(fields.List, "Possible problems, and what to do.", fields.String())
+    estimates = always(fields.Nested, "The estimated cost of the sync.", _Estimates)
 
 
 class _NamespaceVerification(Strict):
-    comparedDocuments = always(fields.Integer, "How many documents the first pass has compared.")
-    estimatedTotalDocuments = nullable(fields.Integer, "Of how many.")
-    mismatches = always(fields.Integer, "How many documents differ.")
+    comparedDocuments = always(fields.Integer, "Documents compared by the first pass.")
+    estimatedTotalDocuments = nullable(fields.Integer, "Documents to compare.")
+    mismatches = always(fields.Integer, "Documents that differ.")
 
 
 class _Namespace(Strict):
     """The progress of one collection."""
 
-    namespace = always(fields.String, "Its name on the source.")
-    phase = always(fields.Enum, "How far it is.", NamespacePhase, by_value=True)
-    copiedDocuments = always(fields.Integer, "How many documents are copied.")
-    estimatedTotalDocuments = always(fields.Integer, "Of how many.")
-    copiedBytes = always(fields.Integer, "How much is copied.")
-    estimatedTotalBytes = always(fields.Integer, "Of how much.")
-    documentsPerSecond = nullable(fields.Float, "How fast it is copied; null when it is not.")
-    bytesPerSecond = nullable(fields.Float, "The same in bytes.")
+    namespace = always(fields.String, "The name of the collection on the source.")
+    phase = always(fields.Enum, "The phase of the collection.", NamespacePhase, by_value=True)
+    copiedDocuments = always(fields.Integer, "Documents copied.")
+    estimatedTotalDocuments = always(fields.Integer, "Documents to copy; an estimate.")
+    copiedBytes = always(fields.Integer, "Bytes copied.")
+    estimatedTotalBytes = always(fields.Integer, "Bytes to copy.")
+    documentsPerSecond = nullable(
+        fields.Float, "Documents copied per second; null when the collection is not being copied."
+    )
+    bytesPerSecond = nullable(
+        fields.Float, "Bytes copied per second; null when the collection is not being copied."
+    )
     eventsApplied = always(fields.Integer, "Change events that this process applied.")
-    indexesBuilt = nullable(fields.Integer, "How many of its indexes the destination has.")
-    totalIndexes = always(fields.Integer, "Of how many, beside the one on _id.")
-    verification = nullable(fields.Nested, "How its verification is.", _NamespaceVerification)
+    indexesBuilt = nullable(fields.Integer, "Indexes of the collection that the destination has.")
+    totalIndexes = always(fields.Integer, "Indexes of the collection, without the one on _id.")
+    verification = nullable(
+        fields.Nested, "The verification of the collection.", _NamespaceVerification
+    )
 
 
 class _NamespacesAnswer(SuccessAnswer):
     namespaces = always(fields.List, "By name.", fields.Nested(_Namespace))
-    next = nullable(fields.String, "What to send as after for the others; null without any.")
+    next = nullable(fields.String, "The value of `after` for the next page; null on the last page.")
 
 
 OPERATIONS = (
     Operation(
         "post",
         "/api/v1/start",
-        "Begins a sync.",
+        "Starts a sync.",
         SuccessAnswer(),
         body=StartSchema(),
         errors=(*_ANY, *_AT_START),
@@ -238,7 +256,7 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/preflight",
-        "Tells what a start with this body would meet now, and changes nothing.",
+        "Checks whether a start with this body would succeed now. Changes nothing.",
         _PreflightAnswer(),
         body=StartSchema(),
         errors=(errors.INVALID_STATE,),
@@ -246,7 +264,7 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/pause",
-        "Stops a sync where it is.",
+        "Pauses a sync.",
         SuccessAnswer(),
         body=EmptySchema(),
         errors=_ANY,
@@ -254,7 +272,7 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/resume",
-        "Continues a sync that was paused, or that failed for a reason that can go away.",
+        "Continues a sync that was paused, or that failed for a temporary reason.",
         SuccessAnswer(),
         body=EmptySchema(),
         errors=(*_ANY, errors.FAILURE_IS_FINAL),
@@ -262,7 +280,7 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/commit",
-        "Begins the cut-over.",
+        "Commits a sync: starts the cut-over.",
         SuccessAnswer(),
         body=EmptySchema(),
         errors=(*_ANY, errors.CANNOT_COMMIT),
@@ -270,7 +288,7 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/reverse",
-        "Begins the way back of a committed sync.",
+        "Reverses a committed sync.",
         SuccessAnswer(),
         body=EmptySchema(),
         errors=(
@@ -280,18 +298,18 @@ OPERATIONS = (
             OPLOG_WINDOW_EXCEEDED,
         ),
     ),
-    Operation("get", "/api/v1/progress", "How the sync goes.", _ProgressAnswer()),
+    Operation("get", "/api/v1/progress", "Shows the progress of the sync.", _ProgressAnswer()),
     Operation(
         "get",
         "/api/v1/namespaces",
-        "How far each collection is.",
+        "Shows the progress of each collection.",
         _NamespacesAnswer(),
         parameters=NamespacesSchema(),
     ),
     Operation(
         "get",
         "/api/v1/mismatches",
-        "What the verification has found: of collections and views themselves, then documents.",
+        "Lists the differences that the verification found: of definitions first, then of documents.",
         DefinitionMismatchLine(),
         parameters=DocumentMismatchesSchema(),
         other=DocumentMismatchLine(),
@@ -304,7 +322,7 @@ OPERATIONS = (
             TOO_MANY_READERS,
         ),
     ),
-    Operation("get", "/metrics", "The figures, for Prometheus.", None, content=TEXT),
+    Operation("get", "/metrics", "Shows metrics for Prometheus.", None, content=TEXT),
 )
 
 

@@ -72,20 +72,23 @@ class _Timestamp(Strict):
 
 
 _ClusterTime = Strict.from_dict(
-    {"$timestamp": always(fields.Nested, "In Extended JSON.", _Timestamp)}, name="ClusterTime"
+    {"$timestamp": always(fields.Nested, "A cluster time in Extended JSON.", _Timestamp)},
+    name="ClusterTime",
 )
 
 
 class _Tasks(Strict):
     """The tasks of this generation."""
 
-    totalTasks = always(fields.Integer, "All of them.")
-    addedTasks = always(fields.Integer, "Not begun.")
-    processingTasks = always(fields.Integer, "Being done.")
-    failedTasks = always(fields.Integer, "Found a difference.")
-    completedTasks = always(fields.Integer, "Found none.")
-    metadataMismatchTasks = always(fields.Integer, "Failed ones with one in a definition or count.")
-    recheckTasks = always(fields.Integer, "Failed ones whose findings are looked at again.")
+    totalTasks = always(fields.Integer, "Tasks of this generation.")
+    addedTasks = always(fields.Integer, "Tasks that wait.")
+    processingTasks = always(fields.Integer, "Tasks in progress.")
+    failedTasks = always(fields.Integer, "Tasks that found a difference.")
+    completedTasks = always(fields.Integer, "Tasks that found no difference.")
+    metadataMismatchTasks = always(
+        fields.Integer, "Failed tasks with a difference in a definition or a count."
+    )
+    recheckTasks = always(fields.Integer, "Failed tasks whose differences are compared again.")
 
 
 class _Amounts(Strict):
@@ -107,9 +110,11 @@ def _counts(meaning: str, **metadata: Any) -> Any:
 class _Changes(Strict):
     """The change events of one cluster."""
 
-    eventsPerSecond = nullable(fields.Float, "Over the last minute.")
-    lagSecs = nullable(fields.Integer, "How far the verifier is behind.")
-    eventCounts = _counts("By operation.")
+    eventsPerSecond = nullable(fields.Float, "Events per second in the last minute.")
+    lagSecs = nullable(
+        fields.Integer, "Seconds that the verifier is behind the changes of the cluster."
+    )
+    eventCounts = _counts("Change events, by operation.")
 
 
 class _Progress(Strict):
@@ -120,23 +125,31 @@ class _Progress(Strict):
     verificationStatus = always(fields.Nested, "The tasks.", _Tasks)
     verdict = nullable(fields.Enum, "How the check ended.", Outcome, by_value=True)
     verdictReasons = always(fields.List, "Why.", fields.String())
-    writesOff = always(Boolean, "Whether the check was told that writes are off.")
+    writesOff = always(Boolean, "Whether writesOff was sent.")
     generation = nullable(fields.Integer, "The number of this generation, from 0.")
-    generationStats = always(fields.Nested, "Of this generation.", _Amounts)
-    gen0Stats = nullable(fields.Nested, "Of the first one, when it is over.", _Amounts)
-    recentRecheckSecs = always(
-        fields.List, "How long the last generations took.", fields.Float(allow_none=True)
+    generationStats = always(fields.Nested, "Amounts of this generation.", _Amounts)
+    gen0Stats = nullable(
+        fields.Nested, "Amounts of the first generation; null until it has ended.", _Amounts
     )
-    totalRechecksDone = always(fields.Integer, "Documents that later generations looked at.")
-    docsComparedPerSecond = nullable(fields.Float, "Over the last minute.")
-    srcBytesComparedPerSecond = nullable(fields.Float, "Over the last minute.")
-    srcChangeStats = always(fields.Nested, "Of the source.", _Changes)
-    dstChangeStats = always(fields.Nested, "Of the destination.", _Changes)
+    recentRecheckSecs = always(
+        fields.List, "Durations of the last generations, in seconds.", fields.Float(allow_none=True)
+    )
+    totalRechecksDone = always(fields.Integer, "Documents compared again by later generations.")
+    docsComparedPerSecond = nullable(
+        fields.Float, "Documents compared per second in the last minute."
+    )
+    srcBytesComparedPerSecond = nullable(
+        fields.Float, "Bytes of the source compared per second in the last minute."
+    )
+    srcChangeStats = always(fields.Nested, "Change events of the source.", _Changes)
+    dstChangeStats = always(fields.Nested, "Change events of the destination.", _Changes)
     srcLastRecheckedTS = nullable(
-        fields.Nested, "All changes of the source up to it were looked at.", _ClusterTime
+        fields.Nested, "All changes of the source up to this time were processed.", _ClusterTime
     )
     dstLastRecheckedTS = nullable(
-        fields.Nested, "All changes of the destination up to it were looked at.", _ClusterTime
+        fields.Nested,
+        "All changes of the destination up to this time were processed.",
+        _ClusterTime,
     )
     notes = always(fields.List, "What was not compared, and why.", fields.String())
     warnings = sometimes(fields.List, "Long waits, and what to do about them.", fields.String())
@@ -147,7 +160,7 @@ class _DocumentMismatches(Strict):
 
     total = always(fields.Integer, "All.")
     byType = _counts("By type.", propertyNames={"enum": [each.value for each in Difference]})
-    byNamespace = _counts("By namespace.")
+    byNamespace = _counts("Documents that differ, by namespace.")
 
 
 class _ProgressAnswer(SuccessAnswer):
@@ -159,17 +172,21 @@ class _SummaryAnswer(SuccessAnswer):
 
     verdict = nullable(fields.Enum, "How the check ended.", Outcome, by_value=True)
     verdictReasons = always(fields.List, "Why.", fields.String())
-    estCheckSecsRemaining = nullable(fields.Float, "Of the first generation.")
-    recentRecheckSecs = always(
-        fields.List, "How long the last generations took.", fields.Float(allow_none=True)
+    estCheckSecsRemaining = nullable(
+        fields.Float, "Estimated seconds until the first generation ends."
     )
-    checkStats = always(fields.Nested, "Of the first generation.", _Amounts)
-    nsMismatches = always(fields.List, "The first of them.", fields.Nested(DefinitionMismatchLine))
-    nsMismatchesTotal = always(fields.Integer, "How many there are.")
-    docMismatches = always(fields.Nested, "How many there are.", _DocumentMismatches)
-    totalRechecksDone = always(fields.Integer, "Documents that later generations looked at.")
-    srcChangeEvents = _counts("Of the source, by operation.")
-    dstChangeEvents = _counts("Of the destination, by operation.")
+    recentRecheckSecs = always(
+        fields.List, "Durations of the last generations, in seconds.", fields.Float(allow_none=True)
+    )
+    checkStats = always(fields.Nested, "Amounts of the first generation.", _Amounts)
+    nsMismatches = always(
+        fields.List, "The first differences of definitions.", fields.Nested(DefinitionMismatchLine)
+    )
+    nsMismatchesTotal = always(fields.Integer, "Number of differences of definitions.")
+    docMismatches = always(fields.Nested, "Numbers of documents that differ.", _DocumentMismatches)
+    totalRechecksDone = always(fields.Integer, "Documents compared again by later generations.")
+    srcChangeEvents = _counts("Change events of the source, by operation.")
+    dstChangeEvents = _counts("Change events of the destination, by operation.")
     notes = always(fields.List, "What was not compared, and why.", fields.String())
 
 
@@ -177,7 +194,7 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/check",
-        "Begins a check.",
+        "Starts a check.",
         SuccessAnswer(),
         body=CheckSchema(),
         parameters=EmptySchema(),
@@ -186,7 +203,7 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/writesOff",
-        "Says that users write to neither cluster any more.",
+        "Notifies the check that users no longer write to either cluster.",
         SuccessAnswer(),
         body=EmptySchema(),
         parameters=EmptySchema(),
@@ -200,14 +217,14 @@ OPERATIONS = (
     Operation(
         "get",
         "/api/v1/progress",
-        "How the check goes.",
+        "Shows the progress of the check.",
         _ProgressAnswer(),
         parameters=EmptySchema(),
     ),
     Operation(
         "get",
         "/api/v1/summary",
-        "What the check has found, in one document.",
+        "Shows the results of the check in one document.",
         _SummaryAnswer(),
         parameters=EmptySchema(),
         errors=_OF_MISMATCHES,
@@ -215,7 +232,7 @@ OPERATIONS = (
     Operation(
         "get",
         "/api/v1/docMismatches",
-        "The documents that are not the same.",
+        "Lists the documents that differ.",
         DocumentMismatchLine(),
         parameters=DocumentMismatchesSchema(),
         content=LINES,
@@ -224,13 +241,13 @@ OPERATIONS = (
     Operation(
         "get",
         "/api/v1/nsMismatches",
-        "The collections, views and indexes that are not the same.",
+        "Lists the collections, views and indexes that differ.",
         DefinitionMismatchLine(),
         parameters=DefinitionMismatchesSchema(),
         content=LINES,
         errors=_OF_MISMATCHES,
     ),
-    Operation("get", "/metrics", "The figures, for Prometheus.", None, content=TEXT),
+    Operation("get", "/metrics", "Shows metrics for Prometheus.", None, content=TEXT),
 )
 
 
