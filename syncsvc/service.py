@@ -139,7 +139,8 @@ class Service:
 
     def resume(self) -> None:
         """Continue a sync that is paused or failed. Raises OperationError."""
-        with self._command(), answered_soon():
+        # Without a bound on the whole: it waits for the run to stop, and prepares an engine.
+        with self._command(), impatient(PATIENCE):
             self._runner_for(Trigger.RESUME).resume()
 
     def commit(self) -> None:

@@ -303,7 +303,7 @@ class FencedWriter(ClusterWriter):
         """Send one command on a slot. Raises OperationError Superseded if its number is refused."""
         if slot.session is None:
             slot.session = _session(self._client, slot.lsid)
-        slot.settled = False
+        was_settled, slot.settled = slot.settled, False
         try:
             reply = self._once(database, command, slot.session)
         except OperationFailure as error:
@@ -311,8 +311,9 @@ class FencedWriter(ClusterWriter):
                 raise OperationError(
                     errors.SUPERSEDED, "The destination has refused a write as outdated."
                 ) from error
-            # A router may have sent the command to several shards, and have the reply of only one.
-            slot.settled = not self._sharded
+            # The command itself has ended, but not the earlier ones that a mark was to settle. A router may have sent
+            # the command to several shards, and have the reply of only one.
+            slot.settled = was_settled and not self._sharded
             raise
         slot.settled = True
         return reply

@@ -27,10 +27,10 @@ def is_quiet(client: Client, since: Timestamp) -> bool:
     Returns False if it cannot be proved: for a mongos, without the privilege to read the oplog, or if the oplog does
     not reach back that far. Raises no errors of the driver.
     """
-    if client.is_mongos:
-        return False
     oplog = client.local["oplog.rs"]
     try:
+        if client.is_mongos:
+            return False
         oldest = oplog.find_one(projection={"ts": 1})
         if oldest is None or oldest["ts"] > since:
             return False
