@@ -219,11 +219,8 @@ class Check:
 
         A replicator that is never behind by more than the grace period has applied everything once neither users nor
         the replicator itself have written to either cluster for that long. This does not apply in a sync (`feed` is
-        set), which may be behind by more. Nor does it apply to definitions: an index build writes nothing to the oplog
-        until it ends.
+        set), which may be behind by more.
         """
-        if self.figures.mismatches.definitions:
-            return False
         record, sides = self._store.record, self._sides
         if self._feed is not None or record.source.end is None or record.destination.end is None:
             return False
