@@ -13,7 +13,7 @@ from secrets import token_hex
 
 from syncsvc import __version__
 from syncsvc.app import create_app
-from syncsvc.engine.run.points import Observer, Point, ignore
+from syncsvc.engine.run.points import Point
 from syncsvc.saved.find_run import find_run
 from syncsvc.service import Service
 from syncsvc.settings import NO_EFFECT, Settings, read_settings
@@ -23,6 +23,7 @@ from verifier.cluster.cluster import open_cluster
 from verifier.runtime import logs, process, waits
 from verifier.runtime.httpd import HttpServer
 from verifier.runtime.malloc import keep_large_buffers
+from verifier.runtime.observer import Observer, ignore
 from verifier.runtime.sites import own_names
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 

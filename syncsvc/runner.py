@@ -29,7 +29,7 @@ from syncsvc.engine.run.balancers import Balancer
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.document_writer import DocumentWriter
 from syncsvc.engine.run.instances import Instances
-from syncsvc.engine.run.points import Observer, Point
+from syncsvc.engine.run.points import Point
 from syncsvc.engine.run.writeblock import WriteBlock, to_put_back
 from syncsvc.figures.progress import Progress, ProgressSnapshot
 from syncsvc.saved.emptying import forget_earlier
@@ -47,6 +47,7 @@ from verifier.cluster.filters import Selection
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.store import CheckStore
 from verifier.runtime.errors import INTERNAL_ERROR, OperationError, describe, in_words_of
+from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import SLOW_POLL, Cancelled, StopToken
 
 _log = logging.getLogger(__name__)

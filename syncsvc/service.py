@@ -15,7 +15,6 @@ from typing import Any
 from uuid import uuid4
 
 from syncsvc import errors
-from syncsvc.engine.run.points import Observer
 from syncsvc.figures.progress import Progress
 from syncsvc.mismatches import mismatches
 from syncsvc.options import StartOptions
@@ -36,6 +35,7 @@ from verifier.cluster.cluster import Cluster
 from verifier.compare.mismatch import StoredMismatch
 from verifier.runtime.commands import Commands, Startup
 from verifier.runtime.errors import OperationError, Violation, raise_all
+from verifier.runtime.observer import Observer
 from verifier.runtime.retry import impatient
 from verifier.runtime.tasks import StopToken
 from verifier.runtime.waits import LongWait

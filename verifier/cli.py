@@ -14,12 +14,12 @@ from verifier.announce import announce_progress, announce_report, report_lines, 
 from verifier.app import create_app
 from verifier.cluster.cluster import Cluster, open_cluster
 from verifier.compare.check_progress import Outcome, Phase
-from verifier.compare.points import Observer, ignore
 from verifier.compare.tuning import CheckTuning
 from verifier.runtime import logs, process, waits
 from verifier.runtime.errors import OperationError
 from verifier.runtime.httpd import HttpServer
 from verifier.runtime.malloc import keep_large_buffers
+from verifier.runtime.observer import Observer, ignore
 from verifier.runtime.sites import own_names
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 from verifier.service import Service

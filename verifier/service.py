@@ -27,7 +27,7 @@ from verifier.compare.check_progress import CheckProgress, Phase
 from verifier.compare.errors import INVALID_FILTER, METADATA_BLOCKED, OTHER_CHECK_SAVED, SUPERSEDED
 from verifier.compare.listing import Listing
 from verifier.compare.mismatch import StoredMismatch
-from verifier.compare.points import Observer, Point
+from verifier.compare.points import Point
 from verifier.compare.record import CheckRecord, Request
 from verifier.compare.rows import read_page_token
 from verifier.compare.store import CheckStore
@@ -43,6 +43,7 @@ from verifier.runtime.errors import (
     in_words_of,
     raise_all,
 )
+from verifier.runtime.observer import Observer
 from verifier.runtime.retry import impatient
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.tasks import Cancelled, StopToken

@@ -10,9 +10,9 @@ from tests.support.pair import Pair
 from verifier.cluster.cluster import Cluster, open_cluster
 from verifier.compare.check_progress import Phase
 from verifier.compare.errors import INCOMPATIBLE_METADATA, OTHER_CHECK_SAVED, SUPERSEDED
-from verifier.compare.points import ignore
 from verifier.compare.record import FORMATS
 from verifier.runtime.errors import ErrorKind, OperationError
+from verifier.runtime.observer import ignore
 from verifier.runtime.tasks import StopToken
 from verifier.service import Service
 from verifier.settings import read_settings

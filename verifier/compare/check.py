@@ -30,7 +30,7 @@ from verifier.compare.errors import NOTHING_TO_COMPARE
 from verifier.compare.feed import Feed
 from verifier.compare.figures import Figures
 from verifier.compare.generation import Generation
-from verifier.compare.points import Observer, Point
+from verifier.compare.points import Point
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.record import CheckRecord, Request, Side, SideRecord
 from verifier.compare.recorder import Recorder
@@ -40,6 +40,7 @@ from verifier.compare.subject import Subject
 from verifier.compare.verdict import NAMED, verdict_of
 from verifier.compare.worker import Sides
 from verifier.runtime.errors import OperationError
+from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import StopToken, TaskGroup, wait_until
 
 _log = logging.getLogger(__name__)

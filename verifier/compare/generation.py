@@ -16,7 +16,7 @@ from bson.timestamp import Timestamp
 from verifier.cluster.ranges import Range
 from verifier.compare.amounts import Tally
 from verifier.compare.planning import Planner
-from verifier.compare.points import Observer, Point
+from verifier.compare.points import Point
 from verifier.compare.queue import TaskQueue
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.scope import NamespacePair
@@ -24,6 +24,7 @@ from verifier.compare.store import CheckStore
 from verifier.compare.subject import Subject
 from verifier.compare.task import Status, Task, Work
 from verifier.compare.worker import Sides, Worker
+from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import StopToken, TaskGroup
 
 # How many tasks are saved at once.

@@ -1,11 +1,7 @@
-"""The points in a check that an observer may listen to.
-
-Production passes `ignore`. Tests pass an observer that waits, writes or kills the process at a given point.
-"""
+"""The points in a check at which an observer is called (`verifier.runtime.observer`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 
 
@@ -20,11 +16,3 @@ class Point(Enum):
     WRITES_OFF = "writes off"
     DRAINED = "drained"
     VERDICT_SAVED = "verdict saved"
-
-
-# Called with the point and its subject: a namespace, a generation or a cluster.
-Observer = Callable[[Point, str], None]
-
-
-def ignore(point: Point, subject: str) -> None:
-    """Do nothing; the observer in production."""

@@ -25,7 +25,7 @@ from verifier.cluster.times import Position, seconds_between
 from verifier.compare.amounts import Lag, Rate
 from verifier.compare.check_progress import Changes
 from verifier.compare.errors import DEFINITION_CHANGED
-from verifier.compare.points import Observer, Point
+from verifier.compare.points import Point
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.record import Side
 from verifier.compare.store import CheckStore
@@ -33,6 +33,7 @@ from verifier.compare.subject import Watched
 from verifier.compare.task import Recheck, recheck_of, whole_collection
 from verifier.compare.tuning import CheckTuning
 from verifier.runtime.errors import OperationError
+from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import StopToken
 
 # DDL events of a whole collection; indexes and options are compared at the end anyway.

@@ -26,13 +26,14 @@ from verifier.compare.comparison import Comparison
 from verifier.compare.definitions import compare_definitions
 from verifier.compare.expiry import expired, expires, note_on_clocks
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
-from verifier.compare.points import Observer, Point
+from verifier.compare.points import Point
 from verifier.compare.rechecks import Rechecks
 from verifier.compare.scope import NamespacePair
 from verifier.compare.store import CheckStore
 from verifier.compare.subject import Subject
 from verifier.compare.task import Status, Task, Work, digest_of, merged, recheck_of
 from verifier.compare.tuning import CheckTuning
+from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import StopToken
 
 # How many mismatches are saved at once.

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from syncsvc.engine.run.points import Observer, Point
+from syncsvc.engine.run.points import Point
 from syncsvc.figures.progress import Progress, WarningKind
 from syncsvc.saved.run import RunStore
 from syncsvc.state import Phase
 from verifier.cluster.writer import ClusterWriter
+from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from syncsvc.engine.run.balancers import Balancer
 from syncsvc.engine.run.document_writer import DocumentWriter
 from syncsvc.engine.run.instances import Instances
-from syncsvc.engine.run.points import Observer
 from syncsvc.engine.run.writeblock import WriteBlock
 from syncsvc.figures.progress import Progress
 from syncsvc.saved.fence import FencedWriter
@@ -20,6 +19,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.filters import Selection
 from verifier.compare.store import CheckStore
+from verifier.runtime.observer import Observer
 
 
 @dataclass(frozen=True)

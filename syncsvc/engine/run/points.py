@@ -1,11 +1,7 @@
-"""Names of the points in a sync that an observer can listen to.
-
-Production passes `ignore`. Tests pass an observer that waits, writes or kills the process at a named point.
-"""
+"""The points in a sync at which an observer is called (`verifier.runtime.observer`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 
 
@@ -37,12 +33,3 @@ class Point(Enum):
     REVERSING = "reversing"
     COLLECTION_WEAKENED = "collection weakened"
     REVERSED = "reversed"
-
-
-# Called with the point, from here or from a check (`verifier.compare.points`), and its subject: a namespace, a cluster,
-# or the name of a step of the commit.
-Observer = Callable[[Enum, str], None]
-
-
-def ignore(point: Enum, subject: str) -> None:
-    """Do nothing: the observer of production."""

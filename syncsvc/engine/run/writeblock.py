@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syncsvc.engine.run.points import Observer, Point
+from syncsvc.engine.run.points import Point
 from syncsvc.saved.run import RunRecord, RunStore
 from syncsvc.state import Phase
 from verifier.cluster.writer import ClusterWriter
+from verifier.runtime.observer import Observer
 
 # The value that `serverStatus` reports for a replica set whose user writes are blocked.
 _BLOCKED = 2

@@ -12,7 +12,6 @@ from pymongo import MongoClient
 from werkzeug.test import TestResponse
 
 from syncsvc.app import create_app
-from syncsvc.engine.run.points import ignore
 from syncsvc.options import StartOptions
 from syncsvc.preflight.judgement import Judgement
 from syncsvc.service import Service
@@ -25,6 +24,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.runtime.commands import COMMAND_IN_PROGRESS, MOST_WAITING
 from verifier.runtime.errors import OperationError
+from verifier.runtime.observer import ignore
 from verifier.runtime.tasks import StopToken
 
 NAMES = {"source": "cluster0", "destination": "cluster1"}

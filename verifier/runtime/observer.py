@@ -1,0 +1,16 @@
+"""The observer of a run, which is called at each point that the run reaches.
+
+Production passes `ignore`. Tests pass an observer that waits, writes or kills the process at a given point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+# Called with the point, a member of an enumeration, and its subject: what was reached there, such as a namespace.
+Observer = Callable[[Enum, str], None]
+
+
+def ignore(point: Enum, subject: str) -> None:
+    """Do nothing: the observer of production."""
