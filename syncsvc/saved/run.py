@@ -27,6 +27,7 @@ from syncsvc.options import StartOptions
 from syncsvc.saved.stored import Stored, StoredOptions, StoredPosition
 from syncsvc.state import Phase, State
 from verifier.cluster import failures
+from verifier.cluster.bounds import one_save
 from verifier.cluster.connect import Client
 from verifier.cluster.newest import read_newest
 from verifier.cluster.times import Position
@@ -34,7 +35,6 @@ from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 from verifier.runtime.formats import Formats
 from verifier.runtime.retry import FOREVER, patience_left
-from verifier.runtime.waits import waiting
 
 METADATA_DATABASE = "mongosync_reserved_for_internal_use"
 _RUNS = "runs"
@@ -46,8 +46,6 @@ _PARTITIONS = ("partitions", "partitionsReversed")
 
 # For how long a confirmation that this process owns its run is valid, in seconds.
 CONFIRM_INTERVAL = 1.0
-
-_LOOK_AT_DESTINATION = "See the other warnings for what the destination does not answer."
 
 
 @dataclass(frozen=True)
@@ -298,28 +296,18 @@ class RunStore:
 
     @contextmanager
     def _one_save(self) -> Iterator[None]:
-        asked_at, seconds = monotonic(), patience_left()
-        with waiting(
-            "The record of the run is being saved by another thread", _LOOK_AT_DESTINATION
-        ):
-            acquired = self._lock.acquire(timeout=-1 if seconds == FOREVER else seconds)
-        if not acquired:
-            raise OperationError(
-                failures.CLUSTER_UNREACHABLE,
-                "The destination has not acknowledged an earlier save of the run yet.",
-            )
-        try:
+        asked_at, is_patient = monotonic(), patience_left() == FOREVER
+        with one_save(self._lock, "The record of the run"):
             if self._gave_up.at > asked_at:
                 raise OperationError(self._gave_up.kind, self._gave_up.description)
-            yield
-        except PyMongoError as error:
-            if seconds == FOREVER:
-                # Otherwise all threads that wait for the lock would retry for as long, one after another.
-                kind = failures.named_kind(error) or INTERNAL_ERROR
-                self._gave_up = _GaveUp(monotonic(), kind, f"{failures.text_of(error)}.")
-            raise
-        finally:
-            self._lock.release()
+            try:
+                yield
+            except PyMongoError as error:
+                if is_patient:
+                    # Otherwise all threads that wait for the lock would retry for as long, one after another.
+                    kind = failures.named_kind(error) or INTERNAL_ERROR
+                    self._gave_up = _GaveUp(monotonic(), kind, f"{failures.text_of(error)}.")
+                raise
 
     def confirm(self) -> None:
         """Return if this process still owns the run, or did a moment ago. Raises OperationError Superseded.

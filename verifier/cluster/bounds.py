@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pymongo
 
-from verifier.runtime.retry import impatient
+from verifier.cluster import failures
+from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import FOREVER, impatient, patience_left
+from verifier.runtime.waits import waiting
 
 # How long a command retries a failing call, in seconds.
 PATIENCE = 8.0
 # How long all calls of a short command may take together, in seconds.
 _LONGEST = 12.0
+_REMEDY = "See the other warnings for what a cluster does not answer."
 
 
 @contextmanager
@@ -21,5 +26,24 @@ def answered_soon() -> Iterator[None]:
 
     A save that timed out may still take effect; the next save of this process overwrites it.
     """
-    with impatient(PATIENCE), pymongo.timeout(_LONGEST):
+    with impatient(PATIENCE, together=_LONGEST), pymongo.timeout(_LONGEST):
         yield
+
+
+@contextmanager
+def one_save(lock: threading.Lock, subject: str) -> Iterator[None]:
+    """Hold a lock that is held during each save of `subject`. The wait for the lock is registered.
+
+    Raises OperationError ClusterUnreachable if a caller inside `impatient` would wait too long.
+    """
+    seconds = patience_left()
+    with waiting(f"{subject} is being saved by another thread", _REMEDY):
+        acquired = lock.acquire(timeout=-1 if seconds == FOREVER else seconds)
+    if not acquired:
+        raise OperationError(
+            failures.CLUSTER_UNREACHABLE, f"{subject} is still being saved by another thread."
+        )
+    try:
+        yield
+    finally:
+        lock.release()

@@ -20,6 +20,7 @@ from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure, PyMongoError
 
 from verifier.cluster import failures
+from verifier.cluster.bounds import one_save
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.newest import read_newest
@@ -169,7 +170,7 @@ class CheckStore:
         self._change(changed)
 
     def _change(self, change: Callable[[CheckRecord], CheckRecord]) -> CheckRecord:
-        with self._lock:
+        with one_save(self._lock, "The record of the check"):
             new = change(self.record)
             owners = [self.record.owner, new.owner]
             statement = {"q": {"_id": CHECK, "owner": {"$in": owners}}, "u": as_document(new)}

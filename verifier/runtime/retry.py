@@ -20,8 +20,16 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 FOREVER = math.inf
-# How long calls of the current thread are retried at most, in seconds; see `impatient`.
-_most: ContextVar[float] = ContextVar("most seconds of repeating", default=FOREVER)
+
+
+class _Patience(NamedTuple):
+    """How long each call is retried, in seconds, and when all retries end, by the monotonic clock."""
+
+    of_call: float = FOREVER
+    end: float = FOREVER
+
+
+_patience: ContextVar[_Patience] = ContextVar("patience", default=_Patience())
 
 
 class Temporary(NamedTuple):
@@ -40,18 +48,22 @@ Judge = Callable[[BaseException], Temporary | None]
 
 
 @contextmanager
-def impatient(seconds: float) -> Iterator[None]:
-    """Limit all retries of this thread in the block to this time, because a caller waits for an answer."""
-    token = _most.set(seconds)
+def impatient(seconds: float, together: float = FOREVER) -> Iterator[None]:
+    """Limit the retries of each call of this thread in the block, because a caller waits for an answer.
+
+    With `together`, no call is retried after that many seconds since the beginning of the block.
+    """
+    token = _patience.set(_Patience(seconds, monotonic() + together))
     try:
         yield
     finally:
-        _most.reset(token)
+        _patience.reset(token)
 
 
 def patience_left() -> float:
     """Return how long this thread may wait for anything, in seconds; FOREVER outside `impatient`."""
-    return _most.get()
+    patience = _patience.get()
+    return max(0.0, min(patience.of_call, patience.end - monotonic()))
 
 
 def retry(call: Callable[[], T], judge: Judge, stop: StopToken) -> T:
@@ -87,7 +99,9 @@ class _Effort:
         self._reason = self._judge(error)
         if self._reason is None:
             return False
-        return monotonic() - self._failed_at <= min(self._reason.patience, _most.get())
+        patience = _patience.get()
+        longest = min(self._reason.patience, patience.of_call)
+        return monotonic() <= min(self._failed_at + longest, patience.end)
 
     def report(self, state: tenacity.RetryCallState) -> None:
         assert self._reason is not None

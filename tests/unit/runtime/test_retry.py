@@ -11,7 +11,7 @@ import tenacity
 
 from tests.support.waiting import wait_for
 from verifier.runtime import waits
-from verifier.runtime.retry import FOREVER, Judge, Temporary, impatient, retry
+from verifier.runtime.retry import FOREVER, Judge, Temporary, impatient, patience_left, retry
 from verifier.runtime.tasks import Cancelled, StopToken
 
 
@@ -84,6 +84,16 @@ def test_the_last_error_is_raised_when_the_patience_is_used_up() -> None:
 def test_an_impatient_caller_waits_no_longer_than_it_says() -> None:
     with impatient(0.05), pytest.raises(Outage, match="always"):
         retry(_always, forever, StopToken())
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_all_calls_of_an_impatient_caller_end_at_the_same_time() -> None:
+    with impatient(60.0, together=0.05):
+        for _ in range(3):
+            with pytest.raises(Outage, match="always"):
+                retry(_always, forever, StopToken())
+        assert patience_left() == 0.0
+    assert patience_left() == FOREVER
 
 
 def _always() -> None:

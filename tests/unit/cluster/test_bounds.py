@@ -1,0 +1,29 @@
+"""A caller that waits for an answer does not wait for the save of another thread without end."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from verifier.cluster.bounds import one_save
+from verifier.cluster.failures import CLUSTER_UNREACHABLE
+from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import impatient
+
+
+def test_a_patient_caller_gets_the_lock() -> None:
+    lock = threading.Lock()
+    with one_save(lock, "The record"):
+        assert lock.locked()
+    assert not lock.locked()
+
+
+def test_an_impatient_caller_gets_an_error_and_leaves_the_lock_to_its_owner() -> None:
+    lock = threading.Lock()
+    with lock:
+        with impatient(0.05), pytest.raises(OperationError, match="The record is still") as raised:
+            with one_save(lock, "The record"):
+                pytest.fail("the lock is held by another thread")
+        assert raised.value.kind is CLUSTER_UNREACHABLE
+        assert lock.locked()
