@@ -1,4 +1,7 @@
-"""The rules of `POST /api/v1/start`: option combinations and cluster requirements. Pure; yields all violations."""
+"""The rules of `POST /api/v1/start`: option combinations and cluster requirements. Pure; yields all violations.
+
+A violation only says what was found. Its error kind, in `errors`, adds what that means and what to do.
+"""
 
 from __future__ import annotations
 
@@ -19,24 +22,27 @@ from verifier.runtime.schemas import INVALID_REQUEST
 # error.
 OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
 
-# Collections that only mongosync's metadata has. Its database had the same name as ours, and both have `partitions`.
-_OF_MONGOSYNC = {"globalState", "indexCorrection", "resumeData", "uuidMap"}
-_DATABASES_OF_MONGOSYNC = (
+# Collections that only the metadata of mongosync contains. Its database can have the same name as ours.
+_MONGOSYNC_COLLECTIONS = {"globalState", "indexCorrection", "resumeData", "uuidMap"}
+_MONGOSYNC_DATABASES = (
     "__mdb_internal_mongosync",
     "mongosync_internal_",
     "mongosync_reserved_for_verification_",
 )
 
 
-def name_violations(options: StartOptions, clusters: Mapping[str, object]) -> Iterator[Violation]:
-    """Yield violations of the cluster names; `clusters` are the known ones.
+_FILTERED = "the request contains includeNamespaces or excludeNamespaces"
 
-    If there is one, no cluster is queried.
+
+def name_violations(options: StartOptions, clusters: Mapping[str, object]) -> Iterator[Violation]:
+    """Yield the violations by the cluster names of a request; the keys of `clusters` are the valid names.
+
+    If there is a violation, the clusters are not queried.
     """
     names = " and ".join(clusters)
     for role, name in (("source", options.source), ("destination", options.destination)):
         if name not in clusters:
-            yield errors.UNKNOWN_CLUSTER, f"{role} is {name}, the clusters are {names}."
+            yield errors.UNKNOWN_CLUSTER, f"{role} is {name}, but the clusters are {names}."
     if options.source == options.destination:
         yield SAME_CLUSTER, f"source and destination are both {options.source}."
 
@@ -45,10 +51,10 @@ def option_violations(options: StartOptions) -> Iterator[Violation]:
     """Yield the violations by options that conflict with each other, regardless of the clusters."""
     filtered = bool(options.include_namespaces or options.exclude_namespaces)
     if options.pre_existing_destination_data:
-        yield errors.NOT_SUPPORTED_YET, "preExistingDestinationData true is not supported yet."
+        yield errors.NOT_SUPPORTED_YET, "preExistingDestinationData is true, but must be false."
     if options.blocks_source and filtered:
         yield errors.WRITE_BLOCKING_WITH_FILTER, (
-            "enableUserWriteBlocking is sourceAndDestination, and there is a filter."
+            f"enableUserWriteBlocking is sourceAndDestination, but {_FILTERED}."
         )
     if options.sharding is not None:
         yield from shard_rules.entry_violations(options.sharding)
@@ -56,18 +62,18 @@ def option_violations(options: StartOptions) -> Iterator[Violation]:
         return
     if not options.blocks_source:
         yield errors.REVERSIBLE_NEEDS_WRITE_BLOCKING, (
-            f"reversible is true, and enableUserWriteBlocking is {options.write_blocking.value}."
+            f"reversible is true, but enableUserWriteBlocking is {options.write_blocking.value}."
         )
     if filtered:
-        yield errors.REVERSIBLE_WITH_FILTER, "reversible is true, and there is a filter."
+        yield errors.REVERSIBLE_WITH_FILTER, f"reversible is true, but {_FILTERED}."
     if options.build_indexes is BuildIndexes.NEVER or not options.build_indexes.hashed:
         yield errors.REVERSIBLE_WITHOUT_INDEXES, (
-            f"reversible is true, and buildIndexes is {options.build_indexes.value}."
+            f"reversible is true, but buildIndexes is {options.build_indexes.value}."
         )
 
 
 def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:
-    """Yield the violations of a sync between these two clusters."""
+    """Yield the violations that depend on the two clusters: their kind, versions, contents and privileges."""
     source, destination = found.source, found.destination
     for reason in found.bad_patterns:
         yield INVALID_REQUEST, f"{reason}."
@@ -91,14 +97,12 @@ def _topology_violations(
     options: StartOptions, source: ClusterFacts, destination: ClusterFacts
 ) -> Iterator[Violation]:
     to_sharded = (Topology.REPLICA_SET, Topology.SHARDED)
-    sides = (
-        f"The source is a {source.topology.value}, the destination a {destination.topology.value}"
-    )
+    sides = f"The source is a {source.topology.value}, the destination is a {destination.topology.value}"
     if (source.topology, destination.topology) == to_sharded:
         if options.sharding is None:
-            yield errors.SHARDING_REQUIRED, f"{sides}, and there is no sharding."
+            yield errors.SHARDING_REQUIRED, f"{sides}, but the request does not contain sharding."
     elif options.sharding is not None:
-        yield errors.SHARDING_NOT_APPLICABLE, f"{sides}, and sharding is given."
+        yield errors.SHARDING_NOT_APPLICABLE, f"{sides}, but the request contains sharding."
     if (source.topology, destination.topology) == (Topology.SHARDED, Topology.REPLICA_SET):
         yield errors.UNSUPPORTED_TOPOLOGY, f"{sides}."
 
@@ -110,7 +114,7 @@ def _sharding_violations(options: StartOptions, found: Findings) -> Iterator[Vio
     if options.reversible and counts[0] != counts[1]:
         sides = (f"{count} shards" if count else "no shards" for count in counts)
         yield errors.REVERSIBLE_NEEDS_EQUAL_SHARDS, (
-            f"reversible is true, and the source has {next(sides)}, the destination {next(sides)}."
+            f"reversible is true, but the source has {next(sides)}, and the destination has {next(sides)}."
         )
 
 
@@ -123,21 +127,19 @@ def _version_violations(
     ):
         topologies = (Topology.REPLICA_SET, Topology.SHARDED)
         yield from unfit(role, facts, topologies, oldest, errors.UNSUPPORTED_VERSION)
-    versions = (
-        f"The source runs {source.dotted_version}, the destination {destination.dotted_version}"
-    )
+    versions = f"The source runs MongoDB {source.dotted_version}, the destination runs {destination.dotted_version}"
     if destination.version[:2] < source.version[:2]:
-        yield errors.UNSUPPORTED_VERSION, f"{versions}, which is older."
+        yield errors.UNSUPPORTED_VERSION, f"{versions}, which is an older version."
     if options.blocks_source and not source.blocks_writes:
         yield errors.WRITE_BLOCKING_NEEDS_NEWER_SOURCE, (
-            f"The source runs {source.dotted_version}, and enableUserWriteBlocking is sourceAndDestination."
+            f"The source runs MongoDB {source.dotted_version}, but enableUserWriteBlocking is sourceAndDestination."
         )
     if options.reversible and not source.blocks_writes:
         yield errors.REVERSIBLE_NEEDS_NEWER_SOURCE, (
-            f"The source runs {source.dotted_version}, and reversible is true."
+            f"reversible is true, but the source runs MongoDB {source.dotted_version}."
         )
     if options.reversible and source.version[:2] != destination.version[:2]:
-        yield errors.REVERSIBLE_NEEDS_EQUAL_VERSIONS, f"{versions}, and reversible is true."
+        yield errors.REVERSIBLE_NEEDS_EQUAL_VERSIONS, f"{versions}, but reversible is true."
 
 
 def emptiness_violations(
@@ -146,11 +148,14 @@ def emptiness_violations(
     """Yield a violation for user data or sync metadata that the destination already holds."""
     if destination.user_databases:
         names = ", ".join(destination.user_databases)
-        yield errors.DESTINATION_NOT_EMPTY, f"The destination holds {names}."
+        yield errors.DESTINATION_NOT_EMPTY, f"The destination holds user databases: {names}."
     for each in metadata:
         if each.instances:
             yield errors.METADATA_LEFT_OVER, (
-                f"{each.database} is of a sync of {', '.join(each.instances)}."
+                f"The database {each.database} holds the metadata of a sync by {', '.join(each.instances)}."
             )
-        if each.database.startswith(_DATABASES_OF_MONGOSYNC) or each.collections & _OF_MONGOSYNC:
-            yield errors.METADATA_LEFT_OVER, f"{each.database} is of mongosync."
+        if (
+            each.database.startswith(_MONGOSYNC_DATABASES)
+            or each.collections & _MONGOSYNC_COLLECTIONS
+        ):
+            yield errors.METADATA_LEFT_OVER, f"The database {each.database} holds the metadata of mongosync."

@@ -132,9 +132,11 @@ def test_every_violation_is_told_at_once(pair: Pair, daemon: Daemon) -> None:
             sharding={"shardingEntries": []},
         )
         said = " ".join(texts)
-        assert "The destination holds mine. " in said
-        assert f"{LEFT} is of mongosync. " in said
-        assert "mongosync_reserved_for_internal_use is of a sync of another. " in said
+        assert "The destination holds user databases: mine. " in said
+        assert f"The database {LEFT} holds the metadata of mongosync. " in said
+        assert (
+            "mongosync_reserved_for_internal_use holds the metadata of a sync by another. " in said
+        )
         assert "shop.orders has the TTL index when_1. " in said
         assert "may take 438 MB of memory, 100 MB are available to this process. " in said
         assert "0 MB are free. " in said

@@ -508,9 +508,9 @@ REFUSED: dict[str, tuple[Document, str, str]] = {
     "reversible": (
         {"reversible": True, "enableUserWriteBlocking": True},
         "ReversibleNeedsEqualShards",
-        "the source has no shards, the destination 2 shards",
+        "the source has no shards, and the destination has 2 shards",
     ),
-    "without": ({"sharding": None}, "ShardingRequired", "there is no sharding"),
+    "without": ({"sharding": None}, "ShardingRequired", "does not contain sharding"),
 }
 
 

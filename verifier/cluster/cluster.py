@@ -75,9 +75,9 @@ def unfit(
     if facts.topology not in topologies:
         yield UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
     if facts.version[:2] < oldest:
-        yield too_old, f"The {role} runs {facts.dotted_version}."
+        yield too_old, f"The {role} runs MongoDB {facts.dotted_version}."
     elif facts.is_sharded and facts.version[:2] < _OLDEST_SHARDED:
-        yield too_old, f"The {role} is a sharded cluster, and runs {facts.dotted_version}."
+        yield too_old, f"The {role} is a sharded cluster that runs MongoDB {facts.dotted_version}."
 
 
 def judge_of_filters(source: Cluster, destination: Cluster) -> Cluster:

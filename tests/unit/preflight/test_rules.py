@@ -51,7 +51,7 @@ def test_clusters_are_two_known_ones(source: str, destination: str, expected: li
 
 def test_an_unknown_cluster_is_named_beside_the_known_ones() -> None:
     (text,) = texts(name_violations(options(destination="x"), CLUSTERS))
-    assert text == "destination is x, the clusters are cluster0 and cluster1."
+    assert text == "destination is x, but the clusters are cluster0 and cluster1."
 
 
 OPTION_TABLE: list[tuple[dict[str, Any], list[str]]] = [
@@ -219,27 +219,27 @@ def test_options_fit_the_clusters(
         (Metadata("__mdb_internal_migration_verifier", frozenset({"tasks"})), None),
         (
             Metadata("mongosync_reserved_for_internal_use", frozenset({"runs"}), ("a", "b")),
-            "mongosync_reserved_for_internal_use is of a sync of a, b.",
+            "The database mongosync_reserved_for_internal_use holds the metadata of a sync by a, b.",
         ),
         (
             Metadata("mongosync_reserved_for_internal_use", frozenset({"resumeData"})),
-            "mongosync_reserved_for_internal_use is of mongosync.",
+            "The database mongosync_reserved_for_internal_use holds the metadata of mongosync.",
         ),
         (
             Metadata("__mdb_internal_mongosync", frozenset()),
-            "__mdb_internal_mongosync is of mongosync.",
+            "The database __mdb_internal_mongosync holds the metadata of mongosync.",
         ),
         (
             Metadata("__mdb_internal_mongosync_verifier_src", frozenset()),
-            "__mdb_internal_mongosync_verifier_src is of mongosync.",
+            "The database __mdb_internal_mongosync_verifier_src holds the metadata of mongosync.",
         ),
         (
             Metadata("mongosync_reserved_for_verification_dst_metadata", frozenset()),
-            "mongosync_reserved_for_verification_dst_metadata is of mongosync.",
+            "The database mongosync_reserved_for_verification_dst_metadata holds the metadata of mongosync.",
         ),
         (
             Metadata("mongosync_internal_shop", frozenset()),
-            "mongosync_internal_shop is of mongosync.",
+            "The database mongosync_internal_shop holds the metadata of mongosync.",
         ),
     ],
 )
@@ -383,8 +383,8 @@ def test_several_violations_are_raised_under_the_name_of_the_first_each_with_its
         raise_all(name_violations(options("x", "x"), CLUSTERS))
     assert raised.value.kind.name == "UnknownCluster"
     assert str(raised.value) == (
-        "UnknownCluster: source is x, the clusters are cluster0 and cluster1. "
-        "destination is x, the clusters are cluster0 and cluster1. "
+        "UnknownCluster: source is x, but the clusters are cluster0 and cluster1. "
+        "destination is x, but the clusters are cluster0 and cluster1. "
         "The names are cluster0 and cluster1, after the process options. "
         "SameCluster: source and destination are both x. "
         "Name two different clusters, and check both connection strings."
@@ -395,6 +395,6 @@ def test_violations_of_one_kind_need_no_names() -> None:
     with pytest.raises(OperationError) as raised:
         raise_all(name_violations(options("x", "y"), CLUSTERS))
     assert raised.value.description == (
-        "source is x, the clusters are cluster0 and cluster1. "
-        "destination is y, the clusters are cluster0 and cluster1."
+        "source is x, but the clusters are cluster0 and cluster1. "
+        "destination is y, but the clusters are cluster0 and cluster1."
     )
