@@ -25,7 +25,10 @@ from verifier.runtime.tasks import SLOW_POLL, Cancelled, StopToken
 _COUNTS_FOR = 300.0
 
 _READING = (Phase.REVERSING, Phase.INITIALIZING, Phase.COPYING, Phase.INDEXING, Phase.APPLYING)
-_ENLARGE = "Enlarge it on each member (replSetResizeOplog), or write less to the source."
+_ENLARGE = (
+    "If it drops entries before the sync has read them, the sync fails: enlarge the oplog on each member "
+    "(replSetResizeOplog), or write less to the source."
+)
 
 
 class OplogWatch:
@@ -102,7 +105,9 @@ class OplogWatch:
         else:
             # Other threads end only when their calls return, which may take long. Until then, this warning shows the
             # failure.
-            self._warn_short(oplog, "it no longer holds what this sync needs, which fails.")
+            self._warn_short(
+                oplog, "it has dropped entries that this sync still needs, so the sync fails."
+            )
             raise OperationError(
                 failures.OPLOG_WINDOW_EXCEEDED,
                 f"Change events must be read from {_shown(needed)} on, but the source's oplog reaches back "
@@ -138,7 +143,10 @@ class OplogWatch:
         warned = WarningKind.OPLOG_SHORT in self._context.progress.snapshot.warnings
         text = None
         if oplog_window.is_lost(oplog, self._saved()):
-            text = "it no longer holds what a restart of this sync would need."
+            text = (
+                "it has dropped entries that this sync would need after a restart. Do not restart the process until "
+                "this warning ends."
+            )
         elif left is not None:
             text = oplog_window.warning(left, copy_left, warned)
         if text is None:

@@ -1,7 +1,7 @@
 """Estimates how long the source's oplog still holds the entries that a sync needs. Pure.
 
-A full oplog drops its oldest entries in large pieces, so the movement of its beginning says little. This module counts
-bytes instead: how much can be written before the needed entry is dropped, and how fast the source writes.
+A full oplog drops its oldest entries in large pieces, so the time of its oldest entry cannot be extrapolated. This
+module counts bytes instead: how much can be written before the needed entry is dropped, and how fast the source writes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from syncsvc.figures.trends import LEAST_TOLD, in_words
 from syncsvc.source.oplog import Oplog
 from verifier.cluster.times import seconds_between
 
-# The oplog counts as full from this share of its limit, because it drops up to a tenth of itself at once.
+# The oplog counts as full from this share of its limit on, because it drops up to a tenth of its entries at once.
 _FULL = 0.9
 # An active warning ends only above this many seconds, so that it does not flap.
 _SAFE_AGAIN = LEAST_TOLD * 4 / 3
@@ -27,7 +27,7 @@ _LEAST_COPYING = 60.0
 
 @dataclass(frozen=True)
 class Look:
-    """The oplog at a moment of the monotonic clock; during the copy, also the bytes copied until then."""
+    """An observation of the oplog. `at` is monotonic; `copied` are the bytes copied so far, None outside the copy."""
 
     at: float
     oplog: Oplog
@@ -43,7 +43,10 @@ def is_lost(oplog: Oplog, needed: Timestamp) -> bool:
 
 
 def seconds_left(looks: Sequence[Look], needed: Timestamp) -> float | None:
-    """Return for how many seconds the oplog holds the entries after `needed` at the present rate; None if unknown."""
+    """Return for how many seconds the oplog keeps the entries after `needed` at the current write rate.
+
+    None means unknown.
+    """
     oplog = looks[-1].oplog
     speed = _bytes_a_second(looks)
     if speed is None:
@@ -91,10 +94,10 @@ def copy_seconds_left(looks: Sequence[Look], total: int | None) -> float | None:
 def warning(left: float, copy_left: float | None, warned: bool) -> str | None:
     """Return the text of a warning if the oplog is too short, else None. `warned`: the warning is already active."""
     if left < (_SAFE_AGAIN if warned else LEAST_TOLD):
-        return f"it holds what this sync needs for {in_words(left)} at the present rate of writes."
+        return f"at the current write rate, it keeps the entries that this sync needs for {in_words(left)}."
     if copy_left is not None and copy_left > left:
         return (
-            f"the copy takes {in_words(copy_left)} more, and what is written meanwhile stays for {in_words(left)} "
-            "at the present rate of writes."
+            f"the copy takes another {in_words(copy_left)}, but at the current write rate, the oplog keeps the entries "
+            f"that this sync needs for {in_words(left)}."
         )
     return None

@@ -15,7 +15,7 @@ from syncsvc.preflight.privileges import NOTING
 from verifier.runtime.errors import Violation
 
 _MB = 1_000_000
-# The factor covers the destination's oplog, its journal, and index builds before they are compacted.
+# The factor adds room for the destination's oplog, its journal, and index builds before they are compacted.
 _DISK_FACTOR = 1.25
 # Conservative copy rates per second: large documents are limited by bytes, small ones by their number.
 _COPIED_BYTES = 20 * _MB
@@ -84,18 +84,18 @@ def resource_violations(options: StartOptions, estimates: Estimates) -> Iterator
     """Yield a violation for each resource that is too small; an unknown amount is no violation."""
     if _is_short(estimates.memory_needed, estimates.memory_available):
         yield errors.INSUFFICIENT_MEMORY, (
-            f"A sync with verification may take {_shown(estimates.memory_needed)} of memory, "
-            f"{_shown(estimates.memory_available)} are available to this process."
+            f"A sync with verification may need {_shown(estimates.memory_needed)} of memory, "
+            f"but only {_shown(estimates.memory_available)} are available to this process."
         )
     if not options.skip_disk_space_check and _is_short(estimates.disk_needed, estimates.disk_free):
         yield errors.INSUFFICIENT_DISK_SPACE, (
-            f"The data and indexes may take {_shown(estimates.disk_needed)} on the destination's disk, "
-            f"{_shown(estimates.disk_free)} are free."
+            f"The data and indexes may need {_shown(estimates.disk_needed)} on the destination's disk, "
+            f"but only {_shown(estimates.disk_free)} are free."
         )
 
 
-def _is_short(needed: int | None, there: int | None) -> bool:
-    return needed is not None and there is not None and there < needed
+def _is_short(needed: int | None, available: int | None) -> bool:
+    return needed is not None and available is not None and available < needed
 
 
 def _shown(size: int | None) -> str:
@@ -106,30 +106,40 @@ def _shown(size: int | None) -> str:
 def warnings(options: StartOptions, found: Findings, estimates: Estimates) -> Iterator[str]:
     """Yield warnings of later problems, with the remedy to apply before the start; warnings never prevent a start."""
     window, copy = estimates.oplog_window_seconds, estimates.copy_seconds
-    if found.oplog is None:
+    if found.source.is_sharded:
         yield (
-            "The oplog of the source may not be read, so that nobody knows whether it is long enough: "
-            "the built-in role clusterMonitor may."
+            "The oplogs of the source's shards cannot be read through mongos, so it is unknown whether they are long "
+            "enough. If a shard drops entries before the sync has read them, the sync fails: check the oplog window of "
+            "each shard (rs.printReplicationInfo()) before the start."
+        )
+    elif found.oplog is None:
+        yield (
+            "The user of the source may not read its oplog, so it is unknown whether the oplog is long enough. If it "
+            "drops entries before the sync has read them, the sync fails: grant the user the built-in role "
+            "clusterMonitor, and request a preflight again."
         )
     elif window is not None and copy is not None and window < copy:
         yield (
-            f"The oplog of the source ({_shown(found.oplog.limit)}) holds what is written in {in_words(window)} at the "
-            f"rate of what is in it, and the copy may take {in_words(copy)}: enlarge it (replSetResizeOplog)."
+            f"The copy may take {in_words(copy)}, but the oplog of the source ({_shown(found.oplog.limit)}) keeps "
+            f"entries for {in_words(window)} at its average write rate. If it drops entries before the sync has read "
+            "them, the sync fails: enlarge the oplog on each member (replSetResizeOplog) before the start."
         )
     if found.disk_free is None and not options.skip_disk_space_check:
         yield (
-            "How much of the destination's disk is free is not known, so that nobody checked whether it will do: "
-            "the built-in role clusterMonitor may read it."
+            "The free disk space of the destination is unknown, so it was not checked. If the disk becomes full, the "
+            "sync cannot continue: check the space yourself, or grant the user of the destination the built-in role "
+            "clusterMonitor, and request a preflight again."
         )
     if not found.source.tells_definitions:
         yield (
-            f"The source runs {found.source.dotted_version}: servers before 6.0 do not report changes of definitions. "
-            "Until the commit, do not create, drop, rename or change collections and indexes on the source: such a "
-            "change ends the sync, or prevents the commit until it is undone. Writes of documents and changes of views "
+            f"The source runs MongoDB {found.source.dotted_version}; servers before 6.0 do not report every DDL event. "
+            "Until the commit, do not create, drop, rename or modify collections and indexes on the source: such a "
+            "change fails the sync, or prevents the commit until it is undone. Document writes and changes of views "
             "are synced."
         )
     if NOTING.lacking(found.source):
         yield (
-            f"The user of the source lacks {', '.join(NOTING.on_cluster)}, so that a commit waits for the source's own "
-            f"periodic no-op: the built-in role {NOTING.role} has it."
+            f"The user of the source lacks the privilege {', '.join(NOTING.on_cluster)}, so a commit waits up to 10 "
+            "seconds for the source's own periodic no-op. To avoid this, grant the user the built-in role "
+            f"{NOTING.role}."
         )

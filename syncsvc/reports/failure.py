@@ -16,9 +16,9 @@ def failure_description(record: RunRecord) -> str | None:
 
 
 def _blocked(record: RunRecord) -> str | None:
-    """Return where user writes are blocked now; None if the sync does not block them.
+    """Return on which clusters user writes are blocked now; None if the sync does not use write blocking.
 
-    This can change after the failure: a failed sync may still be unblocking clusters.
+    The answer can change after the failure, because a failed sync may still be unblocking clusters.
     """
     if not record.options.blocks_destination:
         return None
@@ -26,4 +26,7 @@ def _blocked(record: RunRecord) -> str | None:
         return "This sync blocks user writes on neither cluster."
     roles = {record.source: "source", record.destination: "destination"}
     names = " and ".join(f"{name} (the {roles[name]})" for name in sorted(record.found_blocked))
-    return f"User writes are blocked on {names}; to give this sync up, lift the block there: {UNBLOCK}."
+    return (
+        f"User writes are blocked on {names}; to abandon this sync, allow them again by running this command there: "
+        f"{UNBLOCK}."
+    )

@@ -120,7 +120,7 @@ def test_while_the_copy_hangs(pair: Pair, daemon: Daemon) -> None:
         daemon.start()
         daemon.wait_until_reached(Point.BATCH_WRITTEN)
         roll_over(pair.source.client)
-        wait_for(lambda: "which fails" in str(daemon.progress().get("warnings")), "a warning")
+        wait_for(lambda: "so the sync fails" in str(daemon.progress().get("warnings")), "a warning")
     assert_lost(daemon.wait_for_state("FAILED"))
 
 
@@ -157,7 +157,7 @@ def test_while_events_wait_to_be_applied(pair: Pair, daemon: Daemon) -> None:
         pair.source.client.d.create_collection("later")
         wait_for(lambda: events_read(pair.source.client) > before, "the reader has the event")
         roll_over(pair.source.client)
-        wait_for(lambda: "which fails" in str(daemon.progress().get("warnings")), "a warning")
+        wait_for(lambda: "so the sync fails" in str(daemon.progress().get("warnings")), "a warning")
     progress = daemon.wait_for_state("FAILED")
     assert_lost(progress)
     assert progress["info"] == "change event application"
@@ -172,10 +172,10 @@ def test_what_is_read_already_is_not_lost(pair: Pair, daemon: Daemon) -> None:
         pair.source.client.d.c.update_one({"_id": 1}, {"$set": {"held": True}})
         daemon.wait_until_reached(Point.EVENTS_APPLIED)
         roll_over(pair.source.client)
-        wait_for(lambda: "what a restart" in str(daemon.progress().get("warnings")), "a warning")
+        wait_for(lambda: "after a restart" in str(daemon.progress().get("warnings")), "a warning")
         note(pair.source.client)
         assert daemon.progress()["state"] == "RUNNING"
-    wait_for(lambda: "what a restart" not in str(daemon.progress().get("warnings")), "no warning")
+    wait_for(lambda: "after a restart" not in str(daemon.progress().get("warnings")), "no warning")
     daemon.commit()
     pair.assert_equal()
     assert "warnings" not in daemon.progress()

@@ -138,8 +138,8 @@ def test_every_violation_is_told_at_once(pair: Pair, daemon: Daemon) -> None:
             "mongosync_reserved_for_internal_use holds the metadata of a sync by another. " in said
         )
         assert "shop.orders has the TTL index when_1. " in said
-        assert "may take 438 MB of memory, 100 MB are available to this process. " in said
-        assert "0 MB are free. " in said
+        assert "may need 438 MB of memory, but only 100 MB are available to this process. " in said
+        assert "only 0 MB are free. " in said
         # Each of these goes where its cause does.
         assert_both_tell(
             daemon,

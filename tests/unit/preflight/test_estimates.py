@@ -19,6 +19,7 @@ from syncsvc.settings import LOAD_LEVELS
 from syncsvc.source.oplog import Oplog
 from syncsvc.tuning import Tuning
 from tests.unit.preflight.values import findings, options
+from verifier.cluster.facts import Topology
 from verifier.cluster.inventory import Size
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
@@ -104,8 +105,8 @@ def test_the_oplog_holds_what_is_written_until_it_is_full(
     assert found.oplog_window_seconds == window
 
 
-MEMORY = "A sync with verification may take 438 MB of memory, 120 MB are available to this process."
-DISK = "The data and indexes may take 12.5 GB on the destination's disk, 300 MB are free."
+MEMORY = "A sync with verification may need 438 MB of memory, but only 120 MB are available to this process."
+DISK = "The data and indexes may need 12.5 GB on the destination's disk, but only 300 MB are free."
 RESOURCE_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]]] = [
     ({}, {}, []),
     ({}, {"memory_needed": 1, "disk_needed": 1}, []),
@@ -150,16 +151,19 @@ def test_too_little_is_told_with_the_numbers(
             OPLOG,
             {"oplog_window_seconds": 3600, "copy_seconds": 7200},
             {},
-            ["written in 1 hour at the rate of what is in it, and the copy may take 2 hours"],
+            [
+                "copy may take 2 hours, but the oplog of the source (0 MB) keeps entries for 1 hour at"
+            ],
         ),
-        (None, {}, {}, ["The oplog of the source may not be read"]),
-        (OPLOG, {}, {"privileges": frozenset()}, ["lacks appendOplogNote"]),
+        (None, {}, {}, ["The user of the source may not read its oplog"]),
+        (None, {}, {"topology": Topology.SHARDED}, ["cannot be read through mongos"]),
+        (OPLOG, {}, {"privileges": frozenset()}, ["lacks the privilege appendOplogNote"]),
         (OPLOG, {}, {"privileges": frozenset({"appendOplogNote"})}, []),
         (
             OPLOG,
             {},
             {"version": (5, 0, 9)},
-            ["The source runs 5.0.9: servers before 6.0 do not report"],
+            ["The source runs MongoDB 5.0.9; servers before 6.0 do not report"],
         ),
     ],
 )
@@ -177,4 +181,6 @@ def test_what_may_become_a_trouble_is_told(
 def test_a_disk_that_nobody_could_check_is_told(skipped: bool) -> None:
     fields = options(skip_disk_space_check=skipped)
     found = list(warnings(fields, findings(oplog=OPLOG), Estimates()))
-    assert ["free is not known" in text for text in found] == ([] if skipped else [True])
+    assert ["free disk space of the destination is unknown" in text for text in found] == (
+        [] if skipped else [True]
+    )
