@@ -1,4 +1,4 @@
-"""`python -m tests.model --seeds 1-50`: runs seeds of the model test, between clusters of its own."""
+"""`python -m tests.model --seeds 1-50`: runs the model test with some seeds, on clusters that it starts."""
 
 from __future__ import annotations
 
@@ -30,23 +30,41 @@ def main() -> int:
                     except AssertionError as error:
                         print(f"{name}: {error}", flush=True)
                         failed.append(name)
-    print(f"{len(failed)} failed: {', '.join(failed)}" if failed else "All ended equal.")
+    print(
+        f"{len(failed)} failed: {', '.join(failed)}"
+        if failed
+        else "In all runs, the clusters were equal at the end."
+    )
     return 1 if failed else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
-    parser.add_argument("--seeds", type=_seeds, default=range(1, 6), help="7, or 1-50")
+    parser.add_argument(
+        "--seeds",
+        type=_seeds,
+        default=range(1, 6),
+        help="a seed, such as 7, or a range of seeds, such as 1-50 (default: 1-5)",
+    )
     parser.add_argument(
         "--profile",
         dest="profiles",
         type=lambda name: [Profile(name)],
         default=list(Profile),
         metavar="|".join(each.value for each in Profile),
-        help="what the writers do (default: each in turn)",
+        help="workload and topology of the runs (default: all profiles, in turn)",
     )
-    parser.add_argument("--repeat", type=int, default=1, help="how often all of it is done")
-    parser.add_argument("--folder", type=Path, help="where the evidence of failures is kept")
+    parser.add_argument(
+        "--repeat",
+        type=int,
+        default=1,
+        help="number of times to run all seeds and profiles (default: 1)",
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="directory for the evidence of failed runs (default: a temporary directory)",
+    )
     return parser
 
 
