@@ -31,7 +31,7 @@ TABLE = (
     ),
     Option(
         "verbosity",
-        "least level that is logged",
+        "lowest level that is logged",
         parse=str.upper,
         default="INFO",
         choices=LEVELS,
@@ -40,7 +40,7 @@ TABLE = (
     ),
     Option(
         "loadLevel",
-        "from 1 to 4, how many readers, writers and lanes work at once",
+        "load level from 1 to 4; higher levels run more readers, writers and lanes in parallel",
         parse=int,
         default=3,
         choices=(1, 2, 3, 4),
@@ -48,7 +48,7 @@ TABLE = (
     ),
     Option(
         "id",
-        "name of this instance: of a shard of the source, where there are several",
+        "name of this instance; if several instances run the sync, the name of a shard of the source",
         default=DEFAULT_ID,
         value="ID",
     ),

@@ -22,19 +22,19 @@ from verifier.compare.mismatch import (
     StoredMismatch,
 )
 
-# How many mismatches of each kind are shown.
+# The maximum number of mismatches of each kind in the report.
 SHOWN = 20
-# Longer cells are cut, and so are tables with more rows.
+# The maximum width of a cell, in characters, and the maximum number of rows of the table of namespaces.
 _WIDEST = 80
 _MOST_NAMESPACES = 100
 
 _VERDICTS = {
-    Outcome.PASSED: "PASSED: all that was compared is the same on both clusters. "
-    "The destination may be used.",
-    Outcome.FAILED: "FAILED: the clusters do not hold the same. Do not switch to the destination; "
-    "see the mismatches, and check again when their cause is gone.",
-    Outcome.INCOMPLETE: "INCOMPLETE: not everything could be compared, so nothing is proved. "
-    "See the reasons, and check again.",
+    Outcome.PASSED: "PASSED: everything that was compared is equal on both clusters. "
+    "Applications can switch to the destination.",
+    Outcome.FAILED: "FAILED: the clusters differ. Do not switch to the destination. "
+    "Fix the cause of the reported mismatches, then check again.",
+    Outcome.INCOMPLETE: "INCOMPLETE: not everything could be compared, so the clusters may differ. "
+    "Do not switch to the destination. Remove the reported cause, then check again.",
 }
 _UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
 
@@ -62,7 +62,7 @@ def report(
 
 def _verdict(progress: CheckProgress) -> str:
     if progress.verdict is None:
-        return "The check has not ended."
+        return "The check has not finished."
     return _VERDICTS[progress.verdict.outcome]
 
 
@@ -81,7 +81,7 @@ def _compared(progress: CheckProgress) -> Iterator[str]:
     )
     if progress.generation:
         yield (
-            f"Looked again at {_count(progress.rechecked, 'document')} "
+            f"Rechecked {_count(progress.rechecked, 'document')} "
             f"in {_count(progress.generation, 'further generation')}."
         )
     if progress.started is not None and progress.ended is not None:
@@ -89,8 +89,8 @@ def _compared(progress: CheckProgress) -> Iterator[str]:
         rates = ""
         if seconds > 0:
             documents, size = amounts.documents / seconds, amounts.size / seconds
-            rates = f", {documents:,.0f} documents and {_size(size)} a second on average"
-        yield f"It took {_duration(seconds)}{rates}."
+            rates = f", {documents:,.0f} documents and {_size(size)} per second on average"
+        yield f"Duration: {_duration(seconds)}{rates}."
 
 
 def _of_all(amounts: Amounts) -> str:
@@ -101,7 +101,7 @@ def _of_all(amounts: Amounts) -> str:
 
 
 def _namespaces(namespaces: Mapping[Namespace, NamespaceProgress]) -> Iterator[str]:
-    """Yield the table of the namespaces, the largest first."""
+    """Yield the lines of the table of namespaces, the largest first."""
     if not namespaces:
         return
     largest = sorted(namespaces.items(), key=lambda each: (-each[1].size, str(each[0])))
@@ -135,7 +135,7 @@ def _document_mismatches(
         for each in (stored_one.mismatch for stored_one in stored[:SHOWN])
         if isinstance(each, DocumentMismatch)
     ]
-    yield from _title("Documents that are not the same", len(rows), total)
+    yield from _title("Documents that differ", len(rows), total)
     kinds = (f"{count:,} {difference}" for difference, count in counts.items() if count)
     yield f"{', '.join(kinds)}."
     yield from _table(("type", "namespace", "_id", "fields"), rows, "llll")
@@ -154,15 +154,14 @@ def _definition_mismatches(total: int, stored: Sequence[StoredMismatch]) -> Iter
         for each in (stored_one.mismatch for stored_one in stored[:SHOWN])
         if isinstance(each, DefinitionMismatch)
     ]
-    yield from _title("Collections, views and indexes that are not the same", len(rows), total)
+    yield from _title("Collections, views and indexes that differ", len(rows), total)
     yield from _table(("type", "namespace", "what", "detail"), rows, "llll")
 
 
 def _changes(progress: CheckProgress) -> Iterator[str]:
     clusters = {"source": progress.source, "destination": progress.destination}
-    told = [line for name, changes in clusters.items() for line in _seen(name, changes)]
-    if told:
-        yield from _listed("Changes during the check", told)
+    lines = [line for name, changes in clusters.items() for line in _seen(name, changes)]
+    yield from _listed("Change events during the check", lines)
 
 
 def _seen(name: str, changes: Changes) -> Iterator[str]:
@@ -183,7 +182,7 @@ def _title(text: str, shown: int, total: int) -> Iterator[str]:
 
 def _table(headers: Sequence[str], rows: Sequence[Sequence[str]], alignment: str) -> Iterator[str]:
     sides = [{"l": "left", "r": "right"}[side] for side in alignment]
-    # Every cell is text already: the key 007 must not become the number 7.
+    # Every cell is already text: do not let tabulate convert the key "007" to the number 7.
     table = tabulate(rows, headers, "simple", colalign=sides, disable_numparse=True)
     yield from table.splitlines()
 
@@ -199,7 +198,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _percent(part: int, whole: int | None) -> str:
-    """Return the share in percent: 100 % only if nothing is missing, and 0 % only if nothing is done."""
+    """Return the share in percent: 100 % only if the part is the whole, and 0 % only if it is 0."""
     if not whole:
         return "" if whole is None else "100 %"
     if part >= whole:

@@ -20,7 +20,7 @@ from verifier.runtime.schemas import Strict, load
 # The servers' limits for the name of a database.
 _LONGEST_DATABASE = 63
 _NOT_IN_DATABASES = frozenset('/\\. "$\0')
-# No tool copies or compares databases with this prefix, and no user has data in them that --clean could drop.
+# Databases with this prefix are neither copied nor compared, and hold no user data that --clean could drop.
 _OF_TOOLS = "__mdb_internal"
 
 _WAYS = ("verifyAll", "includeNamespaces", "srcNamespace")
@@ -68,20 +68,20 @@ def _contradictions(options: Mapping[str, Any]) -> Iterator[str]:
     """Yield violations of the rule that exactly one option selects what to verify."""
     ways = [f"--{name}" for name in _WAYS if options[name] not in (None, False, [])]
     if not ways:
-        yield "nothing says what to verify: give --verifyAll, --includeNamespaces or --srcNamespace"
+        yield "no namespaces are selected: add --verifyAll, --includeNamespaces or --srcNamespace"
     if len(ways) > 1:
-        yield f"{' and '.join(ways)} contradict each other: give one of them"
+        yield f"{' and '.join(ways)} cannot be combined: use only one of them"
     if options["excludeNamespaces"] is not None and ways == ["--srcNamespace"]:
-        yield "--excludeNamespaces goes with --verifyAll or --includeNamespaces, not with --srcNamespace"
+        yield "--excludeNamespaces cannot be combined with --srcNamespace: use --verifyAll or --includeNamespaces"
     if options["dstNamespace"] and not options["srcNamespace"]:
-        yield "--dstNamespace needs --srcNamespace: the names on the source, in the same order"
+        yield "--dstNamespace requires --srcNamespace with the names on the source, in the same order"
 
 
 def _bad_database(name: str) -> Iterator[str]:
     if not name or len(name.encode()) > _LONGEST_DATABASE or _NOT_IN_DATABASES & {*name}:
-        yield f"--metaDBName: {name!r} is not the name of a database"
+        yield f"--metaDBName: {name!r} is not a valid database name"
     elif not name.startswith(_OF_TOOLS):
-        yield f"--metaDBName: {name!r} must begin with {_OF_TOOLS}, which keeps it apart from the databases of users"
+        yield f"--metaDBName: {name!r} must begin with {_OF_TOOLS}, so that it is not mistaken for a user database"
 
 
 def _json(name: str, text: str | None) -> Any:
@@ -117,7 +117,7 @@ def _mispaired(sources: list[Namespace], destinations: list[Namespace]) -> Itera
     if destinations and len(sources) != len(destinations):
         yield (
             f"--srcNamespace has {len(sources)} names and --dstNamespace {len(destinations)}: "
-            "they are paired by position"
+            "both need the same number of names, because they are paired by position"
         )
     for source, destination in zip(sources, destinations, strict=False):
         if bool(source.collection) != bool(destination.collection):
@@ -128,11 +128,11 @@ def _collisions(pairs: list[NamespacePair]) -> Iterator[str]:
     """Yield the pairs in which a name would be compared with more than one other name, or with none."""
     for (number, one), (later, other) in permutations(enumerate(pairs), 2):
         if number < later and _overlap(one.destination, other.destination):
-            yield f"{_shown(one.source)} and {_shown(other.source)} lead to the same name on the destination"
+            yield f"{_shown(one.source)} and {_shown(other.source)} have the same name on the destination"
         elif one.source != one.destination and _overlap(one.destination, other.source):
             yield (
                 f"{_shown(one.source)} cannot be paired with {_shown(one.destination)}, "
-                f"because {_shown(other.source)} is in --srcNamespace itself"
+                f"because {_shown(other.source)} is also in --srcNamespace"
             )
 
 

@@ -18,7 +18,7 @@ from verifier.selection import read_scope
 PROGRAM = "syncsvc-verifier"
 PREFIX = "SYNCSVC_VERIFIER"
 
-# Also accept the name that other programs have for IGNORE_FIELD_ORDER.
+# Also accept the name that migration-verifier uses for IGNORE_FIELD_ORDER.
 _METHODS = {**{mode.value: mode for mode in Mode}, "ignoreOrder": Mode.IGNORE_FIELD_ORDER}
 
 TABLE = (
@@ -32,68 +32,74 @@ TABLE = (
     ),
     Option(
         "metaURI",
-        "connection string of the cluster that keeps the state of the check; without it, the destination does",
+        "connection string of the cluster that stores the state of the check; without it, the destination",
         value="URI",
     ),
-    Option("verifyAll", "check all databases of users", form=Form.FLAG),
+    Option("verifyAll", "check all user databases", form=Form.FLAG),
     Option(
         "includeNamespaces",
-        "check only what these filters name, written as in the sync service's start request",
+        "check only the namespaces that these filters match, written as in the sync service's start request",
         value="JSON",
         form=Form.JSON,
     ),
     Option(
         "excludeNamespaces",
-        "leave out what these filters name",
+        "skip the namespaces that these filters match",
         value="JSON",
         form=Form.JSON,
     ),
     Option(
         "srcNamespace",
         "check only these collections (database.collection) or databases, by their names on the source; "
-        "repeated or separated by commas",
+        "repeat the option or separate the names by commas",
         value="NAME",
         form=Form.LIST,
     ),
     Option(
         "dstNamespace",
-        "what each of them is called on the destination, in the same order; without it, the same",
+        "names on the destination of the entries of srcNamespace, in the same order; without it, the same names",
         value="NAME",
         form=Form.LIST,
     ),
     Option(
         "docCompareMethod",
-        "when two documents are equal: binary, or ignoreFieldOrder (also called ignoreOrder)",
+        "how documents are compared: binary (byte by byte), or ignoreFieldOrder (also called ignoreOrder)",
         default=Mode.BINARY.value,
         choices=tuple(_METHODS),
         value="METHOD",
     ),
-    Option("numWorkers", "how many tasks are done at once", number(1, 64), 4, value="NUMBER"),
+    Option(
+        "numWorkers",
+        "number of comparison tasks that run in parallel",
+        number(1, 64),
+        4,
+        value="NUMBER",
+    ),
     Option(
         "partitionSizeMB",
-        "how much of a collection is one task, in megabytes",
+        "amount of a collection's data that one task compares, in megabytes",
         number(1, 1024),
         64,
         value="NUMBER",
     ),
     Option(
         "graceSeconds",
-        "for how long after writesOff a difference is looked at again before it counts, in seconds",
+        "how long differences are rechecked after writesOff before they count as mismatches, in seconds",
         number(0, 3600),
         10,
         value="NUMBER",
     ),
-    Option("start", "begin a check at once, without a request", form=Form.FLAG),
+    Option("start", "start a check immediately, without an HTTP request", form=Form.FLAG),
     Option(
         "checkOnce",
-        "check without the HTTP API while nobody writes, print the report, and end: "
-        "with status 0 when the check passed, 1 when it failed, 2 when it is incomplete",
+        "run one check without the HTTP API while no application writes to either cluster, print the report, and "
+        "exit with status 0 (passed), 1 (failed) or 2 (incomplete)",
         form=Form.FLAG,
     ),
-    Option("clean", "drop the saved state of earlier checks first", form=Form.FLAG),
+    Option("clean", "first drop the saved state of earlier checks", form=Form.FLAG),
     Option(
         "metaDBName",
-        "database that keeps the state of the check; its name must begin with __mdb_internal",
+        "database that stores the state of the check; its name must begin with __mdb_internal",
         default="__mdb_internal_syncsvc_verifier",
         value="NAME",
     ),
@@ -107,7 +113,7 @@ TABLE = (
     ),
     Option(
         "verbosity",
-        "least level that is logged",
+        "lowest level that is logged",
         parse=str.upper,
         default="INFO",
         choices=LEVELS,

@@ -153,7 +153,7 @@ def test_a_filter_leaves_measurements_out_and_says_so(pair: Pair, checker: Check
         check.end()
     check.assert_passed()
     first, note = check.check.figures.progress().notes
-    assert first == "Only documents that fit the filter {'a': 5} were compared."
+    assert first == "Only documents that match the filter {'a': 5} were compared."
     assert note.startswith("d.ts: its measurements were not compared")
 
 

@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 # How many recent generations' durations are reported.
 _RECENT = 10
-# How much of a filter a note quotes, in characters.
+# The maximum number of characters of a filter that a note quotes.
 _MOST_SHOWN = 300
 
 
@@ -86,7 +86,7 @@ def _left_out(request: Request) -> Iterator[str]:
     if request.document_filter is not None:
         text = str(rawbson.decode(request.document_filter))
         cut = f"{text[:_MOST_SHOWN]}..." if len(text) > _MOST_SHOWN else text
-        yield f"Only documents that fit the filter {cut} were compared."
+        yield f"Only documents that match the filter {cut} were compared."
 
 
 class Check:
@@ -134,7 +134,7 @@ class Check:
         """
         with TaskGroup("check", self._stop) as group:
             if self._feed is not None:
-                # The feed must count events before anything is listed, or later changes could be missed.
+                # List collections only after the feed delivers events; otherwise, changes in between would be missed.
                 wait_until(_knows_time(self._feed), group.stop)
             pairs = self._subject.pairs()
             self._observe(Point.LISTED, "")
@@ -166,9 +166,9 @@ class Check:
         self.figures.sources.update(self._changes)
 
     def no_more_writes(self, source_end: Timestamp | None = None) -> None:
-        """Save that users no longer write to either cluster. What they wrote before is still compared.
+        """Save that users no longer write to either cluster. Their earlier writes are still compared.
 
-        `source_end` is the time after which they no longer write to the source; None means now. Raises the driver's
+        `source_end` is the time of the last possible user write to the source; None means now. Raises the driver's
         errors.
         """
         source = source_end or append_note(self._sides.source.client, self._stop)
@@ -186,7 +186,9 @@ class Check:
                 NOTHING_TO_COMPARE, "No collection or view of either cluster is selected."
             )
         for name in scope.absent(pair.source for pair in pairs):
-            self._store.add_note(f"{name} was to be compared, and is on neither cluster.")
+            self._store.add_note(
+                f"{name} was selected, but exists on neither cluster, so it was not compared."
+            )
 
     def _generations(self, pairs: set[NamespacePair], stop: StopToken) -> Verdict:
         for each in self._changes.values():
@@ -236,7 +238,7 @@ class Check:
     def _carry_out(
         self, pairs: set[NamespacePair], new: set[NamespacePair], stop: StopToken
     ) -> None:
-        """Run the current generation, if it is not done, and count its mismatches."""
+        """Run the current generation, unless an earlier process completed it, and count its mismatches."""
         began = monotonic()
         not_before = (
             self._changes[Side.SOURCE].newest,
@@ -259,7 +261,7 @@ class Check:
             self._observe(Point.GENERATION_DONE, str(self._store.record.generation))
             self._save_done(generation.tally, monotonic() - began)
         found = self._store.mismatch_counts()
-        # Mismatches that remain the same need not be compared again every second.
+        # If the mismatches stay the same, compare them again less and less often.
         again, self.figures.mismatches = found == self.figures.mismatches, found
         self._pause = (
             min(2 * self._pause, self._tuning.most_pause) if again else self._tuning.least_pause
@@ -281,12 +283,12 @@ class Check:
         for side, position in self._noted.items():
             self._store.update_side(side, rechecked=position.time)
         _log.info(
-            "A generation is done.",
+            "A generation is complete.",
             extra={"generation": record.generation, "documents": amounts.documents},
         )
 
     def _wait_for_work(self, stop: StopToken) -> None:
-        """Wait until there is something to compare again, or until all changes are known."""
+        """Wait until there are documents to recheck, or until all changes up to the end of writes are known."""
         began = monotonic()
 
         def due() -> bool:
@@ -298,7 +300,7 @@ class Check:
         wait_until(due, stop)
 
     def _begin_next(self) -> bool:
-        """Begin the next generation. Return whether there may be other collections to compare in it."""
+        """Begin the next generation. Return whether the collections must be listed again for it."""
         record = self._store.record
         becomes_last = self._drained() and not record.last
         changes: dict[str, Any] = {}

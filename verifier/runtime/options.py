@@ -70,7 +70,10 @@ class Option:
 
 
 CONFIG = Option(
-    "config", "a YAML file with the same names as keys", value="FILE", aliases=("configFile",)
+    "config",
+    "YAML configuration file, whose keys are the names of the options",
+    value="FILE",
+    aliases=("configFile",),
 )
 
 
@@ -103,7 +106,7 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
             # Read every value as text: 010 and no are valid names.
             values = yaml.load(stream, yaml.BaseLoader)
             if not isinstance(values, dict):
-                raise ValueError("it is not a mapping of options to values")
+                raise ValueError("it is not a mapping from options to values")
             given = {name: self._given(name, value) for name, value in values.items()}
         except (yaml.YAMLError, ValueError) as error:
             text = f"the config file {stream.name} cannot be used: {error}"
@@ -118,7 +121,7 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
             return json.dumps(value)
         if form is Form.LIST and isinstance(value, list) and {*map(type, value)} <= {str}:
             return value
-        raise ValueError(f"{name!r} is not the name of an option with such a value")
+        raise ValueError(f"{name!r} is not an option, or does not accept such a value")
 
 
 class _Parser(configargparse.ArgumentParser):  # type: ignore[misc] # it comes without types
@@ -129,7 +132,7 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc] # it comes w
 
 
 def refuse(program: str, message: str) -> NoReturn:
-    """Exit with status 2 and a message, because the options cannot be used."""
+    """Print a message to standard error, and exit with status 2, because the options are invalid."""
     print(f"{program}: {redact(message.rstrip('.'))}. See {program} --help.", file=sys.stderr)
     raise SystemExit(2)
 

@@ -319,5 +319,5 @@ def test_the_table_is_documented() -> None:
         "``--clean``, ``--c``, ``PROG_CLEAN``\n"
         "    anew.\n"
         "``--config FILE``, ``--configFile FILE``\n"
-        "    a YAML file with the same names as keys.\n"
+        "    YAML configuration file, whose keys are the names of the options.\n"
     )

@@ -47,8 +47,8 @@ def test_a_failed_check_is_told_whole() -> None:
     keys = [7, "007", Int64(7), {"a": 1.0}]
     lines = report(FAILED, [*map(document_mismatch, keys)], [DEFINITION_MISMATCH])
     verdict = (
-        "FAILED: the clusters do not hold the same. Do not switch to the destination; "
-        "see the mismatches, and check again when their cause is gone."
+        "FAILED: the clusters differ. Do not switch to the destination. "
+        "Fix the cause of the reported mismatches, then check again."
     )
     assert lines == [
         verdict,
@@ -56,8 +56,8 @@ def test_a_failed_check_is_told_whole() -> None:
         "- 1 index differs",
         "",
         "Compared 2,000 documents, 1.0 MB, in 2 namespaces.",
-        "Looked again at 1,300 documents in 3 further generations.",
-        "It took 1 min 40 s, 20 documents and 10.0 KB a second on average.",
+        "Rechecked 1,300 documents in 3 further generations.",
+        "Duration: 1 min 40 s, 20 documents and 10.0 KB per second on average.",
         "",
         "Namespaces",
         "namespace      documents    compared      size    tasks done",
@@ -65,7 +65,7 @@ def test_a_failed_check_is_told_whole() -> None:
         "shop.orders        1,500       100 %  800.0 KB        7 of 7",
         "shop.items           500       100 %  200.0 KB        3 of 3",
         "",
-        "Documents that are not the same: first 4 of 1,234",
+        "Documents that differ: first 4 of 1,234",
         "1,200 missing on the destination, 34 different.",
         "type       namespace    _id                fields",
         "---------  -----------  -----------------  ----------------",
@@ -74,12 +74,12 @@ def test_a_failed_check_is_told_whole() -> None:
         "different  shop.orders  long 7             a.b: 1 against 2",
         "different  shop.orders  object {'a': 1.0}  a.b: 1 against 2",
         "",
-        "Collections, views and indexes that are not the same",
+        "Collections, views and indexes that differ",
         "type       namespace    what         detail",
         "---------  -----------  -----------  ---------------",
         "different  shop.items   index sku_1  unique expected",
         "",
-        "Changes during the check",
+        "Change events during the check",
         "- source: 1,000 insert",
         "- destination: 900 insert",
         "",
@@ -92,7 +92,7 @@ def test_a_failed_check_is_told_whole() -> None:
 
 def test_a_passed_check_has_no_tables_of_mismatches() -> None:
     lines = report(PASSED, [], [])
-    assert not [line for line in lines if "not the same" in line]
+    assert not [line for line in lines if "that differ" in line]
 
 
 def test_an_incomplete_check_names_its_error() -> None:
@@ -101,13 +101,13 @@ def test_an_incomplete_check_names_its_error() -> None:
 
 def test_a_check_that_goes_on_has_no_verdict() -> None:
     lines = report(CHECKING, [], [])
-    assert lines[0] == lines[-1] == "The check has not ended."
+    assert lines[0] == lines[-1] == "The check has not finished."
     assert "Compared 500 documents of about 2,000 (25.0 %), 250.0 KB, in 2 namespaces." in lines
 
 
 def test_only_the_first_mismatches_are_shown() -> None:
     lines = text(FAILED, *range(1000)).splitlines()
-    assert "Documents that are not the same: first 20 of 1,234" in lines
+    assert "Documents that differ: first 20 of 1,234" in lines
     assert len([line for line in lines if line.startswith("different  shop.orders")]) == 20
 
 
@@ -117,7 +117,7 @@ def test_long_and_odd_texts_stay_in_one_line() -> None:
     lines = report(progress, [document_mismatch("\x1b\n" * 500, fields=fields)], [])
     (row,) = (line for line in lines if line.startswith("different  shop.orders"))
     assert len(row) < 200 and row.isprintable() and "a  [31mb: xxx" in row
-    assert "Documents that are not the same" in lines
+    assert "Documents that differ" in lines
 
 
 def test_the_largest_namespaces_are_shown() -> None:
