@@ -1,4 +1,4 @@
-"""How Sphinx builds the documentation: `make docs`. Needs no network."""
+"""Configuration of Sphinx, which builds the documentation (`make docs`). Needs no network."""
 
 from syncsvc import __version__
 

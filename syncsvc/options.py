@@ -31,12 +31,12 @@ class BuildIndexes(Enum):
 
     @property
     def after_copy(self) -> bool:
-        """Whether the indexes are built after all documents are copied."""
+        """Return whether the indexes are built after all documents are copied."""
         return self in (BuildIndexes.AFTER_DATA_COPY, BuildIndexes.EXCLUDE_HASHED_AFTER_COPY)
 
     @property
     def hashed(self) -> bool:
-        """Whether hashed indexes are built."""
+        """Return whether hashed indexes are built."""
         return self in (BuildIndexes.BEFORE_DATA_COPY, BuildIndexes.AFTER_DATA_COPY)
 
 
@@ -64,12 +64,12 @@ class StartOptions:
 
     @property
     def blocks_source(self) -> bool:
-        """Whether user writes to the source are blocked, from the commit on."""
+        """Return whether user writes to the source are blocked from the commit on."""
         return self.write_blocking is WriteBlocking.SOURCE_AND_DESTINATION
 
     @property
     def blocks_destination(self) -> bool:
-        """Whether user writes to the destination are blocked, from the start until the destination is writable."""
+        """Return whether user writes to the destination are blocked from the start until canWrite is true."""
         return self.write_blocking is not WriteBlocking.NONE
 
     @property

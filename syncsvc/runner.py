@@ -139,7 +139,7 @@ class Runner:
 
     @property
     def collections(self) -> tuple[CollectionRecord, ...]:
-        """The saved records of all collections."""
+        """Return the saved records of all collections."""
         return tuple(self._registry)
 
     def pause(self) -> None:

@@ -81,10 +81,10 @@ class Phase(Enum):
 
     @property
     def copied(self) -> bool:
-        """Whether the copy of all collections is done."""
+        """Return whether the copy of all collections is done."""
         return self not in (Phase.INITIALIZING, Phase.COPYING)
 
     @property
     def applied(self) -> bool:
-        """Whether change events are no longer applied."""
+        """Return whether change events are no longer applied."""
         return self in (Phase.CUTTING_OVER, Phase.DONE)

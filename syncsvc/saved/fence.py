@@ -123,7 +123,7 @@ class Fence:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all slots that are not in use are settled."""
+        """Return whether all slots that are not in use are settled."""
         with self._changed:
             return all(each.settled for each in self._free)
 

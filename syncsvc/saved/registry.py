@@ -60,7 +60,7 @@ class CollectionRecord:
 
     @property
     def present(self) -> CollectionSpec:
-        """The definition that the destination must have now."""
+        """Return the definition that the destination must have now."""
         return replace(self.definition, indexes={}) if self.withheld else self.definition
 
     @property
@@ -70,12 +70,12 @@ class CollectionRecord:
 
     @property
     def namespace(self) -> Namespace:
-        """The namespace of its documents on the destination."""
+        """Return the namespace of the documents on the destination."""
         return self.definition.storage
 
     @cached_property
     def source_storage(self) -> Namespace:
-        """The namespace of its documents on the source."""
+        """Return the namespace of the documents on the source."""
         return replace(self.definition, namespace=self.source_name).storage
 
 

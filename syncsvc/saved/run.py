@@ -101,7 +101,7 @@ class RunRecord:
 
     @property
     def coordinator(self) -> str:
-        """The instance that does the work that is done once for all instances."""
+        """Return the id of the instance that does the work needed only once for all instances."""
         return self.instances[0] if self.instances else self.instance
 
     @property
@@ -110,12 +110,12 @@ class RunRecord:
 
     @property
     def source(self) -> str:
-        """The name of the cluster that is read now."""
+        """Return the name of the cluster that is read now."""
         return self.options.destination if self.reversals % 2 else self.options.source
 
     @property
     def destination(self) -> str:
-        """The name of the cluster that is written now."""
+        """Return the name of the cluster that is written now."""
         return self.options.source if self.reversals % 2 else self.options.destination
 
 

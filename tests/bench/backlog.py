@@ -93,7 +93,7 @@ def write(client: Client, backlog: Backlog, asked: int) -> None:
 
 
 def is_applied(client: Client) -> bool:
-    """Whether the last of the backlog has come."""
+    """Return whether the destination holds the last document of the backlog."""
     return client[DATABASE][MARKERS].count_documents({}) == len(MARKER_IDS)
 
 

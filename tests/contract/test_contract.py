@@ -144,12 +144,12 @@ def stages(walk: Walk) -> list[Moment]:
 
 
 def shown(name: str, walk: Walk) -> list[Any]:
-    """One field of progress at all moments of a sync."""
+    """Return one field of the progress at all moments of a sync."""
     return [each.progress[name] for each in stages(walk)]
 
 
 def refusals(walk: Walk) -> tuple[list[bool], list[bool]]:
-    """Whether writes of users were refused at each moment, on the source and on the destination."""
+    """Return whether user writes were refused at each moment, on the source and on the destination."""
     return (
         [each.source_refuses == USER_WRITES_BLOCKED for each in stages(walk)],
         [each.destination_refuses == USER_WRITES_BLOCKED for each in stages(walk)],

@@ -1,4 +1,4 @@
-"""Syncs whose every answer is kept, so that each row of the contract can be held against what was seen."""
+"""Syncs whose HTTP answers are recorded, so that each row of the contract can be compared with them."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Answer:
-    """Status and body of one answer."""
+    """The status and the body of an HTTP answer."""
 
     status: int
     body: Document
 
     @property
     def described(self) -> str:
-        """What an error says; empty for a success."""
+        """Return the description of an error; empty for a success."""
         return str(self.body.get("errorDescription", ""))
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What a user meets: the progress, and the codes with which servers refuse a write, None where they do not."""
+    """The progress at one moment, and the error codes of user writes to each cluster; None if they succeed."""
 
     progress: Document
     source_refuses: int | None
@@ -49,7 +49,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Walk:
-    """A sync from its start to its end, and the names of the destination's indexes then."""
+    """The moments of a sync from its start to its end, and the names of the destination's indexes at the end."""
 
     started: Answer
     copying: Moment
@@ -62,7 +62,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class Check:
-    """The separate verifier beside a sync."""
+    """The answers of the standalone verifier during a sync."""
 
     idle: Document
     checked: Answer
@@ -75,11 +75,11 @@ class Check:
 
 @dataclass(frozen=True)
 class Sharded:
-    """Syncs from a replica set to a sharded cluster: starts that were refused, and what the others came to.
+    """The results of syncs from a replica set to a sharded cluster, and the answers to refused starts.
 
-    `keys` are those by which collections were sharded at the end of the first, `served` the names of the indexes then
-    of a collection with an index for its shard key, `created` those of one without, `always` those where none was asked
-    for; `renamed` is the progress after a rename to another database.
+    `keys` has the shard keys of the destination's collections. The other fields have the names of a collection's
+    indexes: `served` if the source has an index for the shard key, `created` if it has none, `always` with buildIndexes
+    never. `renamed` is the progress after a rename to another database.
     """
 
     refused: Mapping[str, Answer]
@@ -92,7 +92,7 @@ class Sharded:
 
 @dataclass(frozen=True)
 class Seen:
-    """Everything that the rows are about."""
+    """All recorded answers and states that the rows of the contract refer to."""
 
     addresses: tuple[str, str]
     idle: Document
@@ -123,7 +123,7 @@ def _refusal(write: Callable[[], object]) -> int | None:
 
 
 def _write(client: Client, user: str) -> None:
-    """Something that leaves no trace."""
+    """Insert and delete a document."""
     client.d.c.insert_one({"_id": user})
     client.d.c.delete_one({"_id": user})
 
@@ -140,7 +140,7 @@ def fill(pair: Pair) -> None:
 
 @contextmanager
 def running(pair: Pair, folder: Path) -> Iterator[Daemon]:
-    """A daemon between clusters that are empty."""
+    """Run a daemon on empty clusters within the block."""
     pair.empty()
     folder.mkdir()
     daemon = pair.daemon(folder)
@@ -152,7 +152,7 @@ def running(pair: Pair, folder: Path) -> Iterator[Daemon]:
 
 
 def walk(pair: Pair, daemon: Daemon, options: Document, while_applying: Callable[[], None]) -> Walk:
-    """Sync what `fill` has written."""
+    """Sync the documents of `fill`, and record each moment."""
     source, destination = pair.source.client, pair.destination.client
 
     def look() -> Moment:
@@ -186,7 +186,7 @@ def walk(pair: Pair, daemon: Daemon, options: Document, while_applying: Callable
 
 
 def checked_walk(pair: Pair, daemon: Daemon, folder: Path) -> tuple[Walk, Check]:
-    """The workflow with the separate verifier, which keeps its state on the source."""
+    """Run the standalone verifier during a sync, with its state on the source."""
     folder.mkdir()
     verifier = Verifier(
         pair.source.uri,
@@ -226,7 +226,7 @@ FILTERS = {
 
 
 def filtered_walk(pair: Pair, daemon: Daemon) -> tuple[Document, set[str]]:
-    """A sync that ends with a mismatch: its last progress, and what is on the destination."""
+    """Run a sync that fails with a mismatch; return its last progress and the destination's collections."""
     source = pair.source.client
     for name in ("all.c", "all.left out", "some.kept", "some.other", "regex.kept 1", "regex.other"):
         database, _, collection = name.partition(".")
@@ -235,7 +235,7 @@ def filtered_walk(pair: Pair, daemon: Daemon) -> tuple[Document, set[str]]:
     daemon.wait_until_committable()
     source["newcomer"]["c"].insert_one({"_id": 1})
     source["all"]["c"].insert_one({"_id": 2})
-    # Nobody is kept from it: users are not blocked here.
+    # Allowed, because this sync does not block user writes.
     pair.destination.client["some"]["kept"].insert_one({"_id": "behind the back"})
     daemon.ask_for_commit()
     return daemon.wait_for_state("FAILED"), _names(pair.destination.client)
@@ -251,7 +251,7 @@ def _names(client: Client) -> set[str]:
 
 
 def ttl_walk(pair: Pair, daemon: Daemon) -> Document:
-    """A verified sync without indexes, in which one of the kind TTL comes late; its last progress."""
+    """Run a verified sync that builds no indexes, create a TTL index meanwhile, and return the last progress."""
     fill(pair)
     daemon.start(buildIndexes="never")
     daemon.wait_until_committable()
@@ -260,7 +260,7 @@ def ttl_walk(pair: Pair, daemon: Daemon) -> Document:
 
 
 def reversed_walk(pair: Pair, daemon: Daemon) -> tuple[Answer, Document]:
-    """A reversed sync: the answer, and the progress then."""
+    """Run and reverse a sync; return the answer to the reverse, and the progress after it."""
     fill(pair)
     daemon.start(reversible=True, enableUserWriteBlocking=True)
     daemon.commit()
@@ -276,14 +276,17 @@ BLOCKING = {
 
 
 def blocking_walk(pair: Pair, daemon: Daemon) -> Walk:
-    """Blocks users of both clusters; builds no indexes, for which a TTL collection must not be verified."""
+    """Run a sync that blocks user writes on both clusters and builds no indexes.
+
+    It is not verified: the source has a TTL index, which a verified sync must build.
+    """
     fill(pair)
     pair.source.client.d.c.create_index("when", expireAfterSeconds=10**8)
     return walk(pair, daemon, BLOCKING, lambda: None)
 
 
 def _by_n(*names: str, supported: bool) -> Document:
-    """The start that shards these collections of the database d by one field."""
+    """Return the start options that shard these collections of the database d by the field n."""
     entries = [
         {"database": "d", "collection": name, "shardCollection": {"key": [{"n": 1}]}}
         for name in names
@@ -292,7 +295,7 @@ def _by_n(*names: str, supported: bool) -> Document:
 
 
 def _refused_starts(pair: Pair, daemon: Daemon) -> Iterator[tuple[str, Answer]]:
-    """Of collections that cannot be sharded as they are, and what else does not go with a sharded cluster."""
+    """Yield the answers to starts that are invalid for a sharded destination, each with its name in the contract."""
     d = pair.source.client.d
     d.unserved.insert_one({})
     d.create_collection("collated", collation={"locale": "en"}).create_index("n")
@@ -318,7 +321,7 @@ def _index_names(pair: Pair) -> set[str]:
 
 
 def sharded_walk(pair: Pair, folder: Path) -> Sharded:
-    """Three syncs. In the first, collections are renamed: before their copy begins, and after it."""
+    """Run three syncs. In the first, one collection is renamed before its copy begins, another after its copy."""
     source = pair.source.client
     with running(pair, folder / "served") as daemon:
         refused = dict(_refused_starts(pair, daemon))
@@ -350,7 +353,7 @@ def sharded_walk(pair: Pair, folder: Path) -> Sharded:
 
 
 def everything(pair: Pair, to_sharded: Pair, folder: Path, refused: Mapping[str, Document]) -> Seen:
-    """All syncs, one after the other; before the first one, all starts that must be refused."""
+    """Run all syncs, one after the other, and before the first one all starts that must be refused."""
     with running(pair, folder / "usual") as daemon:
         idle = daemon.progress()
         refusals = {name: answer_of(daemon.post("start", refused[name])) for name in refused}

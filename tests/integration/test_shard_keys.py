@@ -41,7 +41,7 @@ def make_unique(pair: Pair) -> None:
 
 
 def found(pair: Pair) -> tuple[bool, dict[str, bool]]:
-    """Whether the key of the destination is unique, and which of its indexes are."""
+    """Return whether the destination's shard key is unique, and whether each of its indexes is."""
     client = pair.destination.client
     row = client.config.collections.find_one({"_id": "d.c"})
     assert row is not None

@@ -25,7 +25,7 @@ _PARAMETERS = {"ttlMonitorSleepSecs": "1", "resumableIndexBuildMajorityOpTimeTim
 
 
 class Topology(Enum):
-    """Whether source and destination are sharded clusters."""
+    """The topologies of a pair: whether the source and whether the destination is a sharded cluster."""
 
     REPLICA_SETS = (False, False)
     TO_SHARDED = (False, True)

@@ -259,7 +259,7 @@ def wrong_directions(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def _only_leads_to_parts(node: ast.stmt, name: str) -> bool:
-    """Whether `name` is nothing but the way to parts below it, as in `from verifier import runtime`."""
+    """Return whether a statement only imports parts below `name`, as in `from verifier import runtime`."""
     return isinstance(node, ast.ImportFrom) and all(
         f"{name}.{each.name}" in DIRECTIONS for each in node.names
     )

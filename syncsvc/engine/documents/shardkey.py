@@ -29,7 +29,7 @@ class ShardKey:
 
     @property
     def projection(self) -> dict[str, int]:
-        """A projection that keeps all fields that `query_of` needs."""
+        """Return a projection that keeps all fields that `query_of` needs."""
         return {"_id": 1} | {path.decode(): 1 for path in self.paths if path != _ID}
 
     def query_of(self, document: bytes) -> bytes:

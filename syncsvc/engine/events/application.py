@@ -77,7 +77,7 @@ class Application:
 
     @property
     def passed(self) -> Position:
-        """The position up to which everything is applied."""
+        """Return the position up to which all events are applied."""
         return self._frontier.passed
 
     def is_past(self, time: Timestamp) -> bool:

@@ -54,7 +54,7 @@ class DefinitionWatch:
 
     @property
     def unchanged(self) -> bool:
-        """Whether the newest comparison found no change; False before the first comparison."""
+        """Return whether the newest comparison found no change; False before the first comparison."""
         return self._unchanged
 
     def run(self, stop: StopToken) -> None:

@@ -67,7 +67,7 @@ class Tail:
 
     @property
     def held_after(self) -> Timestamp | None:
-        """The time from which the stream must still be read while a page waits for the lanes; None while it is read."""
+        """Return the time from which the stream must still be read while a page waits for the lanes; else None."""
         return self._held_after
 
     def run(self) -> None:
