@@ -87,9 +87,9 @@ def definition_violations(
     """Yield the collections of the source that cannot be synced, at all or with these options."""
     listed = list(definitions)
     time_series = [str(each.namespace) for each in listed if each.kind is Kind.TIME_SERIES]
-    if time_series and not source.tells_definitions:
+    if time_series and not source.reports_ddl:
         yield UNSUPPORTED_COLLECTION, (
-            "A source before 6.0 does not tell the changes of time-series collections: "
+            "A source before 6.0 does not report changes of time-series collections: "
             f"{', '.join(time_series)}."
         )
     for each in listed:

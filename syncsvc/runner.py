@@ -42,7 +42,7 @@ from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from syncsvc.tuning import Tuning
 from verifier.cluster import failures
-from verifier.cluster.cluster import Cluster, judge_of_filters
+from verifier.cluster.cluster import Cluster, filter_evaluator
 from verifier.cluster.filters import Selection
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.store import CheckStore
@@ -265,7 +265,7 @@ class Runner:
         if record.coordinates and record.start is None:
             # Nothing is listed before the start is saved, so this deletes nothing of this run.
             forget_earlier(home.client, saving, stop)
-        judge = judge_of_filters(source, destination)
+        evaluator = filter_evaluator(source, destination)
         return RunContext(
             source_client=source.client,
             source_facts=source.facts,
@@ -283,7 +283,7 @@ class Runner:
             registry=Registry(home.client, saving, record.reversals, stop),
             partitions=Partitions(home.client, saving, record.reversals, record.instance, stop),
             checks=CheckStore(home.client, saving, METADATA_DATABASE, stop),
-            selection=Selection(record.options.namespaces, judge.client, stop),
+            selection=Selection(record.options.namespaces, evaluator.client, stop),
             progress=process.progress,
             load=process.load,
             tuning=process.tuning,

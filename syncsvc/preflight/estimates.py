@@ -130,7 +130,7 @@ def warnings(options: StartOptions, found: Findings, estimates: Estimates) -> It
             "sync cannot continue: check the space yourself, or grant the user of the destination the built-in role "
             "clusterMonitor, and request a preflight again."
         )
-    if not found.source.tells_definitions:
+    if not found.source.reports_ddl:
         yield (
             f"The source runs MongoDB {found.source.dotted_version}; servers before 6.0 do not report every DDL event. "
             "Until the commit, do not create, drop, rename or modify collections and indexes on the source: such a "

@@ -15,7 +15,7 @@ from syncsvc.preflight.findings import Findings, Measured, Metadata
 from syncsvc.saved.run import METADATA_DATABASE, RunRecord, load_runs, saved_instances
 from syncsvc.source.oplog import read_oplog
 from verifier.cluster import failures
-from verifier.cluster.cluster import Cluster, judge_of_filters
+from verifier.cluster.cluster import Cluster, filter_evaluator
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import gather
 from verifier.cluster.filters import Selection, bad_patterns
@@ -29,18 +29,18 @@ from verifier.runtime.tasks import StopToken
 T = TypeVar("T")
 
 # The oldest server version that can evaluate namespace filters.
-_JUDGES = (6, 0)
+_OLDEST_EVALUATOR = (6, 0)
 
 
 def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: StopToken) -> Findings:
     """Gather the current facts about both clusters before a sync. Raises the driver's errors, and `Cancelled`."""
-    source, destination = _asked_anew(source), _asked_anew(destination)
-    judge = judge_of_filters(source, destination)
-    able = judge.facts.version[:2] >= _JUDGES
-    bad = tuple(bad_patterns(judge.client, options.namespaces, stop)) if able else ()
+    source, destination = _refreshed(source), _refreshed(destination)
+    evaluator = filter_evaluator(source, destination)
+    able = evaluator.facts.version[:2] >= _OLDEST_EVALUATOR
+    bad = tuple(bad_patterns(evaluator.client, options.namespaces, stop)) if able else ()
     contents, left_out = None, frozenset[Namespace]()
     if able and not bad:
-        selection = Selection(options.namespaces, judge.client, stop)
+        selection = Selection(options.namespaces, evaluator.client, stop)
         if options.sharding is not None:
             sharded = frozenset(shard_rules.named(options.sharding))
             left_out = sharded - selection.of(sharded)
@@ -70,7 +70,7 @@ def _runs(cluster: Cluster, stop: StopToken) -> tuple[RunRecord, ...]:
         return ()
 
 
-def _asked_anew(cluster: Cluster) -> Cluster:
+def _refreshed(cluster: Cluster) -> Cluster:
     """Return the cluster with current facts: they may have changed since the process started."""
     return replace(cluster, facts=gather(cluster.client))
 

@@ -40,7 +40,7 @@ _WATCH_CLOSELY = (
 def run(folder: Path, options: Sequence[str]) -> int:
     """Run the daemon, and return its exit status. It changes this process, which cannot be used for anything else."""
     if (folder / "old-source").exists():
-        ClusterFacts.tells_definitions = False  # type: ignore[assignment,method-assign]
+        ClusterFacts.reports_ddl = False  # type: ignore[assignment,method-assign]
     _choose_room(folder)
     return main(options, observer(folder), Tuning(**dict(_tuned(folder))))
 

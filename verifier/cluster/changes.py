@@ -79,7 +79,7 @@ class ChangeStream:
         self, position: Position | None, bare: bool, filtered: bool
     ) -> Iterator[dict[str, Any]]:
         stage: dict[str, Any] = {"allChangesForCluster": True}
-        if self.facts.tells_definitions:
+        if self.facts.reports_ddl:
             stage["showExpandedEvents"] = True
             # Undocumented: adds the events of the buckets of time-series collections.
             stage["showSystemEvents"] = True

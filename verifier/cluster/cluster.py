@@ -80,9 +80,9 @@ def unfit(
         yield too_old, f"The {role} is a sharded cluster that runs MongoDB {facts.dotted_version}."
 
 
-def judge_of_filters(source: Cluster, destination: Cluster) -> Cluster:
+def filter_evaluator(source: Cluster, destination: Cluster) -> Cluster:
     """Return the cluster that evaluates filters.
 
     Servers before 6.0 cannot do so without a collection. The destination is never that old.
     """
-    return source if source.facts.tells_definitions else destination
+    return source if source.facts.reports_ddl else destination

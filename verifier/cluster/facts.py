@@ -52,7 +52,7 @@ class ClusterFacts:
         return ".".join(map(str, self.version))
 
     @property
-    def tells_definitions(self) -> bool:
+    def reports_ddl(self) -> bool:
         """Return whether change streams report all DDL events, and the UUID of each event's collection."""
         return self.version >= (6, 0, 0)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from verifier.cluster.cluster import Cluster, judge_of_filters
+from verifier.cluster.cluster import Cluster, filter_evaluator
 from verifier.cluster.connect import Client
 from verifier.cluster.filters import NamespaceFilter, Selection
 from verifier.cluster.inventory import list_names
@@ -31,8 +31,8 @@ class Listing:
         self._destination = destination.client
         self._scope = scope
         self._stop = stop
-        judge = judge_of_filters(source, destination)
-        self._selection = Selection(scope.namespaces, judge.client, stop)
+        evaluator = filter_evaluator(source, destination)
+        self._selection = Selection(scope.namespaces, evaluator.client, stop)
 
     def pairs(self) -> set[NamespacePair]:
         """Return every selected collection and view that is on one of the clusters. Raises the driver's errors."""

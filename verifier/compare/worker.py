@@ -86,7 +86,7 @@ class Worker:
         self._clients = (sides.source.client, sides.destination.client)
         self._range_bytes = sides.range_bytes
         # Servers before 6.0 send no events for changes of measurements.
-        self._tells_buckets = sides.source.facts.tells_definitions
+        self._reports_buckets = sides.source.facts.reports_ddl
         self._store = store
         self._rechecks = rechecks
         self._tally = tally
@@ -207,7 +207,7 @@ class Worker:
 
     def _is_silent(self, source: CollectionSpec | None) -> bool:
         """Return whether documents may have changed without events, and must be compared again when writes are off."""
-        if self._tells_buckets or source is None or not self._counts_follow():
+        if self._reports_buckets or source is None or not self._counts_follow():
             return False
         return source.kind is Kind.TIME_SERIES
 

@@ -50,7 +50,7 @@ class DefinitionWatch:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        self._unchanged = context.source_facts.tells_definitions
+        self._unchanged = context.source_facts.reports_ddl
 
     @property
     def unchanged(self) -> bool:
@@ -59,7 +59,7 @@ class DefinitionWatch:
 
     def run(self, stop: StopToken) -> None:
         """Compare until stopped, and warn for as long as a definition differs."""
-        if self._context.source_facts.tells_definitions:
+        if self._context.source_facts.reports_ddl:
             return
         try:
             while True:
@@ -73,7 +73,7 @@ class DefinitionWatch:
 
     def check(self, stop: StopToken) -> None:
         """Raise OperationError UnsupportedChange if a definition of the source differs from the listed one."""
-        if self._context.source_facts.tells_definitions:
+        if self._context.source_facts.reports_ddl:
             return
         found = self._changed(stop)
         if found:

@@ -138,7 +138,7 @@ class Tail:
         self._dispatcher.end(position_at(event.token), source_time)
 
     def _apply(self, event: DefinitionEvent) -> None:
-        if self._context.source_facts.tells_definitions:
+        if self._context.source_facts.reports_ddl:
             self._definitions.apply(event)
         else:
             self._old_source.refuse(event)

@@ -52,4 +52,4 @@ class RunContext:
 
     def source_uuid(self, record: CollectionRecord) -> bytes | None:
         """Return the UUID by which the source finds the collection after a rename; None if it accepts only names."""
-        return record.uuid if self.source_facts.tells_definitions else None
+        return record.uuid if self.source_facts.reports_ddl else None
