@@ -81,7 +81,7 @@ class OplogWatch:
         """
         progress = self._context.progress
         try:
-            oplog = retry(lambda: read_oplog(self._context.source_client), _judge, stop)
+            oplog = retry(lambda: read_oplog(self._context.source_client), _classify, stop)
         except OperationFailure as error:
             if not _is_refused(error):
                 raise
@@ -170,7 +170,7 @@ def _is_refused(error: BaseException) -> bool:
     return failures.named_kind(error) is failures.NOT_AUTHORIZED or failures.is_refusal(error)
 
 
-def _judge(error: BaseException) -> Temporary | None:
+def _classify(error: BaseException) -> Temporary | None:
     return None if _is_refused(error) else failures.lost_cursor(error)
 
 

@@ -196,24 +196,28 @@ class FencedWriter(ClusterWriter):
         return [str(each.get("command")) for each in found["cursor"]["firstBatch"]]
 
     def run(
-        self, database: str, command: dict[str, Any], repeat: bool = True, together: bool = False
+        self,
+        database: str,
+        command: dict[str, Any],
+        retried: bool = True,
+        as_transaction: bool = False,
     ) -> dict[str, Any]:
-        """Run a command as `ClusterWriter` does. With `together`, try the write as one transaction first.
+        """Run a command as `ClusterWriter` does. With `as_transaction`, first try it as one transaction.
 
         A transaction costs the server half as much as the same statements with a number, which it records one by one.
         If the transaction fails for any reason, the statements are run without one.
         """
         name, target = next(iter(command.items()))
         if name not in _NUMBERED:
-            return super().run(database, command, repeat)
+            return super().run(database, command, retried)
         with self._fence.slot(self._stop) as slot:
             try:
-                if together and self._takes_transaction(database, target):
-                    reply = self._transact(slot, database, command, repeat)
+                if as_transaction and self._takes_transaction(database, target):
+                    reply = self._transact(slot, database, command, retried)
                     if reply is not None:
                         return reply
                     self._without[database, target] = _BATCHES_WITHOUT
-                return self._write(slot, database, command, repeat)
+                return self._write(slot, database, command, retried)
             except PyMongoError:
                 # The caller continues with other writes, and this one must not take effect after them.
                 self._settle(slot)
@@ -228,17 +232,17 @@ class FencedWriter(ClusterWriter):
         return not left
 
     def _write(
-        self, slot: Slot, database: str, command: dict[str, Any], repeat: bool
+        self, slot: Slot, database: str, command: dict[str, Any], retried: bool
     ) -> dict[str, Any]:
         def attempt() -> dict[str, Any]:
             self._settle_once(slot)
             full = {**command, "writeConcern": MAJORITY, **self._extra}
             return self._send(slot, database, {**full, "txnNumber": slot.next_number()})
 
-        return retry(attempt, failures.temporary, self._stop) if repeat else attempt()
+        return retry(attempt, failures.temporary, self._stop) if retried else attempt()
 
     def _transact(
-        self, slot: Slot, database: str, command: dict[str, Any], repeat: bool
+        self, slot: Slot, database: str, command: dict[str, Any], retried: bool
     ) -> dict[str, Any] | None:
         """Return the reply of a transaction; None if it has failed. The slot is unsettled if the outcome is unknown."""
         try:
@@ -255,7 +259,7 @@ class FencedWriter(ClusterWriter):
         except OperationFailure:
             return None
         except ConnectionFailure:
-            if not repeat:
+            if not retried:
                 raise
             return None
 

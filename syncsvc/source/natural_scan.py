@@ -131,7 +131,7 @@ class NaturalScan:
 
     def _pages(self, namespace: Namespace) -> Iterator[tuple[Page, ResumePoint | None]]:
         self._namespace = namespace
-        for page in resilient_pages(self._open, self._judge, self._stop):
+        for page in resilient_pages(self._open, self._classify, self._stop):
             self._resume_point = self._point(page)
             yield page, self._resume_point
 
@@ -182,7 +182,7 @@ class NaturalScan:
             page_bytes=self._page_bytes,
         )
 
-    def _judge(self, error: BaseException) -> Temporary | None:
+    def _classify(self, error: BaseException) -> Temporary | None:
         if failures.code_of(error) == failures.KEY_NOT_FOUND and self._resume_point is not None:
             self._resume_point = None
             return failures.again(error)

@@ -93,10 +93,10 @@ CASES: dict[str, tuple[str, dict[str, Any], bool, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_late_first_attempt_of_a_repeated_write(pair: Pair, client: Client, case: str) -> None:
-    name, command, together, later = CASES[case]
+    name, command, as_transaction, later = CASES[case]
     writes = writer(client, uuid4())
     with held(pair, name):
-        writes.run("d", command, together=together)
+        writes.run("d", command, as_transaction=as_transaction)
         writes.run("d", later)
         expected = _documents(pair)
     assert _documents(pair) == expected
@@ -106,12 +106,14 @@ def _documents(pair: Pair) -> list[Any]:
     return list(pair.destination.client.d.c.find().sort("_id", 1))
 
 
-@pytest.mark.parametrize("together", [False, True])
-def test_a_late_write_that_is_not_repeated(pair: Pair, client: Client, together: bool) -> None:
+@pytest.mark.parametrize("as_transaction", [False, True])
+def test_a_late_write_that_is_not_repeated(
+    pair: Pair, client: Client, as_transaction: bool
+) -> None:
     writes = writer(client, uuid4())
     with held(pair, "update"):
         with pytest.raises(PyMongoError):
-            writes.run("d", update(1, MANY), repeat=False, together=together)
+            writes.run("d", update(1, MANY), retried=False, as_transaction=as_transaction)
         assert _documents(pair) == []
     assert _documents(pair) == []
 
@@ -171,8 +173,8 @@ def test_an_earlier_engine_is_refused_and_superseded(pair: Pair, client: Client)
     later.end_definitions()
     commands: list[Callable[[], Any]] = [
         lambda: earlier.run("d", update(3)),
-        lambda: earlier.run("d", update(3, MANY), together=True),
-        lambda: earlier.run("d", delete([1]), repeat=False),
+        lambda: earlier.run("d", update(3, MANY), as_transaction=True),
+        lambda: earlier.run("d", delete([1]), retried=False),
     ]
     for command in commands:
         with pytest.raises(OperationError) as refused:
@@ -187,7 +189,7 @@ def test_collections_that_take_no_transaction(pair: Pair, client: Client) -> Non
     d.c.insert_many({"_id": n, "v": 0} for n in MANY)
     writes = writer(client, uuid4())
     for value in (1, 2):
-        assert writes.run("d", update(value, MANY), together=True)["n"] == len(MANY)
+        assert writes.run("d", update(value, MANY), as_transaction=True)["n"] == len(MANY)
     assert {each["v"] for each in _documents(pair)} == {2}
 
 
@@ -197,7 +199,7 @@ def test_a_document_that_is_refused_leaves_the_others(pair: Pair, client: Client
     d.c.insert_one({"_id": "taken", "v": 100})
     statements = update(1, MANY)["updates"] + update(100, ["clash"])["updates"]
     command = {"update": "c", "updates": statements, "ordered": False}
-    reply = writer(client, uuid4()).run("d", command, together=True)
+    reply = writer(client, uuid4()).run("d", command, as_transaction=True)
     assert reply["n"] == len(MANY)
     assert [(each["index"], each["code"]) for each in reply["writeErrors"]] == [(20, 11000)]
 

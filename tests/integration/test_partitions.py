@@ -230,7 +230,7 @@ def test_two_routers_cost_no_retries_and_leave_no_cursors(pair: Pair, finely: Da
         # Other tests have killed daemons, whose cursors stay open for minutes.
         before = idle_cursors(*servers)
         _sync_a_large_collection(pair, finely)
-        assert "A call failed and will be repeated." not in finely.log
+        assert "A call failed and will be retried." not in finely.log
         assert_no_cursors_since(before, *servers)
 
 

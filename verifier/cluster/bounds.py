@@ -15,7 +15,7 @@ from verifier.runtime.waits import waiting
 
 # How long a command retries a failing call, in seconds.
 PATIENCE = 8.0
-# How long all calls of a short command may take together, in seconds.
+# How long all calls of a short command may take in total, in seconds.
 _LONGEST = 12.0
 _REMEDY = "See the other warnings for what a cluster does not answer."
 
@@ -26,7 +26,7 @@ def answered_soon() -> Iterator[None]:
 
     A save that timed out may still take effect; the next save of this process overwrites it.
     """
-    with impatient(PATIENCE, together=_LONGEST), pymongo.timeout(_LONGEST):
+    with impatient(PATIENCE, in_total=_LONGEST), pymongo.timeout(_LONGEST):
         yield
 
 

@@ -160,7 +160,7 @@ class ChangeReader:
 
     def _pages(self) -> Iterator[StreamPage]:
         """Yield pages until the stream must be opened with other options."""
-        for page in resilient_pages(self._reopen, self._judge, self._stop):
+        for page in resilient_pages(self._reopen, self._classify, self._stop):
             read = self._stream_page(page)
             yield read
             if self._bare and read.events:
@@ -180,11 +180,11 @@ class ChangeReader:
     def _reopen(self) -> RawCursor:
         return self._stream.open(self._position, self._bare, self._filtered)
 
-    def _judge(self, error: BaseException) -> Temporary | None:
+    def _classify(self, error: BaseException) -> Temporary | None:
         if failures.is_history_lost(error):
             # A cursor that fell off the oplog has another error code than a lost resume token: reopening decides.
             lags = failures.code_of(error) == failures.CAPPED_POSITION_LOST
-            return failures.again(error) if lags else self._judge_loss()
+            return failures.again(error) if lags else self._classify_loss()
         if failures.code_of(error) == failures.BSON_OBJECT_TOO_LARGE and not self._bare:
             self._bare = True
             return failures.again(error)
@@ -195,8 +195,8 @@ class ChangeReader:
             return failures.again(error)
         return failures.lost_cursor(error)
 
-    def _judge_loss(self) -> Temporary | None:
-        """Judge a primary whose oplog is too short: the oplog of another member may reach back far enough."""
+    def _classify_loss(self) -> Temporary | None:
+        """Classify the loss of the resume point: the oplog of another member may still hold it."""
         stream, time = self._stream, self._position.time
         if stream.facts.is_sharded:
             return Temporary(
@@ -206,7 +206,7 @@ class ChangeReader:
 
 
 def only_elsewhere(found: Reach, time: Timestamp) -> Temporary | None:
-    """Judge a primary whose oplog does not reach back to `time`; return None if no member's oplog does."""
+    """Return a temporary failure if another member's oplog reaches back to `time`; None if no oplog does."""
     if found.none:
         return None
     members = (

@@ -252,7 +252,7 @@ def is_refusal_code(code: int) -> bool:
 
 
 def temporary(error: BaseException) -> Temporary | None:
-    """Judge an error for `retry`: return why, and for how long, to retry the call; None if the error is final.
+    """Classify an error for `retry`: return why, and for how long, to retry the call; None if the error is final.
 
     Transient errors and refused credentials are retried without limit: an operator can fix both without a restart.
     Unexpected errors are retried for a minute.
@@ -269,7 +269,7 @@ def temporary(error: BaseException) -> Temporary | None:
 
 
 def lost_cursor(error: BaseException) -> Temporary | None:
-    """Judge an error of a read whose cursor can be reopened: a lost cursor is temporary, too.
+    """Classify an error of a read whose cursor can be reopened: a lost cursor is temporary, too.
 
     A cursor is also lost when its collection is dropped or renamed. Reopening it by UUID tells these cases apart.
     """
@@ -279,12 +279,12 @@ def lost_cursor(error: BaseException) -> Temporary | None:
 
 
 def only_lost_cursor(error: BaseException) -> Temporary | None:
-    """Judge an error of a read for which a caller waits: only a lost cursor is retried."""
+    """Classify an error of a read for which a caller waits: only a lost cursor is retried."""
     return again(error) if is_cursor_lost(error) else None
 
 
 def again(error: BaseException) -> Temporary:
-    """Judge an error as temporary, because the caller has changed the request so that it cannot recur."""
+    """Classify an error as temporary, because the caller has changed the request so that it cannot recur."""
     return Temporary(_told(error), _CHECK_SERVERS)
 
 

@@ -20,7 +20,7 @@ from pymongo.errors import PyMongoError
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.pinning import Pin
-from verifier.runtime.retry import Judge, retry
+from verifier.runtime.retry import Classifier, retry
 from verifier.runtime.tasks import StopToken
 
 # A page of about this size is as fast as one of 16 MB and keeps memory small. In bytes.
@@ -216,10 +216,10 @@ def next_page_size(
 
 def resilient_pages(
     open_cursor: Callable[[], RawCursor],
-    judge: Judge,
+    classify: Classifier,
     stop: StopToken,
 ) -> Iterator[Page]:
-    """Yield the pages of a cursor, reopened with `open_cursor` after every failure that `judge` finds temporary.
+    """Yield the pages of a cursor, reopened with `open_cursor` after every temporary failure.
 
     With each page, the caller must advance the point at which `open_cursor` opens. Raises the driver's last error, and
     `Cancelled` when the token is stopped.
@@ -238,6 +238,6 @@ def resilient_pages(
                 opened.close()
                 raise
 
-        while (page := retry(next_page, judge, stop)) is not None:
+        while (page := retry(next_page, classify, stop)) is not None:
             stop.check()
             yield page

@@ -42,11 +42,11 @@ class ClusterWriter:
         self._extra = {} if access_control else {"mayBypassWriteBlocking": True}
         self._stop = stop
 
-    def run(self, database: str, command: dict[str, Any], repeat: bool = True) -> dict[str, Any]:
+    def run(self, database: str, command: dict[str, Any], retried: bool = True) -> dict[str, Any]:
         """Run a command and return the server's reply, in which refusals of single documents are left to the caller.
 
-        Temporary failures, also of single documents, are retried. Raises the driver's errors; without `repeat`, the
-        first one.
+        Temporary failures, also of single documents, are retried. Raises the driver's errors; if not `retried`,
+        the first one.
         """
 
         # Our fields go last: the first field names the command.
@@ -55,19 +55,19 @@ class ClusterWriter:
             # The default waits for all voting members, so that one that is down would block every index build.
             full["commitQuorum"] = "majority"
         session = self._session_of(command)
-        if not repeat:
+        if not retried:
             return self._once(database, full, session)
-        return self._repeat(database, full, session)
+        return self._retry(database, full, session)
 
     def administer(self, command: dict[str, Any], database: str = "admin") -> dict[str, Any]:
         """Run an administrative command that takes no write concern of its own. Raises the driver's errors."""
-        return self._repeat(database, command)
+        return self._retry(database, command)
 
     def _session_of(self, command: dict[str, Any]) -> ClientSession | None:
         """Return the session that `run` sends a command with; None lets the driver choose one."""
         return None
 
-    def _repeat(
+    def _retry(
         self, database: str, command: dict[str, Any], session: ClientSession | None = None
     ) -> dict[str, Any]:
         # Tried once even if stopped: a process that shuts down may still save its state with one call.

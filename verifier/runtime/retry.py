@@ -1,4 +1,4 @@
-"""The only retry function. Adapters use it for calls that may safely be repeated; nothing else retries."""
+"""The only retry function. Adapters use it for idempotent calls; no other code retries calls."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ class Temporary(NamedTuple):
     patience: float = FOREVER
 
 
-# Classifies an error: None means that the same call would fail again.
-Judge = Callable[[BaseException], Temporary | None]
+# A function that returns why an error is temporary; None means that the same call would fail again.
+Classifier = Callable[[BaseException], Temporary | None]
 
 
 @contextmanager
-def impatient(seconds: float, together: float = FOREVER) -> Iterator[None]:
+def impatient(seconds: float, in_total: float = FOREVER) -> Iterator[None]:
     """Limit the retries of each call of this thread in the block, because a caller waits for an answer.
 
-    With `together`, no call is retried after that many seconds since the beginning of the block.
+    No call is retried later than `in_total` seconds after the beginning of the block.
     """
-    token = _patience.set(_Patience(seconds, monotonic() + together))
+    token = _patience.set(_Patience(seconds, monotonic() + in_total))
     try:
         yield
     finally:
@@ -66,37 +66,37 @@ def patience_left() -> float:
     return max(0.0, min(patience.of_call, patience.end - monotonic()))
 
 
-def retry(call: Callable[[], T], judge: Judge, stop: StopToken) -> T:
-    """Retry `call`, with growing pauses, as long as `judge` finds its errors temporary.
+def retry(call: Callable[[], T], classify: Classifier, stop: StopToken) -> T:
+    """Retry `call`, with growing pauses, as long as its errors are temporary according to `classify`.
 
     The wait is registered in `verifier.runtime.waits`. Raises the last error if it is not temporary or the time for
     retries is used up, and `Cancelled` if the token is stopped during a pause.
     """
-    effort = _Effort(judge)
+    attempts = _Attempts(classify)
     try:
         return tenacity.Retrying(
-            retry=tenacity.retry_if_exception(effort.is_worth_repeating),
+            retry=tenacity.retry_if_exception(attempts.is_retryable),
             wait=tenacity.wait_exponential_jitter(multiplier=0.1, max=10.0),
             sleep=stop.sleep,
-            before_sleep=effort.report,
+            before_sleep=attempts.report,
             reraise=True,
         )(call)
     finally:
-        effort.end()
+        attempts.end()
 
 
-class _Effort:
+class _Attempts:
     """The failures of one call so far, and the wait that they cause."""
 
-    def __init__(self, judge: Judge) -> None:
-        self._judge = judge
+    def __init__(self, classify: Classifier) -> None:
+        self._classify = classify
         self._failed_at = 0.0
         self._reason: Temporary | None = None
         self._wait: waits.Wait | None = None
 
-    def is_worth_repeating(self, error: BaseException) -> bool:
+    def is_retryable(self, error: BaseException) -> bool:
         self._failed_at = self._failed_at or monotonic()
-        self._reason = self._judge(error)
+        self._reason = self._classify(error)
         if self._reason is None:
             return False
         patience = _patience.get()
@@ -105,14 +105,14 @@ class _Effort:
 
     def report(self, state: tenacity.RetryCallState) -> None:
         assert self._reason is not None
-        what = f"A call fails and is repeated: {self._reason.what}"
+        what = f"A call fails and is being retried: {self._reason.what}"
         if self._wait is None:
             self._wait = waits.begin(what, self._reason.remedy)
         self._wait.what, self._wait.remedy = what, self._reason.remedy
         # Log attempts 1, 2, 4, 8 and so on: an outage of an hour must not flood the log.
         if state.attempt_number & (state.attempt_number - 1) == 0:
             _log.warning(
-                "A call failed and will be repeated.",
+                "A call failed and will be retried.",
                 extra={"error": self._reason.what, "attempt": state.attempt_number},
             )
 

@@ -17,7 +17,7 @@ from syncsvc.engine.copying.portion import PortionCopy
 from syncsvc.engine.documents.overwriting import overwrite
 from syncsvc.engine.documents.translate import Outcome, zero_timestamp_documents
 from syncsvc.engine.run.context import RunContext
-from syncsvc.engine.run.document_writer import is_there_already
+from syncsvc.engine.run.document_writer import already_exists
 from syncsvc.engine.run.frontier import Entry
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import DOCUMENT_NOT_COPIED
@@ -218,4 +218,4 @@ def _is_copied(record: CollectionRecord, error: dict[str, Any]) -> bool:
     collection, the document with that `_id` may be an orphaned document, or have another shard key, so the result is
     False.
     """
-    return is_there_already(error) and not record.definition.sharded
+    return already_exists(error) and not record.definition.sharded

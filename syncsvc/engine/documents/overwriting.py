@@ -18,7 +18,7 @@ from syncsvc.engine.documents.translate import (
     update_statement,
 )
 from syncsvc.engine.run.context import RunContext
-from syncsvc.engine.run.document_writer import is_there_already, refusal
+from syncsvc.engine.run.document_writer import already_exists, refusal
 from syncsvc.engine.run.points import Point
 from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.registry import CollectionRecord
@@ -132,8 +132,8 @@ def _insert(
     if not documents:
         return [], []
     errors = context.document_writer.insert(namespace, documents)
-    clashes = [outcomes[each["index"]] for each in errors if is_there_already(each)]
-    return [(outcomes[e["index"]], e) for e in errors if not is_there_already(e)], clashes
+    clashes = [outcomes[each["index"]] for each in errors if already_exists(each)]
+    return [(outcomes[e["index"]], e) for e in errors if not already_exists(e)], clashes
 
 
 def _set_right(

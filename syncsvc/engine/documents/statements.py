@@ -39,7 +39,7 @@ def run_updates(
     if not risky:
         return document_writer.update(namespace, statements, ordered)
     try:
-        return document_writer.update(namespace, statements, ordered, repeat=False)
+        return document_writer.update(namespace, statements, ordered, retried=False)
     except PyMongoError as error:
         if failures.temporary(error) is None:
             raise

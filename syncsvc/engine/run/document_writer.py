@@ -37,29 +37,42 @@ class DocumentWriter:
 
         Existing documents stay unchanged.
         """
-        together = len(documents) >= _MANY_BYTES
+        as_transaction = len(documents) >= _MANY_BYTES
         reply = self._write(
-            namespace, "insert", "documents", [documents], ordered=False, together=together
+            namespace,
+            "insert",
+            "documents",
+            [documents],
+            ordered=False,
+            as_transaction=as_transaction,
         )
         return list(reply.get("writeErrors", ()))
 
     def update(
-        self, namespace: Namespace, statements: Sequence[bytes], ordered: bool, repeat: bool = True
+        self, namespace: Namespace, statements: Sequence[bytes], ordered: bool, retried: bool = True
     ) -> tuple[int, list[dict[str, Any]]]:
         """Run update statements; return how many matched or created their document, and the write errors.
 
-        Without `repeat`, a transient failure is raised as the driver's error.
+        If not `retried`, a transient failure is raised as the driver's error.
         """
-        together = len(statements) >= _MANY
+        as_transaction = len(statements) >= _MANY
         reply = self._write(
-            namespace, "update", "updates", statements, ordered, together=together, repeat=repeat
+            namespace,
+            "update",
+            "updates",
+            statements,
+            ordered,
+            as_transaction=as_transaction,
+            retried=retried,
         )
         return int(reply["n"]), list(reply.get("writeErrors", ()))
 
     def delete(self, namespace: Namespace, statements: Sequence[bytes], ordered: bool) -> None:
         """Run delete statements; deleting nothing succeeds. Raises Refused."""
-        together = len(statements) >= _MANY
-        reply = self._write(namespace, "delete", "deletes", statements, ordered, together=together)
+        as_transaction = len(statements) >= _MANY
+        reply = self._write(
+            namespace, "delete", "deletes", statements, ordered, as_transaction=as_transaction
+        )
         errors = reply.get("writeErrors")
         if errors:
             raise Refused(errors)
@@ -72,8 +85,8 @@ class DocumentWriter:
         parts: Sequence[bytes],
         ordered: bool,
         *,
-        together: bool,
-        repeat: bool = True,
+        as_transaction: bool,
+        retried: bool = True,
     ) -> dict[str, Any]:
         documents = b"".join(parts)
         command = {
@@ -84,14 +97,14 @@ class DocumentWriter:
         if verb != "delete":
             command["bypassDocumentValidation"] = True
         with self._sending.hold(len(documents)):
-            return self._writer.run(namespace.database, command, repeat, together)
+            return self._writer.run(namespace.database, command, retried, as_transaction)
 
 
-def is_there_already(error: dict[str, Any]) -> bool:
+def already_exists(error: dict[str, Any]) -> bool:
     """Return whether an insert was refused because its `_id` already exists."""
     return error["code"] == DUPLICATE_KEY and list(error.get("keyPattern", {"_id": 1})) == ["_id"]
 
 
 def refusal(error: dict[str, Any]) -> str:
     """Return the server's message about a refused document."""
-    return f"{error.get('errmsg', 'no reason was told')} (code {error.get('code')})"
+    return f"{error.get('errmsg', 'the server gave no reason')} (code {error.get('code')})"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncsvc.engine.run.document_writer import Refused, is_there_already
+from syncsvc.engine.run.document_writer import Refused, already_exists
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from syncsvc.engine.run.document_writer import Refused, is_there_already
 def test_only_a_second_document_of_the_id_is_there_already(
     error: dict[str, Any], there: bool
 ) -> None:
-    assert is_there_already(error) is there
+    assert already_exists(error) is there
 
 
 def test_a_refusal_says_the_first_reason_and_holds_all() -> None:

@@ -1,4 +1,4 @@
-"""Temporary failures are repeated, with pauses that a stop ends, for as long as the judge has patience."""
+"""Temporary failures are retried, with pauses that a stop ends, until the patience of the classifier is used up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tenacity
 
 from tests.support.waiting import wait_for
 from verifier.runtime import waits
-from verifier.runtime.retry import FOREVER, Judge, Temporary, impatient, patience_left, retry
+from verifier.runtime.retry import FOREVER, Classifier, Temporary, impatient, patience_left, retry
 from verifier.runtime.tasks import Cancelled, StopToken
 
 
@@ -19,8 +19,8 @@ class Outage(Exception):
     pass
 
 
-def judge(patience: float) -> Judge:
-    """Judge outages as temporary, and nothing else."""
+def classifier(patience: float) -> Classifier:
+    """Return a classifier by which outages are temporary, and other errors are final."""
 
     def temporary(error: BaseException) -> Temporary | None:
         is_outage = isinstance(error, Outage)
@@ -29,7 +29,7 @@ def judge(patience: float) -> Judge:
     return temporary
 
 
-forever = judge(FOREVER)
+forever = classifier(FOREVER)
 
 
 def fails(*errors: BaseException, then: str = "done") -> Callable[[], str]:
@@ -77,7 +77,7 @@ def test_an_error_that_is_not_temporary_ends_the_repeating() -> None:
 @pytest.mark.usefixtures("short_pauses")
 def test_the_last_error_is_raised_when_the_patience_is_used_up() -> None:
     with pytest.raises(Outage, match="always"):
-        retry(_always, judge(0.05), StopToken())
+        retry(_always, classifier(0.05), StopToken())
 
 
 @pytest.mark.usefixtures("short_pauses")
@@ -88,7 +88,7 @@ def test_an_impatient_caller_waits_no_longer_than_it_says() -> None:
 
 @pytest.mark.usefixtures("short_pauses")
 def test_all_calls_of_an_impatient_caller_end_at_the_same_time() -> None:
-    with impatient(60.0, together=0.05):
+    with impatient(60.0, in_total=0.05):
         for _ in range(3):
             with pytest.raises(Outage, match="always"):
                 retry(_always, forever, StopToken())
@@ -133,7 +133,7 @@ def test_repeating_is_registered_as_a_wait(monkeypatch: pytest.MonkeyPatch) -> N
     thread = threading.Thread(target=repeat)
     thread.start()
     (shown,) = wait_for(waits.long_waits, "the wait is shown")
-    assert shown.what == "A call fails and is repeated: outage always"
+    assert shown.what == "A call fails and is being retried: outage always"
     assert shown.remedy == "Wait."
     stop.stop("enough")
     thread.join()
