@@ -14,7 +14,7 @@ from flask import Blueprint, Response
 from syncsvc.reports.preflight import preflight_report
 from syncsvc.schemas import NamespacesSchema, StartSchema
 from syncsvc.service import Service
-from verifier.compare.mismatch_lines import told
+from verifier.compare.mismatch_lines import json_lines
 from verifier.compare.schemas import DocumentMismatchesSchema
 from verifier.runtime.httpd import Readers, json_body, parameters
 from verifier.runtime.schemas import EmptySchema, load
@@ -48,14 +48,14 @@ def _add_starts(api: Blueprint, service: Service) -> None:
         return {**SUCCESS, **preflight_report(service.preflight(load(StartSchema(), json_body())))}
 
 
-def _handler(name: str, carry_out: Callable[[], None]) -> Callable[[], dict[str, Any]]:
+def _handler(name: str, command: Callable[[], None]) -> Callable[[], dict[str, Any]]:
     """Return the handler of a command without options."""
 
     def handler() -> dict[str, Any]:
         load(EmptySchema(), json_body())
         # In the format that log tools for mongosync read.
         _log.info("%s handler called", name.capitalize())
-        carry_out()
+        command()
         return SUCCESS
 
     return handler
@@ -78,4 +78,4 @@ def _add_queries(api: Blueprint, service: Service) -> None:
     def mismatches() -> Response:
         given = load(DocumentMismatchesSchema(), parameters())
         found = service.mismatches(given.get("after"), given.get("limit"), given["minDurationSecs"])
-        return readers.stream(told(found))
+        return readers.stream(json_lines(found))

@@ -43,12 +43,12 @@ def mismatches(
     with _named_errors():
         if store.load() is None:
             return
-        told = 0
+        count = 0
         if not among_documents:
-            for told, each in enumerate(store.definition_mismatches(after, limit), 1):
+            for count, each in enumerate(store.definition_mismatches(after, limit), 1):
                 yield each
             after = None
-        left = None if limit is None else limit - told
+        left = None if limit is None else limit - count
         yield from store.document_mismatches(after, left, least_seconds)
 
 

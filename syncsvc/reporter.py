@@ -53,10 +53,10 @@ class Reporter:
             self._stop.sleep(min(self._tuning.ping_interval, interval))
             if monotonic() >= due:
                 now = self._take()
-                self._tell(before, now)
+                self._log_progress(before, now)
                 before, due = now, monotonic() + interval
 
-    def _tell(self, before: Sync, now: Sync) -> None:
+    def _log_progress(self, before: Sync, now: Sync) -> None:
         for line in lines(before, now, self._progress.stopwatch.take()):
             _log.log(line.level, line.message, extra=dict(line.fields))
 

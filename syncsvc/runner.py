@@ -129,7 +129,7 @@ class Runner:
         """Continue the run from its saved state. If it has failed, repeat the steps that follow a failure."""
         _log.info("A run begins.", extra={"state": self.record.state.value})
         if self.record.state in ACTIVE:
-            self._go_on()
+            self._spawn()
         elif self.record.state is State.FAILED:
             self._conclude()
 
@@ -159,7 +159,7 @@ class Runner:
         self._prepare()
         self._store.update(state=state, failure=None)
         _log.info("The sync is resumed.", extra={"state": state.value})
-        self._go_on()
+        self._spawn()
 
     def _state_before_failure(self) -> State:
         if self._failed_in is None:
@@ -208,7 +208,7 @@ class Runner:
         except (OperationError, PyMongoError) as error:
             self._fail(error)
         else:
-            self._go_on()
+            self._spawn()
 
     def _refuse_to_reverse_alone(self, record: RunRecord) -> None:
         """Refuse a reversal that the coordinator will refuse, instead of waiting for it in vain."""
@@ -251,9 +251,9 @@ class Runner:
         kind = Coordinator if self.record.coordinates else Follower
         self._phases: Phases = kind(context, self._stop)
 
-    def _go_on(self) -> None:
+    def _spawn(self) -> None:
         self._at_rest.clear()
-        self._process.spawn("sync", self._carry_out)
+        self._process.spawn("sync", self._run_sync)
 
     def _context(self, stop: StopToken) -> RunContext:
         process, record = self._process, self.record
@@ -316,7 +316,7 @@ class Runner:
         sharded = cluster.facts.is_sharded
         return Balancer(cluster.name, sharded, writer, self._store, self._process.observe)
 
-    def _carry_out(self) -> None:
+    def _run_sync(self) -> None:
         """Run the phases, as the outermost function of the run's thread, and record how the run ends."""
         try:
             self._phases.run()

@@ -103,7 +103,7 @@ class Service:
                 return
             state = next_state(self.state, Trigger.START)
             clusters = self._process.clusters
-            judgement = self._judge(options)
+            judgement = self._check_start(options)
             raise_all(judgement.violations)
             _log.info("Preflight checks completed.", extra={"warnings": list(judgement.warnings)})
             source, destination = clusters[options.source], clusters[options.destination]
@@ -126,7 +126,7 @@ class Service:
         """
         self._await_startup()
         with self._preflights.one(), impatient(PATIENCE):
-            judgement = self._judge(options)
+            judgement = self._check_start(options)
             return replace(judgement, violations=(*self._no_start(), *judgement.violations))
 
     def pause(self) -> None:
@@ -226,7 +226,7 @@ class Service:
         if different:
             store.withdraw()
             raise OperationError(errors.DIFFERENT_START, described(different))
-        self._carry_out(store)
+        self._launch(store)
 
     def _recover(self, saved: RunRecord) -> bool:
         """Continue a saved run, and return True; withdraw it if its start would have been refused, but for a crash."""
@@ -240,7 +240,7 @@ class Service:
             store.withdraw()
             return False
         self._recovered = True
-        self._carry_out(store)
+        self._launch(store)
         return True
 
     def _differences(self, store: RunStore) -> dict[str, list[str]]:
@@ -249,7 +249,7 @@ class Service:
         others = Peers(self._process.clusters[record.options.destination].client, store)
         return differences(record.options, record.instances, others.others(self._stop))
 
-    def _carry_out(self, store: RunStore) -> None:
+    def _launch(self, store: RunStore) -> None:
         runner = Runner(store, self._process)
         runner.begin()
         self._runner = runner
@@ -277,7 +277,7 @@ class Service:
         except OperationError as error:
             yield error.kind, error.description
 
-    def _judge(self, options: StartOptions) -> Judgement:
+    def _check_start(self, options: StartOptions) -> Judgement:
         process = self._process
         memory = process.tuning.memory_needed(process.load.readers + process.load.writers)
         return judge(options, self._instance, process.clusters, memory, self._stop)

@@ -12,7 +12,7 @@ from verifier.cluster import extended, failures
 from verifier.cluster.specification import Document
 from verifier.compare.check_progress import CheckProgress
 from verifier.compare.mismatch import StoredMismatch
-from verifier.compare.mismatch_lines import told
+from verifier.compare.mismatch_lines import json_lines
 from verifier.compare.schemas import DefinitionMismatchesSchema, DocumentMismatchesSchema
 from verifier.runtime.httpd import Readers, json_body, parameters
 from verifier.runtime.schemas import EmptySchema, load
@@ -78,13 +78,13 @@ def blueprint(service: Service) -> Blueprint:
         found = service.document_mismatches(
             given.get("after"), given.get("limit"), given["minDurationSecs"]
         )
-        return readers.stream(told(found))
+        return readers.stream(json_lines(found))
 
     @api.get("/nsMismatches")
     def definition_mismatches() -> Response:
         given = load(DefinitionMismatchesSchema(), parameters())
         found = service.definition_mismatches(given.get("after"), given.get("limit"))
-        return readers.stream(told(found))
+        return readers.stream(json_lines(found))
 
     return api
 

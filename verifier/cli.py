@@ -64,13 +64,13 @@ def _run(settings: Settings, observe: Observer, tuning: CheckTuning) -> int:
         "main", stop
     ) as tasks:
 
-        def carry_out(work: Callable[[], None]) -> None:
+        def run_and_announce(work: Callable[[], None]) -> None:
             work()
             if not settings.check_once:
                 announce_report(service)
 
         def spawn(name: str, work: Callable[[], None]) -> None:
-            tasks.spawn(name, carry_out, work)
+            tasks.spawn(name, run_and_announce, work)
 
         service = Service(*clusters, settings, spawn, observe, stop, tuning)
         tasks.spawn("progress", announce_progress, service, tuning.progress_interval, stop)

@@ -116,7 +116,7 @@ TABLE: tuple[Metric[CheckProgress], ...] = (
     Metric(
         Kind.GAUGE,
         "verifier_writes_off",
-        "1 when the check was told that writes are off, else 0.",
+        "1 after the check received writesOff, else 0.",
         (),
         _of_check(lambda progress: progress.writes_off),
     ),

@@ -106,7 +106,7 @@ class Service:
             if record.ended is None:
                 self._store.take_over()
                 self._launch(self._recalled_check())
-            elif self._is_asked_for(record):
+            elif self._matches_options(record):
                 self._check = self._recalled_check()
 
     def check(self, document_filter: dict[str, Any] | None) -> None:
@@ -158,13 +158,13 @@ class Service:
         raw = bson.encode(document_filter) if document_filter else None
         return Request(self._settings.scope, self._settings.mode, raw)
 
-    def _is_asked_for(self, record: CheckRecord) -> bool:
+    def _matches_options(self, record: CheckRecord) -> bool:
         """Return whether the saved check has the options of this process.
 
         The filter is ignored, because it is no option.
         """
-        asked = self._request(None)
-        return replace(record.request, document_filter=None) == asked
+        own = self._request(None)
+        return replace(record.request, document_filter=None) == own
 
     def _refuse_others(self, record: CheckRecord) -> None:
         identities = (self._source.identity, self._destination.identity)
@@ -173,7 +173,7 @@ class Service:
                 OTHER_CHECK_SAVED,
                 f"The saved check is of {' and '.join(record.identities)}, not of {' and '.join(identities)}.",
             )
-        if record.ended is None and not self._is_asked_for(record):
+        if record.ended is None and not self._matches_options(record):
             raise OperationError(
                 OTHER_CHECK_SAVED,
                 "The saved check is not finished, and has other namespaces or another docCompareMethod.",
@@ -215,9 +215,9 @@ class Service:
 
     def _launch(self, check: Check) -> None:
         self._check = check
-        self._spawn("check", self._carry_out)
+        self._spawn("check", self._run_check)
 
-    def _carry_out(self) -> None:
+    def _run_check(self) -> None:
         """Run the check as the outermost frame of its thread. An error becomes the verdict `incomplete`."""
         check = self._check
         assert check is not None

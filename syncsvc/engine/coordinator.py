@@ -154,7 +154,7 @@ class Coordinator(Phases):
     ) -> None:
         """Publish whether a commit is possible, until all instances have received the commit command."""
         # Clear the value of an earlier process, which other instances would mistake for the current one.
-        self._tell_caught_up(False)
+        self._publish_caught_up(False)
         while not self._all_committing(stop):
             progress = self._context.progress
             if monotonic() - progress.snapshot.lag_at > _LAG_HOLDS:
@@ -164,12 +164,14 @@ class Coordinator(Phases):
                 verification.begin()
             verification.show()
             ready = verification.is_ready(MOST_LAG) and self._definitions.unchanged
-            self._tell_caught_up(caught_up and ready)
+            self._publish_caught_up(caught_up and ready)
             stop.sleep(POLL)
         self._done("commit saved")
 
     def _all_committing(self, stop: StopToken) -> bool:
-        return self._commit_asked.is_set() and self._context.instances.all_hold(is_committing, stop)
+        return self._commit_requested.is_set() and self._context.instances.all_hold(
+            is_committing, stop
+        )
 
     def _have_caught_up(self, application: Application, stop: StopToken) -> bool:
         copy_end = self._context.run.record.copy_end
@@ -180,7 +182,7 @@ class Coordinator(Phases):
         near = is_near(application.passed, copy_end)
         return self._context.instances.all_hold(near, stop)
 
-    def _tell_caught_up(self, caught_up: bool) -> None:
+    def _publish_caught_up(self, caught_up: bool) -> None:
         self._context.progress.set(caught_up=caught_up)
         record = self._context.run.record
         if record.instances and record.caught_up != caught_up:

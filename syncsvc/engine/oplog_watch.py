@@ -72,7 +72,7 @@ class OplogWatch:
         oplog = self._read(stop)
         if oplog is not None:
             self._refuse_loss(oplog)
-            self._tell(oplog)
+            self._update_estimates(oplog)
 
     def _read(self, stop: StopToken) -> Oplog | None:
         """Return the oplog; None, with a warning, if the user of the source may not read it.
@@ -126,7 +126,7 @@ class OplogWatch:
         assert position is not None
         return position.time
 
-    def _tell(self, oplog: Oplog) -> None:
+    def _update_estimates(self, oplog: Oplog) -> None:
         progress = self._context.progress
         copying = self._context.run.record.phase is Phase.COPYING
         snapshot = progress.snapshot

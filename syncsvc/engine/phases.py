@@ -27,28 +27,28 @@ class Phases(ABC):
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
         self._stop = stop
-        self._commit_asked = threading.Event()
+        self._commit_requested = threading.Event()
         context.progress.forget_pace()
         self._show_copied()
 
     def commit(self) -> None:
         """Let the run proceed to the cut-over. Its state COMMITTING is already saved."""
-        self._commit_asked.set()
+        self._commit_requested.set()
 
     def run(self) -> None:
         """Return when the run is committed. Raises the error that the run fails with, and `Cancelled` when stopped."""
         if self._context.run.record.state is State.COMMITTING:
-            self._commit_asked.set()
+            self._commit_requested.set()
         with TaskGroup("run", self._stop) as group:
             group.spawn("owner", self._keep_owning, group.stop)
             group.spawn("instances", self._context.instances.watch, group.stop)
             self._read(group.stop)
-            self._carry_out({Phase.CUTTING_OVER: self._cut_over}, group.stop)
+            self._run_phases({Phase.CUTTING_OVER: self._cut_over}, group.stop)
             group.stop.stop("done")
 
     def _read(self, stop: StopToken) -> None:
         """Run the phases in which the source is read."""
-        self._carry_out(
+        self._run_phases(
             {
                 Phase.REVERSING: self._reverse,
                 Phase.INITIALIZING: self._initialize,
@@ -77,7 +77,7 @@ class Phases(ABC):
     @abstractmethod
     def _cut_over(self, stop: StopToken) -> Phase: ...
 
-    def _carry_out(
+    def _run_phases(
         self, phases: Mapping[Phase, Callable[[StopToken], Phase]], stop: StopToken
     ) -> None:
         """Run these phases, beginning with the saved one."""

@@ -128,9 +128,9 @@ class Verification:
 
     def _launch(self, check: Check) -> None:
         self._check = check
-        self._group.spawn("check", self._carry_out, check)
+        self._group.spawn("check", self._run_check, check)
 
-    def _carry_out(self, check: Check) -> None:
+    def _run_check(self, check: Check) -> None:
         try:
             self._verdict = check.run()
         except (OperationError, PyMongoError) as error:

@@ -13,14 +13,14 @@ from itertools import pairwise
 
 from bson.timestamp import Timestamp
 
-from syncsvc.figures.trends import LEAST_TOLD, in_words
+from syncsvc.figures.trends import SHORTEST_FORECAST, in_words
 from syncsvc.source.oplog import Oplog
 from verifier.cluster.times import seconds_between
 
 # The oplog counts as full from this share of its limit on, because it drops up to a tenth of its entries at once.
 _FULL = 0.9
 # An active warning ends only above this many seconds, so that it does not flap.
-_SAFE_AGAIN = LEAST_TOLD * 4 / 3
+_SAFE_AGAIN = SHORTEST_FORECAST * 4 / 3
 # The minimum duration of a copy before its end is estimated, in seconds.
 _LEAST_COPYING = 60.0
 
@@ -93,7 +93,7 @@ def copy_seconds_left(looks: Sequence[Look], total: int | None) -> float | None:
 
 def warning(left: float, copy_left: float | None, warned: bool) -> str | None:
     """Return the text of a warning if the oplog is too short, else None. `warned`: the warning is already active."""
-    if left < (_SAFE_AGAIN if warned else LEAST_TOLD):
+    if left < (_SAFE_AGAIN if warned else SHORTEST_FORECAST):
         return f"at the current write rate, it keeps the entries that this sync needs for {in_words(left)}."
     if copy_left is not None and copy_left > left:
         return (

@@ -11,9 +11,9 @@ _LEAST_SPAN = 10.0
 
 _MINUTE = 60
 _HOUR = 60 * _MINUTE
-# Forecasts outside these limits are only told as "less than" and "more than".
-LEAST_TOLD = 15 * _MINUTE
-_MOST_TOLD = 72 * _HOUR
+# Forecasts outside these limits are reported as "less than" and "more than", in seconds.
+SHORTEST_FORECAST = 15 * _MINUTE
+_LONGEST_FORECAST = 72 * _HOUR
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ def seconds_to_catch_up(lags: tuple[Lag, ...]) -> int | None:
 
 def in_words(seconds: float) -> str:
     """Return a duration in words: rounded down, and no more precise than a forecast can be."""
-    if seconds < LEAST_TOLD:
+    if seconds < SHORTEST_FORECAST:
         return "less than 15 minutes"
-    if seconds > _MOST_TOLD:
+    if seconds > _LONGEST_FORECAST:
         return "more than 72 hours"
     if seconds < _HOUR:
         return f"{int(seconds // _MINUTE)} minutes"

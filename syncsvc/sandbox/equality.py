@@ -151,8 +151,8 @@ class _Comparison:
         if left is None or right is None:
             if left is not right:
                 yield f"sharded on {'source' if right is None else 'destination'} only"
-        elif _told(left) != _told(right):
-            yield f"shard key differs: {_told(left)} on source, {_told(right)} on destination"
+        elif _described(left) != _described(right):
+            yield f"shard key differs: {_described(left)} on source, {_described(right)} on destination"
 
     def _serves_shard_key(self, namespace: _Namespace, index: Specification) -> bool:
         """Return whether the destination has this index only because its shard key needs one."""
@@ -211,7 +211,7 @@ def _sharded(client: Client) -> ShardKeys:
     return {row["_id"]: {"key": row["key"], "unique": row["unique"]} for row in rows}
 
 
-def _told(shard_key: Specification) -> str:
+def _described(shard_key: Specification) -> str:
     return f"{dict(shard_key['key'])}{', unique' if shard_key['unique'] else ''}"
 
 

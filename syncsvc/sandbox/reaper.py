@@ -39,7 +39,7 @@ class Keeper:
         with self._lock:
             self._start_reaper()
             self._folders.add(folder)
-            self._tell(f"+folder {folder}")
+            self._send(f"+folder {folder}")
         with ExitStack() as undo:
             undo.callback(self.remove_folder, folder)
             folder.mkdir(mode=0o700)
@@ -54,7 +54,7 @@ class Keeper:
             shutil.rmtree(folder)
         with self._lock:
             self._folders.discard(folder)
-            self._tell(f"-folder {folder}")
+            self._send(f"-folder {folder}")
             if not self._folders:
                 self._end_reaper()
 
@@ -75,7 +75,7 @@ class Keeper:
         process.kill()
         process.wait()
         with self._lock:
-            self._tell(f"-pid {process.pid}")
+            self._send(f"-pid {process.pid}")
 
     def leave_to_parent(self) -> None:
         """Give up all ownership in a forked child: processes and folders belong to the parent.
@@ -111,7 +111,7 @@ class Keeper:
             os.close(pipe)
             reaper.wait()
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         # If the reaper was killed, only the safety net is lost: this process can still stop its servers.
         if self._reaper is not None:
             with suppress(BrokenPipeError):

@@ -42,14 +42,14 @@ class Peers:
 
 def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterator[tuple[str, str]]:
     """Yield the instances that have not received a command that another one has received: name and command."""
-    told = {each.instance: each for each in records}
+    by_instance = {each.instance: each for each in records}
     reversals = max(each.reversals for each in records)
     committing = any(
         each.reversals == reversals and each.state in (State.COMMITTING, State.COMMITTED)
         for each in records
     )
     for name in instances:
-        record = told.get(name)
+        record = by_instance.get(name)
         if record is None:
             yield name, "start"
         elif record.state is State.PAUSED:
@@ -77,8 +77,8 @@ def differences(
     own = StoredOptions().dump(options)
     found = {}
     for each in others:
-        told = StoredOptions().dump(each.options)
-        names = [name for name in own if own[name] != told[name]]
+        theirs = StoredOptions().dump(each.options)
+        names = [name for name in own if own[name] != theirs[name]]
         if tuple(instances) != each.instances:
             names.append("shards of the source")
         if names:

@@ -296,9 +296,9 @@ class RunStore:
 
     @contextmanager
     def _one_save(self) -> Iterator[None]:
-        asked_at, is_patient = monotonic(), patience_left() == FOREVER
+        requested_at, is_patient = monotonic(), patience_left() == FOREVER
         with one_save(self._lock, "The record of the run"):
-            if self._gave_up.at > asked_at:
+            if self._gave_up.at > requested_at:
                 raise OperationError(self._gave_up.kind, self._gave_up.description)
             try:
                 yield
@@ -333,7 +333,7 @@ class RunStore:
     def _save(self, old: RunRecord, new: RunRecord) -> None:
         new = replace(new, beat=old.beat + 1)
         # Not the time of the reply: another process may take the run over in between.
-        asked_at = monotonic()
+        requested_at = monotonic()
         # Matches the record that this save replaces, or this save itself, retried after a lost reply. A record that was
         # read before its owner saved it once more matches neither: a take-over based on it would undo the owner's later
         # changes.
@@ -346,4 +346,4 @@ class RunStore:
                 errors.SUPERSEDED, f"The run of {old.instance} belongs to another process now."
             )
         self.record = new
-        self._confirmed_at = asked_at
+        self._confirmed_at = requested_at

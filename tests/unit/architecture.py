@@ -141,8 +141,8 @@ VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 BROAD_EXCEPTS_ALLOWED = {
     ("verifier.runtime.httpd", "_ended_by_error"),
     ("verifier.runtime.tasks", "_outermost"),
-    ("syncsvc.runner", "_carry_out"),
-    ("verifier.service", "_carry_out"),
+    ("syncsvc.runner", "_run_sync"),
+    ("verifier.service", "_run_check"),
 }
 LONGEST_FUNCTION = 50
 # What a log record holds already; logging refuses these when the line is written, which may be never in a test.

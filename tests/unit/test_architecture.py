@@ -185,7 +185,7 @@ GUILTY: list[tuple[Rule, str, str]] = [
     (
         architecture.broad_excepts,
         "syncsvc.runner",
-        "def _carry_out():\n  def inner():\n    try: f()\n    except Exception: pass",
+        "def _run_sync():\n  def inner():\n    try: f()\n    except Exception: pass",
     ),
     (architecture.long_functions, "verifier.x", "def f():\n" + "    g()\n" * 50),
     (architecture.log_fields, "verifier.x", "_log.info('x', extra={'name': 1})"),
@@ -215,7 +215,7 @@ INNOCENT: list[tuple[Rule, str, str]] = [
     (
         architecture.broad_excepts,
         "syncsvc.runner",
-        "def _carry_out():\n  try: f()\n  except Exception: pass",
+        "def _run_sync():\n  try: f()\n  except Exception: pass",
     ),
     (architecture.long_functions, "verifier.x", "def f():\n" + "    g()\n" * 49),
     (architecture.log_fields, "verifier.x", "_log.info('x', extra={'error': 1})"),

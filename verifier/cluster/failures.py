@@ -258,14 +258,14 @@ def temporary(error: BaseException) -> Temporary | None:
     Unexpected errors are retried for a minute.
     """
     if is_transient(error):
-        return Temporary(_told(error), _CHECK_SERVERS)
+        return Temporary(_with_command(error), _CHECK_SERVERS)
     code = code_of(error)
     if code is None or code in _REFUSAL_CODES:
         return None
     if code in _AUTHENTICATION_CODES:
-        return Temporary(_told(error), _CHECK_USER)
+        return Temporary(_with_command(error), _CHECK_USER)
     patience = _LOCATION_PATIENCE if code >= _FIRST_LOCATION else _UNFORESEEN_PATIENCE
-    return Temporary(_told(error), _CHECK_LOG, patience)
+    return Temporary(_with_command(error), _CHECK_LOG, patience)
 
 
 def lost_cursor(error: BaseException) -> Temporary | None:
@@ -274,7 +274,7 @@ def lost_cursor(error: BaseException) -> Temporary | None:
     A cursor is also lost when its collection is dropped or renamed. Reopening it by UUID tells these cases apart.
     """
     if is_cursor_lost(error):
-        return Temporary(_told(error), _CHECK_SERVERS)
+        return Temporary(_with_command(error), _CHECK_SERVERS)
     return temporary(error)
 
 
@@ -285,10 +285,10 @@ def only_lost_cursor(error: BaseException) -> Temporary | None:
 
 def again(error: BaseException) -> Temporary:
     """Classify an error as temporary, because the caller has changed the request so that it cannot recur."""
-    return Temporary(_told(error), _CHECK_SERVERS)
+    return Temporary(_with_command(error), _CHECK_SERVERS)
 
 
-def _told(error: BaseException) -> str:
+def _with_command(error: BaseException) -> str:
     """Return the text of an error of this thread's newest command, with that command if any was sent."""
     unsent = isinstance(error, ServerSelectionTimeoutError | WaitQueueTimeoutError)
     call = None if unsent else newest()

@@ -70,8 +70,8 @@ def collection_spec(
     """Return the collection of that name; for the name of buckets, their time-series collection."""
     if name.owner == name:
         return CollectionSpec(name, Kind.COLLECTION, uuid, options, indexes)
-    told = {each: options[each] for each in _TIME_SERIES_OPTIONS if each in options}
-    return CollectionSpec(name.owner, Kind.TIME_SERIES, uuid, told, indexes)
+    kept = {each: options[each] for each in _TIME_SERIES_OPTIONS if each in options}
+    return CollectionSpec(name.owner, Kind.TIME_SERIES, uuid, kept, indexes)
 
 
 def same_index(left: Document, right: Document) -> bool:

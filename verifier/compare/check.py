@@ -135,10 +135,10 @@ class Check:
         with TaskGroup("check", self._stop) as group:
             if self._feed is not None:
                 # List collections only after the feed delivers events; otherwise, changes in between would be missed.
-                wait_until(_knows_time(self._feed), group.stop)
+                wait_until(_time_is_known(self._feed), group.stop)
             pairs = self._subject.pairs()
             self._observe(Point.LISTED, "")
-            self._refuse_nothing(pairs)
+            self._check_selection(pairs)
             self._rechecks.resume()
             self._note_changes(group)
             verdict = self._generations(pairs, group.stop)
@@ -175,7 +175,7 @@ class Check:
         self._store.set_ends(source, append_note(self._sides.destination.client, self._stop))
         self._observe(Point.WRITES_OFF, "")
 
-    def _refuse_nothing(self, pairs: set[NamespacePair]) -> None:
+    def _check_selection(self, pairs: set[NamespacePair]) -> None:
         """Raise OperationError if the filter selects nothing that exists; note each selected name that does not exist.
 
         A verdict on nothing would be mistaken for a verdict on the intended namespaces.
@@ -192,10 +192,10 @@ class Check:
 
     def _generations(self, pairs: set[NamespacePair], stop: StopToken) -> Verdict:
         for each in self._changes.values():
-            wait_until(_knows_time(each), stop)
+            wait_until(_time_is_known(each), stop)
         new: set[NamespacePair] = set()
         while True:
-            self._carry_out(pairs, new, stop)
+            self._run_generation(pairs, new, stop)
             record = self._store.record
             if record.last:
                 if not self._found_any():
@@ -235,7 +235,7 @@ class Check:
             for cluster, end in ends
         )
 
-    def _carry_out(
+    def _run_generation(
         self, pairs: set[NamespacePair], new: set[NamespacePair], stop: StopToken
     ) -> None:
         """Run the current generation, unless an earlier process completed it, and count its mismatches."""
@@ -332,5 +332,5 @@ class Check:
         return verdict
 
 
-def _knows_time(changes: ChangeSource) -> Callable[[], bool]:
+def _time_is_known(changes: ChangeSource) -> Callable[[], bool]:
     return lambda: changes.newest is not None

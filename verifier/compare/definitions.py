@@ -64,13 +64,15 @@ def _compare(
             detail = f"a {wanted.kind.value} on the source, a {found.kind.value} on the destination"
             yield DefinitionMismatch(namespace, Difference.CONTENT, Aspect.KIND, detail=detail)
             return
-        options = _told(wanted.options), _told(found.options)
+        options = _without_defaults(wanted.options), _without_defaults(found.options)
         yield from _compare_parts(namespace, Aspect.OPTION, *options)
-        yield from _compare_parts(namespace, Aspect.INDEX, wanted.indexes, _judged(wanted, found))
+        yield from _compare_parts(
+            namespace, Aspect.INDEX, wanted.indexes, _without_support(wanted, found)
+        )
         yield from _compare_shard_keys(namespace, wanted.shard_key, found.shard_key)
 
 
-def _told(options: Document) -> Document:
+def _without_defaults(options: Document) -> Document:
     """Return the options without explicit defaults, which collMod leaves behind and create does not."""
     return {
         name: value
@@ -79,7 +81,7 @@ def _told(options: Document) -> Document:
     }
 
 
-def _judged(wanted: CollectionSpec, found: CollectionSpec) -> dict[str, Document]:
+def _without_support(wanted: CollectionSpec, found: CollectionSpec) -> dict[str, Document]:
     """Return the indexes found, without one that only supports the shard key of the destination."""
     if not found.shard_key or wanted.shard_key:
         return found.indexes

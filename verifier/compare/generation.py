@@ -76,7 +76,7 @@ class Generation:
             for number in range(self._threads):
                 group.spawn(str(number), self._work)
             if self._store.record.planned:
-                self._go_on()
+                self._resume()
             else:
                 self._plan()
             self.queue.close()
@@ -84,9 +84,9 @@ class Generation:
 
     def _work(self) -> None:
         while (task := self.queue.take()) is not None:
-            done = self._worker.carry_out(task)
+            done = self._worker.run_task(task)
             self._save(done)
-            self._tell_done(done)
+            self._count_done(done)
             self._observe(Point.TASK_DONE, str(task.names.source))
             self.queue.done(done)
 
@@ -116,7 +116,7 @@ class Generation:
         self._add(tasks)
         self._store.update(planned=True)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         """Queue the tasks that an earlier process planned, and count what it did."""
         tasks = list(self._planner.again())
         self._queue(tasks)
@@ -124,7 +124,7 @@ class Generation:
             if task.status is not Status.ADDED:
                 owner = task.names.source.owner
                 self.tally.compared(owner, task.documents, task.size, live=False)
-                self._tell_done(task)
+                self._count_done(task)
 
     def _add(self, tasks: list[Task]) -> None:
         self._store.add_tasks(tasks)
@@ -138,7 +138,7 @@ class Generation:
                 self.tally.expect(task.names.source.owner, task.documents, size)
         self.queue.add(*tasks)
 
-    def _tell_done(self, task: Task) -> None:
+    def _count_done(self, task: Task) -> None:
         if task.work.of_documents:
             self.tally.task_done(task.names.source.owner)
 

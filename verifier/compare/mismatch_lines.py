@@ -10,8 +10,8 @@ from verifier.cluster.keys import id_element
 from verifier.compare.mismatch import DefinitionMismatch, StoredMismatch
 
 
-def told(found: Iterable[StoredMismatch]) -> Iterator[str]:
-    """Yield the lines while the mismatches are read. Raises OperationError."""
+def json_lines(found: Iterable[StoredMismatch]) -> Iterator[str]:
+    """Yield a line of Extended JSON for each mismatch, while they are read. Raises OperationError."""
     with failures.named_errors():
         for each in found:
             yield extended.written(line(each))
@@ -20,7 +20,7 @@ def told(found: Iterable[StoredMismatch]) -> Iterator[str]:
 def line(stored: StoredMismatch) -> dict[str, Any]:
     """Return the mismatch as a document. The `_id` in a mismatch of a document is a BSON value."""
     mismatch = stored.mismatch
-    told = {"type": mismatch.difference.value, "namespace": str(mismatch.namespace)}
+    common = {"type": mismatch.difference.value, "namespace": str(mismatch.namespace)}
     seen = {
         "generation": stored.generation,
         "durationSecs": round(stored.last_seen - stored.first_seen, 3),
@@ -28,14 +28,14 @@ def line(stored: StoredMismatch) -> dict[str, Any]:
     }
     if isinstance(mismatch, DefinitionMismatch):
         return {
-            **told,
+            **common,
             "aspect": mismatch.aspect.value,
             "component": mismatch.component,
             "detail": mismatch.detail,
             **seen,
         }
     return {
-        **told,
+        **common,
         "_id": rawbson.decode(mismatch.key)["_id"],
         # Relaxed Extended JSON does not distinguish an int from a long.
         "idType": values.type_name(id_element(mismatch.key).kind),

@@ -50,9 +50,9 @@ class CollatedOrder:
         ranks = [canonical(key, each)[0] for key, each in zip((first, second), elements)]
         if ranks[0] != ranks[1] or not depends_on_collation(elements[0]):
             return any_order(first, second)
-        return self._asked(first, second)
+        return self._compare_on_server(first, second)
 
-    def _asked(self, first: bytes, second: bytes) -> bool:
+    def _compare_on_server(self, first: bytes, second: bytes) -> bool:
         keys = {"first": first, "second": second}
         document = {name: {"$literal": RawBSONDocument(key)} for name, key in keys.items()}
         command: dict[str, Any] = {

@@ -70,9 +70,9 @@ class _Side:
 class Pairing:
     """A pairing of two streams of documents.
 
-    `told` is called each time both sides have reached the same point, with the number of documents that were read from
-    the source since the last call, and their bytes. Differences that are given up to bound memory are yielded although
-    they are uncertain: compare every difference again before it counts.
+    `on_progress` is called each time both sides have reached the same point, with the number of documents that were
+    read from the source since the last call, and their bytes. Differences that are given up to bound memory are yielded
+    although they are uncertain: compare every difference again before it counts.
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class Pairing:
         destination: Pages,
         mode: Mode,
         order: Order,
-        told: Callable[[int, int], None],
+        on_progress: Callable[[int, int], None],
         tuning: CheckTuning = CheckTuning(),
     ) -> None:
         self._source = _Side(source)
         self._destination = _Side(destination)
         self._mode = mode
         self._order = order
-        self._told = told
+        self._on_progress = on_progress
         self._read = (0, 0)
         self._tuning = tuning
         self._page_size = tuning.first_page
@@ -109,7 +109,7 @@ class Pairing:
         """
         source, destination = self._source, self._destination
         if source.ended and destination.ended:
-            self._tell()
+            self._report_progress()
             return None
         wanted = self._wanted()
         pages = [
@@ -152,7 +152,7 @@ class Pairing:
             self._equal = source
             self._count(count, source.size)
             self._page_size = next_page_size(source.size, count, most=self._tuning.most_page)
-        self._tell()
+        self._report_progress()
         return True
 
     def _match(self, source: list[bytes], destination: list[bytes]) -> Iterator[Unequal]:
@@ -207,14 +207,14 @@ class Pairing:
         matched = not (source.unmatched or destination.unmatched)
         if matched and source.last == destination.last and source.last is not None:
             self._aligned, self._equal = source.last, None
-            self._tell()
+            self._report_progress()
 
     def _count(self, documents: int, size: int) -> None:
         self._read = self._read[0] + documents, self._read[1] + size
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         if self._read[0]:
-            self._told(*self._read)
+            self._on_progress(*self._read)
             self._read = (0, 0)
 
 

@@ -100,7 +100,7 @@ class Worker:
         chosen = None if raw is None else RawBSONDocument(raw)
         self._comparison = Comparison(*self._clients, request.mode, chosen, stop, sides.tuning)
 
-    def carry_out(self, task: Task) -> Task:
+    def run_task(self, task: Task) -> Task:
         """Run a task and return it with its result. Raises the driver's errors."""
         if task.work is Work.COLLECTION:
             return self._compare_definitions(task)

@@ -72,8 +72,8 @@ class RedactingJsonFormatter(JsonFormatter):
 
     def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
         level = log_data["level"]
-        told = {**log_data, "level": self.levels.get(level, level)}
-        return {name: _redact_within(value) for name, value in told.items()}
+        renamed = {**log_data, "level": self.levels.get(level, level)}
+        return {name: _redact_within(value) for name, value in renamed.items()}
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
@@ -88,8 +88,10 @@ class TerminalFormatter(RedactingJsonFormatter):
         fields = {name: value for name, value in log_data.items() if name not in common}
         time, level = str(fields.pop("time"))[11:19], str(fields.pop("level")).lower()
         message, trace = str(fields.pop("message")), str(fields.pop("trace", ""))
-        told = [f"{name}: {_as_text(value)}" for name, value in fields.items() if value is not None]
-        first = f"{time}Z {level:5} {visible(message)} {', '.join(told)}".rstrip()
+        shown = [
+            f"{name}: {_as_text(value)}" for name, value in fields.items() if value is not None
+        ]
+        first = f"{time}Z {level:5} {visible(message)} {', '.join(shown)}".rstrip()
         return "\n".join([first, *map(visible, trace.splitlines())])
 
 
@@ -134,26 +136,26 @@ class LogFile(logging.FileHandler):
     def __init__(self, path: Path) -> None:
         _move_away(path)
         super().__init__(path)
-        self._asked = False
+        self._rotation_requested = False
 
     def give_way(self) -> None:
         """Request a rotation before the next line.
 
         Safe in a signal handler: it only sets a flag, because a line may be half written.
         """
-        self._asked = True
+        self._rotation_requested = True
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._asked:
-            self._asked = False
-            self._begin_anew()
+        if self._rotation_requested:
+            self._rotation_requested = False
+            self._rotate()
         super().emit(record)
 
     def _open(self) -> TextIOWrapper:
         """Open the log file. A new file gets mode 0600, because its lines hold names and queries."""
         return open(self.baseFilename, "a", encoding=self.encoding, opener=_open_private)
 
-    def _begin_anew(self) -> None:
+    def _rotate(self) -> None:
         # If the old file cannot be renamed, continue it: a line in the wrong file is better than none.
         with contextlib.suppress(OSError):
             _move_away(Path(self.baseFilename))

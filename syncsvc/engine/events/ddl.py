@@ -106,8 +106,7 @@ class DefinitionEvents:
 
         The create event does not contain that index.
         """
-        told = {"idIndex", "clusteredIndex"}
-        if not told.isdisjoint(definition.options):
+        if not {"idIndex", "clusteredIndex"}.isdisjoint(definition.options):
             return definition
         assert definition.uuid is not None
         database = definition.namespace.database

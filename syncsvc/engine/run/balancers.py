@@ -19,7 +19,7 @@ from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
 
-_MOVING = "It was told to stop, and stops when the migration at hand is done: see sh.status()."
+_MOVING = "The balancer stops when its current chunk migration is complete; see sh.status()."
 # The mode that `balancerStatus` reports for an enabled balancer.
 _ON = "full"
 
@@ -80,13 +80,13 @@ def watch_balancers(
     try:
         while stopped:
             if run.record.phase not in (Phase.REVERSING, Phase.INITIALIZING):
-                _tell(sorted(each.cluster for each in stopped if each.is_on()), progress)
+                _update_warning(sorted(each.cluster for each in stopped if each.is_on()), progress)
             stop.sleep(interval)
     finally:
         progress.end_warning(WarningKind.BALANCER_ON)
 
 
-def _tell(names: Sequence[str], progress: Progress) -> None:
+def _update_warning(names: Sequence[str], progress: Progress) -> None:
     if not names:
         progress.end_warning(WarningKind.BALANCER_ON)
         return

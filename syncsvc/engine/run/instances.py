@@ -118,9 +118,10 @@ class FailedElsewhere(OperationError):
     """The failure of another instance. It names that instance, and its description already includes the remedy."""
 
     def __init__(self, instance: str, failure: Failure) -> None:
-        told = failure.description
+        text = failure.description
         # If that instance failed because of another one, the text already names the other one.
-        text = told if told.startswith(_BEGINNING) else f"{_BEGINNING}{instance} failed: {told}"
+        if not text.startswith(_BEGINNING):
+            text = f"{_BEGINNING}{instance} failed: {text}"
         super().__init__(_KINDS.get(failure.name, INTERNAL_ERROR), text)
 
     def __str__(self) -> str:

@@ -105,8 +105,8 @@ def _compared(progress: Progress) -> str:
         return "begins after the copy"
     compared, total = progress.compared_documents, progress.total_documents
     # Before the commit, a difference may be a change that has not been applied yet.
-    told = "differ" if progress.state == "COMMITTED" else "to be compared again"
-    return f"{compared:,} of {total:,} documents, {progress.mismatches} {told}"
+    status = "differ" if progress.state == "COMMITTED" else "to be compared again"
+    return f"{compared:,} of {total:,} documents, {progress.mismatches} {status}"
 
 
 def _lag(progress: Progress) -> str:

@@ -65,11 +65,11 @@ def paired(
     destination: Documents | Stream,
     order: Order = simple_order,
     mode: Mode = Mode.BINARY,
-    told: Callable[[int, int], None] = nobody,
+    on_progress: Callable[[int, int], None] = nobody,
     **more: Any,
 ) -> list[tuple[Any, Any, Any]]:
     streams = [each if isinstance(each, Stream) else Stream(each) for each in (source, destination)]
-    found = unequal(Pairing(streams[0], streams[1], mode, order, told, tuning(**more)))
+    found = unequal(Pairing(streams[0], streams[1], mode, order, on_progress, tuning(**more)))
     return [
         (bson.decode(each.key)["_id"], *(raw and bson.decode(raw) for raw in each[1:]))
         for each in found
@@ -242,9 +242,11 @@ def test_a_gap_takes_no_memory(swapped: bool) -> None:
 
 
 def test_what_was_compared_is_told() -> None:
-    told: list[tuple[int, int]] = []
-    paired(NUMBERS, NUMBERS[:700] + NUMBERS[710:], told=lambda *each: told.append(each))
-    documents, size = (sum(each) for each in zip(*told))
+    on_progress: list[tuple[int, int]] = []
+    paired(
+        NUMBERS, NUMBERS[:700] + NUMBERS[710:], on_progress=lambda *each: on_progress.append(each)
+    )
+    documents, size = (sum(each) for each in zip(*on_progress))
     assert documents == 1000
     assert size >= 1000 * len(bson.encode({"_id": 1}))
 
