@@ -59,10 +59,10 @@ class Sabotage:
     """Arms the cells of one stage and cluster, one after another, until the stage ends; the first one immediately."""
 
     def __init__(
-        self, points: FailPoints, cells: list[Cell], told: list[str], **filters: Any
+        self, points: FailPoints, cells: list[Cell], journal: list[str], **filters: Any
     ) -> None:
-        """`told` gets the cells whose faults were hit; `filters` are additional fields of the fail point."""
-        self._told = told
+        """`journal` gets the cells whose faults were hit; `filters` are additional fields of the fail point."""
+        self._journal = journal
         self._filters = filters
         self._points = points
         self._cells = cells
@@ -82,7 +82,7 @@ class Sabotage:
             self._wait(cell, armed, over)
             if armed.end():
                 self.struck.append(cell)
-                self._told.append(str(cell))
+                self._journal.append(str(cell))
             armed = None
         if armed is not None:
             armed.end()
@@ -106,7 +106,7 @@ class Journey:
         self.pair = pair
         self.daemon = daemon
         self.failures: list[str] = []
-        self.told: list[str] = []
+        self.journal: list[str] = []
         self.stage: Stage | None = None
         self.seconds: dict[Stage, float] = {}
         self._actions = actions
@@ -221,7 +221,7 @@ class Journey:
         if not answer.ok:
             refused = answer.json()
             assert refused["errorDescription"], refused
-            self.told.append(f"/{name} refused: {refused['error']}")
+            self.journal.append(f"/{name} refused: {refused['error']}")
 
     def _until(self, holds: Callable[[dict[str, Any]], bool], what: str) -> None:
         """Wait for a condition, and recover from failures as a user would."""
@@ -236,13 +236,13 @@ class Journey:
                 return False
             return bool(holds(progress))
 
-        wait_for(look, f"{what} in {self.stage} after {self.told[-6:]}", DEADLINE)
+        wait_for(look, f"{what} in {self.stage} after {self.journal[-6:]}", DEADLINE)
 
     def _recover(self, progress: dict[str, Any]) -> None:
         name, description = progress["error"], progress["errorDescription"]
         failure = f"{name}: {description}"
         self.failures.append(failure)
-        self.told.append(f"FAILED {failure}")
+        self.journal.append(f"FAILED {failure}")
         assert name and description, progress
         if len(self.failures) > _MOST_RECOVERIES:
             raise Flown(f"fails again and again: {self.failures[-3:]}")
@@ -251,7 +251,7 @@ class Journey:
         self.daemon.terminate()
         self._run_again()
         if self.daemon.progress()["state"] == "FAILED" and name not in FINAL:
-            raise Flown(f"{self.stage}: {failure} after {self.told[-6:]}")
+            raise Flown(f"{self.stage}: {failure} after {self.journal[-6:]}")
 
     def _run_again(self) -> None:
         """Launch the process until it runs: a fault can end it before it answers, with a named error."""
@@ -261,7 +261,7 @@ class Journey:
             if self.daemon.exit_status is not None:
                 last = self.daemon.output.rstrip().rpartition("\n")[2]
                 assert re.match(r"syncsvc: \w+: ", last), self.daemon.output[-2000:]
-                self.told.append(f"not started: {last}")
+                self.journal.append(f"not started: {last}")
                 self.daemon.launch()
             return self.daemon.answers() and self.daemon.progress()["state"] != "INITIALIZING"
 

@@ -66,7 +66,7 @@ def _fly(members: Members, folder: Path, flight: Flight) -> Journey:
 
     def actions(stage: Stage) -> list[Sabotage]:
         cells = [(members.points[on], of_stage(flight, stage, on)) for on in On]
-        made = [Sabotage(points, some, journey.told) for points, some in cells if some]
+        made = [Sabotage(points, some, journey.journal) for points, some in cells if some]
         sabotages.extend(made)
         return made
 
@@ -77,7 +77,7 @@ def _fly(members: Members, folder: Path, flight: Flight) -> Journey:
         journey.fly()
         assert_no_leaks(daemon.pid, before, *members.clients)
     except AssertionError as error:
-        error.add_note(f"Struck: {journey.told}")
+        error.add_note(f"Struck: {journey.journal}")
         raise
     finally:
         for each in members.points.values():
@@ -105,7 +105,7 @@ def test_faults_that_last(members: Members, tmp_path: Path, flight: Flight) -> N
 
 def test_a_flight_without_faults(members: Members, tmp_path: Path) -> None:
     journey = _fly(members, tmp_path, ())
-    assert (journey.failures, journey.told) == ([], [])
+    assert (journey.failures, journey.journal) == ([], [])
 
 
 def test_the_selection_holds_every_stage_cluster_class_and_command() -> None:

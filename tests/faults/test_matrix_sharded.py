@@ -44,7 +44,9 @@ def _fly(pair: Pair, folder: Path, flight: Flight) -> None:
 
         def actions(stage: Stage) -> list[Sabotage]:
             cells = [(each, of_stage(flight, stage, on)) for on, each in points.items()]
-            return [Sabotage(each, some, journey.told, **_FILTERS) for each, some in cells if some]
+            return [
+                Sabotage(each, some, journey.journal, **_FILTERS) for each, some in cells if some
+            ]
 
         daemon = pair.daemon(folder)
         stack.callback(daemon.close)

@@ -20,9 +20,9 @@ class Migration:
         self._commits = 0
 
     def start(self) -> None:
-        self._application.goes_on()
+        self._application.wait_for_writes()
         self._daemon.start(reversible=True, enableUserWriteBlocking="sourceAndDestination")
-        self._application.goes_on()
+        self._application.wait_for_writes()
 
     def commit(self) -> None:
         """Both clusters are equal at the moment when the application may go on at the other one."""
@@ -47,7 +47,7 @@ class Migration:
         self._pair.assert_equal()
         self.assert_nothing_is_lost()
         self._application.go_on()
-        self._application.goes_on()
+        self._application.wait_for_writes()
 
     def reverse(self) -> None:
         """The application notices nothing."""
@@ -55,7 +55,7 @@ class Migration:
         self._source, self._destination = self._destination, self._source
         self._assert_blocked(source=False, destination=True)
         assert self._daemon.progress()["canWrite"] is False
-        self._application.goes_on()
+        self._application.wait_for_writes()
 
     def assert_nothing_is_lost(self) -> None:
         """Every document is as it was acknowledged, where users write now; for when nobody does."""

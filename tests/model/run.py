@@ -58,7 +58,7 @@ class Run:
         self._due: float | None = None
         self._pause = threading.Event()
 
-    def carry_out(self) -> None:
+    def execute(self) -> None:
         """Run the plan. Raise AssertionError if the sync fails, or if the clusters differ at the end."""
         self._configure()
         if self._plan.sharded:
@@ -111,15 +111,15 @@ class Run:
         plan = self._plan
         with self._open(plan.open_during_copy), self._held(plan.copying.hold):
             with self._held(plan.initializing.hold):
-                self._carry_out(plan.initializing)
-            self._carry_out(plan.copying)
+                self._run_stage(plan.initializing)
+            self._run_stage(plan.copying)
         self._wait(_is_applying, "applying")
         for stage in plan.applying:
-            self._carry_out(stage)
+            self._run_stage(stage)
         self._order(plan.commit_kill)
         self._wait(self._is_committed, "COMMITTED")
 
-    def _carry_out(self, stage: Stage) -> None:
+    def _run_stage(self, stage: Stage) -> None:
         self._order(stage.kill)
         if stage.hold is not None:
             hold = stage.hold

@@ -37,7 +37,7 @@ def attempt(seed: int, profile: Profile, pair: Pair, folder: Path) -> Summary:
     pair.empty()
     run = Run(plan(seed, profile), pair, folder)
     try:
-        run.carry_out()
+        run.execute()
     except Exception as error:
         raise AssertionError(
             f"Seed {seed} of {profile.value} failed: {error}\n"

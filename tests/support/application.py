@@ -22,7 +22,7 @@ from tests.support.daemon import Daemon
 from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 
-# The number of documents of one client, and the number of writes that `goes_on` waits for.
+# The number of documents of one client, and the number of writes that `wait_for_writes` waits for.
 _DOCUMENTS = 25
 _SOME = 30
 
@@ -142,7 +142,7 @@ class Application:
         for each in self._running:
             each.result()
 
-    def goes_on(self) -> None:
+    def wait_for_writes(self) -> None:
         """Wait until each client has written some more, on its present cluster."""
         goals = [each.acknowledged + _SOME for each in self._clients]
         self._wait(

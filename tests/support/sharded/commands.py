@@ -40,7 +40,7 @@ class Commands:
         passed = {name: value for name, value in body.items() if name not in _NOT_PASSED_ON}
         try:
             call = Call(passed, sequences, retryable="txnNumber" in body)
-            reply = self._once(call, body) if call.retryable else self._carry_out(call)
+            reply = self._once(call, body) if call.retryable else self._execute(call)
         except Refused as error:
             reply = error.reply
         except OSError as error:
@@ -60,9 +60,9 @@ class Commands:
         if "autocommit" in body:
             raise refusal(NO_SUCH_COMMAND, "no transactions in this stand-in")
         number = int(body["txnNumber"])
-        return self._numbers.once(body["lsid"], number, lambda: self._carry_out(call))
+        return self._numbers.once(body["lsid"], number, lambda: self._execute(call))
 
-    def _carry_out(self, call: Call) -> Document:
+    def _execute(self, call: Call) -> Document:
         if call.name in _ANYWHERE:
             return _ANYWHERE[call.name](self._servers, call)
         if call.name in _OF_CONFIG_SERVER:

@@ -40,7 +40,7 @@ class _Client(socketserver.BaseRequestHandler):
                 else:
                     # Not for a hello: drivers open connections that send nothing else.
                     commands = commands or self.server.commands()
-                    reply = _carried_out(commands, message)
+                    reply = _reply_to(commands, message)
                 if message.answered is not None:
                     self.request.sendall(message.reply(reply))
         except OSError as error:
@@ -68,7 +68,7 @@ class Router(socketserver.ThreadingTCPServer):
         return Commands(self._config, self._clock, self._cursors, self._numbers)
 
 
-def _carried_out(commands: Commands, message: Message) -> Document:
+def _reply_to(commands: Commands, message: Message) -> Document:
     try:
         return commands.reply(message.body, message.sequences)
     except Exception as error:
