@@ -67,9 +67,9 @@ def entry_violations(sharding: Document) -> Iterator[Violation]:
     for number, (name, fields) in enumerate(_entries(sharding)):
         reasons = list(_reasons_against_key(fields))
         if not is_user_namespace(name):
-            reasons.append("it is no collection of users")
+            reasons.append("it is not a user collection")
         if amounts[name] > 1:
-            reasons.append("there are several entries of that collection")
+            reasons.append("there are several entries for this collection")
         for reason in reasons:
             yield _against_entry(number, name, reason)
 
@@ -78,7 +78,7 @@ def filter_violations(sharding: Document, left_out: Collection[Namespace]) -> It
     """Yield a violation for each entry whose collection the filter excludes."""
     for number, name in enumerate(named(sharding)):
         if name in left_out:
-            yield _against_entry(number, name, "the filter leaves it out")
+            yield _against_entry(number, name, "the filter excludes it")
 
 
 def _against_entry(number: int, name: Namespace, reason: str) -> Violation:
@@ -89,7 +89,7 @@ def _reasons_against_key(fields: Sequence[Document]) -> Iterator[str]:
     pairs = [pair for each in fields for pair in each.items()]
     for name, amount in Counter(name for name, _ in pairs).items():
         if amount > 1:
-            yield f"its key has {name} several times"
+            yield f"its key contains {name} several times"
         parts = name.split(".")
         if not all(parts):
             yield f"the path {name} has an empty part"
@@ -97,7 +97,7 @@ def _reasons_against_key(fields: Sequence[Document]) -> Iterator[str]:
             yield f"the path {name} has a part that begins with $"
     for name, direction in pairs:
         if direction == -1:
-            yield f"the direction of {name} is -1, and servers shard in ascending order only"
+            yield f"the direction of {name} is -1, but servers shard in ascending order only"
     if sum(direction == "hashed" for _, direction in pairs) > 1:
         yield "its key has more than one hashed field"
 

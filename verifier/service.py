@@ -171,12 +171,12 @@ class Service:
         if record.identities != identities:
             raise OperationError(
                 OTHER_CHECK_SAVED,
-                f"The saved check is of {' and '.join(record.identities)}, not of {' and '.join(identities)}.",
+                f"The saved check compares {' and '.join(record.identities)}, not {' and '.join(identities)}.",
             )
         if record.ended is None and not self._matches_options(record):
             raise OperationError(
                 OTHER_CHECK_SAVED,
-                "The saved check is not finished, and has other namespaces or another docCompareMethod.",
+                "The saved check is not finished, and was started with other namespaces or another docCompareMethod.",
             )
 
     def _refuse_unfit(self, request: Request) -> None:

@@ -503,7 +503,7 @@ REFUSED: dict[str, tuple[Document, str, str]] = {
             "excludeNamespaces": [{"database": "d", "collections": ["x"]}],
         },
         "InvalidShardingEntry",
-        "d.x: the filter leaves it out",
+        "d.x: the filter excludes it",
     ),
     "reversible": (
         {"reversible": True, "enableUserWriteBlocking": True},

@@ -82,7 +82,7 @@ class Instances:
         self._warn(
             WarningKind.INSTANCE_AWAITED,
             [f"{name} for {command}" for name, command in missing],
-            "Each instance must be sent the same commands, and these still wait: {}.",
+            "Some instances have not received a command that others have: {}. Send the same commands to each instance.",
         )
 
     def _warn_of_silence(self, others: Iterable[RunRecord]) -> None:

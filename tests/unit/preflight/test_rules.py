@@ -330,7 +330,7 @@ def test_an_entry_that_the_filter_leaves_out_is_named() -> None:
         )
     )
     assert names(found) == ["InvalidShardingEntry"]
-    assert texts(found) == ["sharding.shardingEntries[0], d.e: the filter leaves it out."]
+    assert texts(found) == ["sharding.shardingEntries[0], d.e: the filter excludes it."]
 
 
 def test_what_the_source_holds_is_judged() -> None:

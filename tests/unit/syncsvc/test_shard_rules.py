@@ -76,10 +76,10 @@ class TestEntries:
     @pytest.mark.parametrize(
         "key, reason",
         [
-            ([{"a": -1}], "the direction of a is -1, and servers shard in ascending order only"),
+            ([{"a": -1}], "the direction of a is -1, but servers shard in ascending order only"),
             ([{"a": "hashed"}, {"b": "hashed"}], "its key has more than one hashed field"),
-            ([{"a": 1}, {"a": 1}], "its key has a several times"),
-            ([{"a": 1}, {"a": "hashed"}], "its key has a several times"),
+            ([{"a": 1}, {"a": 1}], "its key contains a several times"),
+            ([{"a": 1}, {"a": "hashed"}], "its key contains a several times"),
             ([{"a..b": 1}], "the path a..b has an empty part"),
             ([{".a": 1}], "the path .a has an empty part"),
             ([{"a.": 1}], "the path a. has an empty part"),
@@ -96,7 +96,7 @@ class TestEntries:
     def test_two_entries_of_one_collection_are_named_both(self) -> None:
         found = list(entry_violations(sharding(entry({"a": 1}), entry({"b": 1}))))
         assert [text for _, text in found] == [
-            f"sharding.shardingEntries[{number}], d.c: there are several entries of that collection."
+            f"sharding.shardingEntries[{number}], d.c: there are several entries for this collection."
             for number in (0, 1)
         ]
 
@@ -114,11 +114,11 @@ class TestEntries:
         database, _, collection = name.partition(".")
         asked = sharding(entry({"a": 1}, name=Namespace(database, collection)))
         ((_, text),) = entry_violations(asked)
-        assert text == f"sharding.shardingEntries[0], {name}: it is no collection of users."
+        assert text == f"sharding.shardingEntries[0], {name}: it is not a user collection."
 
     def test_what_the_filter_leaves_out_is_named(self) -> None:
         ((_, text),) = filter_violations(sharding(entry({"a": 1})), {NAME})
-        assert text == "sharding.shardingEntries[0], d.c: the filter leaves it out."
+        assert text == "sharding.shardingEntries[0], d.c: the filter excludes it."
 
 
 class TestServing:
