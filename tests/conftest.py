@@ -12,7 +12,9 @@ from tests.support.checks import Checker
 from tests.support.daemon import Daemon
 from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Clusters, Pair, Topology
 from tests.support.spreading import Spreading
+from tests.support.waiting import PATIENCE
 from verifier.cluster.cluster import open_cluster
+from verifier.runtime.retry import impatient
 
 pytest_plugins = ("tests.support.retries", "tests.support.selection")
 
@@ -61,11 +63,13 @@ def replica_sets(clusters: Clusters) -> Pair:
 
 
 @pytest.fixture
-def pair(request: pytest.FixtureRequest, clusters: Clusters) -> Pair:
+def pair(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Pair]:
     """Return the shared clusters, empty; replica sets unless the test has a mark of `across`."""
     pair = clusters.pair(getattr(request, "param", Topology.REPLICA_SETS), _members(request.node))
     pair.empty()
-    return pair
+    # Code of the product that the test calls itself must not retry for ever.
+    with impatient(PATIENCE):
+        yield pair
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
 _APPLICATION = "late"
-_HELD_MS = 3_000
+_HELD_MS = 4_000
 # More than a client of these tests waits for an answer.
-_WAIT_MS = 500
+_WAIT_MS = 1_000
 MANY = range(20)
 
 
