@@ -16,7 +16,7 @@ from verifier.runtime.sites import LOCALHOST, refuse_other_sites
 
 
 def create_app(service: Service, hosts: frozenset[str] = LOCALHOST) -> Flask:
-    """Return the app of a process that is called by these host names."""
+    """Return the Flask app. It refuses requests whose `Host` header is neither an IP address nor one of `hosts`."""
     app = Flask("syncsvc", static_folder=None)
     install_error_handlers(app)
     log_requests(app)

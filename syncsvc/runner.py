@@ -211,7 +211,7 @@ class Runner:
             self._spawn()
 
     def _refuse_to_reverse_alone(self, record: RunRecord) -> None:
-        """Refuse a reversal that the coordinator will refuse, instead of waiting for it in vain."""
+        """Refuse a reversal that the coordinator will refuse, because this instance would wait for it without end."""
         home = self._process.clusters[record.options.destination]
         leader = Peers(home.client, self._store).coordinator(self._process.stop)
         if (

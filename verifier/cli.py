@@ -110,7 +110,7 @@ def _check_once(service: Service, stop: StopToken) -> int:
 
 
 def _begin(service: Service) -> None:
-    """Begin a check, unless a saved check was resumed."""
+    """Begin a check; no-op if a saved check was resumed."""
     if service.progress().phase is Phase.IDLE:
         service.check(None)
 

@@ -47,7 +47,7 @@ class OplogWatch:
         self._held_after = held_after
 
     def let_go(self) -> None:
-        """Require nothing of the oplog any more: all events are read and applied, even if a reader still waits."""
+        """Stop checking the oplog, because all events are read and applied, even if a reader still waits."""
         self._held_after = _nothing
 
     def run(self, stop: StopToken) -> None:

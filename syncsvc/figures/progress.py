@@ -117,7 +117,7 @@ class Progress:
         self.set(caught_up=False, oplog_seconds_left=None)
 
     def add(self, **amounts: int) -> None:
-        """Add to counters."""
+        """Add these amounts to the counters of the snapshot that have these names."""
         with self._lock:
             now = self._snapshot
             sums = {name: getattr(now, name) + amount for name, amount in amounts.items()}

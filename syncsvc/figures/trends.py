@@ -25,7 +25,7 @@ class Lag:
 
 
 def with_newest(lags: tuple[Lag, ...], newest: Lag) -> tuple[Lag, ...]:
-    """Return the recent lags, thinned out, with the newest at the end."""
+    """Return the lags of the last minutes, reduced to one every few seconds, with `newest` at the end."""
     kept = [lag for lag in lags if newest.at - lag.at <= _COUNTS_FOR]
     if len(kept) > 1 and kept[-1].at - kept[-2].at < _APART:
         kept.pop()

@@ -21,7 +21,7 @@ from verifier.compare.check_progress import CheckProgress
 
 
 class Line(NamedTuple):
-    """A line of the log."""
+    """A line of the log: its message, fields and level."""
 
     message: str
     fields: Mapping[str, Any] = {}

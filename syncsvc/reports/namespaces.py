@@ -83,7 +83,7 @@ def _line(sync: Sync, record: CollectionRecord) -> dict[str, Any]:
 
 
 def _total(estimate: int, copied: int, done: bool) -> int:
-    """Return the estimate, raised to the copied amount if that is larger; after the copy, the copied amount itself."""
+    """Return the estimated amount to copy, at least `copied`; once the copy is done, `copied` itself."""
     return copied if done else max(estimate, copied)
 
 

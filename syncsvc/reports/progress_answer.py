@@ -161,7 +161,7 @@ def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
 
 
 def seconds_until_caught_up(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
-    """Return the forecast of the catch-up; None unless change events are being applied."""
+    """Forecast in how many seconds the lag is 0; None unless change events are applied and the lag falls."""
     if record.state not in ACTIVE or record.phase is not Phase.APPLYING:
         return None
     return seconds_to_catch_up(snapshot.lags)

@@ -49,28 +49,34 @@ def phase_shown(record: RunRecord) -> Phase:
 
 
 def lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
-    """Return the lag; None while paused or after a failure, because the last measurement is out of date then."""
+    """Return the lag in seconds; None if it is unknown.
+
+    It is unknown while the sync is paused, and after a failure, because the last measurement is out of date then.
+    """
     return None if record.state in (State.PAUSED, State.FAILED) else snapshot.lag_seconds
 
 
 def write_lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
-    """Return the lag of writes once a write was read: the overall lag, because all events are in one change stream."""
+    """Return the lag of writes, in seconds; None until this process has read a write.
+
+    It equals the overall lag, because all events are in one change stream.
+    """
     return lag_seconds(record, snapshot) if snapshot.events_read else None
 
 
 def definition_lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
-    """Return the lag of DDL events once one was applied."""
+    """Return the lag of DDL events, in seconds; None until this process has applied one."""
     return lag_seconds(record, snapshot) if snapshot.definitions_applied else None
 
 
 def total_bytes(snapshot: ProgressSnapshot) -> int | None:
-    """Return the estimate, raised to the copied bytes if those are more."""
+    """Return the estimated bytes to copy, at least the bytes already copied; None before the collections are listed."""
     total = snapshot.total_bytes
     return None if total is None else max(total, snapshot.copied_bytes)
 
 
 def oplog_seconds_left(record: RunRecord, snapshot: ProgressSnapshot) -> float | None:
-    """Return how long the oplog holds the entries that the sync needs; None unless the sync is running."""
+    """Return for how many seconds the oplog still holds what the sync needs; None unless the sync is running."""
     return snapshot.oplog_seconds_left if record.state is State.RUNNING else None
 
 

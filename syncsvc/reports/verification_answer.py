@@ -30,7 +30,7 @@ def first_amounts(check: CheckProgress | None) -> Amounts:
 
 
 def documents_expected(check: CheckProgress | None) -> int | None:
-    """Return the estimated number of documents, raised to the compared number if that is more."""
+    """Return the estimated number of documents in the first pass, at least those already compared; None if unknown."""
     amounts = first_amounts(check)
     total = amounts.total_documents
     return None if total is None else max(total, amounts.documents)

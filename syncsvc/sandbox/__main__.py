@@ -104,7 +104,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _fill(source: ReplicaSet) -> str:
-    """Load the flights and return what was loaded."""
+    """Load the flights into the source, and return a sentence that says what each cluster holds."""
     print("Loading the flights that left New York in 2013 ...", flush=True)
     with source.client() as client:
         number = flights.load_flights(client)
@@ -112,7 +112,8 @@ def _fill(source: ReplicaSet) -> str:
 
 
 def _session(cluster0: str, cluster1: str, contents: str, port: int) -> str:
-    """Return the text for the user, with commands that can be pasted as they are."""
+    """Return the text that the sandbox prints once both clusters run: their connection strings, and commands to paste.
+    """
     return _SESSION.format(
         cluster0=cluster0,
         cluster1=cluster1,

@@ -269,7 +269,8 @@ class FencedWriter(ClusterWriter):
     def _settle_once(self, slot: Slot) -> None:
         """Have a majority record a number that is higher than those of all earlier commands of the slot.
 
-        The update changes documents: a write that changes nothing raises the number in the memory of one server only.
+        No-op if the slot is settled. The update changes documents, because a write that changes nothing raises the
+        number only in the memory of one server. Raises the driver's errors; the slot then stays unsettled.
         """
         if slot.settled:
             return

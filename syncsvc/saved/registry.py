@@ -178,7 +178,7 @@ class Registry:
             return self._records.get(uuid)
 
     def at(self, namespace: Namespace) -> CollectionRecord | None:
-        """Return the collection that has that name on the destination."""
+        """Return the collection that has this name on the destination; None if there is none."""
         with self._lock:
             uuid = self._holders.get(namespace)
             return None if uuid is None else self._records[uuid]

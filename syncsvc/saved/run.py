@@ -210,7 +210,10 @@ def saved_instances(client: Client) -> tuple[str, ...]:
 
 
 def load_run(client: Client, instance: str) -> RunRecord | None:
-    """Return the saved run of that instance. Raises OperationError IncompatibleMetadata, and the driver's errors."""
+    """Return the saved run of an instance; None if there is none.
+
+    Raises OperationError IncompatibleMetadata, and the driver's errors.
+    """
     document = read_newest(client, METADATA_DATABASE, _RUNS, instance)
     return None if document is None else _run_record(document)
 
@@ -310,10 +313,10 @@ class RunStore:
                 raise
 
     def confirm(self) -> None:
-        """Return if this process still owns the run, or did a moment ago. Raises OperationError Superseded.
+        """Return if this process owns the run, judged by a save at most `CONFIRM_INTERVAL` seconds ago.
 
         Must be called before every write: a process that was suspended for a while must not write data that another
-        process has replaced meanwhile.
+        process has replaced meanwhile. Raises OperationError Superseded.
         """
         if monotonic() - self._confirmed_at > CONFIRM_INTERVAL:
             self.update()
@@ -324,7 +327,7 @@ class RunStore:
             self.record = replace(self.record, **changes)
 
     def withdraw(self) -> None:
-        """Delete a run that was begun a moment ago and has done nothing."""
+        """Delete a run whose start is refused after it was saved, and that has done nothing yet."""
         record = self.record
         query = {"_id": record.instance, "owner": record.owner}
         command = {"delete": _RUNS, "deletes": [{"q": query, "limit": 1}]}

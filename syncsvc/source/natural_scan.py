@@ -122,10 +122,10 @@ class NaturalScan:
         self._page_bytes = page_bytes
 
     def pages(self) -> Iterator[tuple[Page, ResumePoint | None]]:
-        """Yield each page with the resume point after it. Raises CollectionGone and the driver's errors.
+        """Yield each page with the resume point after it; None if the server gives none.
 
         If a resume point is lost (its record was deleted, or the primary changed), pages start from the beginning
-        again.
+        again. Raises CollectionGone and the driver's errors.
         """
         return follow_renames(self._namespace, self._pages)
 

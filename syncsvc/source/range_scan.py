@@ -66,12 +66,14 @@ class RangeScan:
         self._only_last = resume_point == LAST
 
     def pages(self) -> Iterator[tuple[list[memoryview], bytes | None]]:
-        """Yield the documents of each page with the resume point after it.
+        """Yield the documents of each page, with the resume point after them; None until there is one.
 
-        Later pages begin after it, even after a failure.
+        A page may be empty. After a failure, the scan continues at the last resume point by itself. A key that is too
+        long for a bound is not used as a resume point: the documents after the previous resume point may then come
+        again.
 
-        Raises CollectionGone, the errors of `check`, and the driver's errors. A key that is too long for a bound is not
-        used as a resume point: the documents after the previous resume point may then come again.
+        Raises CollectionGone, the errors of the function `check` that the scan was created with, and the driver's
+        errors.
         """
         return follow_renames(self._namespace, self._pages)
 

@@ -22,9 +22,10 @@ _REMEDY = "See the other warnings for what a cluster does not answer."
 
 @contextmanager
 def answered_soon() -> Iterator[None]:
-    """Limit the time that the calls of a short command take. Raises the driver's errors.
+    """Limit the block to about ten seconds: calls to a cluster that take longer fail with the driver's errors.
 
-    A save that timed out may still take effect; the next save of this process overwrites it.
+    For commands that an operator waits for. A save that timed out may still take effect; the next save of this process
+    overwrites it.
     """
     with impatient(PATIENCE, in_total=_LONGEST), pymongo.timeout(_LONGEST):
         yield
@@ -32,9 +33,9 @@ def answered_soon() -> Iterator[None]:
 
 @contextmanager
 def one_save(lock: threading.Lock, subject: str) -> Iterator[None]:
-    """Hold a lock that is held during each save of `subject`. The wait for the lock is registered.
+    """Hold `lock`, so that only one thread at a time saves `subject`, which is named in the wait that operators see.
 
-    Raises OperationError ClusterUnreachable if a caller inside `impatient` would wait too long.
+    Inside `impatient`, waits no longer than its limit, and then raises OperationError ClusterUnreachable.
     """
     seconds = patience_left()
     with waiting(f"{subject} is being saved by another thread", _REMEDY):

@@ -55,7 +55,7 @@ _thread = threading.local()
 
 
 def newest() -> Call | None:
-    """Return the newest command that this thread has sent."""
+    """Return the newest command that this thread has sent; None if it has sent none."""
     call: Call | None = getattr(_thread, "newest", None)
     return call
 

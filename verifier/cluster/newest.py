@@ -23,7 +23,7 @@ _NO_CHANGE = {"q": {"_id": None}, "u": {"$set": {"unused": True}}}
 
 
 def read_newest(client: Client, database: str, collection: str, key: str) -> dict[str, Any] | None:
-    """Return the document with that `_id`, with all writes that were acknowledged before this call.
+    """Return the document with this `_id`, with all writes that were acknowledged before this call; None if it is gone.
 
     Raises the driver's errors; MaxTimeMSExpired if no majority of the members confirms the primary in time.
     """

@@ -53,7 +53,7 @@ class Lag:
         self._seconds, self._at = seconds, monotonic()
 
     def seconds(self, ended: bool = False) -> int | None:
-        """Return the lag; None before the first page.
+        """Return the lag in whole seconds; None before the first page.
 
         Also None if no page has arrived for a while, because the stream may be cut off, unless it was read to its end.
         """

@@ -120,7 +120,10 @@ def _by_name(raw: bytes, at: int) -> dict[bytes, list[_Field]]:
 def _unmatched(
     source: list[_Field], destination: list[_Field]
 ) -> Iterator[tuple[_Field | None, _Field | None]]:
-    """Yield the fields of one name without an equal field on the other side, paired while both sides have some."""
+    """Yield the fields of one name that have no equal field on the other side.
+
+    They are paired in order; None stands for the side that has fewer of them.
+    """
     values = [Counter(field[:2] for field in side) for side in (source, destination)]
     left = _without(source, values[1])
     right = _without(destination, values[0])
@@ -136,7 +139,7 @@ def _without(fields: list[_Field], others: Counter[tuple[int, bytes]]) -> Iterat
 
 
 def _inner(path: str, source: _Field | None, destination: _Field | None) -> _Pair | None:
-    """Return the documents inside two fields if the difference lies in these documents."""
+    """Return the embedded documents or arrays in two fields if the difference lies inside them; None if it does not."""
     if source is None or destination is None or source.kind != destination.kind:
         return None
     if source.kind in _NESTED:

@@ -103,7 +103,7 @@ class Feed:
                 self._noted.collections.update(filter(is_user_namespace, owners))
 
     def page_ends(self, position: Position, source_time: Timestamp) -> None:
-        """End a page: all events up to that position were handed on. Flush if too many of them are not saved."""
+        """End a page: all events up to `position` were handed on. Flush if many changed keys are not saved yet."""
         if not self._counts:
             return
         with self._noting:

@@ -91,7 +91,7 @@ class Generation:
             self.queue.done(done)
 
     def _save(self, *done: Task) -> None:
-        """Save finished tasks; with `done`, the save is delayed while tasks finish in quick succession.
+        """Add tasks to the finished ones, and save these, at most once per interval. Without `done`, save them at once.
 
         A task that is done but not saved when the process is killed is simply run again.
         """
@@ -145,7 +145,7 @@ class Generation:
     def _add_ranges(
         self, stored: NamespacePair, ranges: list[Range], documents: int, size: int
     ) -> None:
-        """Add a task for each of these ranges of a collection, which has about so many documents and bytes."""
+        """Add a task for each range of a collection. `documents` and `size` (bytes) are estimates of the collection."""
         self._add(
             [
                 Task(

@@ -74,5 +74,6 @@ def names_on(client: Client, stop: StopToken) -> Iterable[Namespace]:
 
 
 def without_reserved(namespaces: NamespaceFilter) -> NamespaceFilter:
-    """Return the filter without reserved databases: our own one changes with every event that is read."""
+    """Return the filter without reserved databases. The verifier's own database would change with every event it reads.
+    """
     return NamespaceFilter(namespaces.include, (*namespaces.exclude, _RESERVED))

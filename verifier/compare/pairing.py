@@ -124,7 +124,7 @@ class Pairing:
         return found
 
     def _wanted(self) -> tuple[int, int]:
-        """Return how many documents to request from each side."""
+        """Return how many documents to request from the source and from the destination."""
         source, destination, size = self._source, self._destination, self._page_size
         if source.ended or destination.ended:
             return (0, size) if source.ended else (size, 0)

@@ -50,7 +50,10 @@ class Planner:
                 )
 
     def again(self) -> Iterator[Task]:
-        """Yield the tasks that an earlier process planned, done or not."""
+        """Yield the tasks that an earlier process planned, done or not.
+
+        The saved ranges of a collection that was still being split are deleted, because the collection is split again.
+        """
         tasks = self._store.tasks()
         # A collection that was being split into ranges is split again.
         cut_short = {
@@ -82,7 +85,8 @@ class Planner:
         return [task for task in tasks if task.status is Status.FAILED]
 
     def _all_again(self) -> bool:
-        """Return whether this generation is the first one that can be the last."""
+        """Return whether all definitions and counts are compared: in the first generation after all changes are known.
+        """
         return self._store.record.generation == self._store.record.last_from
 
     def _counted(self, before: Iterable[Task]) -> Iterable[NamespacePair]:
@@ -91,7 +95,7 @@ class Planner:
         return [task.names for task in before if task.work is Work.COUNT]
 
     def _collections(self, before: Iterable[Task]) -> dict[NamespacePair, bool]:
-        """Return the collections and views to compare, and whether to compare all of their documents."""
+        """Return the collections and views to compare, each with whether to compare all of its documents, too."""
         if self._store.record.generation == 0:
             return dict.fromkeys(self._pairs, True)
         every = self._pairs if self._all_again() else self._new

@@ -80,7 +80,7 @@ class CheckRecord:
 
     @property
     def last(self) -> bool:
-        """Return whether only remaining differences are still compared."""
+        """Return whether all changes are known, so that only the remaining differences are compared again."""
         return self.last_from is not None
 
     @property

@@ -32,7 +32,7 @@ class Subject(Protocol):
         """Return every collection and view of the check that is on one of the clusters now."""
 
     def expected(self, source: CollectionSpec) -> CollectionSpec | None:
-        """Return the definition that the destination must have now for one of the source; None if it must have none."""
+        """Return the definition that the destination must have now for `source`; None if it must have none."""
 
     def watched(self, side: Side) -> Watched: ...
 

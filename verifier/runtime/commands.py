@@ -49,7 +49,7 @@ class Startup:
         self._slots = threading.BoundedSemaphore(MOST_WAITING)
 
     def wait(self) -> None:
-        """Wait until the startup ends, at most for `longest_wait`; return at once if too many commands wait already."""
+        """Wait until the startup ends, at most `longest_wait` seconds; return at once if too many commands wait."""
         if self._ended.is_set() or not self._slots.acquire(blocking=False):
             return
         try:

@@ -17,7 +17,7 @@ _ARENA_MAX = (-8, 1)
 
 
 def keep_large_buffers() -> None:
-    """Configure the allocator; no-op if the C library has no such settings."""
+    """Make the C library keep the memory of freed buffers; no-op if it has no such settings."""
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
         for parameter, value in (_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX):

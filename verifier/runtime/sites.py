@@ -48,7 +48,7 @@ _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]*)\]|(?P<name>[^\[\]:]*))(?::[0-9]*
 
 
 def own_names(address: str, allowed: Iterable[str]) -> frozenset[str]:
-    """Return the host names of a process that listens on `address`, including those that its options allow.
+    """Return the host names by which a process that listens on `address` may be called, including the `allowed` ones.
 
     The fully qualified name of the machine is only looked up if `address` is not loopback, because DNS may be slow.
     """

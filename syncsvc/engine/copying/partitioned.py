@@ -31,7 +31,10 @@ from verifier.runtime.tasks import StopToken
 
 
 def plan_copy(context: RunContext, stop: StopToken) -> None:
-    """Cut the collections that are not copied yet into partitions if the source is sharded. Existing plans are kept."""
+    """Divide each collection that is not copied yet into partitions, and save them; existing plans are kept.
+
+    No-op if the source is a replica set, whose collections are copied as a whole.
+    """
     if not context.source_facts.is_sharded:
         return
     planned = context.partitions.planned()

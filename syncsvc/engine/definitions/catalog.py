@@ -59,9 +59,10 @@ class Catalog:
         self.reconcile_indexes(definition)
 
     def create_bare(self, definition: CollectionSpec) -> None:
-        """Make sure that a collection exists, sharded if its definition says so.
+        """Create a collection unless it exists; shard it if its definition has a shard key.
 
-        Its indexes and documents are not checked.
+        Creates no index except the one that the shard key needs, and does not check the options of an existing
+        collection. A view with the same name is dropped: its own events will create it again.
         """
         namespace = definition.namespace
         if self._kind_at(namespace) is Kind.VIEW:
@@ -117,14 +118,17 @@ class Catalog:
             )
 
     def modify(self, namespace: Namespace, change: Document) -> None:
-        """Run a collMod, unless it is empty."""
+        """Run a collMod with the fields of `change`; no-op if there are none."""
         # The bucket span of a time-series collection can only grow, and may already be larger.
         passing = (failures.INVALID_OPTIONS,) if "timeseries" in change else ()
         if change:
             self._run(namespace, {"collMod": namespace.collection, **change}, *passing)
 
     def create_view(self, definition: CollectionSpec) -> None:
-        """Create a view, if its name is free and its definition is compatible with the existing views."""
+        """Create a view. No-op if its name is taken, or if its definition does not fit the views that it refers to.
+
+        Such a view is created at the commit, when all views are in their final state.
+        """
         if self._sharding is not None:
             self._sharding.assign_primary(definition.namespace.database)
         command = {"create": definition.namespace.collection, **definition.options}
@@ -201,7 +205,8 @@ class Catalog:
             self._run(definition.namespace, command)
 
     def prepare(self, definition: CollectionSpec) -> None:
-        """Restore everything that can be restored before users write."""
+        """Restore the source's options and indexes, except uniqueness. Must run before users write to the destination.
+        """
         for command in standin.preparations(definition):
             self._run(definition.namespace, command)
 
@@ -218,9 +223,10 @@ class Catalog:
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
 
     def _is_still(self, definition: CollectionSpec) -> bool:
-        """Return whether the collection is still the same one, judged by its indexes.
+        """Return whether the collection is still the one that was synced: whether it has any index of its definition.
 
-        If it has none of them, it is another collection, or does not exist and `createIndexes` would create it.
+        Otherwise, users have replaced it by another collection, or dropped it, and `createIndexes` would create it
+        again.
         """
         found = read(
             lambda: find_named(self._destination_client, definition.namespace),

@@ -27,7 +27,11 @@ Command = dict[str, Any]
 
 
 def supported(definition: CollectionSpec) -> CollectionSpec:
-    """Return the definition, plus an index for its shard key if none of its own supports the key before users write."""
+    """Return the definition with an index that supports its shard key, adding one if necessary.
+
+    An index is added if, of the definition's own indexes, only those that wait until after `canWrite` support the key.
+    The definition of an unsharded collection is returned unchanged.
+    """
     if not definition.shard_key:
         return definition
     if shard_rules.is_served(definition.shard_key, _built(definition), definition.collated):
@@ -37,7 +41,10 @@ def supported(definition: CollectionSpec) -> CollectionSpec:
 
 
 def serving(definition: CollectionSpec) -> Document | None:
-    """Return the index to shard the collection with, as it must be at that moment; None for the index on `_id`."""
+    """Return the index that must exist when the collection is sharded; None if the index on `_id` is enough.
+
+    It is the stand-in of the index, except for a unique shard key, for which the server requires a unique index.
+    """
     key = definition.shard_key
     assert key is not None
     found = (each for each in _built(supported(definition)) if shard_rules.serves(each, key))
@@ -113,9 +120,9 @@ def creatable(index: Document, collated: bool) -> Document:
 
 
 def preparations(definition: CollectionSpec) -> Iterator[Command]:
-    """Return the collMod commands that restore everything except uniqueness.
+    """Yield the collMod commands that restore the original definition, except that no index is unique yet.
 
-    From then on, new duplicates are refused.
+    Unique indexes become `prepareUnique`: once these commands have run, the server refuses new duplicates.
     """
     name = definition.namespace.collection
     if definition.capped:

@@ -1,7 +1,7 @@
 """Makes the views of the destination equal to those of the source, once all change events up to the commit are applied.
 
-Events of views are applied as they come, but some of them fail, because later events have already left their traces: a
-view may be defined over another view that is yet to change. Views hold no data, so they can simply be created again.
+The events of views are applied when they are read, but some of these attempts fail: a view may refer to another view
+whose definition on the destination is older or newer. Views hold no data, so they can simply be created again.
 """
 
 from __future__ import annotations

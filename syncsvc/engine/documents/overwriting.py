@@ -60,7 +60,10 @@ def overwrite(
 def _overwrite_sharded(
     context: RunContext, namespace: Namespace, documents: list[Outcome], stop: StopToken
 ) -> tuple[list[Outcome], str]:
-    """Overwrite documents in a sharded collection, which has no order to keep."""
+    """Overwrite documents in a sharded collection, in any order: a sharded collection is never capped.
+
+    Return the documents that were refused, and the error of the first one; an empty text if there is none.
+    """
     refused = overwrite_sharded(context, namespace, documents, stop)
     return [outcome for outcome, _ in refused], refusal(refused[0][1]) if refused else ""
 
@@ -87,7 +90,8 @@ def _upsert(
 def overwrite_sharded(
     context: RunContext, namespace: Namespace, documents: Sequence[Outcome], stop: StopToken
 ) -> list[Refusal]:
-    """Replace the collection's versions of these documents, and return the documents that were refused."""
+    """Replace the documents with these `_id`s on all shards by `documents`, and return the documents that were refused.
+    """
     clear(context, namespace, documents)
     return insert_missing(context, namespace, documents, stop)
 

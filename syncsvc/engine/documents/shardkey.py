@@ -43,8 +43,8 @@ class ShardKey:
     def query_of_key(self, key: bytes) -> bytes | None:
         """Return the query that finds only the document with this document key, in the form that change events have.
 
-        Return None if a field of the shard key is absent (it was missing in the document, or the key is from another
-        time), or if it is undefined, which no query can find.
+        Return None if there is no such query: the key lacks a field of the shard key (because the document lacks it, or
+        the collection had another shard key then), or a field is undefined, which no query can find.
         """
         fields = {each.name: each for each in elements(key)}
         if any(path not in fields or fields[path].kind == UNDEFINED for path in self.paths):

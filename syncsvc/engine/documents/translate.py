@@ -83,7 +83,10 @@ def fold(before: Outcome | None, event: DataEvent) -> Outcome:
 
 
 def _moves(before: Outcome, event: DataEvent) -> bool:
-    """Return whether the document may change shards on the source, so that the order of the two events is unknown."""
+    """Return whether the two events may come from different shards of the source, so that their order is unknown.
+
+    That is so if their document keys differ: the document may have moved to another shard.
+    """
     if before.key == event.key:
         return False
     return not (is_only_id(before.key) and is_only_id(event.key))

@@ -96,7 +96,7 @@ class Application:
             wait_until(lambda: self.is_past(time), self._stop)
 
     def save_position(self) -> None:
-        """Save the applied position, if it has moved."""
+        """Save the applied position; no-op if it has not moved since the last save."""
         with self._saving:
             position = self._frontier.passed
             # Flush between reading the position and saving it: everything before the position was handed to the feed

@@ -1,8 +1,9 @@
 """Applies the DDL events of the source to the destination. Each event runs alone, after all lanes are drained.
 
-Collections are identified by UUID. The listed definitions may be ahead of the events, which then lead up to them. An
-event with a UUID that the registry does not know belongs to a collection that was already gone when the collections
-were listed, or that the filter excludes. Replaying an event is a no-op.
+Collections are identified by UUID. The collections are listed after the start of the stream, so a listed definition may
+already include changes whose events come later; applying such an event again leads to the same definition. An event
+with a UUID that the registry does not know belongs to a collection that was already gone when the collections were
+listed, or that the filter excludes. Replaying an event is a no-op.
 """
 
 from __future__ import annotations

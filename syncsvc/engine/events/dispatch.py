@@ -39,7 +39,7 @@ def group_of(record: CollectionRecord, event: DataEvent) -> Hashable:
 
 
 def lane_of(record: CollectionRecord, group: Hashable, lanes: int) -> int:
-    """Return the lane of a group. It is stable only within a process, which is enough."""
+    """Return the index of the lane for a group, below `lanes`. It may differ after a restart, which is harmless."""
     if group is IN_ORDER:
         return zlib.crc32(record.uuid) % lanes
     return hash((record.uuid, group)) % lanes

@@ -75,7 +75,7 @@ class Lane:
             self._room.events.give_back(self._apply_waiting())
 
     def _apply_waiting(self) -> int:
-        """Apply the portions that wait, together, and return their size.
+        """Apply the portions that wait, together, and return their size in bytes.
 
         No reference to them remains afterwards, so that their memory can be freed before their size is given back.
         """

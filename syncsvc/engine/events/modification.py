@@ -40,9 +40,9 @@ def modified(definition: CollectionSpec, change: Document) -> CollectionSpec:
 
 
 def immediate(change: Document) -> Document:
-    """Return the fields of a collMod that take effect on the destination at once.
+    """Return the fields of a collMod that take effect on the destination before the commit.
 
-    They have the same form in the options.
+    They have the same names and values as the options of the collection.
     """
     return {name: value for name, value in change.items() if name not in _DEFERRED}
 

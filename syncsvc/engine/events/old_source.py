@@ -16,7 +16,7 @@ from verifier.runtime.errors import OperationError
 
 
 class OldSource:
-    """Finds the collections that the events of such a source are about."""
+    """Finds the collections that the events of a source before 6.0 concern, by name."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context

@@ -29,7 +29,12 @@ class Recreated:
         self._possible = context.source_facts.is_sharded
 
     def is_one(self, created: DefinitionEvent) -> bool:
-        """Return whether the created collection is filled without events, or has been dropped since."""
+        """Return whether to ignore a `create` event, because the servers fill the new collection without change events.
+
+        That is so if the collection is an intermediate step of `convertToCapped`, or if the registry has another
+        collection under its name, which `movePrimary` replaces. `take_over` copies the collection once the other one is
+        dropped.
+        """
         name = created.namespace
         if not self._possible:
             return False
@@ -41,7 +46,10 @@ class Recreated:
         )
 
     def take_over(self, name: Namespace) -> None:
-        """Copy the collection that replaced a dropped one of that name, unless its own events have created it."""
+        """Copy the collection that replaced a dropped collection with this name.
+
+        No-op if there is none, if it is sharded or a view, or if its own events have created it already.
+        """
         if not self._possible or not self._context.selection.selects(name):
             return
         found = find_named_on_source(self._context, name, self._stop)

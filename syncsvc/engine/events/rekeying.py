@@ -63,7 +63,7 @@ class ShardKeys:
         self._context.registry.change(record, definition=refined.definition)
 
     def reconcile(self) -> None:
-        """Refine the shard keys that the source has refined. All events up to now must be applied."""
+        """Refine the shard keys that the source has refined. All events up to now must already be applied."""
         now = sharded_now(self._context, self._stop)
         for record in self._context.registry:
             if record.uuid in now and record.definition.shard_key:
@@ -77,7 +77,7 @@ class ShardKeys:
 
 
 class ShardKeyWatch:
-    """Looks for shard keys that were replaced, for which there is no event."""
+    """Detects collections that were resharded on the source, for which some servers send no event."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -104,7 +104,7 @@ class ShardKeyWatch:
 
 
 def sharded_now(context: RunContext, stop: StopToken) -> dict[bytes, Sharded]:
-    """Return the sharded collections of the source by UUID."""
+    """Return the name and shard key of each sharded collection of the source, by UUID; empty for a replica set."""
     if not context.source_facts.is_sharded:
         return {}
     return read(lambda: sharded_names(context.source_client), stop)
@@ -113,9 +113,9 @@ def sharded_now(context: RunContext, stop: StopToken) -> dict[bytes, Sharded]:
 def replaced(
     records: Iterable[CollectionRecord], now: Mapping[bytes, Sharded]
 ) -> Iterator[tuple[bytes, Namespace]]:
-    """Yield the sharded collections whose names now belong to other sharded ones; later events may explain that.
+    """Yield the UUID and name of each sharded collection whose name now belongs to another sharded collection.
 
-    Pure.
+    Either it was resharded, or a user dropped and created it again, which later events will show. Pure.
     """
     names = {name: uuid for uuid, (name, _) in now.items()}
     for record in records:
@@ -129,7 +129,11 @@ def replaced(
 def refuse_replaced(
     suspects: Mapping[bytes, Namespace], records: Iterable[CollectionRecord]
 ) -> None:
-    """Raise OperationError ShardKeyChanged for suspects whose names are unchanged after those events are applied."""
+    """Raise OperationError ShardKeyChanged if a result of `replaced` still has its name.
+
+    `suspects` are these results, and `records` the registry once all events up to the comparison are applied: a
+    collection that was dropped or renamed by a user has lost the name by then.
+    """
     found = [each for each in records if suspects.get(each.uuid) == each.source_name]
     if found:
         names = ", ".join(sorted(str(each.source_name) for each in found))

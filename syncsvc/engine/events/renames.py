@@ -1,8 +1,8 @@
 """Renames of the source's collections: the resulting names on the destination, and collections that enter the filter.
 
-The listed definitions may be ahead of the events: a rename from a name that the collection no longer has was already
-seen by the listing. (Whatever name a collection had when it was listed, renames are followed from the first one that
-starts at that name. So at the end of the events, both sides have the same name.)
+The collections are listed after the start of the stream, so a listed name may be the result of renames whose events
+come later. A rename from a name that the collection does not have here is therefore ignored. The first rename that
+starts at the listed name, and all later ones, are followed: so at the end of the events, both sides have the same name.
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ class Renames:
         self.release(record.definition.namespace)
 
     def release(self, name: Namespace) -> None:
-        """Give a name that is free on the destination to the collection that is parked for it, if there is one."""
+        """Rename the collection that is parked for a name to that name, if the name is free on the destination.
+
+        No-op if no collection is parked for it.
+        """
         parked = parked_for(self._registry, name)
         if parked is not None and self._registry.at(name) is None:
             self._move(parked, name)

@@ -111,7 +111,11 @@ class Tail:
         self._dispatcher.end(None if self._fragments else page.position, page.source_time)
 
     def _record_of(self, event: DataEvent) -> CollectionRecord | None:
-        """Return the collection of an event; None if it was gone before the listing, or is dropped."""
+        """Return the collection of an event; None if it is not synced.
+
+        It is not synced if the filter excludes it, if it was dropped before the collections were listed, or if a DDL
+        event has dropped it since.
+        """
         if event.namespace is None:
             return self._context.registry.get(event.collection)
         return self._old_source.record_of(event.namespace)
@@ -121,8 +125,9 @@ class Tail:
     ) -> None:
         """Apply a definition event once all events before it are applied, and hold later events back meanwhile.
 
-        `before` is the event before it in its page. The position between the two is saved: after a restart, no write
-        from before the definition event goes to a collection that has its name only afterwards.
+        `before` is the preceding event of the same page, or None. The position between the two events is saved before
+        the definition event is applied. Otherwise, a restart could apply an earlier write to a collection that got its
+        name only with the definition event.
         """
         self._dispatcher.end(None if before is None else position_at(token_of(before)), source_time)
         with waiting(

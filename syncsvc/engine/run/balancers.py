@@ -26,9 +26,9 @@ _ON = "full"
 
 @dataclass(frozen=True)
 class Balancer:
-    """The balancer of one cluster, by the name that the record uses; a replica set has no balancer to stop.
+    """The balancer of one cluster. `cluster` is the cluster's name in the run record, such as cluster0.
 
-    Every method is idempotent, and raises the driver's errors.
+    Every method is idempotent, and raises the driver's errors. A replica set has no balancer: the methods are no-ops.
     """
 
     cluster: str

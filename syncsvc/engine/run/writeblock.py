@@ -21,7 +21,10 @@ _BLOCKED = 2
 
 @dataclass(frozen=True)
 class WriteBlock:
-    """The write block of one cluster, by the name that the record uses. Every method raises the driver's errors."""
+    """The block of user writes on one cluster. `cluster` is the cluster's name in the run record, such as cluster0.
+
+    Every method raises the driver's errors.
+    """
 
     cluster: str
     sharded: bool

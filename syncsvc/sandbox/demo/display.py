@@ -21,7 +21,8 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Rate:
-    """The average speed of the copy, from the first observation to the last increase."""
+    """The average speed of the copy, from `began` to the last time `copied` (bytes) has grown, by the monotonic clock.
+    """
 
     began: float
     moved: float
@@ -37,7 +38,11 @@ class Rate:
 
 
 class Display:
-    """The current figures, kept below everything that is printed while the `with` block runs."""
+    """Shows the progress of a sync while the `with` block runs.
+
+    At a terminal, the figures stay in the last lines, below everything else that is printed. Otherwise, a line is
+    printed from time to time.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console

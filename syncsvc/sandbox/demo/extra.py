@@ -8,7 +8,7 @@ from syncsvc.sandbox.errors import SandboxError
 
 
 def require(*names: str) -> None:
-    """Raise SandboxError if one of these packages is not installed."""
+    """Raise SandboxError if a package of the extra `demo` is not installed, with the command that installs it."""
     missing = [name for name in names if find_spec(name) is None]
     if missing:
         command = shlex.join([sys.executable, "-m", "pip", "install", "syncsvc[demo]"])
