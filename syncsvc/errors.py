@@ -35,7 +35,7 @@ NOT_SUPPORTED_YET = ErrorKind(
 INVALID_STATE = ErrorKind(
     "InvalidState",
     409,
-    "The command is not allowed in the present state.",
+    "The command is not allowed in the present state of the sync.",
     "See state in GET /api/v1/progress.",
 )
 FAILURE_IS_FINAL = ErrorKind(
@@ -47,8 +47,8 @@ FAILURE_IS_FINAL = ErrorKind(
 CANNOT_COMMIT = ErrorKind(
     "CannotCommit",
     409,
-    "canCommit is false: the copy is not finished, the destination is too far behind, or a definition was changed on a "
-    "source before 6.0.",
+    "canCommit is false: the copy or the first pass of the verification is not finished, the destination or the "
+    "verification is too far behind, or a definition was changed on a source before 6.0.",
     "Wait until canCommit is true in GET /api/v1/progress, and read its warnings.",
 )
 DESTINATION_NOT_EMPTY = ErrorKind(
@@ -249,8 +249,9 @@ VERIFICATION_FAILED = ErrorKind(
     "VerificationFailed",
     409,
     "The destination differs from the source.",
-    "Do not switch to the destination. Make sure that no application wrote to either cluster after the commit; "
-    "then clean the destination and start the sync again.",
+    "Do not switch to the destination. GET /api/v1/mismatches lists all differences: save them, and find the cause, "
+    "such as writes to the destination, or writes to the source after the commit was requested. Then clean the "
+    "destination and start the sync again.",
 )
 VERIFICATION_INCOMPLETE = ErrorKind(
     "VerificationIncomplete",
@@ -276,8 +277,8 @@ OLD_SOURCE_WRITTEN = ErrorKind(
 SUPERSEDED = ErrorKind(
     "Superseded",
     409,
-    "Another process has taken this sync over.",
-    "Let only one process with one id run at a time.",
+    "Another process has taken this sync over, and this process has stopped working on it.",
+    "The sync continues in the other process. Stop this one: let only one process with one id run at a time.",
 )
 WRONG_CLUSTERS = ErrorKind(
     "WrongClusters",

@@ -60,7 +60,7 @@ def text_violations(definition: CollectionSpec) -> Iterator[Violation]:
     if _REPLACEMENT in repr((definition.namespace, definition.options, definition.indexes)):
         yield UNSUPPORTED_COLLECTION, (
             f"{definition.namespace}: a name or text in its definition is not valid UTF-8, or has the character "
-            "U+FFFD, which stands in for that. Change it on the source."
+            "U+FFFD, which replaces invalid bytes. Rename or redefine it on the source."
         )
 
 

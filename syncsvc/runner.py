@@ -174,7 +174,7 @@ class Runner:
             state = next_state(self.record.state, Trigger.COMMIT)
             if not can_commit(self.record, self._process.progress.snapshot):
                 raise OperationError(
-                    errors.CANNOT_COMMIT, "commit was refused, because canCommit is false."
+                    errors.CANNOT_COMMIT, "The commit was refused, because canCommit is false."
                 )
             self._store.update(state=state)
         _log.info("Commit was requested.", extra={"state": state.value})
@@ -185,7 +185,9 @@ class Runner:
         record = self.record
         state = next_state(record.state, Trigger.REVERSE)
         if not record.options.reversible:
-            raise OperationError(errors.NOT_REVERSIBLE, "It was started without reversible true.")
+            raise OperationError(
+                errors.NOT_REVERSIBLE, "This sync was started without reversible true."
+            )
         self._wait_for_rest()
         if record.coordinates:
             assert record.reverse_start is not None and record.position is not None
@@ -338,7 +340,10 @@ class Runner:
         with self._changing:
             if self.record.state is State.PAUSED:
                 # Ignored: it is retried after the pause, because failed work never counts as done.
-                _log.warning("An error occurred during a pause.", exc_info=error)
+                _log.warning(
+                    "An error occurred during a pause; the work that failed is repeated after the pause.",
+                    exc_info=error,
+                )
                 return
             failed = {
                 "state": next_state(self.record.state, Trigger.FAIL),

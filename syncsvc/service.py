@@ -193,7 +193,8 @@ class Service:
         """
         if self.state is State.INITIALIZING:
             raise OperationError(
-                errors.INVALID_STATE, "It is not known yet whether there is a sync."
+                errors.INVALID_STATE,
+                "The state is INITIALIZING: it is not known yet whether there is a sync.",
             )
         runner = self._runner
         if runner is None:

@@ -57,6 +57,8 @@ def report_lines(service: Service) -> list[str]:
         documents = [*service.document_mismatches(None, SHOWN, 0.0)]
         definitions = [*service.definition_mismatches(None, SHOWN)]
     except (OperationError, PyMongoError) as error:
-        _log.warning("The mismatches cannot be read.", extra={"error": str(error)})
+        _log.warning(
+            "The mismatches cannot be read, so the report has none.", extra={"error": str(error)}
+        )
         documents, definitions = [], []
     return report(progress, documents, definitions)

@@ -113,7 +113,10 @@ class Service:
         """Begin a check of the documents that match the filter. Raises OperationError."""
         with self._commands.one(), failures.named_errors(), impatient(PATIENCE):
             if self._is_running():
-                raise OperationError(errors.CHECK_IN_PROGRESS, "The check was not begun.")
+                raise OperationError(
+                    errors.CHECK_IN_PROGRESS,
+                    "A check is already running, so no new one was started.",
+                )
             request = self._request(document_filter)
             self._refuse_unfit(request)
             begin(self._source, self._destination, request, self._store, self._stop)
@@ -124,9 +127,13 @@ class Service:
         """Tell the check that users no longer write to either cluster. Raises OperationError."""
         with self._commands.one(), failures.named_errors(), answered_soon():
             if self._check is None or not self._is_running():
-                raise OperationError(errors.NO_CHECK_RUNNING, "writesOff was refused.")
+                raise OperationError(
+                    errors.NO_CHECK_RUNNING, "No check is running, so writesOff has nothing to end."
+                )
             if self._store.record.writes_off:
-                raise OperationError(errors.WRITES_ALREADY_OFF, "writesOff was sent before.")
+                raise OperationError(
+                    errors.WRITES_ALREADY_OFF, "writesOff was already sent to this check."
+                )
             self._check.no_more_writes()
 
     def progress(self) -> CheckProgress:

@@ -187,9 +187,7 @@ def refusal(verdict: Verdict) -> OperationError | None:
     if verdict.outcome is Outcome.PASSED:
         return None
     kind = VERIFICATION_FAILED if verdict.outcome is Outcome.FAILED else VERIFICATION_INCOMPLETE
-    return OperationError(
-        kind, f"{' '.join(verdict.reasons)} GET /api/v1/mismatches lists all of them."
-    )
+    return OperationError(kind, " ".join(verdict.reasons))
 
 
 def incompletion(error: BaseException) -> BaseException:

@@ -267,6 +267,6 @@ def _wait_for(condition: Callable[[], T | None], what: str) -> T:
             return result
         pause.wait(_POLL_INTERVAL)
     raise SandboxError(
-        f"Waited {_DEADLINE:.0f} seconds for {what}, in vain. "
+        f"Waited for {what}, which did not happen within {_DEADLINE:.0f} seconds. "
         "Check that a majority of its members is running and that this machine is not overloaded."
     )

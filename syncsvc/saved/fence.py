@@ -183,8 +183,8 @@ class FencedWriter(ClusterWriter):
         while running := self._running(lsid):
             if monotonic() - began > _PATIENCE:
                 _log.warning(
-                    "A command of an earlier process still runs. It may change definitions after newer commands; the "
-                    "verification finds this.",
+                    "A DDL command of an earlier process still runs on the destination, and may take effect after "
+                    "newer commands. Keep verification on: it detects a wrong result before the commit.",
                     extra={"commands": running},
                 )
                 return

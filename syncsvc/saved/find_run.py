@@ -22,10 +22,13 @@ def find_run(clusters: Mapping[str, Cluster], instance: str) -> RunRecord | None
     fitting = [record for record, holder in found if _fits(record, holder, clusters)]
     if len(fitting) != 1:
         saved = ", ".join(
-            f"{holder.name} holds one from {' to '.join(record.identities)}"
+            f"{holder.name} holds a sync from {' to '.join(record.identities)}"
             for record, holder in found
         )
-        raise OperationError(errors.WRONG_CLUSTERS, f"Saved runs: {saved}.")
+        raise OperationError(
+            errors.WRONG_CLUSTERS,
+            f"The saved state does not fit the clusters of this process: {saved}.",
+        )
     return fitting[0]
 
 

@@ -24,9 +24,7 @@ _BUILDING = (
     "It needs a majority of the voting members of the replica set."
 )
 _WRITING = "Check that a majority of the members of the replica set (of each shard) runs and replicates: rs.status()."
-_ANSWERING = (
-    "Check the server, its load, and the network to it. The command is given up and repeated."
-)
+_ANSWERING = "Check the server, its load, and the network to it. The command is cancelled after a while and retried."
 _REMEDIES = {
     "createIndexes": _BUILDING,
     "collMod": _BUILDING,

@@ -21,7 +21,7 @@ SAME_CLUSTER = ErrorKind(
 UNSUPPORTED_TOPOLOGY = ErrorKind(
     "UnsupportedTopology",
     409,
-    "A cluster is of a kind that this version does not work with.",
+    "A cluster has a topology that is not supported here.",
     "Both clusters must be replica sets or sharded clusters.",
 )
 

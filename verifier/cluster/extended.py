@@ -34,10 +34,10 @@ def written(value: Any) -> str:
 def _document(pairs: list[tuple[str, Any]]) -> Any:
     document = dict(pairs)
     if len(document) != len(pairs):
-        raise ValueError(f"a field is given twice among {', '.join(document)}")
+        raise ValueError(f"an object has a field twice; its fields are {', '.join(document)}")
     # `$regex` is a query operator here: the library would turn it into a value, and lose the fields beside it.
     return document if "$regex" in document else json_util.object_hook(document, _OPTIONS)
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f'{name} is no JSON, write {{"$numberDouble": "{name}"}}')
+    raise ValueError(f'{name} is not JSON: write {{"$numberDouble": "{name}"}}')

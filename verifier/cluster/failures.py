@@ -201,14 +201,17 @@ _TRANSIENT_LABELS = (
 )
 
 _CHECK_SERVERS = (
-    "The call is repeated until it succeeds, and nothing is lost meanwhile. "
+    "The call is retried until it succeeds, and nothing is lost meanwhile. "
     "Check that the servers run, have a primary and a majority, and that this host reaches them."
 )
 _CHECK_USER = (
-    "The call is repeated until it succeeds. If the password was changed, or a role was taken away, give it back, "
+    "The call is retried until it succeeds. If the password was changed, or a role was taken away, give it back, "
     "or restart this process with the right connection string: it continues where it was."
 )
-_CHECK_LOG = "The call is repeated for a minute. See the log of the server for the reason."
+_CHECK_LOG = (
+    "The call is retried for a minute, and then the run ends with UnexpectedServerError. "
+    "See the log of the server for the reason."
+)
 
 
 def code_of(error: BaseException) -> int | None:

@@ -65,7 +65,7 @@ def id_element(document: bytes) -> Element:
         return Element(kind, b"_id", 9, 9 + rawbson.value_size(document, kind, 9))
     element = rawbson.find(document, b"_id")
     if element is None:
-        raise KeyWithoutId("a document without _id")
+        raise KeyWithoutId("the document has no _id")
     return element
 
 

@@ -48,7 +48,7 @@ class Pin:
         found = [each for each in servers if each.address == self._address]
         if not found:
             # Fail immediately: waiting for the server would not bring its cursors back.
-            raise AutoReconnect(f"{_shown(self._address)} is not available any more")
+            raise AutoReconnect(f"{_shown(self._address)} is no longer available")
         return found
 
 

@@ -107,7 +107,7 @@ def value_size(raw: bytes, kind: int, at: int) -> int:
         raise MalformedBson(f"unknown BSON type 0x{kind:02x} at byte {at}")
     length = int(int32_at(raw, at)[0])
     if length < 0:
-        raise MalformedBson(f"a length of {length} at byte {at}")
+        raise MalformedBson(f"the length at byte {at} is {length}, which is negative")
     return head + length
 
 
@@ -146,7 +146,9 @@ def array_documents(raw: bytes, at: int) -> list[memoryview]:
         start = at + header
         size = int32_at(raw, start)[0]
         if size < 5:
-            raise MalformedBson(f"a document of {size} bytes at byte {start}")
+            raise MalformedBson(
+                f"the document at byte {start} has a length of {size}, less than any document"
+            )
         at = start + size
         add(view[start:at])
         left -= 1
@@ -154,7 +156,7 @@ def array_documents(raw: bytes, at: int) -> list[memoryview]:
             header += 1
             left = 9 * 10 ** (header - 3)
     if at != end:
-        raise MalformedBson(f"the last document ends at byte {at}, its array at byte {end}")
+        raise MalformedBson(f"the last document ends at byte {at}, but its array at byte {end}")
     return documents
 
 

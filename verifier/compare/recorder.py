@@ -152,7 +152,7 @@ class Recorder:
         described = " to ".join(map(str, names))
         if self._side is Side.SOURCE:
             raise OperationError(
-                DEFINITION_CHANGED, f"{event.operation} of {described} came on the source."
+                DEFINITION_CHANGED, f"The source reported {event.operation} of {described}."
             )
         # A sync tool changes definitions all the time.
         _log.debug(

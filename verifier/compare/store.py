@@ -359,7 +359,10 @@ class CheckStore:
             left = None if left is None else left - 1
         # A collection that was dropped meanwhile reads as if it had no more rows: check that it still exists.
         if not self._is_kept(generation):
-            raise OperationError(MISMATCHES_REPLACED, f"Generation {generation} was being read.")
+            raise OperationError(
+                MISMATCHES_REPLACED,
+                f"Generation {generation} was replaced by a newer one while its mismatches were read.",
+            )
 
     def _insert(self, name: str, rows: Iterable[Document]) -> None:
         """Insert rows, except those that exist already."""
@@ -409,7 +412,8 @@ class CheckStore:
 
     def _blocked(self) -> OperationError:
         return OperationError(
-            METADATA_BLOCKED, f"The state cannot be saved in the database {self._database.name}."
+            METADATA_BLOCKED,
+            f"The state of the check cannot be saved in {self._database.name}, because user writes are blocked there.",
         )
 
 

@@ -29,7 +29,10 @@ class Commands:
     def one(self) -> Iterator[None]:
         """Run the block as the only command. Raise OperationError CommandInProgress if another command is running."""
         if not self._lock.acquire(blocking=False):
-            raise OperationError(COMMAND_IN_PROGRESS, "The command was not executed.")
+            raise OperationError(
+                COMMAND_IN_PROGRESS,
+                "Another command is still running, so this one was not executed.",
+            )
         try:
             yield
         finally:

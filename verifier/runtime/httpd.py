@@ -139,7 +139,10 @@ class Readers:
     def one(self) -> Iterator[None]:
         """Run the block as a reader. Raise OperationError TooManyReaders at the limit."""
         if not self._slots.acquire(blocking=False):
-            raise OperationError(TOO_MANY_READERS, "Nothing was read.")
+            raise OperationError(
+                TOO_MANY_READERS,
+                f"{MOST_READERS} other requests that read from a cluster are being answered, so this one was refused.",
+            )
         try:
             yield
         finally:
@@ -163,7 +166,10 @@ def _ended_by_error(lines: Iterator[str]) -> Iterator[str]:
         kind, description = describe(error)
         if not isinstance(error, OperationError):
             description = f"{kind.meaning} {kind.remedy}"
-            _log.error("A streamed answer failed because of a bug in this program.", exc_info=error)
+            _log.error(
+                "A streamed answer failed because of a bug in this program. Report it with this line of the log.",
+                exc_info=error,
+            )
         yield f"{json.dumps(error_body(kind.name, description))}\n"
 
 
@@ -183,7 +189,9 @@ def _named_error(error: OperationError) -> tuple[dict[str, Any], int]:
 
 
 def _too_large(error: RequestEntityTooLarge) -> tuple[dict[str, Any], int]:
-    return _named_error(OperationError(BODY_TOO_LARGE, "The request was not read."))
+    return _named_error(
+        OperationError(BODY_TOO_LARGE, "The body is larger than 1 MB, so the request was not read.")
+    )
 
 
 def _not_found(error: NotFound) -> tuple[dict[str, Any], int]:
@@ -211,7 +219,7 @@ def _http_error(error: HTTPException) -> tuple[dict[str, Any], int, dict[str, st
 def _unexpected_error(error: Exception) -> tuple[dict[str, Any], int]:
     kind, _ = describe(error)
     _log.error(
-        "A request failed because of a bug in this program.",
+        "A request failed because of a bug in this program. Report it with this line of the log.",
         exc_info=error,
         extra={"uri": request.path},
     )

@@ -84,7 +84,7 @@ class Operation:
             # As in later versions of OpenAPI: the lines are described as the elements of an array.
             kinds = [each for each in (self.answer, self.other, ErrorAnswer()) if each]
             lines = {"type": "array", "items": {"anyOf": kinds}}
-            text = "One JSON object a line. When something goes wrong in the middle, the last line has `error`."
+            text = "One JSON object per line. If an error occurs while the lines are sent, the last line has `error`."
             return {"description": text, "content": {LINES: {"schema": lines}}}
         return {"description": "Done.", "content": {self.content: {"schema": self.answer}}}
 

@@ -114,7 +114,8 @@ class Catalog:
         if renamed is None and self._kind_at(to) is not Kind.COLLECTION:
             raise OperationError(
                 DEFINITION_NOT_APPLICABLE,
-                f"{namespace} cannot be renamed to {to}: neither is on the destination any more.",
+                f"{namespace} cannot be renamed to {to}: neither exists on the destination any more, because someone "
+                "dropped or renamed it there.",
             )
 
     def modify(self, namespace: Namespace, change: Document) -> None:
@@ -205,8 +206,7 @@ class Catalog:
             self._run(definition.namespace, command)
 
     def prepare(self, definition: CollectionSpec) -> None:
-        """Restore the source's options and indexes, except uniqueness. Must run before users write to the destination.
-        """
+        """Restore the source's options and indexes, except uniqueness. Must run before users may write."""
         for command in standin.preparations(definition):
             self._run(definition.namespace, command)
 

@@ -79,9 +79,9 @@ def _warn(context: RunContext) -> None:
         return
     context.progress.warn(
         WarningKind.INDEXES_WITHHELD,
-        f"The indexes of {', '.join(names)} are withheld from the destination for now, because they refuse "
-        "documents of an earlier or later state. They are built after the commit was requested, which delays the "
-        "verification.",
+        f"The indexes of {', '.join(names)} are withheld from the destination for now: they refuse a document in a "
+        "state that it had before or will have later. You need not do anything: they are built after the commit is "
+        "requested, which makes the commit take longer.",
     )
 
 

@@ -137,6 +137,6 @@ class Application:
             return offers_raw_updates(source, facts) and offers_raw_diffs(writer, _SCRATCH)
 
         raw = read(offered, self._stop)
-        how = "the oplog's own diffs" if raw else "documents read again"
-        _log.info("Updates are replayed.", extra={"by": how})
+        how = "the diffs in the oplog" if raw else "reading the documents again"
+        _log.info("The way to replay updates is chosen.", extra={"by": how})
         return raw

@@ -44,5 +44,6 @@ class OldSource:
             version = self._context.source_facts.dotted_version
             raise OperationError(
                 UNSUPPORTED_CHANGE,
-                f"{operation} on {namespace}: a source of version {version} does not tell enough of it.",
+                f"{operation} on {namespace} cannot be applied, because the events of a source of version "
+                f"{version} lack the details.",
             )

@@ -60,7 +60,7 @@ class Renames:
         """
         if self._context.run.record.options.sharding is not None and _is_moved(before):
             raise OperationError(
-                RENAMED_ACROSS_DATABASES, f"{name} was renamed to that from another database."
+                RENAMED_ACROSS_DATABASES, f"A collection of another database was renamed to {name}."
             )
 
     def drop(self, record: CollectionRecord) -> None:
@@ -88,7 +88,8 @@ class Renames:
         self._registry.save(replace(record, definition=definition, source_name=name))
         if not definition.shard_key and key_of(name, self._context.run.record.options.sharding):
             _log.warning(
-                "A collection of shardingEntries was replaced by one that is not sharded.",
+                "A collection that shardingEntries names was replaced by another one, which is not "
+                "sharded on the destination.",
                 extra={"namespace": str(name)},
             )
         self.release(record.definition.namespace)

@@ -15,7 +15,7 @@ from verifier.runtime.errors import INTERNAL_ERROR, OperationError
 from verifier.runtime.tasks import POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
 
-_LOOK_AT_INSTANCES = "See GET /api/v1/progress of the other instances, and whether they run."
+_LOOK_AT_INSTANCES = "Check that the other instances run, and read GET /api/v1/progress of each."
 
 # The beginning of a failure description that comes from another instance.
 _BEGINNING = "The instance "

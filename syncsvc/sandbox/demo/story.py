@@ -85,7 +85,9 @@ class Stage:
         pause = Event()
         while not self._look(reached, what):
             if monotonic() > deadline:
-                raise self.daemon.error(f"Waited {DEADLINE_SECONDS:.0f} s in vain for {what}.")
+                raise self.daemon.error(
+                    f"Waited for {what}, which did not happen within {DEADLINE_SECONDS:.0f} s."
+                )
             pause.wait(POLL_SECONDS)
 
     def _look(self, reached: Callable[[Progress], bool], what: str) -> bool:
