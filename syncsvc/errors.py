@@ -24,7 +24,7 @@ UNKNOWN_CLUSTER = ErrorKind(
     "UnknownCluster",
     400,
     "source or destination is not the name of a cluster of this process.",
-    "The names are cluster0 and cluster1, after the process options.",
+    "Use cluster0 and cluster1, which are the names of the process options.",
 )
 NOT_SUPPORTED_YET = ErrorKind(
     "NotSupportedYet",
@@ -66,13 +66,13 @@ METADATA_LEFT_OVER = ErrorKind(
 SHARDING_REQUIRED = ErrorKind(
     "ShardingRequired",
     409,
-    "A sync from a replica set to a sharded cluster needs sharding.",
+    "A sync from a replica set to a sharded cluster needs the start option sharding.",
     "Send sharding with its shardingEntries, which may be empty.",
 )
 SHARDING_NOT_APPLICABLE = ErrorKind(
     "ShardingNotApplicable",
     409,
-    "sharding is only for a sync from a replica set to a sharded cluster.",
+    "The start option sharding is only for a sync from a replica set to a sharded cluster.",
     "Leave sharding out.",
 )
 INVALID_SHARDING_ENTRY = ErrorKind(
@@ -87,7 +87,7 @@ COLLECTION_NOT_SHARDABLE = ErrorKind(
     409,
     "sharding.shardingEntries names a view, or a collection that cannot be sharded; or the source has sharded a "
     "time-series collection.",
-    "Leave its entry out; it is synced unsharded then. Keep a time-series collection that is sharded out by a filter. "
+    "Leave its entry out; it is synced unsharded then. Exclude a sharded time-series collection by a filter. "
     "After a failure, clean the destination first.",
 )
 SHARD_KEY_INDEX_MISSING = ErrorKind(
@@ -217,7 +217,8 @@ RENAMED_OUT_OF_FILTER = ErrorKind(
 TTL_NOT_VERIFIABLE = ErrorKind(
     "TTLNotVerifiable",
     409,
-    "A collection has a TTL index, which buildIndexes never keeps off the destination, and verification is enabled.",
+    "A collection has a TTL index, buildIndexes is set to never, and verification is enabled: the expired documents "
+    "would stay on the destination.",
     "Clean the destination and start the sync again with other buildIndexes, or with verification.enabled false.",
 )
 EVENT_NOT_APPLICABLE = ErrorKind(

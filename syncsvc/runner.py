@@ -203,7 +203,8 @@ class Runner:
             changes = follower_reversal(record)
         self._store.update(state=state, **changes)
         _log.info(
-            "The sync is reversed.", extra={"state": state.value, "turns": self.record.reversals}
+            "The sync is reversed.",
+            extra={"state": state.value, "reversals": self.record.reversals},
         )
         try:
             self._prepare()

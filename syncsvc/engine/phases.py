@@ -113,7 +113,7 @@ class Phases(ABC):
         return [each for each in self._context.partitions if each.instance == run.instance]
 
     def _show_copied(self) -> None:
-        """Show the saved progress of the copy: the total, and the part of this instance.
+        """Publish the saved progress of the copy: the total of all instances, and the part of this instance.
 
         Called at the beginning of each phase.
         """

@@ -1,4 +1,4 @@
-"""The subject of a sync's check: compares the whole destination with its expected state, derived from the source."""
+"""What the check of a sync compares: the whole destination with its expected state, derived from the source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_LAG = 10
 
 @dataclass(frozen=True)
 class SyncSubject:
-    """The subject of the check, before the cut-over."""
+    """The namespaces and definitions that the check of a sync compares, before the cut-over."""
 
     context: RunContext
     stop: StopToken

@@ -33,7 +33,8 @@ def id_violations(instance: str, found: Findings) -> Iterator[Violation]:
     source = found.source
     if source.is_sharded and instance not in (DEFAULT_ID, *source.shards):
         yield errors.UNKNOWN_INSTANCE, (
-            f"The id is {instance}, the shards of the source are {', '.join(source.shards)}."
+            f"The id of this instance is {instance}, but the shards of the source are "
+            f"{', '.join(source.shards)}."
         )
 
 
@@ -48,11 +49,11 @@ def join_violations(
     for each in others:
         if each.identities != identities:
             yield errors.METADATA_LEFT_OVER, (
-                f"{each.instance} has begun a sync from {' to '.join(each.identities)}."
+                f"The instance {each.instance} has begun a sync from {' to '.join(each.identities)}."
             )
         if each.state not in (State.RUNNING, State.PAUSED):
             yield errors.METADATA_LEFT_OVER, (
-                f"{each.instance} has a sync that is {each.state.value}, and cannot be joined."
+                f"The sync of the instance {each.instance} is {each.state.value}, so this instance cannot join it."
             )
     if instances[0] not in {each.instance for each in others}:
         # The coordinator has not been started yet, so the destination cannot hold any data of this sync.

@@ -80,7 +80,7 @@ def _shown(durations: Durations | None) -> dict[str, str | int]:
 
 
 def _writes(now: Sync) -> Line:
-    """Return the writes of this process; documents copied by earlier processes are not included."""
+    """Return the line with the number of writes by this process, without those of earlier processes."""
     snapshot = now.snapshot
     copied = sum(each.documents for each in now.figures.values())
     return Line(

@@ -92,7 +92,7 @@ def _rate(value: float | None) -> float | None:
 
 
 def _verification(check: CheckProgress | None, record: CollectionRecord) -> dict[str, Any] | None:
-    """Return the verification of a collection; null before it begins, or if nothing is known of the collection."""
+    """Return the progress of verification for a collection; None before it begins, or if the check does not know it."""
     compared = None if check is None else namespace_compared(check, record)
     if check is None or compared is None:
         return None

@@ -168,7 +168,7 @@ def seconds_until_caught_up(record: RunRecord, snapshot: ProgressSnapshot) -> in
 
 
 def _verification(check: CheckProgress | None) -> dict[str, Any]:
-    """Return the verification of both clusters. They are compared document by document, so only their lags differ."""
+    """Return the progress of verification on each cluster. Only the lags differ: documents are compared in pairs."""
     none = Changes()
     return {
         "source": _side(check, none if check is None else check.source),

@@ -46,7 +46,7 @@ def collections_scanned(check: CheckProgress | None) -> int:
 
 
 def namespace_compared(check: CheckProgress, record: CollectionRecord) -> NamespaceProgress | None:
-    """Return the first pass over one collection; None if nothing is known about it."""
+    """Return the progress of the first pass over one collection; None if the check does not know the collection."""
     found = (check.namespaces.get(name) for name in _names(record))
     return next((each for each in found if each is not None), None)
 

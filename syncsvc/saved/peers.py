@@ -63,7 +63,8 @@ def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterato
 def described(different: Mapping[str, Sequence[str]]) -> str:
     """Return a text that describes these differences."""
     return " ".join(
-        f"{name} was started with other {', '.join(fields)}." for name, fields in different.items()
+        f"The instance {name} was started with other {', '.join(fields)}."
+        for name, fields in different.items()
     )
 
 

@@ -122,7 +122,10 @@ def _collection_record(document: dict[str, Any]) -> CollectionRecord:
 
 
 def _statement(old: CollectionRecord | None, new: CollectionRecord) -> dict[str, Any]:
-    """Return the update that saves a record. A retry after a lost reply is a no-op."""
+    """Return the update that saves `new` in place of `old`; without `old`, it inserts the record if necessary.
+
+    If only the progress of the copy has changed, the update sets nothing else. A retry after a lost reply is a no-op.
+    """
     document = _collection_document(new)
     query = {"_id": document["_id"]}
     if old is not None:

@@ -1,1 +1,1 @@
-"""Reads the documents and the oplog of a source, with resume points. Never writes."""
+"""Readers of a source's documents, with resume points, and of its oplog. Never writes."""

@@ -220,6 +220,6 @@ def set_up(
     if level in _NEAREST:
         nearest = _NEAREST[level]
         _log.info(
-            "The log level is accepted, but has no effect of its own.",
+            "This program does not have the given log level; the nearest one is used.",
             extra={"given": level, "used": nearest},
         )

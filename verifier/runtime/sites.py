@@ -84,10 +84,16 @@ def is_own_host(host: str, names: frozenset[str]) -> bool:
 def _refuse_foreign_page(host: str) -> None:
     origin = request.headers.get("Origin")
     if origin is not None and not _is_same_origin(origin, host):
-        raise OperationError(ORIGIN_NOT_ALLOWED, f"The command came with Origin {origin!r}.")
+        raise OperationError(
+            ORIGIN_NOT_ALLOWED,
+            f"A page of another site sent the command: its Origin is {origin!r}.",
+        )
     site = request.headers.get("Sec-Fetch-Site", "").lower()
     if site in _FOREIGN_SITES:
-        raise OperationError(ORIGIN_NOT_ALLOWED, f"The command came with Sec-Fetch-Site {site!r}.")
+        raise OperationError(
+            ORIGIN_NOT_ALLOWED,
+            f"A page of another site sent the command: its Sec-Fetch-Site is {site!r}.",
+        )
 
 
 def _is_same_origin(origin: str, host: str) -> bool:

@@ -34,7 +34,7 @@ def withhold(context: RunContext, uuid: bytes, reason: str, stop: StopToken) -> 
         if not record.withheld:
             record = context.registry.change(record, withheld=True)
             _log.warning(
-                "The indexes of a collection are withheld.",
+                "The indexes of a collection are withheld from the destination until the commit.",
                 extra={"namespace": str(record.namespace), "reason": reason},
             )
             _warn(context)

@@ -385,7 +385,7 @@ def test_several_violations_are_raised_under_the_name_of_the_first_each_with_its
     assert str(raised.value) == (
         "UnknownCluster: source is x, but the clusters are cluster0 and cluster1. "
         "destination is x, but the clusters are cluster0 and cluster1. "
-        "The names are cluster0 and cluster1, after the process options. "
+        "Use cluster0 and cluster1, which are the names of the process options. "
         "SameCluster: source and destination are both x. "
         "Name two different clusters, and check both connection strings."
     )
