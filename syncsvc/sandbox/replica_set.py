@@ -61,7 +61,9 @@ class ReplicaSet:
         cluster_role: str | None = None,
     ) -> None:
         if members not in (1, 3):
-            raise SandboxError(f"A replica set of {members} was asked for; have 1 or 3 members.")
+            raise SandboxError(
+                f"A replica set of {members} members is not possible here: use 1 or 3 members."
+            )
         self.name = name
         self.members: tuple[Mongod, ...] = ()
         self._size = members

@@ -51,6 +51,13 @@ def test_commands_are_printed_as_such(page: Path) -> None:
         assert not LOOKS_LIKE_A_COMMAND.search(block), block
 
 
+@pytest.mark.parametrize("page", ["CONTRIBUTING.rst", "docs/explanation/architecture.rst"])
+def test_the_code_that_a_page_names_exists(page: str) -> None:
+    named = re.findall(r"``((?:syncsvc|verifier|tests)/[\w./]+)``", (ROOT / page).read_text())
+    assert named
+    assert not [path for path in named if not (ROOT / path).exists()]
+
+
 def test_the_commands_of_a_page_are_found() -> None:
     found = list(blocks(Path("docs/howto/clean-up.rst")))
     assert found[0] == Block(

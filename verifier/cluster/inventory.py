@@ -20,7 +20,10 @@ from verifier.cluster.specification import CollectionSpec, Document, Kind, colle
 
 
 def _id_index(options: Document, indexes: list[Document]) -> Document:
-    """Return the options with the `_id` index as `create` takes it; clustered collections have none."""
+    """Return the options, extended by the index on `_id` as `idIndex`, as `create` takes it.
+
+    The options of a clustered collection are returned unchanged, because it has no such index.
+    """
     for index in indexes:
         if index["name"] == "_id_" and not index.get("clustered"):
             return {**options, "idIndex": index}

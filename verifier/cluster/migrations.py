@@ -14,10 +14,10 @@ _OF_CHUNKS = frozenset({"migrateChunkToNewShard", "migrateLastChunkFromShard"})
 
 
 class Migrations:
-    """The events of chunk migrations.
+    """Recognises the DDL events that chunk migrations cause on a sharded cluster. One thread passes it all events.
 
-    A shard without documents of a collection first creates the collection and its indexes. When users shard a
-    collection, other events come as well.
+    A shard that receives its first chunk of a collection first creates the collection and its indexes. When users shard
+    a collection, other events come as well.
     """
 
     def __init__(self, client: Client, facts: ClusterFacts, stop: StopToken) -> None:

@@ -242,7 +242,10 @@ class Worker:
         return NamespacePair(source.storage, destination.storage)
 
     def _compare_counts(self, task: Task) -> Task:
-        """Compare the numbers of documents. No other comparison shares its queries."""
+        """Compare the numbers of documents of a collection on both sides, and return the task with its result.
+
+        If documents of the collection can expire, only add a note that their numbers were not compared.
+        """
         # If an earlier process or generation compared the definitions, they must be read again.
         definitions = self._compared.pop(task.names, None) or self._definitions(task.names)
         stored = self._stored(definitions)
@@ -260,7 +263,7 @@ class Worker:
     def _unexplained(
         self, namespace: Namespace, stored: NamespacePair
     ) -> Iterator[DefinitionMismatch]:
-        """Yield a mismatch unless the documents found on one side only explain the difference of the counts."""
+        """Yield a mismatch if the difference of the counts is not that of the missing and extra documents found."""
         there, here = self._comparison.counts(stored)
         if there == here:
             return
