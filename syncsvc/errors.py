@@ -99,7 +99,7 @@ SHARD_KEY_INDEX_MISSING = ErrorKind(
 UNIQUE_INDEX_INCOMPATIBLE = ErrorKind(
     "UniqueIndexIncompatible",
     409,
-    "A collection is sharded by a key with which one of its unique indexes cannot be kept unique.",
+    "A unique index of a collection cannot stay unique when the collection is sharded by the requested key.",
     "Choose a shard key that the index begins with, drop the index on the source, or set buildIndexes to never. "
     "After a failure, clean the destination and start the sync again.",
 )
@@ -131,7 +131,7 @@ WRITE_BLOCKING_NEEDS_NEWER_SOURCE = ErrorKind(
     "WriteBlockingNeedsNewerSource",
     409,
     "A source before MongoDB 6.0 cannot block the writes of users.",
-    "Set enableUserWriteBlocking to destinationOnly or none, and stop the applications that write before the commit.",
+    "Set enableUserWriteBlocking to destinationOnly or none, and before the commit, stop the applications that write.",
 )
 REVERSIBLE_NEEDS_WRITE_BLOCKING = ErrorKind(
     "ReversibleNeedsWriteBlocking",
@@ -224,7 +224,7 @@ TTL_NOT_VERIFIABLE = ErrorKind(
 EVENT_NOT_APPLICABLE = ErrorKind(
     "EventNotApplicable",
     409,
-    "The destination refuses a change of the source, also after the document was read again.",
+    "The destination refuses a change of the source, even after the document was read again.",
     "See the description for the server's reason; then clean the destination and start the sync again.",
 )
 DOCUMENT_NOT_COPIED = ErrorKind(

@@ -49,7 +49,7 @@ def _from_environment() -> Path | None:
     if not program.is_file():
         raise SandboxError(
             f"{ENVIRONMENT_VARIABLE} is set to {value}, but there is no such file. "
-            "Correct it, or unset it to have mongod looked up."
+            "Correct it, or unset it to use the mongod on PATH or of the installed package."
         )
     return program
 

@@ -76,7 +76,7 @@ EVENT_TOO_LARGE = ErrorKind(
     "EventTooLarge",
     409,
     "A server cannot send a change event, because even without its contents it is larger than 16 MB.",
-    "Write no document with an _id of more than 5 MB meanwhile.",
+    "Write no document with an _id of more than 5 MB while a run reads the cluster.",
 )
 
 # Codes with which a server says "not now": elections, shutdowns, interrupted operations, overload, a full disk, trouble

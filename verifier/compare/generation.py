@@ -32,7 +32,7 @@ _SAVED_AT_ONCE = 500
 
 
 class Generation:
-    """The current generation of the store. Each cluster is read at or after its time in `not_before`."""
+    """Runs the current generation of a check. Each cluster is read at or after its time in `not_before`."""
 
     def __init__(
         self,

@@ -52,7 +52,10 @@ class RecheckId(NamedTuple):
 
 
 class Recheck(NamedTuple):
-    """A document to compare again, by the names on the source. For a mismatch, `since` is when it was first seen."""
+    """A document to compare again, by the names on the source.
+
+    For a document that was found different, `since` is the time at which it was first seen to differ, in UNIX seconds.
+    """
 
     id: RecheckId
     key: bytes
@@ -64,7 +67,7 @@ def digest_of(key: bytes) -> bytes:
 
 
 def recheck_of(namespace: Namespace, key: bytes, since: float | None = None) -> Recheck:
-    """Return the recheck of a document. If the document was found different, `since` is the time of that."""
+    """Return the recheck of a document. `since` is as in `Recheck`; None unless the document was found different."""
     return Recheck(RecheckId(namespace, digest_of(key), since is not None), key, since)
 
 

@@ -67,7 +67,7 @@ class Sides:
 
 
 class Worker:
-    """The worker of all threads of a generation. `not_before` are the times at or after which each cluster is read."""
+    """Runs the tasks of a generation, in all its threads. Each cluster is read at or after its time in `not_before`."""
 
     def __init__(
         self,

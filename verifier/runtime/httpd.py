@@ -79,8 +79,8 @@ ADDRESS_NOT_AVAILABLE = ErrorKind(
 TOO_MANY_READERS = ErrorKind(
     "TooManyReaders",
     503,
-    f"{MOST_READERS} requests that read from a cluster are being answered; a reader that is slow, or a cluster that "
-    "does not answer, can keep them.",
+    f"{MOST_READERS} requests that read from a cluster are being answered, possibly held up by a slow client or a "
+    "cluster that does not answer.",
     "Send the request again when one of them has been answered or given up.",
 )
 
