@@ -92,9 +92,9 @@ class Phases(ABC):
             self._show_copied()
 
     def _keep_owning(self, stop: StopToken) -> None:
-        """Notice if another process has taken the run over.
+        """Save the run record every second until stopped. Raises OperationError Superseded if the run was taken over.
 
-        The save also serves as a heartbeat for the other instances.
+        Each save also serves as a heartbeat for the other instances.
         """
         while True:
             stop.sleep(CONFIRM_INTERVAL)
