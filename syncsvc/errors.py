@@ -291,7 +291,7 @@ INCOMPATIBLE_METADATA = ErrorKind(
     "IncompatibleMetadata",
     409,
     "The metadata on the destination was written by another version of this program.",
-    "Start the version that saved it again, or drop its metadata database to give the sync up.",
+    "Start that version instead of this one, or drop its metadata database to give the sync up.",
 )
 
 # Errors of the `verifier` packages, with their remedies in a sync.

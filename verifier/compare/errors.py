@@ -21,7 +21,7 @@ INCOMPATIBLE_METADATA = ErrorKind(
     "IncompatibleMetadata",
     409,
     "The saved state of a check was written by another version of this program.",
-    "Start the version that saved it again, or begin a new check with --clean.",
+    "Start that version instead of this one, or begin a new check with --clean.",
 )
 OTHER_CHECK_SAVED = ErrorKind(
     "OtherCheckSaved",

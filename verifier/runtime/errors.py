@@ -34,7 +34,7 @@ Violation = tuple[ErrorKind, str]
 INTERNAL_ERROR = ErrorKind(
     "InternalError",
     500,
-    "An error occurred in this program that should be impossible.",
+    "An unexpected error occurred inside this program.",
     "This is a bug: report it with the log lines around it. Nothing is lost: a run continues after a restart.",
 )
 
