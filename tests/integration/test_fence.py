@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from pymongo.errors import PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 
 from syncsvc.saved import fence as fence_module
 from syncsvc.saved.fence import Fence, FencedWriter
@@ -181,6 +181,22 @@ def test_an_earlier_engine_is_refused_and_superseded(pair: Pair, client: Client)
             command()
         assert refused.value.kind.name == "Superseded"
     assert _documents(pair) == [{"_id": 1, "v": 1}]
+
+
+def test_a_refused_mark_settles_nothing(pair: Pair, client: Client) -> None:
+    fence = Fence(uuid4(), epoch=2, slots=1)
+    writes = FencedWriter(client, False, StopToken(), fence, False)
+    admin, point = pair.destination.client.admin, {"configureFailPoint": "failCommand"}
+    data = {"failCommands": ["update"], "appName": _APPLICATION, "errorCode": 2}
+    admin.command({**point, "mode": "alwaysOn", "data": data})
+    try:
+        with pytest.raises(OperationFailure):
+            writes.settle()
+    finally:
+        admin.command({**point, "mode": "off"})
+    assert not fence.is_settled
+    writes.settle()
+    assert fence.is_settled
 
 
 def test_collections_that_take_no_transaction(pair: Pair, client: Client) -> None:

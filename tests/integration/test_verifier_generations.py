@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import closing
 from itertools import count
 from time import monotonic
 from typing import Any
@@ -17,6 +18,7 @@ from tests.support.checks import Checker
 from tests.support.pair import TO_SHARDED, Pair, across
 from tests.support.selection import full
 from tests.support.waiting import wait_for
+from verifier.cluster.connect import connect
 from verifier.cluster.note import append_note
 from verifier.cluster.quiet import is_quiet
 from verifier.compare import check as check_module
@@ -215,6 +217,11 @@ def test_a_clock_that_is_set_forward_does_not_end_the_grace(
             pair.destination.client.d.a.insert_one({"_id": 1})
         check.wait_for_verdict()
     check.assert_passed()
+
+
+def test_a_cluster_that_does_not_answer_is_not_quiet() -> None:
+    with closing(connect("mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100", "test")) as client:
+        assert not is_quiet(client, Timestamp(1, 0))
 
 
 def test_an_error_ends_a_check_whatever_its_threads_wait_for(pair: Pair, checker: Checker) -> None:
