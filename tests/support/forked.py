@@ -31,7 +31,6 @@ class Forked:
         self, program: Program, folder: Path, options: Sequence[str], output: Path
     ) -> None:
         arguments = (program, folder, tuple(options), output)
-        # A daemon of `multiprocessing`, so that it ends with the test process in an orderly exit.
         self._process = _context.Process(target=_run, args=arguments, daemon=True)
         with _asking:
             self._process.start()
@@ -55,7 +54,16 @@ class Forked:
 
 
 def _run(program: Program, folder: Path, options: Sequence[str], output: Path) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     with output.open("a") as file:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(file.fileno(), stream.fileno())
     raise SystemExit(program(folder, options))
+
+
+def _end_with_parent() -> None:
+    """End this process when the test process ends, also if that one is killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

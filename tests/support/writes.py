@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from threading import Thread
 from typing import Any
 
 from pymongo import ASCENDING, DESCENDING, MongoClient
@@ -34,9 +35,21 @@ def fill(client: AnyClient, documents: int = 300) -> None:
 
 @contextmanager
 def started(call: Callable[[], Any]) -> Iterator[Future[Any]]:
-    """Run the call in a thread beside the block, and wait for its end after the block."""
-    with ThreadPoolExecutor(max_workers=1) as executor:
-        yield executor.submit(call)
+    """Run the call in a thread beside the block, and wait for its end after the block.
+
+    If the block fails, the thread is abandoned: it may be waiting for what the block has not done.
+    """
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # noqa: B036 - the caller gets it from the future
+            future.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    yield future
+    wait_for(future.done, "the call in the thread has ended")
 
 
 def wait_for_index_build(client: AnyClient) -> None:
