@@ -18,8 +18,9 @@ from verifier.runtime.retry import impatient
 
 pytest_plugins = ("tests.support.retries", "tests.support.selection")
 
+_UNIT = Path(__file__).parent / "unit"
 # Unit tests do not use servers. A failed fault or model test may have found a bug, even if it looks like a timeout.
-_NEVER_RETRIED = {Path(__file__).parent / name for name in ("unit", "faults", "model")}
+_NEVER_RETRIED = {_UNIT, *(Path(__file__).parent / name for name in ("faults", "model"))}
 _THREE_MEMBERS = {Path(__file__).parent / name for name in ("faults", "model")}
 _ORDER = {SHARDED: 0, FROM_SHARDED: 1, TO_SHARDED: 2}
 
@@ -38,11 +39,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_by_clusters)
 
 
-def _by_clusters(item: pytest.Item) -> tuple[int, int]:
-    """Return a sort key that groups the tests by clusters, so that few servers run at the same time."""
+def _by_clusters(item: pytest.Item) -> tuple[bool, int, int]:
+    """Return a sort key that groups the tests by clusters, so that few servers run at the same time.
+
+    Unit tests come last, because they are short: several processes then end at about the same time.
+    """
     callspec = getattr(item, "callspec", None)
     topology = None if callspec is None else callspec.params.get("pair")
-    return _ORDER.get(topology, len(_ORDER)), _members(item)
+    return _UNIT in item.path.parents, _ORDER.get(topology, len(_ORDER)), _members(item)
 
 
 def _members(item: pytest.Item) -> int:

@@ -1,7 +1,8 @@
 """Distributes tests over several processes (`pytest -n 2`), each with its own clusters.
 
-The tests of a module with module-scoped fixtures stay in one process. So do tests with a sharded source, and tests with
-only a sharded destination, because each process would have to start the servers. All other tests run in any process.
+The tests of a module with module-scoped fixtures stay in one process. So do a module's tests with a sharded source, and
+those with only a sharded destination, because another process may have to start the servers first. All other tests run
+in any process.
 `--dist loadgroup` is meant for this, but pytest-xdist 3.8 does not get the groups from pytest 9.
 """
 
@@ -9,7 +10,6 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from zlib import crc32
 
 from xdist.scheduler import LoadScopeScheduling
 
@@ -30,8 +30,7 @@ class Spreading(LoadScopeScheduling):
             return module + test.partition("-")[2]
         for parameter in test.rpartition("[")[2].rstrip("]").split("-"):
             if parameter in _SHARDED:
-                # Two groups of each kind: a single one would take longer than all other groups.
-                return f"{_SHARDED[parameter]} {crc32(module.encode()) % 2}"
+                return f"{module} {_SHARDED[parameter]}"
         return module if _shares(module) else nodeid
 
 
