@@ -12,29 +12,33 @@ from syncsvc.engine.run.points import Point
 from syncsvc.sandbox.workload import Workload
 from tests.support import writes
 from tests.support.daemon import Daemon
-from tests.support.pair import SHARDED, Pair, across
+from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
 from tests.support.selection import full
 from tests.support.waiting import wait_for
 
 METADATA = "mongosync_reserved_for_internal_use"
 
+AMONG_EVENTS = [
+    (Point.EVENTS_APPLIED, 1),
+    (Point.DEFINITION_APPLIED, 1),
+    (Point.POSITION_SAVED, 2),
+]
+# In the order in which a sync passes them.
 KILLS = [
-    (Point.STARTED, "", 1),
-    (Point.COLLECTION_CREATED, "", 1),
-    (Point.LISTED, "", 1),
-    (Point.BATCH_WRITTEN, "", 1),
-    (Point.BATCH_WRITTEN, "", 3),
-    (Point.COPY_SAVED, "", 1),
-    (Point.COLLECTION_COPIED, "", 1),
-    (Point.EVENTS_APPLIED, "", 1),
-    (Point.DEFINITION_APPLIED, "", 1),
-    (Point.POSITION_SAVED, "", 2),
+    (Point.STARTED, 1),
+    (Point.COLLECTION_CREATED, 1),
+    (Point.LISTED, 1),
+    (Point.BATCH_WRITTEN, 1),
+    (Point.BATCH_WRITTEN, 3),
+    (Point.COPY_SAVED, 1),
+    (Point.COLLECTION_COPIED, 1),
+    *AMONG_EVENTS,
 ]
 
 
-def _name(kill: tuple[Point, str, int]) -> str:
-    point, subject, number = kill
-    return f"{subject or point.value} {number}"
+def _name(kill: tuple[Point, int]) -> str:
+    point, number = kill
+    return f"{point.value} {number}"
 
 
 def _fill(pair: Pair) -> None:
@@ -56,11 +60,53 @@ def _meanwhile(client: writes.AnyClient) -> None:
     writes.views(client)
 
 
-@pytest.mark.parametrize("kill", KILLS, ids=_name)
-def test_a_killed_daemon_goes_on(pair: Pair, daemon: Daemon, kill: tuple[Point, str, int]) -> None:
-    point, subject, number = kill
+@across(REPLICA_SETS, SHARDED)
+def test_a_sync_goes_on_from_every_point(pair: Pair, daemon: Daemon) -> None:
+    client = pair.source.client
     _fill(pair)
-    daemon.kill_at(point, subject, number)
+    body = daemon.start_body()
+    copied: dict[Any, int] = {}
+    daemon.kill()
+    for number, kill in enumerate(KILLS):
+        if kill == (Point.COPY_SAVED, 1):
+            daemon.save_every_page()
+        if kill == (Point.DEFINITION_APPLIED, 1):
+            _meanwhile(client)
+        _run_until_killed(daemon, kill, body)
+        _assert_not_copied_again(pair.destination.client, copied)
+        copied |= _copied_collections(pair.destination.client)
+        _write_between(client, number)
+    writes.hot_document(client)
+    writes.many_collections(client)
+    daemon.run()
+    assert daemon.post("start", body).json() == {"success": True}
+    daemon.commit()
+    pair.assert_equal()
+    _assert_not_copied_again(pair.destination.client, copied)
+
+
+def _run_until_killed(daemon: Daemon, kill: tuple[Point, int], body: dict[str, Any]) -> None:
+    """Run the daemon with an order to kill it; fail if it does not reach the point."""
+    point, number = kill
+    daemon.kill_at(point, number=number)
+    daemon.run()
+    daemon.post_unanswered("start", body)
+    daemon.wait_until_killed()
+
+
+def _write_between(client: writes.AnyClient, number: int) -> None:
+    """Write to a collection that the sync knows, and create one that it may not know."""
+    client.d.c.insert_one({"_id": f"between {number}"})
+    client.d.big.update_many({"_id": {"$lt": 20}}, {"$set": {"between": number}})
+    client.d[f"between {number}"].insert_one({"_id": number})
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kill", KILLS, ids=_name)
+def test_a_killed_daemon_goes_on(pair: Pair, daemon: Daemon, kill: tuple[Point, int]) -> None:
+    point, number = kill
+    _fill(pair)
+    daemon.kill_at(point, number=number)
     if point is Point.COPY_SAVED:
         daemon.kill()
         daemon.save_every_page()
@@ -68,7 +114,7 @@ def test_a_killed_daemon_goes_on(pair: Pair, daemon: Daemon, kill: tuple[Point, 
     body = daemon.start_body()
     with daemon.held_at(Point.POSITION_SAVED) if point is Point.POSITION_SAVED else nullcontext():
         daemon.post_unanswered("start", body)
-        if point in (Point.EVENTS_APPLIED, Point.DEFINITION_APPLIED, Point.POSITION_SAVED):
+        if kill in AMONG_EVENTS:
             # The daemon is not killed until events arrive, or while it is held.
             daemon.wait_until_applying()
             _meanwhile(pair.source.client)
@@ -85,17 +131,18 @@ def test_a_killed_daemon_goes_on(pair: Pair, daemon: Daemon, kill: tuple[Point, 
 
 # One kill in each phase.
 KILLS_ON_SHARDS = [
-    full((Point.COLLECTION_CREATED, "", 1)),
-    (Point.BATCH_WRITTEN, "", 3),
-    full((Point.EVENTS_APPLIED, "", 1)),
-    (Point.DEFINITION_APPLIED, "", 1),
+    (Point.COLLECTION_CREATED, 1),
+    (Point.BATCH_WRITTEN, 3),
+    (Point.EVENTS_APPLIED, 1),
+    (Point.DEFINITION_APPLIED, 1),
 ]
 
 
+@pytest.mark.full
 @across(SHARDED)
 @pytest.mark.parametrize("kill", KILLS_ON_SHARDS, ids=_name)
 def test_a_killed_daemon_goes_on_to_shards(
-    pair: Pair, daemon: Daemon, kill: tuple[Point, str, int]
+    pair: Pair, daemon: Daemon, kill: tuple[Point, int]
 ) -> None:
     test_a_killed_daemon_goes_on(pair, daemon, kill)
 
@@ -193,7 +240,8 @@ def test_sigterm_saves_the_position(pair: Pair, daemon: Daemon) -> None:
     [
         (Point.COLLECTION_CREATED, ""),
         (Point.BATCH_WRITTEN, ""),
-        (Point.EVENTS_APPLIED, ""),
+        # test_sigterm_saves_the_position also ends a daemon that applies events.
+        full(Point.EVENTS_APPLIED, ""),
         (Point.STEP_DONE, "destination unblocked"),
     ],
 )
