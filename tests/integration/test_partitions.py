@@ -18,7 +18,6 @@ from tests.support.daemon import Daemon
 from tests.support.documents import IDS
 from tests.support.leaks import assert_no_cursors_since, idle_cursors
 from tests.support.pair import SHARDED, Pair, across
-from tests.support.selection import full
 
 pytestmark = across(SHARDED)
 
@@ -122,24 +121,55 @@ def test_every_document_is_copied_once(pair: Pair, finely: Daemon) -> None:
     assert_copied_once(pair)
 
 
+# Each with a subject and a number. The first ones leave most of the partitions to the next process. The last one is the
+# empty collection, whose partition is claimed last.
+KILLS_IN_TURN = [
+    (Point.LISTED, "", 1),
+    (Point.BATCH_WRITTEN, "", 1),
+    (Point.COPY_SAVED, "", 5),
+    (Point.BATCH_WRITTEN, "", 20),
+    (Point.PARTITION_COPIED, "", 1),
+    (Point.PARTITION_COPIED, "", 30),
+    (Point.COLLECTION_COPIED, "", 1),
+    (Point.COLLECTION_COPIED, "d.empty", 1),
+]
+
+
+def test_a_copy_goes_on_from_every_point(pair: Pair, finely: Daemon) -> None:
+    fill(pair.source.client)
+    finely.kill()
+    for kill in KILLS_IN_TURN:
+        finely.kill_at(*kill)
+        finely.run()
+        finely.post_unanswered("start", finely.start_body())
+        finely.wait_until_killed()
+    assert_goes_on(pair, finely)
+
+
 KILLS = [
     (Point.LISTED, 1),
-    full(Point.BATCH_WRITTEN, 1),
+    (Point.BATCH_WRITTEN, 1),
     (Point.BATCH_WRITTEN, 20),
     (Point.COPY_SAVED, 5),
-    full(Point.PARTITION_COPIED, 1),
+    (Point.PARTITION_COPIED, 1),
     (Point.PARTITION_COPIED, 30),
-    full(Point.COLLECTION_COPIED, 1),
+    (Point.COLLECTION_COPIED, 1),
     (Point.COLLECTION_COPIED, 8),
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("point, number", KILLS, ids=lambda each: getattr(each, "value", each))
 def test_a_killed_copy_goes_on(pair: Pair, finely: Daemon, point: Point, number: int) -> None:
     fill(pair.source.client)
     finely.kill_at(point, number=number)
     finely.post_unanswered("start", {"source": "cluster0", "destination": "cluster1"})
     finely.wait_until_killed()
+    assert_goes_on(pair, finely)
+
+
+def assert_goes_on(pair: Pair, finely: Daemon) -> None:
+    """Run the killed daemon again, commit, and check that every document was copied and counted once."""
     finely.run()
     finely.start()
     finely.wait_until_applying()
@@ -154,7 +184,7 @@ def test_chunks_that_move_and_collections_that_go_during_the_copy(
 ) -> None:
     client = pair.source.client
     shard(client, "d.c")
-    documents = [{"_id": n, "k": (-1) ** n, "t": "x" * 200} for n in range(2000)]
+    documents = [{"_id": n, "k": (-1) ** n, "t": "x" * 200} for n in range(600)]
     for name in ("c", "dropped", "renamed"):
         client.d[name].insert_many(documents)
     with finely.held_at(Point.BATCH_WRITTEN, number=5):
@@ -237,7 +267,7 @@ def test_two_routers_cost_no_retries_and_leave_no_cursors(pair: Pair, finely: Da
 def _sync_a_large_collection(pair: Pair, finely: Daemon) -> None:
     client = pair.source.client
     shard(client, "d.large")
-    client.d.large.insert_many(mixed([*range(-2000, 2000)]))
+    client.d.large.insert_many(mixed([*range(-700, 700)]))
     halve(client, "d.large")
     finely.start()
     finely.wait_until_committable()
