@@ -557,20 +557,49 @@ KILLS = [
 ]
 
 
+def test_sharding_goes_on_from_every_point(pair: Pair, daemon: Daemon) -> None:
+    fill_and_shard(pair)
+    daemon.kill()
+    for point, number in KILLS:
+        # After a restart, the second collection is the first one that is sharded.
+        daemon.kill_at(point, number=1 if point is Point.COLLECTION_SHARDED else number)
+        daemon.run()
+        daemon.post_unanswered("start", daemon.start_body())
+        daemon.wait_until_killed()
+        if point is Point.ZONES_SET:
+            cut_elsewhere(pair)
+    assert_sharding_goes_on(pair, daemon)
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("kill", KILLS, ids=lambda kill: f"{kill[0].value} {kill[1]}")
 def test_a_daemon_that_is_killed_while_it_shards_goes_on(
     pair: Pair, daemon: Daemon, kill: tuple[Point, int]
 ) -> None:
-    for name in ("c", "few", "plain"):
-        fill(pair, name)
-    pair.shard("d.c", {"n": 1})
-    pair.shard("d.few", {"few": 1, "n": 1})
+    fill_and_shard(pair)
     point, number = kill
     daemon.kill_at(point, number=number)
     daemon.post_unanswered("start", daemon.start_body())
     daemon.wait_until_killed()
-    # Other places to cut than those that zones were set for.
-    pair.source.client.d.c.delete_many({"n": {"$lt": DOCUMENTS // 2}})
+    cut_elsewhere(pair)
+    assert_sharding_goes_on(pair, daemon)
+
+
+def fill_and_shard(pair: Pair) -> None:
+    for name in ("c", "few", "plain"):
+        fill(pair, name)
+    pair.shard("d.c", {"n": 1})
+    pair.shard("d.few", {"few": 1, "n": 1})
+
+
+def cut_elsewhere(pair: Pair) -> None:
+    """Delete documents, so that the ranges of a later process differ from those that zones were set for."""
+    for name in ("c", "few"):
+        pair.source.client.d[name].delete_many({"n": {"$lt": DOCUMENTS // 2}})
+
+
+def assert_sharding_goes_on(pair: Pair, daemon: Daemon) -> None:
+    """Run the killed daemon again, commit, and check the documents, zones and shards."""
     daemon.run()
     assert daemon.post("start", daemon.start_body()).json() == {"success": True}
     daemon.commit()
@@ -580,22 +609,43 @@ def test_a_daemon_that_is_killed_while_it_shards_goes_on(
         assert min(shares(pair.destination, name)) > 0
 
 
-@pytest.mark.parametrize(
-    "point", [Point.ZONES_SET, Point.COLLECTION_SHARDED, Point.SPARE_INDEX_BUILT]
-)
+# In the order in which the events pass them.
+KILLS_IN_EVENTS = [
+    (Point.ZONES_SET, "d.late"),
+    (Point.COLLECTION_SHARDED, "d.late"),
+    (Point.SPARE_INDEX_BUILT, "d.c"),
+]
+
+
+def test_events_that_shard_go_on_from_every_point(pair: Pair, daemon: Daemon) -> None:
+    assert_events_go_on(pair, daemon, *KILLS_IN_EVENTS)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kill", KILLS_IN_EVENTS, ids=lambda kill: kill[0].value)
 def test_a_daemon_that_is_killed_in_an_event_goes_on(
-    pair: Pair, daemon: Daemon, point: Point
+    pair: Pair, daemon: Daemon, kill: tuple[Point, str]
 ) -> None:
+    assert_events_go_on(pair, daemon, kill)
+
+
+def assert_events_go_on(pair: Pair, daemon: Daemon, *kills: tuple[Point, str]) -> None:
+    """Kill the daemon at these points in turn while it applies a new sharded collection and a new index."""
     fill(pair)
     pair.source.client.d.c.create_index("n", name="own")
     pair.shard("d.c", {"n": 1})
     pair.shard("d.late", {"n": 1})
     daemon.start()
     daemon.wait_until_committable()
-    daemon.kill_at(point, "d.c" if point is Point.SPARE_INDEX_BUILT else "d.late")
+    first, *others = kills
+    daemon.kill_at(*first)
     pair.source.client.d.create_collection("late")
     create_another_of_its_name(pair.source.client.d.c)
     daemon.wait_until_killed()
+    for kill in others:
+        daemon.kill_at(*kill)
+        daemon.run()
+        daemon.wait_until_killed()
     daemon.run()
     daemon.commit()
     pair.assert_equal()
