@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,10 @@ def _fill(client: Client) -> None:
 @pytest.fixture
 def verifier(pair: Pair, tmp_path: Path) -> Iterator[Verifier]:
     options = ("--verifyAll", "--partitionSizeMB", "1", "--graceSeconds", "1")
-    process = Verifier(pair.source.uri, pair.destination.uri, tmp_path, *options)
+    # Each kill leaves at most one done task per worker beyond the ordered number: with two workers, enough of the nine
+    # tasks of generation 0 are left for the last kill at a task.
+    workers = ("--numWorkers", "2")
+    process = Verifier(pair.source.uri, pair.destination.uri, tmp_path, *options, *workers)
     process.run()
     try:
         yield process
@@ -67,14 +70,49 @@ def _found(verifier: Verifier) -> list[Any]:
     return [*sorted(documents), *verifier.differing_definitions()]
 
 
-FOUND: list[Any] = [
-    ("content", "d.big", 7),
-    ("extraOnDst", "d.small", "extra"),
-    ("missingOnDst", "d.big", 1234),
-    ("extraOnDst", "d.small", "index", "b_1"),
-]
+def _expected(changed: Iterable[int]) -> list[Any]:
+    """Return the lines of `_found` for the differences of `_corrupt` and these changed documents."""
+    return [
+        *(("content", "d.big", number) for number in changed),
+        ("extraOnDst", "d.small", "extra"),
+        ("missingOnDst", "d.big", 1234),
+        ("extraOnDst", "d.small", "index", "b_1"),
+    ]
 
 
+def test_a_verifier_goes_on_from_every_point(pair: Pair, verifier: Verifier) -> None:
+    """Kill one check at every point in turn; each process counts the passes of a point from 1."""
+    for side in (pair.source, pair.destination):
+        _fill(side.client)
+    _corrupt(pair.destination.client)
+    early, late = KILLS[:BEFORE_WRITES_OFF], KILLS[BEFORE_WRITES_OFF:]
+    changed = range(2000, 2000 + len(early))
+    verifier.kill()
+    for number, (point, passes) in zip(changed, early, strict=True):
+        verifier.kill_at(point, number=passes)
+        verifier.run()
+        if point is Point.BEGUN:
+            verifier.post_unanswered("check", {})
+        verifier.wait_until_killed()
+        # Changes while the verifier is down are detected, too.
+        pair.source.client.d.big.update_one({"_id": number}, {"$set": {"pad": "changed"}})
+    for point, passes in late:
+        verifier.kill_at(point, number=passes)
+        verifier.run()
+        if point is Point.WRITES_OFF:
+            verifier.post_unanswered("writesOff", {})
+        verifier.wait_until_killed()
+        for side in (pair.source, pair.destination):
+            side.client.d.small.insert_one({"_id": f"both, after {_name((point, passes))}"})
+    verifier.run()
+    assert verifier.progress()["generation"] is not None
+    progress = verifier.wait_for_verdict()
+    assert (progress["verdict"], _found(verifier)) == ("failed", _expected(changed))
+    assert progress["verificationStatus"]["failedTasks"] > 0
+    assert progress["writesOff"] is True
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("kill", KILLS, ids=_name)
 def test_a_killed_verifier_goes_on(pair: Pair, verifier: Verifier, kill: tuple[Point, int]) -> None:
     for side in (pair.source, pair.destination):
@@ -103,7 +141,7 @@ def test_a_killed_verifier_goes_on(pair: Pair, verifier: Verifier, kill: tuple[P
     if early:
         verifier.writes_off()
     progress = verifier.wait_for_verdict()
-    assert (progress["verdict"], _found(verifier)) == ("failed", FOUND)
+    assert (progress["verdict"], _found(verifier)) == ("failed", _expected([7]))
     assert progress["verificationStatus"]["failedTasks"] > 0
     assert progress["writesOff"] is True
 
