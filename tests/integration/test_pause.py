@@ -1,8 +1,10 @@
-"""A sync is paused in each of its phases, maybe killed, and resumed: nothing is lost, and nothing goes on meanwhile."""
+"""A sync is paused in each phase, killed or not, and resumed: nothing is lost, and nothing is written meanwhile."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +14,6 @@ from syncsvc.sandbox.workload import Workload
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.pair import SHARDED, Pair, across, across_topologies
-from tests.support.selection import full
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.three_members
@@ -27,11 +28,15 @@ PHASES = {
 in_each_phase = pytest.mark.parametrize("point", PHASES, ids=lambda point: PHASES[point])
 
 
-def start_until(pair: Pair, daemon: Daemon, point: Point) -> None:
-    """Begin a sync, which is held at that point."""
+def fill(pair: Pair) -> None:
     pair.shard("d.c")
     writes.indexes(pair.source.client, unique=not pair.is_sharded)
     writes.fill(pair.source.client)
+
+
+def start_until(pair: Pair, daemon: Daemon, point: Point) -> None:
+    """Start a sync, and wait until it is held at that point."""
+    fill(pair)
     daemon.start(buildIndexes="afterDataCopy")
     if point is Point.EVENTS_APPLIED:
         daemon.wait_until_applying()
@@ -66,45 +71,112 @@ def assert_refused(daemon: Daemon, command: str, body: Any = None) -> None:
     assert daemon.progress()["state"] == before["state"]
 
 
+def dropped(point: Point) -> str:
+    """Return the name of the collection that `write_once` drops and creates again in the pause at that point."""
+    return f"dropped in {point.value}"
+
+
+def write_once(client: writes.AnyClient, point: Point) -> None:
+    """Write what `write_meanwhile` writes, but to other collections in the pause at each point."""
+    writes.hot_document(client)
+    client[f"db{[*PHASES].index(point)}"].new.insert_many({"_id": n} for n in range(5))
+    client.d.drop_collection(dropped(point))
+    client.d[dropped(point)].insert_many({"_id": n, "second": True} for n in range(25))
+    client.d[dropped(point)].create_index("second")
+    client.d.command({"create": f"view in {point.value}", "viewOn": "c", "pipeline": []})
+
+
+def assert_stays_paused(
+    pair: Pair, daemon: Daemon, point: Point, write: Callable[[writes.AnyClient], None]
+) -> None:
+    before, databases = saved(pair), pair.destination.client.list_database_names()
+    write(pair.source.client)
+    assert_refused(daemon, "pause")
+    assert_refused(daemon, "commit")
+    assert_refused(daemon, "start", daemon.start_body())
+    assert_paused(daemon, point)
+    assert saved(pair) == before
+    assert pair.destination.client.list_database_names() == databases
+
+
+def assert_stays_paused_when_killed(daemon: Daemon, point: Point) -> None:
+    for _ in range(2):
+        daemon.run()
+        assert_paused(daemon, point)
+        assert_refused(daemon, "start", daemon.start_body(buildIndexes="afterDataCopy"))
+        daemon.kill()
+    daemon.run()
+
+
+def wait_until_stopped(daemon: Daemon, times: int = 1) -> None:
+    """Wait until that many pauses have ended the threads of the run."""
+    wait_for(lambda: daemon.log.count("The run has stopped") >= times, "the run has stopped")
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
+def test_a_sync_paused_in_each_phase_has_lost_nothing(
+    pair: Pair, daemon: Daemon, killed: bool
+) -> None:
+    """One sync, paused at each point in turn; killed in each pause as in the test below."""
+    for point in PHASES:
+        pair.shard(f"d.{dropped(point)}")
+        pair.source.client.d[dropped(point)].insert_many({"_id": n, "n": n} for n in range(50))
+        pair.source.client.d[dropped(point)].create_index("n")
+    fill(pair)
+    for times, point in enumerate(PHASES, start=1):
+        with daemon.held_at(point):
+            if times == 1:
+                daemon.start(buildIndexes="afterDataCopy")
+            else:
+                daemon.resume()
+            daemon.wait_until_reached(point)
+            assert_refused(daemon, "resume")
+            daemon.pause()
+            assert_paused(daemon, point)
+            if killed:
+                daemon.kill()
+        if killed:
+            write_once(pair.source.client, point)
+            assert_stays_paused_when_killed(daemon, point)
+        else:
+            wait_until_stopped(daemon, times)
+            assert_stays_paused(pair, daemon, point, partial(write_once, point=point))
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+
+
+@across(SHARDED)
+def test_a_sync_to_shards_paused_in_each_phase_has_lost_nothing(pair: Pair, daemon: Daemon) -> None:
+    test_a_sync_paused_in_each_phase_has_lost_nothing(pair, daemon, killed=False)
+
+
+@pytest.mark.full
 @in_each_phase
 def test_a_resumed_sync_has_lost_nothing(pair: Pair, daemon: Daemon, point: Point) -> None:
     with daemon.held_at(point):
         start_until(pair, daemon, point)
         daemon.pause()
         assert_paused(daemon, point)
-    wait_for(lambda: "The run has stopped" in daemon.log, "the run has stopped")
-    before = saved(pair)
-    write_meanwhile(pair.source.client)
-    assert_refused(daemon, "pause")
-    assert_refused(daemon, "commit")
-    assert_refused(daemon, "start", daemon.start_body())
-    assert_paused(daemon, point)
-    assert saved(pair) == before
-    assert "db0" not in pair.destination.client.list_database_names()
+    wait_until_stopped(daemon)
+    assert_stays_paused(pair, daemon, point, write_meanwhile)
     daemon.resume()
     assert_refused(daemon, "resume")
     daemon.commit()
     pair.assert_equal()
 
 
+@pytest.mark.full
 @across(SHARDED)
-@pytest.mark.parametrize("point", [Point.BATCH_WRITTEN, full(Point.EVENTS_APPLIED)])
+@pytest.mark.parametrize("point", [Point.BATCH_WRITTEN, Point.EVENTS_APPLIED])
 def test_a_resumed_sync_to_shards_has_lost_nothing(
     pair: Pair, daemon: Daemon, point: Point
 ) -> None:
     test_a_resumed_sync_has_lost_nothing(pair, daemon, point)
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        full(Point.COLLECTION_CREATED),
-        Point.BATCH_WRITTEN,
-        full(Point.INDEXES_BUILT),
-        Point.EVENTS_APPLIED,
-    ],
-    ids=PHASES.values(),
-)
+@pytest.mark.full
+@in_each_phase
 def test_a_sync_killed_in_a_pause_stays_paused(pair: Pair, daemon: Daemon, point: Point) -> None:
     """Killed while its threads have not ended yet, and a second time when it has none."""
     with daemon.held_at(point):
@@ -112,12 +184,7 @@ def test_a_sync_killed_in_a_pause_stays_paused(pair: Pair, daemon: Daemon, point
         daemon.pause()
         daemon.kill()
     write_meanwhile(pair.source.client)
-    for _ in range(2):
-        daemon.run()
-        assert_paused(daemon, point)
-        assert_refused(daemon, "start", daemon.start_body(buildIndexes="afterDataCopy"))
-        daemon.kill()
-    daemon.run()
+    assert_stays_paused_when_killed(daemon, point)
     daemon.resume()
     daemon.commit()
     pair.assert_equal()
