@@ -6,7 +6,7 @@ The server delays one command for some seconds before it runs it, although the c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,20 @@ from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.replica_set import Client
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair, Side
+from tests.support.selection import full
 from tests.support.waiting import wait_for
 
 _APPLICATION = f"syncsvc {__version__}"
-_HELD_MS = 12_000
+# The server cannot end a delay early. Each test begins with the shortest, and is repeated with the next one if a busy
+# machine needs longer than that to restart the process and to apply newer writes.
+_DELAYS_MS = (3_000, 12_000, 48_000)
 _UNVERIFIED = {"verification": {"enabled": False}}
 # More than a few, so that they are sent in one transaction, or in one insert.
 _MANY = range(40)
+
+
+class DelayTooShort(Exception):
+    """The server has run the delayed command before newer writes were applied, so the test has proved nothing."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +43,17 @@ class Held:
     operation: int
 
     def wait_until_over(self) -> None:
-        """Wait until the server has run or refused the command."""
-        wait_for(lambda: self.operation not in _held(self.client, self.name), "it has run")
+        """Wait until the server has run or refused the command. Raise DelayTooShort if it already has."""
+        if not self._is_delayed():
+            raise DelayTooShort
+        wait_for(lambda: not self._is_delayed(), "it has run")
+
+    def _is_delayed(self) -> bool:
+        return self.operation in _held(self.client, self.name)
 
 
 @contextmanager
-def holding(client: Client, name: str) -> Iterator[Callable[[], Held]]:
+def holding(client: Client, name: str, delay_ms: int) -> Iterator[Callable[[], Held]]:
     """Delay the next command of that name on d.c, or the next commit, on the primary.
 
     The value waits until the command is delayed, and returns it.
@@ -50,7 +62,7 @@ def holding(client: Client, name: str) -> Iterator[Callable[[], Held]]:
         "failCommands": [name],
         "appName": _APPLICATION,
         "blockConnection": True,
-        "blockTimeMS": _HELD_MS,
+        "blockTimeMS": delay_ms,
     }
     if name != "commitTransaction":
         data["namespace"] = "d.c"
@@ -78,7 +90,10 @@ def _held(client: Client, name: str) -> list[int]:
     return [each["opid"] for each in found]
 
 
-@pytest.fixture(scope="module", params=[1, 3], ids=["one member", "three members"])
+_MEMBERS = ("one member", "three members")
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=_MEMBERS)
 def clusters(request: pytest.FixtureRequest) -> Iterator[Pair]:
     with ExitStack() as stack:
         sides = []
@@ -88,11 +103,40 @@ def clusters(request: pytest.FixtureRequest) -> Iterator[Pair]:
         yield Pair(*sides)
 
 
+def _members(*numbers: Any) -> pytest.MarkDecorator:
+    """Run a test with these numbers of members of the destination."""
+    return pytest.mark.parametrize("clusters", numbers, indirect=True, ids=_MEMBERS)
+
+
 @pytest.fixture
 def pair(clusters: Pair) -> Pair:
-    clusters.empty()
-    clusters.source.client.d.c.insert_many({"_id": n, "v": 0} for n in _MANY)
     return clusters
+
+
+Test = Callable[[Daemon, int], None]
+Run = Callable[[Test], None]
+
+
+@pytest.fixture
+def run(pair: Pair, tmp_path: Path) -> Run:
+    """Return a function that runs a test with a new daemon, and with a longer delay while it raises DelayTooShort."""
+
+    def run_once(test: Test, delay_ms: int) -> None:
+        pair.empty()
+        pair.source.client.d.c.insert_many({"_id": n, "v": 0} for n in _MANY)
+        folder = tmp_path / str(delay_ms)
+        folder.mkdir()
+        with closing(pair.daemon(folder)) as daemon:
+            daemon.run()
+            test(daemon, delay_ms)
+
+    def run(test: Test) -> None:
+        for delay_ms in _DELAYS_MS[:-1]:
+            with suppress(DelayTooShort):
+                return run_once(test, delay_ms)
+        run_once(test, _DELAYS_MS[-1])
+
+    return run
 
 
 def _applied(pair: Pair, number: int) -> None:
@@ -138,64 +182,79 @@ SCENARIOS: dict[str, tuple[str, Change, Change]] = {
 }
 
 
+@pytest.mark.each_once
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_write_that_outlives_its_process(pair: Pair, daemon: Daemon, scenario: str) -> None:
+def test_a_write_that_outlives_its_process(pair: Pair, run: Run, scenario: str) -> None:
     command, first, then = SCENARIOS[scenario]
-    _started(pair, daemon)
-    with holding(pair.destination.client, command) as until_held:
-        first(pair.source.client.d.c)
-        held = until_held()
-        daemon.kill()
-        daemon.run()
-        then(pair.source.client.d.c)
-        _applied(pair, 1)
-        held.wait_until_over()
-    daemon.commit()
-    pair.assert_equal()
 
-
-def test_a_write_that_comes_after_the_commit(pair: Pair, daemon: Daemon) -> None:
-    _started(pair, daemon, verification={"enabled": True})
-    with holding(pair.destination.client, "update") as until_held:
-        pair.source.client.d.c.update_one({"_id": 1}, {"$set": {"v": 1}})
-        held = until_held()
-        daemon.kill()
-        daemon.run()
-        pair.source.client.d.c.update_one({"_id": 1}, {"$set": {"v": 2}})
-        daemon.commit()
-        pair.assert_equal()
-        held.wait_until_over()
-    pair.assert_equal()
-
-
-def test_an_insert_of_the_copy_that_outlives_its_process(pair: Pair, daemon: Daemon) -> None:
-    with holding(pair.destination.client, "insert") as until_held:
-        daemon.start(**_UNVERIFIED)
-        held = until_held()
-        daemon.kill()
-        daemon.run()
-        daemon.wait_until_applying()
-        pair.source.client.d.c.delete_many({})
-        _applied(pair, 1)
-        held.wait_until_over()
-    daemon.commit()
-    pair.assert_equal()
-
-
-def test_a_write_of_a_process_that_was_replaced(pair: Pair, daemon: Daemon, tmp_path: Path) -> None:
-    _started(pair, daemon)
-    (tmp_path / "successor").mkdir()
-    successor = pair.daemon(tmp_path / "successor")
-    try:
-        with holding(pair.destination.client, "update") as until_held:
-            pair.source.client.d.c.update_many({}, {"$set": {"v": 1}})
+    def outlive(daemon: Daemon, delay_ms: int) -> None:
+        _started(pair, daemon)
+        with holding(pair.destination.client, command, delay_ms) as until_held:
+            first(pair.source.client.d.c)
             held = until_held()
-            successor.run()
-            pair.source.client.d.c.update_many({}, {"$set": {"v": 2}})
+            daemon.kill()
+            daemon.run()
+            then(pair.source.client.d.c)
             _applied(pair, 1)
             held.wait_until_over()
-        assert daemon.wait_for_state("FAILED")["error"] == "Superseded"
-        successor.commit()
+        daemon.commit()
         pair.assert_equal()
-    finally:
-        successor.close()
+
+    run(outlive)
+
+
+@_members(full(1), 3)
+def test_a_write_that_comes_after_the_commit(pair: Pair, run: Run) -> None:
+    def come_late(daemon: Daemon, delay_ms: int) -> None:
+        _started(pair, daemon, verification={"enabled": True})
+        with holding(pair.destination.client, "update", delay_ms) as until_held:
+            pair.source.client.d.c.update_one({"_id": 1}, {"$set": {"v": 1}})
+            held = until_held()
+            daemon.kill()
+            daemon.run()
+            pair.source.client.d.c.update_one({"_id": 1}, {"$set": {"v": 2}})
+            daemon.commit()
+            pair.assert_equal()
+            held.wait_until_over()
+        pair.assert_equal()
+
+    run(come_late)
+
+
+@_members(1, full(3))
+def test_an_insert_of_the_copy_that_outlives_its_process(pair: Pair, run: Run) -> None:
+    def outlive(daemon: Daemon, delay_ms: int) -> None:
+        with holding(pair.destination.client, "insert", delay_ms) as until_held:
+            daemon.start(**_UNVERIFIED)
+            held = until_held()
+            daemon.kill()
+            daemon.run()
+            daemon.wait_until_applying()
+            pair.source.client.d.c.delete_many({})
+            _applied(pair, 1)
+            held.wait_until_over()
+        daemon.commit()
+        pair.assert_equal()
+
+    run(outlive)
+
+
+@_members(full(1), 3)
+def test_a_write_of_a_process_that_was_replaced(pair: Pair, run: Run) -> None:
+    def replace(daemon: Daemon, delay_ms: int) -> None:
+        _started(pair, daemon)
+        folder = daemon.folder / "successor"
+        folder.mkdir()
+        with closing(pair.daemon(folder)) as successor:
+            with holding(pair.destination.client, "update", delay_ms) as until_held:
+                pair.source.client.d.c.update_many({}, {"$set": {"v": 1}})
+                held = until_held()
+                successor.run()
+                pair.source.client.d.c.update_many({}, {"$set": {"v": 2}})
+                _applied(pair, 1)
+                held.wait_until_over()
+            assert daemon.wait_for_state("FAILED")["error"] == "Superseded"
+            successor.commit()
+            pair.assert_equal()
+
+    run(replace)
