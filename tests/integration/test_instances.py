@@ -239,6 +239,10 @@ def test_what_one_fails_with_is_shown_by_all(pair: Pair, fleet: Fleet) -> None:
 def test_an_instance_that_is_away_is_named_and_awaited(pair: Pair, fleet: Fleet) -> None:
     source = pair.source.client
     writes.fill(source)
+    for each in fleet.daemons:
+        each.kill()
+        each.expect_heartbeats()
+        each.run()
     fleet.start()
     fleet.wait_until_committable()
     for away, other in (fleet.daemons, fleet.daemons[::-1]):

@@ -147,6 +147,10 @@ class Daemon(ServiceProcess):
         """Make later starts check the source's oplog several times a second."""
         (self.folder / "watch-closely").touch()
 
+    def expect_heartbeats(self) -> None:
+        """Make later starts warn of another instance after three seconds without a heartbeat."""
+        (self.folder / "expect-heartbeats").touch()
+
     def report_often(self) -> None:
         """Make later starts log the half-minute report several times a second."""
         (self.folder / "report-often").touch()
