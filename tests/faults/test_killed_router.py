@@ -39,6 +39,7 @@ def _side(pair: Pair, name: str) -> Side:
     return pair.source if name == "source" else pair.destination
 
 
+@pytest.mark.each_once
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("name", ["source", "destination"])
 def test_a_router_dies_during_the_copy(pair: Pair, daemon: Daemon, name: str, number: int) -> None:
@@ -59,7 +60,7 @@ def test_a_router_dies_during_the_copy(pair: Pair, daemon: Daemon, name: str, nu
 def test_both_routers_die_in_turn_while_events_are_applied(
     pair: Pair, daemon: Daemon, name: str
 ) -> None:
-    _fill(pair)
+    writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_applying()
     routers = _side(pair, name).routers
