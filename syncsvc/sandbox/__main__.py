@@ -112,8 +112,7 @@ def _fill(source: ReplicaSet) -> str:
 
 
 def _session(cluster0: str, cluster1: str, contents: str, port: int) -> str:
-    """Return the text that the sandbox prints once both clusters run: their connection strings, and commands to paste.
-    """
+    """Return the text to print once both clusters run: their connection strings, and commands to paste."""
     return _SESSION.format(
         cluster0=cluster0,
         cluster1=cluster1,

@@ -74,6 +74,5 @@ def names_on(client: Client, stop: StopToken) -> Iterable[Namespace]:
 
 
 def without_reserved(namespaces: NamespaceFilter) -> NamespaceFilter:
-    """Return the filter without reserved databases. The verifier's own database would change with every event it reads.
-    """
+    """Return the filter without reserved databases: the verifier's own database changes with every event it reads."""
     return NamespaceFilter(namespaces.include, (*namespaces.exclude, _RESERVED))

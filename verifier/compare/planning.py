@@ -85,8 +85,7 @@ class Planner:
         return [task for task in tasks if task.status is Status.FAILED]
 
     def _all_again(self) -> bool:
-        """Return whether all definitions and counts are compared: in the first generation after all changes are known.
-        """
+        """Return whether this generation compares all definitions and counts: the first after all changes are known."""
         return self._store.record.generation == self._store.record.last_from
 
     def _counted(self, before: Iterable[Task]) -> Iterable[NamespacePair]:

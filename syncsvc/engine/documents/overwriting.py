@@ -90,8 +90,7 @@ def _upsert(
 def overwrite_sharded(
     context: RunContext, namespace: Namespace, documents: Sequence[Outcome], stop: StopToken
 ) -> list[Refusal]:
-    """Replace the documents with these `_id`s on all shards by `documents`, and return the documents that were refused.
-    """
+    """Replace the documents with these `_id`s on all shards by `documents`, and return the refused documents."""
     clear(context, namespace, documents)
     return insert_missing(context, namespace, documents, stop)
 
@@ -166,7 +165,7 @@ def _await_orphan(
     context.progress.warn(
         WarningKind.ORPHAN_AWAITED,
         f"The document with _id {shown(outcome.key)} cannot be written to {namespace} yet: its shard still holds an "
-        "orphaned document of that _id, which a migration of chunks left behind. The shard removes it "
-        "orphanCleanupDelaySecs after the migration, 15 minutes if that was not changed.",
+        "orphaned document with that _id, which a chunk migration left behind. You need not do anything: the shard "
+        "removes it after the delay that orphanCleanupDelaySecs sets, 15 minutes by default.",
     )
     stop.sleep(_PAUSE)

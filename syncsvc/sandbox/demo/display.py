@@ -21,8 +21,7 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Rate:
-    """The average speed of the copy, from `began` to the last time `copied` (bytes) has grown, by the monotonic clock.
-    """
+    """The average speed of the copy, from `began` to the last growth of `copied` (bytes), by the monotonic clock."""
 
     began: float
     moved: float
