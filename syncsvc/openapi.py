@@ -79,47 +79,60 @@ _AT_START = (
 
 
 class _CollectionCopy(Strict):
-    estimatedTotalBytes = nullable(fields.Integer, "Bytes to copy.")
-    estimatedCopiedBytes = always(fields.Integer, "Bytes copied.")
+    estimatedTotalBytes = nullable(fields.Integer, "The number of bytes to copy.")
+    estimatedCopiedBytes = always(fields.Integer, "The number of bytes copied.")
 
 
 class _Lag(Strict):
     overallLagSeconds = nullable(
-        fields.Integer, "Seconds that the destination is behind the source."
+        fields.Integer, "How far the destination is behind the source, in seconds."
     )
     crudLagSeconds = nullable(
-        fields.Integer, "Lag of inserts, updates and deletes; null before the first one."
+        fields.Integer,
+        "The lag of inserts, updates and deletes, in seconds; null before the first one.",
     )
-    ddlLagSeconds = nullable(fields.Integer, "Lag of DDL events; null before the first one.")
+    ddlLagSeconds = nullable(
+        fields.Integer, "The lag of DDL events, in seconds; null before the first one."
+    )
 
 
 class _Ping(Strict):
     pingLatencyMs = sometimes(
-        fields.Integer, "How long the last ping took, from 1 millisecond on; -1 if it failed."
+        fields.Integer,
+        "The latency of the last ping, in milliseconds; -1 if it failed, omitted if it took less than 1 ms.",
     )
 
 
 class _IndexBuilding(Strict):
-    indexesBuilt = always(fields.Integer, "Indexes built.")
-    totalIndexesToBuild = always(fields.Integer, "Indexes to build.")
-    collectionsFinished = always(fields.Integer, "Collections whose indexes are all built.")
-    collectionsTotal = always(fields.Integer, "Collections that have indexes to build.")
+    indexesBuilt = always(fields.Integer, "The number of indexes built.")
+    totalIndexesToBuild = always(fields.Integer, "The number of indexes to build.")
+    collectionsFinished = always(
+        fields.Integer, "The number of collections whose indexes are all built."
+    )
+    collectionsTotal = always(
+        fields.Integer, "The number of collections that have indexes to build."
+    )
 
 
 class _VerificationSide(Strict):
     phase = always(fields.Enum, "The stage of the verification.", Hashing, by_value=True)
-    estimatedDocumentCount = nullable(fields.Integer, "Documents to compare.")
-    hashedDocumentCount = always(fields.Integer, "Documents compared.")
-    totalCollectionCount = nullable(fields.Integer, "Collections to compare.")
-    scannedCollectionCount = always(fields.Integer, "Collections compared completely.")
+    estimatedDocumentCount = nullable(
+        fields.Integer, "The number of documents to compare, by estimate."
+    )
+    hashedDocumentCount = always(fields.Integer, "The number of documents compared.")
+    totalCollectionCount = nullable(fields.Integer, "The number of collections to compare.")
+    scannedCollectionCount = always(
+        fields.Integer, "The number of collections that are compared completely."
+    )
     lagTimeSeconds = nullable(
-        fields.Integer, "Seconds that the verification is behind the changes of the cluster."
+        fields.Integer,
+        "How far the verification is behind the change events of the cluster, in seconds.",
     )
 
 
 class _VerificationProgress(Strict):
-    source = always(fields.Nested, "Verification of the source.", _VerificationSide)
-    destination = always(fields.Nested, "Verification of the destination.", _VerificationSide)
+    source = always(fields.Nested, "The verification of the source.", _VerificationSide)
+    destination = always(fields.Nested, "The verification of the destination.", _VerificationSide)
 
 
 class _DirectionMapping(Strict):
@@ -131,33 +144,39 @@ class _Progress(Strict):
     """The progress of a sync at one moment; unknown values are null."""
 
     state = always(fields.Enum, "The state of the sync.", State, by_value=True)
-    canCommit = always(Boolean, "Whether a commit is possible.")
-    canWrite = always(Boolean, "Whether the destination may be written.")
+    canCommit = always(Boolean, "Whether POST /api/v1/commit is accepted now.")
+    canWrite = always(Boolean, "Whether applications may write to the destination.")
     info = nullable(fields.Enum, "The phase of the sync.", Phase, by_value=True)
     ceaStage = nullable(
         fields.Enum,
-        "collection copy drain while what was written during the copy is applied, then steady state.",
+        "collection copy drain while the changes made during the copy are applied, then steady state.",
         Stage,
         by_value=True,
     )
     lag = nullable(fields.Nested, "The lag, by kind of change.", _Lag)
-    lagTimeSeconds = nullable(fields.Integer, "Seconds that the destination is behind the source.")
-    totalEventsApplied = nullable(fields.Integer, "Change events that this process applied.")
+    lagTimeSeconds = nullable(
+        fields.Integer, "How far the destination is behind the source, in seconds."
+    )
+    totalEventsApplied = nullable(
+        fields.Integer, "The number of change events that this process has applied."
+    )
     collectionCopy = nullable(
-        fields.Nested, "The progress of the copy; estimates.", _CollectionCopy
+        fields.Nested, "The progress of the copy, by estimate.", _CollectionCopy
     )
     directionMapping = nullable(fields.Nested, "The clusters and their roles.", _DirectionMapping)
     source = nullable(fields.Nested, "The last ping of the source.", _Ping)
     destination = nullable(fields.Nested, "The last ping of the destination.", _Ping)
     mongosyncID = always(fields.String, "The name of this instance.")
-    coordinatorID = nullable(fields.String, "The name of the instance that coordinates.")
+    coordinatorID = nullable(fields.String, "The name of the instance that coordinates the sync.")
     error = nullable(fields.String, "The name of the error that the sync failed with.")
-    errorDescription = nullable(fields.String, "What happened, and what to do.")
+    errorDescription = nullable(fields.String, "Why the sync failed, and what to do.")
     estimatedOplogTimeRemaining = sometimes(
-        fields.String, "For how long the source's oplog still holds what the sync needs, in words."
+        fields.String,
+        "How long the source's oplog still holds the changes that the sync needs, in words.",
     )
     estimatedSecondsToCEACatchup = sometimes(
-        fields.Integer, "In how many seconds the lag is gone; only while it falls."
+        fields.Integer,
+        "The estimated time until the lag is zero, in seconds; only while the lag falls.",
     )
     indexBuilding = sometimes(
         fields.Nested, "The progress of index builds after the copy.", _IndexBuilding
@@ -167,11 +186,13 @@ class _Progress(Strict):
         "The progress of the verification; absent if it is disabled.",
         _VerificationProgress,
     )
-    warnings = sometimes(fields.List, "What endangers the sync, and what to do.", fields.String())
+    warnings = sometimes(
+        fields.List, "Problems that endanger or delay the sync, and what to do.", fields.String()
+    )
 
 
 class _ProgressAnswer(SuccessAnswer):
-    progress = always(fields.Nested, "The sync.", _Progress)
+    progress = always(fields.Nested, "The progress of the sync.", _Progress)
 
 
 class _Violation(Strict):
@@ -182,28 +203,38 @@ class _Violation(Strict):
 class _Estimates(Strict):
     """The estimated cost of a sync, in bytes and seconds; unknown values are null."""
 
-    namespaces = nullable(fields.Integer, "Collections and views that would be synced.")
-    documents = nullable(fields.Integer, "Documents in them.")
-    bytes = nullable(fields.Integer, "The bytes of these documents.")
-    indexes = nullable(fields.Integer, "Indexes that would be built, beside those on _id.")
+    namespaces = nullable(
+        fields.Integer, "The number of collections and views that would be synced."
+    )
+    documents = nullable(fields.Integer, "The number of documents that would be copied.")
+    bytes = nullable(fields.Integer, "The size of these documents, in bytes.")
+    indexes = nullable(
+        fields.Integer, "The number of indexes that would be built, without those on _id."
+    )
     diskNeededBytes = nullable(
-        fields.Integer, "Bytes that the sync may need on the destination's disk."
+        fields.Integer, "The space that the sync may need on the destination's disk, in bytes."
     )
-    diskFreeBytes = nullable(fields.Integer, "Free bytes on that disk.")
+    diskFreeBytes = nullable(fields.Integer, "The free space on the destination's disk, in bytes.")
     memoryNeededBytes = nullable(
-        fields.Integer, "Bytes of memory that this process may need; null without verification."
+        fields.Integer,
+        "The memory that this process may need, in bytes; null without verification.",
     )
-    memoryAvailableBytes = nullable(fields.Integer, "Bytes of memory that are available.")
-    copySeconds = nullable(fields.Integer, "A cautious estimate of the duration of the copy.")
+    memoryAvailableBytes = nullable(
+        fields.Integer, "The memory that is available to this process, in bytes."
+    )
+    copySeconds = nullable(
+        fields.Integer, "The duration of the copy, in seconds, by a cautious estimate."
+    )
     oplogWindowSeconds = nullable(
-        fields.Integer, "How many seconds of writes the source's oplog holds."
+        fields.Integer,
+        "How long the source's oplog keeps an entry, in seconds, at its average write rate.",
     )
 
 
 class _PreflightAnswer(SuccessAnswer):
     violations = always(
         fields.List,
-        "All reasons for which a start would be refused now.",
+        "All reasons why a start would be refused now.",
         fields.Nested(_Violation),
     )
     warnings = always(fields.List, "Possible problems, and what to do.", fields.String())
@@ -211,9 +242,13 @@ class _PreflightAnswer(SuccessAnswer):
 
 
 class _NamespaceVerification(Strict):
-    comparedDocuments = always(fields.Integer, "Documents compared by the first pass.")
-    estimatedTotalDocuments = nullable(fields.Integer, "Documents to compare.")
-    mismatches = always(fields.Integer, "Documents that differ.")
+    comparedDocuments = always(
+        fields.Integer, "The number of documents that the first pass has compared."
+    )
+    estimatedTotalDocuments = nullable(
+        fields.Integer, "The number of documents to compare, by estimate."
+    )
+    mismatches = always(fields.Integer, "The number of documents that differ.")
 
 
 class _Namespace(Strict):
@@ -221,26 +256,37 @@ class _Namespace(Strict):
 
     namespace = always(fields.String, "The name of the collection on the source.")
     phase = always(fields.Enum, "The phase of the collection.", NamespacePhase, by_value=True)
-    copiedDocuments = always(fields.Integer, "Documents copied.")
-    estimatedTotalDocuments = always(fields.Integer, "Documents to copy; an estimate.")
-    copiedBytes = always(fields.Integer, "Bytes copied.")
-    estimatedTotalBytes = always(fields.Integer, "Bytes to copy.")
+    copiedDocuments = always(fields.Integer, "The number of documents copied.")
+    estimatedTotalDocuments = always(
+        fields.Integer, "The number of documents to copy, by estimate."
+    )
+    copiedBytes = always(fields.Integer, "The number of bytes copied.")
+    estimatedTotalBytes = always(fields.Integer, "The number of bytes to copy.")
     documentsPerSecond = nullable(
-        fields.Float, "Documents copied per second; null when the collection is not being copied."
+        fields.Float,
+        "The number of documents copied per second; null while the collection is not being copied.",
     )
     bytesPerSecond = nullable(
-        fields.Float, "Bytes copied per second; null when the collection is not being copied."
+        fields.Float,
+        "The number of bytes copied per second; null while the collection is not being copied.",
     )
-    eventsApplied = always(fields.Integer, "Change events that this process applied.")
-    indexesBuilt = nullable(fields.Integer, "Indexes of the collection that the destination has.")
-    totalIndexes = always(fields.Integer, "Indexes of the collection, without the one on _id.")
+    eventsApplied = always(
+        fields.Integer, "The number of change events that this process has applied."
+    )
+    indexesBuilt = nullable(
+        fields.Integer,
+        "How many of the collection's indexes are built on the destination, without the one on _id.",
+    )
+    totalIndexes = always(
+        fields.Integer, "The number of indexes of the collection, without the one on _id."
+    )
     verification = nullable(
         fields.Nested, "The verification of the collection.", _NamespaceVerification
     )
 
 
 class _NamespacesAnswer(SuccessAnswer):
-    namespaces = always(fields.List, "By name.", fields.Nested(_Namespace))
+    namespaces = always(fields.List, "The collections, sorted by name.", fields.Nested(_Namespace))
     next = nullable(fields.String, "The value of `after` for the next page; null on the last page.")
 
 
@@ -309,7 +355,7 @@ OPERATIONS = (
     Operation(
         "get",
         "/api/v1/mismatches",
-        "Lists the differences that the verification found: of definitions first, then of documents.",
+        "Lists the differences that the verification found: first the definitions, then the documents.",
         DefinitionMismatchLine(),
         parameters=DocumentMismatchesSchema(),
         other=DocumentMismatchLine(),

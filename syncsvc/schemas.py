@@ -33,7 +33,7 @@ class _ShardKeyElement(fields.Field[dict[str, Any]]):
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, Any]:
         if not isinstance(value, dict) or len(value) != 1:
-            raise ValidationError("Must be a document of a single field.")
+            raise ValidationError("Must be a document with a single field.")
         (name, direction), *_ = value.items()
         allowed = not isinstance(direction, bool) and direction in (1, -1, "hashed")
         if not name or not allowed:
@@ -56,13 +56,18 @@ _SHARD_KEY = {
 }
 
 
-def _text(**metadata: Any) -> fields.String:
+def _text(meaning: str, **metadata: Any) -> fields.String:
+    metadata["description"] = meaning
     return fields.String(required=True, validate=validate.Length(min=1), metadata=metadata)
 
 
-def _filters() -> fields.List[Any]:
+def _flag(meaning: str, default: bool) -> Boolean:
+    return Boolean(load_default=default, metadata={"description": meaning})
+
+
+def _filters(meaning: str) -> fields.List[Any]:
     each = fields.Nested(NamespaceFilterSchema, metadata=ONE_DATABASE)
-    return fields.List(each, load_default=list)
+    return fields.List(each, load_default=list, metadata={"description": meaning})
 
 
 class _ShardKeySchema(Strict):
@@ -70,56 +75,91 @@ class _ShardKeySchema(Strict):
         _ShardKeyElement(metadata=_SHARD_KEY_ELEMENT),
         required=True,
         validate=validate.Length(min=1),
-        metadata=_SHARD_KEY,
+        metadata={**_SHARD_KEY, "description": "The fields of the shard key, in order."},
     )
 
 
 class _ShardingEntrySchema(Strict):
-    database = _text(pattern=USER_DATABASE_PATTERN)
-    collection = _text(pattern=USER_COLLECTION_PATTERN)
-    shardCollection = fields.Nested(_ShardKeySchema, required=True)
+    database = _text("The database of the collection.", pattern=USER_DATABASE_PATTERN)
+    collection = _text("The collection to shard.", pattern=USER_COLLECTION_PATTERN)
+    shardCollection = fields.Nested(
+        _ShardKeySchema,
+        required=True,
+        metadata={"description": "How to shard the collection on the destination."},
+    )
 
 
 class _ShardingSchema(Strict):
-    createSupportingIndexes = Boolean(load_default=False)
-    shardingEntries = fields.List(fields.Nested(_ShardingEntrySchema), required=True)
+    createSupportingIndexes = _flag(
+        "Whether to create the indexes that shard keys need and the source lacks.", False
+    )
+    shardingEntries = fields.List(
+        fields.Nested(_ShardingEntrySchema),
+        required=True,
+        metadata={"description": "The collections to shard; all others stay unsharded."},
+    )
 
 
 class _VerificationSchema(Strict):
-    enabled = Boolean(load_default=True)
+    enabled = _flag("Whether the commit succeeds only if both clusters are proved equal.", True)
 
 
 class _NaturalOrderSchema(Strict):
     """One element of `copyInNaturalOrder`: a database, or "." for all, and optionally some of its collections."""
 
-    database = _text()
-    collections = fields.List(_text(), validate=validate.Length(min=1))
+    database = _text("A database, or . for all.")
+    collections = fields.List(
+        _text("A collection."),
+        validate=validate.Length(min=1),
+        metadata={"description": "Collections of the database; all if omitted."},
+    )
 
 
 class StartSchema(Strict):
     """The body of `POST /api/v1/start`; loads into StartOptions."""
 
-    source = _text(enum=list(CLUSTERS))
-    destination = _text(enum=list(CLUSTERS))
+    source = _text("The cluster to sync from.", enum=list(CLUSTERS))
+    destination = _text("The cluster to sync to.", enum=list(CLUSTERS))
     buildIndexes = fields.Enum(
-        BuildIndexes, by_value=True, load_default=BuildIndexes.BEFORE_DATA_COPY
+        BuildIndexes,
+        by_value=True,
+        load_default=BuildIndexes.BEFORE_DATA_COPY,
+        metadata={
+            "description": "Which indexes the destination gets besides those on _id, and when."
+        },
     )
     enableUserWriteBlocking = _WriteBlockingField(
         load_default=WriteBlocking.DESTINATION_ONLY,
         metadata={
             "enum": [*(mode.value for mode in WriteBlocking), True, False],
             "default": WriteBlocking.DESTINATION_ONLY.value,
+            "description": "On which clusters user writes are blocked.",
         },
     )
-    reversible = Boolean(load_default=False)
-    verification = fields.Nested(_VerificationSchema, load_default=lambda: {"enabled": True})
-    includeNamespaces = _filters()
-    excludeNamespaces = _filters()
-    sharding = fields.Nested(_ShardingSchema)
-    preExistingDestinationData = Boolean(load_default=False)
-    copyInNaturalOrder = fields.List(fields.Nested(_NaturalOrderSchema), load_default=list)
-    detectRandomId = Boolean(load_default=True)
-    skipDiskSpaceCheck = Boolean(load_default=False)
+    reversible = _flag("Whether the sync can be reversed after the commit.", False)
+    verification = fields.Nested(
+        _VerificationSchema,
+        load_default=lambda: {"enabled": True},
+        metadata={"description": "The verification of the sync."},
+    )
+    includeNamespaces = _filters("The namespaces to sync; all if empty.")
+    excludeNamespaces = _filters("The namespaces not to sync.")
+    sharding = fields.Nested(
+        _ShardingSchema,
+        metadata={
+            "description": "What to shard on the destination; only for a sync from a replica set to a sharded cluster."
+        },
+    )
+    preExistingDestinationData = _flag("Must be false: the destination must be empty.", False)
+    copyInNaturalOrder = fields.List(
+        fields.Nested(_NaturalOrderSchema),
+        load_default=list,
+        metadata={"description": "Accepted for compatibility with mongosync; no effect."},
+    )
+    detectRandomId = _flag("Accepted for compatibility with mongosync; no effect.", True)
+    skipDiskSpaceCheck = _flag(
+        "Whether to start even if the destination's disk seems too small.", False
+    )
 
     @post_load
     def _make(self, data: Mapping[str, Any], **kwargs: Any) -> StartOptions:
@@ -143,6 +183,18 @@ class StartSchema(Strict):
 class NamespacesSchema(Strict):
     """The parameters of `GET /api/v1/namespaces`."""
 
-    database = fields.String(validate=validate.Length(min=1))
-    after = fields.String(validate=validate.Length(min=1))
-    limit = fields.Integer(load_default=1_000, validate=validate.Range(min=1, max=10_000))
+    database = fields.String(
+        validate=validate.Length(min=1),
+        metadata={"description": "Show only the collections of this database of the source."},
+    )
+    after = fields.String(
+        validate=validate.Length(min=1),
+        metadata={
+            "description": "Show only the collections after this one; send `next` of the previous page."
+        },
+    )
+    limit = fields.Integer(
+        load_default=1_000,
+        validate=validate.Range(min=1, max=10_000),
+        metadata={"description": "The maximum number of collections."},
+    )

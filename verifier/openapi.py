@@ -68,7 +68,7 @@ _AT_CHECK = (
 
 class _Timestamp(Strict):
     t = always(fields.Integer, "Seconds since 1970.")
-    i = always(fields.Integer, "Number within the second.")
+    i = always(fields.Integer, "The number of the operation within the second.")
 
 
 _ClusterTime = Strict.from_dict(
@@ -81,24 +81,30 @@ class _Tasks(Strict):
     """The tasks of this generation."""
 
     totalTasks = always(fields.Integer, "Tasks of this generation.")
-    addedTasks = always(fields.Integer, "Tasks that wait.")
+    addedTasks = always(fields.Integer, "Tasks that have not begun.")
     processingTasks = always(fields.Integer, "Tasks in progress.")
     failedTasks = always(fields.Integer, "Tasks that found a difference.")
     completedTasks = always(fields.Integer, "Tasks that found no difference.")
     metadataMismatchTasks = always(
         fields.Integer, "Failed tasks with a difference in a definition or a count."
     )
-    recheckTasks = always(fields.Integer, "Failed tasks whose differences are compared again.")
+    recheckTasks = always(
+        fields.Integer, "Failed tasks whose differences the next generation compares again."
+    )
 
 
 class _Amounts(Strict):
     """How much a generation has compared, of how much; totals are estimates."""
 
-    docsCompared = always(fields.Integer, "Documents compared.")
-    totalDocs = nullable(fields.Integer, "Documents to compare.")
-    srcBytesCompared = always(fields.Integer, "Bytes of the source compared.")
-    totalSrcBytes = nullable(fields.Integer, "Bytes of the source to compare.")
-    totalNamespaces = always(fields.Integer, "Collections and views.")
+    docsCompared = always(fields.Integer, "The number of documents compared.")
+    totalDocs = nullable(fields.Integer, "The number of documents to compare, by estimate.")
+    srcBytesCompared = always(
+        fields.Integer, "The size of the compared documents of the source, in bytes."
+    )
+    totalSrcBytes = nullable(
+        fields.Integer, "The size of the source's documents to compare, in bytes, by estimate."
+    )
+    totalNamespaces = always(fields.Integer, "The number of collections and views to compare.")
 
 
 def _counts(meaning: str, **metadata: Any) -> Any:
@@ -110,39 +116,57 @@ def _counts(meaning: str, **metadata: Any) -> Any:
 class _Changes(Strict):
     """The change events of one cluster."""
 
-    eventsPerSecond = nullable(fields.Float, "Events per second in the last minute.")
+    eventsPerSecond = nullable(fields.Float, "Change events per second in the last minute.")
     lagSecs = nullable(
-        fields.Integer, "Seconds that the verifier is behind the changes of the cluster."
+        fields.Integer,
+        "How far the verifier is behind the change events of the cluster, in seconds.",
     )
-    eventCounts = _counts("Change events, by operation.")
+    eventCounts = _counts("The number of change events, by operation.")
 
 
 class _Progress(Strict):
     """A check at one moment; unknown values are null."""
 
-    phase = always(fields.Enum, "Whether a check runs, and which generation.", Phase, by_value=True)
-    error = nullable(fields.String, "What made the check incomplete: its name, and what to do.")
-    verificationStatus = always(fields.Nested, "The tasks.", _Tasks)
-    verdict = nullable(fields.Enum, "How the check ended.", Outcome, by_value=True)
-    verdictReasons = always(fields.List, "Why.", fields.String())
-    writesOff = always(Boolean, "Whether writesOff was sent.")
+    phase = always(
+        fields.Enum,
+        "idle if no check runs, check in the first generation, recheck in later ones.",
+        Phase,
+        by_value=True,
+    )
+    error = nullable(
+        fields.String,
+        "The error that made the check incomplete: its name, what happened, and what to do.",
+    )
+    verificationStatus = always(
+        fields.Nested, "The numbers of tasks of this generation, by status.", _Tasks
+    )
+    verdict = nullable(
+        fields.Enum, "The result of the check; null before its end.", Outcome, by_value=True
+    )
+    verdictReasons = always(fields.List, "The reasons for the verdict.", fields.String())
+    writesOff = always(Boolean, "Whether the check has received POST /api/v1/writesOff.")
     generation = nullable(fields.Integer, "The number of this generation, from 0.")
-    generationStats = always(fields.Nested, "Amounts of this generation.", _Amounts)
+    generationStats = always(fields.Nested, "How much this generation has compared.", _Amounts)
     gen0Stats = nullable(
-        fields.Nested, "Amounts of the first generation; null until it has ended.", _Amounts
+        fields.Nested, "How much the first generation has compared; null before its end.", _Amounts
     )
     recentRecheckSecs = always(
-        fields.List, "Durations of the last generations, in seconds.", fields.Float(allow_none=True)
+        fields.List,
+        "The durations of the last generations, in seconds.",
+        fields.Float(allow_none=True),
     )
-    totalRechecksDone = always(fields.Integer, "Documents compared again by later generations.")
+    totalRechecksDone = always(
+        fields.Integer, "The number of documents that later generations compared again."
+    )
     docsComparedPerSecond = nullable(
-        fields.Float, "Documents compared per second in the last minute."
+        fields.Float, "The number of documents compared per second in the last minute."
     )
     srcBytesComparedPerSecond = nullable(
-        fields.Float, "Bytes of the source compared per second in the last minute."
+        fields.Float,
+        "The size of the source's documents compared per second in the last minute, in bytes.",
     )
-    srcChangeStats = always(fields.Nested, "Change events of the source.", _Changes)
-    dstChangeStats = always(fields.Nested, "Change events of the destination.", _Changes)
+    srcChangeStats = always(fields.Nested, "The change events of the source.", _Changes)
+    dstChangeStats = always(fields.Nested, "The change events of the destination.", _Changes)
     srcLastRecheckedTS = nullable(
         fields.Nested, "All changes of the source up to this time were processed.", _ClusterTime
     )
@@ -151,43 +175,58 @@ class _Progress(Strict):
         "All changes of the destination up to this time were processed.",
         _ClusterTime,
     )
-    notes = always(fields.List, "What was not compared, and why.", fields.String())
-    warnings = sometimes(fields.List, "Long waits, and what to do about them.", fields.String())
+    notes = always(fields.List, "What the check did not compare, and why.", fields.String())
+    warnings = sometimes(
+        fields.List, "What the check has been waiting for, and what to do.", fields.String()
+    )
 
 
 class _DocumentMismatches(Strict):
     """The numbers of documents that differ."""
 
-    total = always(fields.Integer, "All.")
-    byType = _counts("By type.", propertyNames={"enum": [each.value for each in Difference]})
-    byNamespace = _counts("Documents that differ, by namespace.")
+    total = always(fields.Integer, "The number of documents that differ.")
+    byType = _counts(
+        "The number of documents that differ, by type.",
+        propertyNames={"enum": [each.value for each in Difference]},
+    )
+    byNamespace = _counts("The number of documents that differ, by namespace.")
 
 
 class _ProgressAnswer(SuccessAnswer):
-    progress = always(fields.Nested, "The check.", _Progress)
+    progress = always(fields.Nested, "The progress of the check.", _Progress)
 
 
 class _SummaryAnswer(SuccessAnswer):
     """The results of a check in one document."""
 
-    verdict = nullable(fields.Enum, "How the check ended.", Outcome, by_value=True)
-    verdictReasons = always(fields.List, "Why.", fields.String())
+    verdict = nullable(
+        fields.Enum, "The result of the check; null before its end.", Outcome, by_value=True
+    )
+    verdictReasons = always(fields.List, "The reasons for the verdict.", fields.String())
     estCheckSecsRemaining = nullable(
-        fields.Float, "Estimated seconds until the first generation ends."
+        fields.Float, "The estimated time until the first generation ends, in seconds."
     )
     recentRecheckSecs = always(
-        fields.List, "Durations of the last generations, in seconds.", fields.Float(allow_none=True)
+        fields.List,
+        "The durations of the last generations, in seconds.",
+        fields.Float(allow_none=True),
     )
-    checkStats = always(fields.Nested, "Amounts of the first generation.", _Amounts)
+    checkStats = always(fields.Nested, "How much the first generation has compared.", _Amounts)
     nsMismatches = always(
-        fields.List, "The first differences of definitions.", fields.Nested(DefinitionMismatchLine)
+        fields.List,
+        "The first differences of collections, views and indexes.",
+        fields.Nested(DefinitionMismatchLine),
     )
-    nsMismatchesTotal = always(fields.Integer, "Number of differences of definitions.")
-    docMismatches = always(fields.Nested, "Numbers of documents that differ.", _DocumentMismatches)
-    totalRechecksDone = always(fields.Integer, "Documents compared again by later generations.")
-    srcChangeEvents = _counts("Change events of the source, by operation.")
-    dstChangeEvents = _counts("Change events of the destination, by operation.")
-    notes = always(fields.List, "What was not compared, and why.", fields.String())
+    nsMismatchesTotal = always(
+        fields.Integer, "The number of differences of collections, views and indexes."
+    )
+    docMismatches = always(fields.Nested, "How many documents differ.", _DocumentMismatches)
+    totalRechecksDone = always(
+        fields.Integer, "The number of documents that later generations compared again."
+    )
+    srcChangeEvents = _counts("The number of change events of the source, by operation.")
+    dstChangeEvents = _counts("The number of change events of the destination, by operation.")
+    notes = always(fields.List, "What the check did not compare, and why.", fields.String())
 
 
 OPERATIONS = (

@@ -28,4 +28,9 @@ class _FilterField(fields.Field[Document]):
 class CheckSchema(Strict):
     """The body of `POST /api/v1/check`."""
 
-    filter = _FilterField(metadata={"type": "object"})
+    filter = _FilterField(
+        metadata={
+            "type": "object",
+            "description": "A filter in MongoDB Extended JSON; only documents that match it are compared.",
+        }
+    )

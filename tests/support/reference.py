@@ -165,7 +165,8 @@ class _Api:
         if parameters := operation.get("parameters"):
             yield "Parameters:\n"
             for each in parameters:
-                yield from self._field(each["name"], each["schema"], not each["required"])
+                schema = {**each["schema"], "description": each["description"]}
+                yield from self._field(each["name"], schema, not each["required"])
             yield ""
         if body := operation.get("requestBody"):
             yield from self._body(self._schema(body))
@@ -216,8 +217,7 @@ class _Api:
             notes.append("optional")
         yield f"``{name}`` ({', '.join(notes)})"
         inner = list(self._fields(self._inner(schema)))
-        text = schema.get("description") or self._resolved(schema).get("description", "")
-        yield from _indented([text or "..", *(["", *inner] if inner else []), ""])
+        yield from _indented([schema["description"], *(["", *inner] if inner else []), ""])
 
     def _kind(self, schema: dict[str, Any]) -> str:
         resolved = self._resolved(schema)

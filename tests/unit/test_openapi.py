@@ -128,3 +128,18 @@ def test_another_answer_is_not_as_described(
 def test_a_refusal_is_as_described() -> None:
     kind = "application/json; charset=utf-8"
     assert_described("syncsvc", "POST", "/api/v1/commit", 409, kind, json.dumps(REFUSED))
+
+
+@BOTH
+def test_every_field_and_parameter_has_a_description(service: str) -> None:
+    document = DESCRIPTIONS[service]
+    described = {
+        f"{name}.{field}": schema
+        for name, component in document["components"]["schemas"].items()
+        for field, schema in component.get("properties", {}).items()
+    }
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            for each in operation.get("parameters", ()):
+                described[f"{method} {path}: {each['name']}"] = each
+    assert [name for name, schema in described.items() if not schema.get("description")] == []

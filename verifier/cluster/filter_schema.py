@@ -32,8 +32,20 @@ def _not_system(name: str) -> None:
 
 
 class _PatternSchema(Strict):
-    pattern = fields.String(required=True, validate=validate.Length(min=1))
-    options = fields.String(validate=_regex_options, metadata={"pattern": f"^[{_REGEX_OPTIONS}]*$"})
+    pattern = fields.String(
+        required=True,
+        validate=validate.Length(min=1),
+        metadata={
+            "description": "A regular expression of the server's $regex; it is not anchored."
+        },
+    )
+    options = fields.String(
+        validate=_regex_options,
+        metadata={
+            "pattern": f"^[{_REGEX_OPTIONS}]*$",
+            "description": "The options of the server's $regex.",
+        },
+    )
 
 
 # An element has exactly one of these fields, which the schemas of its fields cannot express.
@@ -44,9 +56,12 @@ class NamespaceFilterSchema(Strict):
     """A filter element; loads into the dict that NamespaceFilter takes."""
 
     database = fields.String(
-        validate=[validate.Length(min=1), _of_users], metadata={"pattern": USER_DATABASE_PATTERN}
+        validate=[validate.Length(min=1), _of_users],
+        metadata={"pattern": USER_DATABASE_PATTERN, "description": "The name of a database."},
     )
-    databaseRegex = fields.Nested(_PatternSchema)
+    databaseRegex = fields.Nested(
+        _PatternSchema, metadata={"description": "A pattern for names of databases."}
+    )
     collections = fields.List(
         fields.String(
             required=True,
@@ -54,8 +69,13 @@ class NamespaceFilterSchema(Strict):
             metadata={"pattern": USER_COLLECTION_PATTERN},
         ),
         validate=validate.Length(min=1),
+        metadata={
+            "description": "Names of collections and views; all if this field and collectionsRegex are omitted."
+        },
     )
-    collectionsRegex = fields.Nested(_PatternSchema)
+    collectionsRegex = fields.Nested(
+        _PatternSchema, metadata={"description": "A pattern for names of collections and views."}
+    )
 
     @validates_schema(pass_original=True, skip_on_field_errors=False)
     def _one_database(self, data: Any, original: Any, **kwargs: Any) -> None:

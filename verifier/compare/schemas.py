@@ -15,38 +15,68 @@ _MOST = (1 << 31) - 1
 class DefinitionMismatchesSchema(Strict):
     """The parameters of a request for mismatches of definitions."""
 
-    limit = fields.Integer(validate=validate.Range(min=1, max=_MOST))
-    after = fields.String(validate=validate.Length(min=1))
+    limit = fields.Integer(
+        validate=validate.Range(min=1, max=_MOST),
+        metadata={"description": "The maximum number of lines; all if omitted."},
+    )
+    after = fields.String(
+        validate=validate.Length(min=1),
+        metadata={
+            "description": "List only the lines after the line with this `place`; from the first line if omitted."
+        },
+    )
 
 
 class DocumentMismatchesSchema(DefinitionMismatchesSchema):
     """The parameters of a request for mismatches of documents."""
 
-    minDurationSecs = fields.Float(load_default=0.0, validate=validate.Range(min=0))
+    minDurationSecs = fields.Float(
+        load_default=0.0,
+        validate=validate.Range(min=0),
+        metadata={
+            "description": "Omit documents that have differed for fewer seconds than this without being changed."
+        },
+    )
 
 
 class _Mismatch(Strict):
     type = always(
-        fields.Enum, "Which cluster lacks it, or that both differ.", Difference, by_value=True
+        fields.Enum,
+        "Whether the destination lacks it, only the destination has it, or its contents differ.",
+        Difference,
+        by_value=True,
     )
-    namespace = always(fields.String, "Its name on the source.")
-    generation = always(fields.Integer, "The generation that found it.")
-    durationSecs = always(fields.Float, "For how long it has differed without being changed.")
-    place = always(fields.String, "What to page on after.")
+    namespace = always(fields.String, "The name of the collection or view on the source.")
+    generation = always(fields.Integer, "The generation of the check that found the difference.")
+    durationSecs = always(
+        fields.Float, "How long it has differed without being changed, in seconds."
+    )
+    place = always(
+        fields.String, "The value of `after` for a request for the lines after this one."
+    )
 
 
 class _FieldDifference(Strict):
-    path = always(fields.String, "The path of the field; empty for the document itself.")
-    detail = always(fields.String, "How the two sides differ there.")
+    path = always(fields.String, "The path of the field; empty for the document as a whole.")
+    detail = always(fields.String, "How the values on the two clusters differ.")
 
 
 class DocumentMismatchLine(_Mismatch):
-    _id = always(fields.Raw, "Its _id, in relaxed Extended JSON.")
-    idType = always(fields.String, "The type of its _id.")
-    fields = always(fields.List, "Where both differ.", fields.Nested(_FieldDifference))
+    _id = always(fields.Raw, "The _id of the document, in relaxed Extended JSON.")
+    idType = always(fields.String, "The BSON type of the _id.")
+    fields = always(
+        fields.List,
+        "The fields that differ, if both clusters have the document.",
+        fields.Nested(_FieldDifference),
+    )
 
 
 class DefinitionMismatchLine(_Mismatch):
-    aspect = always(fields.Enum, "Of what of the collection or view it is.", Aspect, by_value=True)
-    component = always(fields.String, "The option or index.")
-    detail = always(fields.String, "How the two sides differ.")
+    aspect = always(
+        fields.Enum,
+        "The aspect that differs: existence, type, an option, an index, the shard key or the number of documents.",
+        Aspect,
+        by_value=True,
+    )
+    component = always(fields.String, "The name of the option or index; empty for other aspects.")
+    detail = always(fields.String, "How the definitions on the two clusters differ; may be empty.")

@@ -84,7 +84,7 @@ class Operation:
             # As in later versions of OpenAPI: the lines are described as the elements of an array.
             kinds = [each for each in (self.answer, self.other, ErrorAnswer()) if each]
             lines = {"type": "array", "items": {"anyOf": kinds}}
-            text = "One JSON object per line. If an error occurs while the lines are sent, the last line has `error`."
+            text = "One JSON object per line. After an error, the last line has the field `error`."
             return {"description": text, "content": {LINES: {"schema": lines}}}
         return {"description": "Done.", "content": {self.content: {"schema": self.answer}}}
 
@@ -92,15 +92,21 @@ class Operation:
 class SuccessAnswer(Strict):
     """The answer to a command, and a part of every other successful answer."""
 
-    success = Boolean(required=True, metadata={"enum": [True]})
+    success = Boolean(
+        required=True, metadata={"enum": [True], "description": "True: the request succeeded."}
+    )
 
 
 class ErrorAnswer(Strict):
     """The answer to a request that fails."""
 
-    success = Boolean(required=True, metadata={"enum": [False]})
+    success = Boolean(
+        required=True, metadata={"enum": [False], "description": "False: the request failed."}
+    )
     error = fields.String(
-        required=True, validate=validate.Length(min=1), metadata={"description": "Its name."}
+        required=True,
+        validate=validate.Length(min=1),
+        metadata={"description": "The name of the error."},
     )
     errorDescription = fields.String(
         required=True,
@@ -115,7 +121,9 @@ class _DescriptionAnswer(Schema):
     class Meta:
         unknown = INCLUDE
 
-    openapi = fields.String(required=True)
+    openapi = fields.String(
+        required=True, metadata={"description": "The version of OpenAPI that the document follows."}
+    )
 
 
 def always(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
@@ -150,7 +158,7 @@ def described(
     assert plugin.converter is not None
     plugin.converter.field_mapping[Boolean] = ("boolean", None)
     plugin.converter.attribute_functions.append(_more_keywords)
-    own = Operation("get", PATH, "This description.", _DescriptionAnswer())
+    own = Operation("get", PATH, "Returns this OpenAPI document.", _DescriptionAnswer())
     for each in (*operations, own):
         spec.path(each.path, operations={each.method: each.described()})
     document: dict[str, Any] = spec.to_dict()
