@@ -72,7 +72,9 @@ def _serve(settings: Settings, observe: Observer, tuning: Tuning) -> int:
     # This program has no hidden flags.
     _log.info("Mongosync HiddenFlags")
     for option in filter(settings.options.get, NO_EFFECT):
-        _log.info("An option was accepted that has no effect.", extra={"option": option})
+        _log.info(
+            "An option of mongosync was accepted; it has no effect.", extra={"option": option}
+        )
     stop = StopToken()
     alarm = process.exit_alarm()
     with ExitStack() as opened, alarm, suppress(Cancelled), TaskGroup("main", stop) as tasks:

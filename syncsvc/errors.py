@@ -24,13 +24,13 @@ UNKNOWN_CLUSTER = ErrorKind(
     "UnknownCluster",
     400,
     "source or destination is not the name of a cluster of this process.",
-    "Use cluster0 and cluster1, which are the names of the process options.",
+    "Use cluster0 and cluster1, in either order.",
 )
 NOT_SUPPORTED_YET = ErrorKind(
     "NotSupportedYet",
     400,
     "The request asks for a feature that this version does not have.",
-    "Omit the named field, or set it to the value that the description names.",
+    "Omit the named field, or set it to the allowed value.",
 )
 INVALID_STATE = ErrorKind(
     "InvalidState",
@@ -55,13 +55,13 @@ DESTINATION_NOT_EMPTY = ErrorKind(
     "DestinationNotEmpty",
     409,
     "The destination already holds databases.",
-    "Nothing was touched. Drop the named databases on the destination, or use an empty cluster.",
+    "Nothing was changed. Drop the named databases on the destination, or use an empty cluster.",
 )
 METADATA_LEFT_OVER = ErrorKind(
     "MetadataLeftOver",
     409,
     "The destination holds the metadata of another sync.",
-    "Nothing was touched. When that sync is over, drop the named databases on the destination.",
+    "Nothing was changed. When that sync is over, drop its metadata database on the destination.",
 )
 SHARDING_REQUIRED = ErrorKind(
     "ShardingRequired",
@@ -78,8 +78,8 @@ SHARDING_NOT_APPLICABLE = ErrorKind(
 INVALID_SHARDING_ENTRY = ErrorKind(
     "InvalidShardingEntry",
     400,
-    "An entry of sharding.shardingEntries asks for something that no server supports, or names a collection that is "
-    "not synced.",
+    "An entry of sharding.shardingEntries has a shard key that servers refuse, names a collection that is not synced, "
+    "or names the same collection as another entry.",
     "Correct the named entry, or leave it out.",
 )
 COLLECTION_NOT_SHARDABLE = ErrorKind(
@@ -87,33 +87,36 @@ COLLECTION_NOT_SHARDABLE = ErrorKind(
     409,
     "sharding.shardingEntries names a view, or a collection that cannot be sharded; or the source has sharded a "
     "time-series collection.",
-    "Leave its entry out; it is synced unsharded then. Exclude a sharded time-series collection by a filter. "
-    "After a failure, clean the destination first.",
+    "Leave the entry out: the collection is then synced unsharded. Exclude a sharded time-series collection by a "
+    "filter. If the sync has already begun, clean the destination before you start it again.",
 )
 SHARD_KEY_INDEX_MISSING = ErrorKind(
     "ShardKeyIndexMissing",
     409,
-    "No index of the source serves a shard key, and createSupportingIndexes is false.",
+    "A collection to be sharded has no index on the source that supports the shard key, and createSupportingIndexes is "
+    "false.",
     "Create the index on the source, or set sharding.createSupportingIndexes to true.",
 )
 UNIQUE_INDEX_INCOMPATIBLE = ErrorKind(
     "UniqueIndexIncompatible",
     409,
-    "A unique index of a collection cannot stay unique when the collection is sharded by the requested key.",
+    "A collection has a unique index that servers cannot keep unique with the requested shard key.",
     "Choose a shard key that the index begins with, drop the index on the source, or set buildIndexes to never. "
-    "After a failure, clean the destination and start the sync again.",
+    "If the sync has already begun, clean the destination before you start it again.",
 )
 RENAMED_ACROSS_DATABASES = ErrorKind(
     "RenamedAcrossDatabases",
     409,
-    "A collection was renamed into another database, in a sync from a replica set to a sharded cluster.",
-    "Clean the destination and start the sync again; rename into no other database until it is committed.",
+    "A collection was moved into another database by a rename, which a sync from a replica set to a sharded cluster "
+    "cannot apply.",
+    "Clean the destination and start the sync again; do not rename collections into another database before the "
+    "commit.",
 )
 UNKNOWN_INSTANCE = ErrorKind(
     "UnknownInstance",
     409,
     "The id of this instance is not the name of a shard of the source.",
-    "Give each of several instances the name of one shard as its --id, or leave --id out and run one instance alone.",
+    "Give each instance the name of a different shard as its --id, or run a single instance without --id.",
 )
 DIFFERENT_START = ErrorKind(
     "DifferentStart",
@@ -130,13 +133,13 @@ WRITE_BLOCKING_WITH_FILTER = ErrorKind(
 WRITE_BLOCKING_NEEDS_NEWER_SOURCE = ErrorKind(
     "WriteBlockingNeedsNewerSource",
     409,
-    "A source before MongoDB 6.0 cannot block the writes of users.",
+    "A source before MongoDB 6.0 cannot block user writes.",
     "Set enableUserWriteBlocking to destinationOnly or none, and before the commit, stop the applications that write.",
 )
 REVERSIBLE_NEEDS_WRITE_BLOCKING = ErrorKind(
     "ReversibleNeedsWriteBlocking",
     400,
-    "A sync can be reversed only where no user writes to the source after the commit.",
+    "A sync can be reversed only if user writes to the source are blocked from the commit on.",
     "Set enableUserWriteBlocking to sourceAndDestination, or reversible to false.",
 )
 REVERSIBLE_WITH_FILTER = ErrorKind(
@@ -173,78 +176,80 @@ INSUFFICIENT_MEMORY = ErrorKind(
     "InsufficientMemory",
     409,
     "There is too little memory for a sync with verification.",
-    "Give the machine or the control group of this process more memory, or the process a lower --loadLevel; "
+    "Give the machine or the control group of this process more memory, restart the process with a lower --loadLevel, "
     "or set verification.enabled to false.",
 )
 INSUFFICIENT_DISK_SPACE = ErrorKind(
     "InsufficientDestinationDiskSpace",
     409,
     "The disk of the destination is too small for the data to sync.",
-    "Free space on the destination; or send skipDiskSpaceCheck true if you know that the space is sufficient.",
+    "Free space on the destination; or set skipDiskSpaceCheck to true if you know that the space is sufficient.",
 )
 UNSUPPORTED_VERSION = ErrorKind(
     "UnsupportedServerVersion",
     409,
     "The version of a server is not supported.",
-    "The source must run MongoDB 5.0 or newer, a sharded one 6.0 or newer, the destination 6.0 or newer and no older "
-    "version than the source.",
+    "The source must run MongoDB 5.0 or newer (6.0 or newer if it is sharded). The destination must run MongoDB 6.0 or "
+    "newer, and at least the version of the source.",
 )
 UNSUPPORTED_COLLECTION = ErrorKind(
     "UnsupportedCollection",
     409,
     "The source holds a collection of a kind that cannot be synced.",
-    "Drop the named collections on the source, or move them by other means.",
+    "Exclude the named collections by a filter, or drop them on the source. If the sync has already begun, clean the "
+    "destination before you start it again.",
 )
 UNSUPPORTED_CHANGE = ErrorKind(
     "UnsupportedChange",
     409,
     "A definition was changed on the source in a way that this version cannot apply.",
-    "Clean the destination and start the sync again; avoid such changes until it is committed.",
+    "Clean the destination and start the sync again; do not make such changes before the commit.",
 )
 SHARD_KEY_CHANGED = ErrorKind(
     "ShardKeyChanged",
     409,
     "A collection was resharded on the source, which creates a new collection in its place.",
-    "Clean the destination and start the sync again; run no reshardCollection until it is committed.",
+    "Clean the destination and start the sync again; do not run reshardCollection before the commit.",
 )
 RENAMED_OUT_OF_FILTER = ErrorKind(
     "RenamedOutOfFilter",
     409,
     "A synced collection was renamed on the source to a name that the filter excludes.",
-    "Nothing was dropped. Clean the destination, and start the sync again with a filter that includes the new name; "
-    "or rename the collection back first.",
+    "No data was dropped. Clean the destination, and start the sync again with a filter that includes the new name; "
+    "or rename the collection back before you start the sync again.",
 )
 TTL_NOT_VERIFIABLE = ErrorKind(
     "TTLNotVerifiable",
     409,
     "A collection has a TTL index, buildIndexes is set to never, and verification is enabled: the expired documents "
     "would stay on the destination.",
-    "Clean the destination and start the sync again with other buildIndexes, or with verification.enabled false.",
+    "Set buildIndexes to another value, or verification.enabled to false. If the sync has already begun, clean the "
+    "destination before you start it again.",
 )
 EVENT_NOT_APPLICABLE = ErrorKind(
     "EventNotApplicable",
     409,
     "The destination refuses a change of the source, even after the document was read again.",
-    "See the description for the server's reason; then clean the destination and start the sync again.",
+    "Remove the cause that the server's message names; then clean the destination and start the sync again.",
 )
 DOCUMENT_NOT_COPIED = ErrorKind(
     "DocumentNotCopied",
     409,
     "The destination refuses a document of the source.",
-    "See the description for the server's reason; then clean the destination and start the sync again.",
+    "Remove the cause that the server's message names; then clean the destination and start the sync again.",
 )
 DUPLICATE_IDS = ErrorKind(
     "DuplicateIds",
     409,
     "A sharded collection of the source holds several documents with the same _id, which cannot be told apart.",
-    "Give all but one of the named documents another _id, or delete them; look for others; "
+    "Delete all but one of the named documents, or give them a different _id; check for more duplicates; "
     "then clean the destination and start the sync again.",
 )
 DEFINITION_NOT_APPLICABLE = ErrorKind(
     "DefinitionNotApplicable",
     409,
     "The destination refuses a collection, view or index of the source.",
-    "See the description for the server's reason; then clean the destination and start the sync again.",
+    "Remove the cause that the server's message names; then clean the destination and start the sync again.",
 )
 VERIFICATION_FAILED = ErrorKind(
     "VerificationFailed",
@@ -257,41 +262,40 @@ VERIFICATION_FAILED = ErrorKind(
 VERIFICATION_INCOMPLETE = ErrorKind(
     "VerificationIncomplete",
     409,
-    "The verification could not compare everything, so nothing is proved.",
-    "Do not switch to the destination. Remove the cause that the description names; "
-    "then clean the destination and start the sync again.",
+    "The verification could not compare everything, so it is unknown whether the clusters are equal.",
+    "Do not switch to the destination. Remove the named cause; then clean the destination and start the sync again.",
 )
 NOT_REVERSIBLE = ErrorKind(
     "NotReversible",
     409,
     "The sync was not started with reversible true.",
-    "Only a sync that was started with reversible true, and therefore with enableUserWriteBlocking "
-    "sourceAndDestination, can be reversed.",
+    "This sync cannot be reversed. Start the next sync with reversible true and enableUserWriteBlocking "
+    "sourceAndDestination if you may want to reverse it.",
 )
 OLD_SOURCE_WRITTEN = ErrorKind(
     "OldSourceWritten",
     409,
     "Users wrote to the former source after the commit, so the clusters have diverged.",
-    "The sync stays committed, and applications stay where they are. To go back, clean the old source, "
-    "drop the metadata database on both clusters, and start a sync to it.",
+    "The sync stays committed, and applications continue to use the destination. To go back, clean the former source, "
+    "drop the metadata database on both clusters, and start a new sync to the former source.",
 )
 SUPERSEDED = ErrorKind(
     "Superseded",
     409,
     "Another process has taken this sync over, and this process has stopped working on it.",
-    "The sync continues in the other process. Stop this one: let only one process with one id run at a time.",
+    "The sync continues in the other process. Stop this process: two processes must not run with the same id.",
 )
 WRONG_CLUSTERS = ErrorKind(
     "WrongClusters",
     409,
     "The metadata on the destination belongs to a sync between other clusters.",
-    "Start the process with the clusters of that sync, or drop its metadata database to give it up.",
+    "Start the process with the clusters of that sync, or abandon that sync by dropping its metadata database.",
 )
 INCOMPATIBLE_METADATA = ErrorKind(
     "IncompatibleMetadata",
     409,
     "The metadata on the destination was written by another version of this program.",
-    "Start that version instead of this one, or drop its metadata database to give the sync up.",
+    "Start that version instead of this one, or abandon the sync by dropping its metadata database.",
 )
 
 # Errors of the `verifier` packages, with their remedies in a sync.

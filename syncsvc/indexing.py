@@ -49,7 +49,11 @@ def ttl_violations(definition: CollectionSpec, options: StartOptions) -> Iterato
         return
     names = [name for name, index in definition.indexes.items() if "expireAfterSeconds" in index]
     if names:
-        yield TTL_NOT_VERIFIABLE, f"{definition.namespace} has the TTL index {', '.join(names)}."
+        yield TTL_NOT_VERIFIABLE, (
+            f"{definition.namespace} has the TTL index {', '.join(names)}. The destination would lack it, because "
+            "buildIndexes is set to never; documents that expire on the source would stay there, and the verification "
+            "would fail."
+        )
 
 
 def text_violations(definition: CollectionSpec) -> Iterator[Violation]:
@@ -89,8 +93,8 @@ def definition_violations(
     time_series = [str(each.namespace) for each in listed if each.kind is Kind.TIME_SERIES]
     if time_series and not source.reports_ddl:
         yield UNSUPPORTED_COLLECTION, (
-            "A source before 6.0 does not report changes of time-series collections: "
-            f"{', '.join(time_series)}."
+            "A source before MongoDB 6.0 does not report changes of time-series collections, so these cannot be "
+            f"synced: {', '.join(time_series)}."
         )
     for each in listed:
         yield from violations(each, options)

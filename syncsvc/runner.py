@@ -127,7 +127,10 @@ class Runner:
 
     def begin(self) -> None:
         """Continue the run from its saved state. If it has failed, repeat the steps that follow a failure."""
-        _log.info("A run begins.", extra={"state": self.record.state.value})
+        _log.info(
+            "The sync was started or loaded.",
+            extra={"state": self.record.state.value},
+        )
         if self.record.state in ACTIVE:
             self._spawn()
         elif self.record.state is State.FAILED:
@@ -342,7 +345,7 @@ class Runner:
             if self.record.state is State.PAUSED:
                 # Ignored: it is retried after the pause, because failed work never counts as done.
                 _log.warning(
-                    "An error occurred during a pause; the work that failed is repeated after the pause.",
+                    "An error occurred while the sync was paused; the failed work is repeated after the pause.",
                     exc_info=error,
                 )
                 return

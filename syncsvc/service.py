@@ -194,7 +194,7 @@ class Service:
         if self.state is State.INITIALIZING:
             raise OperationError(
                 errors.INVALID_STATE,
-                "The state is INITIALIZING: it is not known yet whether there is a sync.",
+                "The state is INITIALIZING: the process does not know yet whether there is a saved sync.",
             )
         runner = self._runner
         if runner is None:
@@ -236,7 +236,8 @@ class Service:
         store = RunStore.take_over(client, writer, saved)
         if store.record.start is None and self._differences(store):
             _log.warning(
-                "The start was withdrawn, because other instances were started with other options."
+                "The start was withdrawn, because other instances were started with other options. Send the same "
+                "start to all instances."
             )
             store.withdraw()
             return False

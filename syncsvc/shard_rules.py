@@ -111,14 +111,15 @@ def violations(definition: CollectionSpec) -> Iterator[Violation]:
         return
     name, key = definition.namespace, definition.shard_key["key"]
     if definition.kind is not Kind.COLLECTION:
-        yield COLLECTION_NOT_SHARDABLE, f"{name} is a {definition.kind.value}."
+        yield COLLECTION_NOT_SHARDABLE, f"{name} is a {definition.kind.value}, which cannot be sharded."
     elif definition.capped:
-        yield COLLECTION_NOT_SHARDABLE, f"{name} is capped."
+        yield COLLECTION_NOT_SHARDABLE, f"{name} is a capped collection, which cannot be sharded."
     for index in definition.indexes.values():
         unique = index.get("unique") or index.get("prepareUnique")
         if unique and not _keeps_unique(index, key):
             yield UNIQUE_INDEX_INCOMPATIBLE, (
-                f"The unique index {index['name']} of {name} does not begin with the fields {', '.join(key)}."
+                f"The unique index {index['name']} of {name} does not begin with the fields of the shard key: "
+                f"{', '.join(key)}."
             )
 
 

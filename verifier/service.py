@@ -280,4 +280,6 @@ def _refuse_filter(cluster: Cluster, document_filter: dict[str, Any]) -> None:
         if failures.named_kind(error) is not None:
             raise
         text = failures.text_of(error)
-        raise OperationError(INVALID_FILTER, f"The {cluster.name} says: {text}.") from error
+        raise OperationError(
+            INVALID_FILTER, f"The {cluster.name} refused the filter: {text}."
+        ) from error

@@ -110,8 +110,8 @@ class OplogWatch:
             )
             raise OperationError(
                 failures.OPLOG_WINDOW_EXCEEDED,
-                f"Change events must be read from {_shown(needed)} on, but the source's oplog reaches back "
-                f"to {_shown(oplog.oldest)} only.",
+                f"The sync needs the change events of the source from {_shown(needed)} on, but the oldest entry of the "
+                f"source's oplog is from {_shown(oplog.oldest)}.",
             )
 
     def _needed(self) -> Timestamp | None:

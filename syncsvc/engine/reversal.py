@@ -132,7 +132,8 @@ def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> Non
             more = ", ..." if len(written) > _SHOWN else ""
             raise OperationError(
                 OLD_SOURCE_WRITTEN,
-                f"Since the commit, {old_source.name} was written to: {', '.join(map(str, written[:_SHOWN]))}{more}.",
+                f"Since the commit, users wrote to collections on {old_source.name}: "
+                f"{', '.join(map(str, written[:_SHOWN]))}{more}.",
             )
         if page.position.time >= now:
             return

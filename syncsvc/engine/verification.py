@@ -33,7 +33,7 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import POLL, TaskGroup
 from verifier.runtime.waits import waiting
 
-_VERIFYING = "verification in GET /api/v1/progress says how far it is. If it does not move, see the other warnings."
+_VERIFYING = "verification in GET /api/v1/progress shows the progress. If it does not change, see the other warnings."
 
 # Failures that say nothing about the data. The sync fails with the same error, and can be resumed.
 _OF_SYNC = (

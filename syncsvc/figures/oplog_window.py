@@ -94,10 +94,10 @@ def copy_seconds_left(looks: Sequence[Look], total: int | None) -> float | None:
 def warning(left: float, copy_left: float | None, warned: bool) -> str | None:
     """Return the text of a warning if the oplog is too short, else None. `warned`: the warning is already active."""
     if left < (_SAFE_AGAIN if warned else SHORTEST_FORECAST):
-        return f"at the current write rate, it keeps the entries that this sync needs for {in_words(left)}."
+        return f"at the current write rate, in {in_words(left)} it begins to drop entries that this sync needs."
     if copy_left is not None and copy_left > left:
         return (
-            f"the copy takes another {in_words(copy_left)}, but at the current write rate, the oplog keeps the entries "
-            f"that this sync needs for {in_words(left)}."
+            f"the copy takes another {in_words(copy_left)}, but at the current write rate, in {in_words(left)} the "
+            "oplog begins to drop entries that this sync needs."
         )
     return None

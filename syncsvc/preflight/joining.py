@@ -9,7 +9,7 @@ from syncsvc.options import StartOptions
 from syncsvc.preflight.findings import Findings
 from syncsvc.preflight.rules import emptiness_violations
 from syncsvc.saved.peers import described, differences
-from syncsvc.saved.run import RunRecord
+from syncsvc.saved.run import METADATA_DATABASE, RunRecord
 from syncsvc.settings import DEFAULT_ID
 from syncsvc.state import State
 from verifier.runtime.errors import Violation
@@ -49,11 +49,13 @@ def join_violations(
     for each in others:
         if each.identities != identities:
             yield errors.METADATA_LEFT_OVER, (
-                f"The instance {each.instance} has begun a sync from {' to '.join(each.identities)}."
+                f"The database {METADATA_DATABASE} holds the metadata of the instance {each.instance}, which syncs "
+                f"{' to '.join(each.identities)}."
             )
         if each.state not in (State.RUNNING, State.PAUSED):
             yield errors.METADATA_LEFT_OVER, (
-                f"The sync of the instance {each.instance} is {each.state.value}, so this instance cannot join it."
+                f"The database {METADATA_DATABASE} holds the sync of the instance {each.instance}, which is in state "
+                f"{each.state.value}, so this instance cannot join it."
             )
     if instances[0] not in {each.instance for each in others}:
         # The coordinator has not been started yet, so the destination cannot hold any data of this sync.

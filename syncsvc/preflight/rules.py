@@ -129,7 +129,7 @@ def _version_violations(
         yield from unfit(role, facts, topologies, oldest, errors.UNSUPPORTED_VERSION)
     versions = f"The source runs MongoDB {source.dotted_version}, the destination runs {destination.dotted_version}"
     if destination.version[:2] < source.version[:2]:
-        yield errors.UNSUPPORTED_VERSION, f"{versions}, which is an older version."
+        yield errors.UNSUPPORTED_VERSION, f"{versions}, but the destination must not be older than the source."
     if options.blocks_source and not source.blocks_writes:
         yield errors.WRITE_BLOCKING_NEEDS_NEWER_SOURCE, (
             f"The source runs MongoDB {source.dotted_version}, but enableUserWriteBlocking is sourceAndDestination."
@@ -139,7 +139,7 @@ def _version_violations(
             f"reversible is true, but the source runs MongoDB {source.dotted_version}."
         )
     if options.reversible and source.version[:2] != destination.version[:2]:
-        yield errors.REVERSIBLE_NEEDS_EQUAL_VERSIONS, f"{versions}, but reversible is true."
+        yield errors.REVERSIBLE_NEEDS_EQUAL_VERSIONS, f"{versions}, but reversible is true, which needs equal releases."
 
 
 def emptiness_violations(
@@ -152,7 +152,7 @@ def emptiness_violations(
     for each in metadata:
         if each.instances:
             yield errors.METADATA_LEFT_OVER, (
-                f"The database {each.database} holds the metadata of a sync by {', '.join(each.instances)}."
+                f"The database {each.database} holds the metadata of a sync (instances: {', '.join(each.instances)})."
             )
         if (
             each.database.startswith(_MONGOSYNC_DATABASES)

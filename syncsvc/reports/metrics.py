@@ -172,7 +172,7 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_long_waits",
-        "Number of things that this process has been waiting for, each for at least 15 seconds.",
+        "Number of waits of this process that have lasted at least 15 seconds.",
         (),
         single(lambda sync: len(sync.snapshot.waits)),
     ),
@@ -186,7 +186,7 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_warning",
-        "1 for each kind of warning that holds, 0 for each other one.",
+        "1 for each kind of warning that is active, 0 for each other one.",
         ("warning",),
         _warnings,
     ),

@@ -287,7 +287,9 @@ class FencedWriter(ClusterWriter):
         )
         if reply.get("writeErrors"):
             slot.settled = False
-            raise RuntimeError(f"a slot cannot be settled: {reply['writeErrors'][:3]}")
+            raise RuntimeError(
+                f"the fence against writes of earlier processes cannot be saved: {reply['writeErrors'][:3]}"
+            )
 
     def _spread_marks(self) -> int:
         """Make sure that the collection of the marks has a chunk on every shard; return how many marks are needed."""
@@ -314,7 +316,8 @@ class FencedWriter(ClusterWriter):
         except OperationFailure as error:
             if error.code == failures.TRANSACTION_TOO_OLD:
                 raise OperationError(
-                    errors.SUPERSEDED, "The destination has refused a write as outdated."
+                    errors.SUPERSEDED,
+                    "The destination refused a write of this process, because another process has taken the sync over.",
                 ) from error
             # The command itself has ended, but not the earlier ones that a mark was to settle. A router may have sent
             # the command to several shards, and have the reply of only one.

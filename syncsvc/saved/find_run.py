@@ -27,7 +27,7 @@ def find_run(clusters: Mapping[str, Cluster], instance: str) -> RunRecord | None
         )
         raise OperationError(
             errors.WRONG_CLUSTERS,
-            f"The saved state does not fit the clusters of this process: {saved}.",
+            f"The saved sync has other clusters than this process: {saved}.",
         )
     return fitting[0]
 

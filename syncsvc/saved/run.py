@@ -346,7 +346,8 @@ class RunStore:
         reply = self._writer.run(METADATA_DATABASE, {"update": _RUNS, "updates": [statement]})
         if reply.get("writeErrors") or reply["n"] != 1:
             raise OperationError(
-                errors.SUPERSEDED, f"The run of {old.instance} belongs to another process now."
+                errors.SUPERSEDED,
+                f"Another process has taken over the sync of the instance {old.instance}.",
             )
         self.record = new
         self._confirmed_at = requested_at

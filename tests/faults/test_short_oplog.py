@@ -67,7 +67,7 @@ def test_a_sync_waits_for_the_member_with_the_longer_oplog(
         roll_over(client)
         daemon.resume()
         warned = wait_for(lambda: _short(daemon), "a warning names the member")
-        assert keeper.address in warned and "make such a member the primary" in warned
+        assert keeper.address in warned and "make one of these members the primary" in warned
         assert daemon.progress()["state"] == "RUNNING"
         make_primary(source, keeper)
         daemon.commit()

@@ -217,7 +217,7 @@ def test_who_is_not_let_in_is_told_why_and_what_to_do(clusters: Clusters, tmp_pa
             "Authentication failed",
             "password",
         ),
-        plain: ("ClusterUnreachable", "connection closed", "where the servers demand TLS"),
+        plain: ("ClusterUnreachable", "connection closed", "if the servers require TLS"),
         f"{plain}&tls=true": ("ClusterUnreachable", "certificate verify failed", "tlsCAFile"),
         f"{plain}&tls=true&tlsCAFile={wrong}": (
             *("ClusterUnreachable", "certificate verify failed", "tlsCAFile"),

@@ -116,7 +116,7 @@ def _sync(pair: Pair, daemon: Daemon, round_: Round, behaviours: list[Behaviour]
     progress = daemon.commit_or_fail()
     if progress["state"] == "FAILED":
         return Outcome(f"{progress['error']}: {progress['errorDescription']}", {})
-    assert round_.raw_diffs or "documents read again" in daemon.log
+    assert round_.raw_diffs or "reading the documents again" in daemon.log
     return Outcome("", pair.differences())
 
 

@@ -154,7 +154,9 @@ def test_an_index_that_cannot_be_built_is_named(pair: Pair, daemon: Daemon) -> N
     daemon.ask_for_commit()
     progress = daemon.wait_for_state("FAILED")
     assert progress["error"] == "DefinitionNotApplicable"
-    assert "Index both: createIndexes on d.c was refused" in progress["errorDescription"]
+    assert (
+        "Index both: The destination refused createIndexes on d.c" in progress["errorDescription"]
+    )
 
 
 @pytest.mark.each_once

@@ -75,7 +75,7 @@ def slow(pair: Pair, command: str, milliseconds: int) -> Iterator[None]:
 
 def assert_lost(progress: dict[str, Any]) -> None:
     assert progress["error"] == "OplogWindowExceeded"
-    assert "reaches back to" in progress["errorDescription"]
+    assert "the oldest entry of the source's oplog is from" in progress["errorDescription"]
     assert "replSetResizeOplog" in progress["errorDescription"]
     assert "estimatedOplogTimeRemaining" not in progress
 

@@ -135,7 +135,8 @@ def test_every_violation_is_told_at_once(pair: Pair, daemon: Daemon) -> None:
         assert "The destination holds user databases: mine. " in said
         assert f"The database {LEFT} holds the metadata of mongosync. " in said
         assert (
-            "mongosync_reserved_for_internal_use holds the metadata of a sync by another. " in said
+            "mongosync_reserved_for_internal_use holds the metadata of a sync (instances: another). "
+            in said
         )
         assert "shop.orders has the TTL index when_1. " in said
         assert "may need 438 MB of memory, but only 100 MB are available to this process. " in said

@@ -226,9 +226,12 @@ def test_log_lines_are_json_objects(pair: Pair, daemon: Daemon) -> None:
     assert daemon.terminate() == 0
     lines = [json.loads(line) for line in daemon.log.splitlines()]
     assert all({"time", "level", "message"} <= set(line) for line in lines)
-    assert {"Version info", "A run begins.", "The sync is committed.", "Stopped."} <= {
-        line["message"] for line in lines
-    }
+    assert {
+        "Version info",
+        "The sync was started or loaded.",
+        "The sync is committed.",
+        "Stopped.",
+    } <= {line["message"] for line in lines}
 
 
 def test_a_signal_rotates_the_log(pair: Pair, daemon: Daemon) -> None:
@@ -239,8 +242,14 @@ def test_a_signal_rotates_the_log(pair: Pair, daemon: Daemon) -> None:
     # Each request is logged; the process learns of the signal when it gets to it.
     wait_for(lambda: daemon.progress() and len(list(folder.iterdir())) == 2, "it is rotated")
     daemon.start()
-    wait_for(lambda: '"A run begins."' in daemon.log, "the start is logged")
+    wait_for(lambda: '"The sync was started or loaded."' in daemon.log, "the start is logged")
     old, new = sorted(folder.iterdir())
-    assert '"Serving."' in old.read_text() and '"A run begins."' not in old.read_text()
-    assert '"A run begins."' in new.read_text() and '"Serving."' not in new.read_text()
+    assert (
+        '"Serving."' in old.read_text()
+        and '"The sync was started or loaded."' not in old.read_text()
+    )
+    assert (
+        '"The sync was started or loaded."' in new.read_text()
+        and '"Serving."' not in new.read_text()
+    )
     assert [each.stat().st_mode & 0o777 for each in (folder, old, new)] == [0o700, 0o600, 0o600]

@@ -274,7 +274,7 @@ def test_an_orphaned_document_is_awaited(pair: Pair, daemon: Daemon) -> None:
     pair.source.client.d.c.update_one(document, {"$set": {"k": last["k"] + 0.5}})
     wait_for(lambda: daemon.progress().get("warnings"), "a warning")
     (warning,) = daemon.progress()["warnings"]
-    assert "an orphaned document of that _id" in warning
+    assert "an orphaned document with that _id" in warning
     with one.client() as client:
         # As the shard does itself, later.
         assert client.d.c.delete_one(query).deleted_count

@@ -17,7 +17,7 @@ from verifier.runtime.waits import waiting
 PATIENCE = 8.0
 # How long all calls of a short command may take in total, in seconds.
 _LONGEST = 12.0
-_REMEDY = "See the other warnings: one of them names the call that a cluster does not answer."
+_REMEDY = "Another warning names the call that a cluster does not answer, and what to do."
 
 
 @contextmanager

@@ -20,11 +20,11 @@ from pymongo.monitoring import (
 from verifier.runtime import waits
 
 _BUILDING = (
-    "An index build takes as long as its collection is large; db.currentOp() shows its progress. "
-    "It needs a majority of the voting members of the replica set."
+    "The larger the collection, the longer an index build takes; db.currentOp() shows its progress. "
+    "The build needs a majority of the voting members of the replica set."
 )
 _WRITING = "Check that a majority of the members of the replica set (of each shard) runs and replicates: rs.status()."
-_ANSWERING = "Check the server, its load, and the network to it. The command is cancelled after a while and retried."
+_ANSWERING = "Check the server, its load, and the network to it. The command is cancelled after a timeout and retried."
 _REMEDIES = {
     "createIndexes": _BUILDING,
     "collMod": _BUILDING,

@@ -30,11 +30,12 @@ _EVENTS_A_BARE_PAGE = 100
 
 
 _OTHER_MEMBER = (
-    "Nothing is lost yet: make such a member the primary (rs.stepDown() on the present one, or its priority), "
-    "or start the members that are down. The run then continues."
+    "Nothing is lost yet: make one of these members the primary (by rs.stepDown() on the present primary, or by the "
+    "member's priority), or start the members that are down. The run then continues."
 )
 _OTHER_SHARD = (
-    "If another member of that shard has a longer oplog, make it the primary within ten minutes."
+    "If another member of that shard has a longer oplog, make it the primary within ten minutes: the run then "
+    "continues. Otherwise the run fails with OplogWindowExceeded."
 )
 
 
@@ -155,7 +156,7 @@ class ChangeReader:
             raise OperationError(
                 failures.OPLOG_WINDOW_EXCEEDED,
                 f"The oplog at {self._stream.facts.address} no longer reaches back to {since}, "
-                "nor does that of another member.",
+                "nor does the oplog of any other member.",
             ) from error
 
     def _pages(self) -> Iterator[StreamPage]:
@@ -210,11 +211,12 @@ def only_elsewhere(found: Reach, time: Timestamp) -> Temporary | None:
     if found.none:
         return None
     members = (
-        ", ".join(found.holding) or f"none that answers; not known of {', '.join(found.unknown)}"
+        ", ".join(found.holding)
+        or f"none of those that answer; unknown for {', '.join(found.unknown)}"
     )
     return Temporary(
-        f"the oplog of the primary does not reach back to {_shown(time)}, which this run needs. "
-        f"Members whose oplog does: {members}",
+        f"the oplog of the primary does not reach back to {_shown(time)}, but this run needs the changes since then. "
+        f"Members whose oplog reaches back far enough: {members}",
         _OTHER_MEMBER,
     )
 

@@ -49,14 +49,14 @@ UNEXPECTED_SERVER_ERROR = ErrorKind(
     "UnexpectedServerError",
     409,
     "A server keeps failing a command with an error that this program does not know.",
-    "See the description, and the log of that server, for the reason.",
+    "The message of the server, and its log, name the reason.",
 )
 CLUSTER_UNREACHABLE = ErrorKind(
     "ClusterUnreachable",
     409,
     "A cluster does not answer.",
     "Check that its servers run and have a primary, and that the connection string is right: the addresses, "
-    "and tls and tlsCAFile where the servers demand TLS.",
+    "and also tls and tlsCAFile if the servers require TLS.",
 )
 NOT_AUTHORIZED = ErrorKind(
     "NotAuthorized",
@@ -201,16 +201,16 @@ _TRANSIENT_LABELS = (
 )
 
 _CHECK_SERVERS = (
-    "The call is retried until it succeeds, and nothing is lost meanwhile. "
-    "Check that the servers run, have a primary and a majority, and that this host reaches them."
+    "The call is retried until it succeeds, and no data is lost. "
+    "Check that the servers run, that they have a primary and a majority, and that this host can reach them."
 )
 _CHECK_USER = (
-    "The call is retried until it succeeds. If the password was changed, or a role was taken away, give it back, "
-    "or restart this process with the right connection string: it continues where it was."
+    "The call is retried until it succeeds. Grant the missing role to the user. If the user or password was changed, "
+    "restart this process with the right connection string: it continues where it stopped."
 )
 _CHECK_LOG = (
-    "The call is retried for a minute, and then the run ends with UnexpectedServerError. "
-    "See the log of the server for the reason."
+    "The call is retried for a minute. Then the run fails with UnexpectedServerError. "
+    "The log of the server names the reason."
 )
 
 

@@ -8,14 +8,14 @@ INVALID_FILTER = ErrorKind(
     "InvalidFilter",
     400,
     "A server refuses the filter of the documents to check.",
-    "See the description for the server's reason; send a filter that works in a find on both clusters, "
-    "and does not order documents, as $near does, or need an index, as $text does.",
+    "Correct what the server's message names. The filter must work in a find on both clusters, and must not contain "
+    "operators that sort documents (such as $near) or need an index (such as $text).",
 )
 DEFINITION_CHANGED = ErrorKind(
     "DefinitionChanged",
     409,
     "A collection, view or index was created, changed, renamed or dropped on the source during the check.",
-    "Earlier comparisons may be invalid: avoid such changes, and check again.",
+    "Earlier comparisons may be invalid: check again, and do not make such changes during the check.",
 )
 INCOMPATIBLE_METADATA = ErrorKind(
     "IncompatibleMetadata",
@@ -27,31 +27,33 @@ OTHER_CHECK_SAVED = ErrorKind(
     "OtherCheckSaved",
     409,
     "The saved state belongs to a check of other clusters or with other options.",
-    "Nothing was touched. Start with the clusters and options of that check, or start over with --clean, "
-    "or keep both with another --metaDBName.",
+    "Nothing was changed. Start with the clusters and options of that check, or drop it and begin a new one with "
+    "--clean, or keep it and save the new check under another --metaDBName.",
 )
 NOTHING_TO_COMPARE = ErrorKind(
     "NothingToCompare",
     409,
-    "No collection or view of either cluster matches the names to compare, so nothing is proved.",
+    "No collection or view of either cluster matches the names to compare, so nothing was compared.",
     "Correct the namespaces in the options of the verifier, and check again.",
 )
 MISMATCHES_REPLACED = ErrorKind(
     "MismatchesReplaced",
     409,
     "A newer generation replaced the mismatches while they were read.",
-    "Read them again; after the end of the check they do not change.",
+    "Read them again from the beginning; they no longer change after the end of the check.",
 )
 SUPERSEDED = ErrorKind(
     "Superseded",
     409,
-    "Another verifier process has taken this check over.",
-    "Let only one process with one --metaDBName run at a time; see the progress of the other one.",
+    "Another verifier process has taken this check over, and this process has stopped working on it.",
+    "The check continues in the other process. Stop this process: two processes must not run with the same "
+    "--metaDBName.",
 )
 METADATA_BLOCKED = ErrorKind(
     "MetadataBlocked",
     409,
-    "User writes are blocked on the cluster that holds the state of the check, and its user may not pass the block.",
+    "User writes are blocked on the cluster that stores the state of the check, and the block also applies to the user "
+    "of this process.",
     "Grant the user of --metaURI the privilege bypassWriteBlockingMode (the built-in role restore has it), "
     "or name another cluster with --metaURI.",
 )

@@ -42,8 +42,8 @@ def note_on_clocks(source: datetime, destination: datetime) -> str | None:
     direction = "ahead of" if destination > source else "behind"
     return (
         f"The clock of the destination is more than {_MOST_APART.seconds} seconds {direction} that of the source. The "
-        "source's clock decided which documents have expired; a document that has expired by the destination's clock "
-        "only, and was deleted there, is reported as missing. Synchronize the clocks (NTP)."
+        "check used the source's clock to decide which documents have expired. A document that expired only by the "
+        "destination's clock, and was deleted there, is reported as missing. Synchronize the clocks (NTP)."
     )
 
 

@@ -152,7 +152,8 @@ class Recorder:
         described = " to ".join(map(str, names))
         if self._side is Side.SOURCE:
             raise OperationError(
-                DEFINITION_CHANGED, f"The source reported {event.operation} of {described}."
+                DEFINITION_CHANGED,
+                f"The source reported the operation {event.operation} on {described}.",
             )
         # A sync tool changes definitions all the time.
         _log.debug(

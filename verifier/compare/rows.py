@@ -139,9 +139,11 @@ def read_page_token(page_token: str) -> Document:
     try:
         found = bson.decode(bytes.fromhex(page_token))["_id"]
     except (BSONError, ValueError, KeyError) as error:
-        raise ValueError(f"{page_token!r} is not the place of a mismatch") from error
+        raise ValueError(
+            f"{page_token!r} is not a value of the field place of a mismatch"
+        ) from error
     if not isinstance(found, dict):
-        raise ValueError(f"{page_token!r} is not the place of a mismatch")
+        raise ValueError(f"{page_token!r} is not a value of the field place of a mismatch")
     return found
 
 

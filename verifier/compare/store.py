@@ -175,7 +175,7 @@ class CheckStore:
             owners = [self.record.owner, new.owner]
             statement = {"q": {"_id": CHECK, "owner": {"$in": owners}}, "u": as_document(new)}
             if self._run({"update": CHECK, "updates": [statement]})["n"] != 1:
-                raise OperationError(SUPERSEDED, "The saved check belongs to another process now.")
+                raise OperationError(SUPERSEDED, "Another process has taken over the saved check.")
             self._record = new
             return new
 
@@ -413,7 +413,8 @@ class CheckStore:
     def _blocked(self) -> OperationError:
         return OperationError(
             METADATA_BLOCKED,
-            f"The state of the check cannot be saved in {self._database.name}, because user writes are blocked there.",
+            f"The state of the check cannot be saved in the database {self._database.name}, because user writes are "
+            "blocked on that cluster.",
         )
 
 

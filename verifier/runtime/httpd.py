@@ -65,8 +65,8 @@ NOT_FOUND = ErrorKind(
 METHOD_NOT_ALLOWED = ErrorKind(
     "MethodNotAllowed",
     405,
-    "The path does not take this method.",
-    "Use one of the methods that the error names.",
+    "The path does not accept this method.",
+    "Use one of the named methods.",
 )
 
 ADDRESS_NOT_AVAILABLE = ErrorKind(
@@ -195,7 +195,7 @@ def _too_large(error: RequestEntityTooLarge) -> tuple[dict[str, Any], int]:
 
 
 def _not_found(error: NotFound) -> tuple[dict[str, Any], int]:
-    return _named_error(OperationError(NOT_FOUND, f"There is no {request.path}."))
+    return _named_error(OperationError(NOT_FOUND, f"The API has no path {request.path}."))
 
 
 def _method_not_allowed(
@@ -204,7 +204,7 @@ def _method_not_allowed(
     allowed = sorted(error.valid_methods or ())
     # Flask adds HEAD and OPTIONS by itself.
     own = " or ".join(each for each in allowed if each not in ("HEAD", "OPTIONS"))
-    text = f"{request.path} takes {own}, not {request.method}."
+    text = f"{request.path} accepts {own}, not {request.method}."
     return *_named_error(OperationError(METHOD_NOT_ALLOWED, text)), {"Allow": ", ".join(allowed)}
 
 

@@ -169,8 +169,8 @@ class TaskGroup:
                 thread.join()
             return
         # The failure is raised when the last thread has ended, which can take as long as its calls.
-        failed = f"{self.name} has failed and waits for its other calls to end: {self._errors[0]}"
-        with waiting(failed, "They end after a minute or two."):
+        failed = f"{self.name} has failed, and stops when its other calls have ended. Error: {self._errors[0]}"
+        with waiting(failed, "You need not do anything: these calls end after a minute or two."):
             for thread in self._threads:
                 thread.join()
 

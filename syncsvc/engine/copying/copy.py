@@ -184,7 +184,7 @@ class Copier:
         if left:
             raise OperationError(
                 DOCUMENT_NOT_COPIED,
-                f"The document with _id {shown(left[0].key)} of {record.namespace} was refused: {error}.",
+                f"The destination refused the document with _id {shown(left[0].key)} of {record.namespace}: {error}.",
             )
 
 

@@ -184,7 +184,7 @@ class PartitionCopy(PortionCopy[bytes | None]):
             raise OperationError(
                 DUPLICATE_IDS,
                 f"{namespace} holds several documents with _id {shown(error.key)}, "
-                "each on a shard of its own.",
+                "each on a different shard.",
             ) from error
 
     def keep(

@@ -114,8 +114,8 @@ class Catalog:
         if renamed is None and self._kind_at(to) is not Kind.COLLECTION:
             raise OperationError(
                 DEFINITION_NOT_APPLICABLE,
-                f"{namespace} cannot be renamed to {to}: neither exists on the destination any more, because someone "
-                "dropped or renamed it there.",
+                f"{namespace} cannot be renamed to {to}: neither exists on the destination, because a user "
+                "dropped or renamed the collection there.",
             )
 
     def modify(self, namespace: Namespace, change: Document) -> None:
@@ -292,5 +292,5 @@ def _refused(action: str, namespace: Namespace, error: OperationFailure) -> Exce
         return error
     return OperationError(
         DEFINITION_NOT_APPLICABLE,
-        f"{action} on {namespace} was refused: {failures.text_of(error)}.",
+        f"The destination refused {action} on {namespace}: {failures.text_of(error)}.",
     )

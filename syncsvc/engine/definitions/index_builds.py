@@ -79,9 +79,9 @@ def _warn(context: RunContext) -> None:
         return
     context.progress.warn(
         WarningKind.INDEXES_WITHHELD,
-        f"The indexes of {', '.join(names)} are withheld from the destination for now: they refuse a document in a "
-        "state that it had before or will have later. You need not do anything: they are built after the commit is "
-        "requested, which makes the commit take longer.",
+        f"The indexes of {', '.join(names)} are withheld from the destination for now. The index definitions and the "
+        "documents were read at different times, so an index refuses a document. You need not do anything: these "
+        "indexes are built after the commit is requested, which makes the commit take longer.",
     )
 
 

@@ -26,7 +26,7 @@ from verifier.runtime.waits import waiting
 
 _log = logging.getLogger(__name__)
 
-_DRAINING = "lagTimeSeconds in GET /api/v1/progress says how far they are. If it does not fall, see the other warnings."
+_DRAINING = "lagTimeSeconds in GET /api/v1/progress shows the lag. If it does not fall, see the other warnings."
 _SCRATCH = Namespace(METADATA_DATABASE, "scratch")
 # How long a note to the oplog of an idle source may take to arrive in the change stream, in seconds.
 _NOTE_TRAVELS = 1.0
@@ -92,7 +92,7 @@ class Application:
         """Return when everything up to that source time is applied."""
         # Write something after that time. The stream of an idle source would otherwise stay at it.
         append_note(self._context.source_client, self._stop)
-        with waiting("The commit waits until all changes before it are applied", _DRAINING):
+        with waiting("The commit waits until all earlier changes are applied", _DRAINING):
             wait_until(lambda: self.is_past(time), self._stop)
 
     def save_position(self) -> None:
@@ -138,5 +138,5 @@ class Application:
 
         raw = read(offered, self._stop)
         how = "the diffs in the oplog" if raw else "reading the documents again"
-        _log.info("The way to replay updates is chosen.", extra={"by": how})
+        _log.info("Chose how to replay updates.", extra={"method": how})
         return raw

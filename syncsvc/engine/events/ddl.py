@@ -76,7 +76,8 @@ class DefinitionEvents:
         action = self._actions.get(event.operation)
         if action is None:
             raise OperationError(
-                UNSUPPORTED_CHANGE, f"{event.operation} on {event.namespace} cannot be applied."
+                UNSUPPORTED_CHANGE,
+                f"{event.operation} was run on {event.namespace} on the source; this version cannot apply it.",
             )
         action(event)
 
@@ -218,7 +219,8 @@ class DefinitionEvents:
     def _refuse_resharding(self, event: DefinitionEvent) -> None:
         if self._known(event) is not None:
             raise OperationError(
-                SHARD_KEY_CHANGED, f"reshardCollection was run on {event.namespace}."
+                SHARD_KEY_CHANGED,
+                f"reshardCollection was run on {event.namespace} on the source; a sync cannot apply it.",
             )
 
     def _redefine(self, record: CollectionRecord, definition: CollectionSpec) -> None:

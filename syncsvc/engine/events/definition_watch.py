@@ -106,14 +106,15 @@ class DefinitionWatch:
     def _warning(self, found: Sequence[DefinitionMismatch]) -> str:
         return (
             f"{_named(found, change_of)}. {self._unreported()} A commit is not possible until this is undone on the "
-            f"source ({_named(found, remedy_of)}); then this warning ends. If the change has to stay, clean the "
-            "destination and start the sync again."
+            f"source ({_named(found, remedy_of)}); then this warning ends. To keep the change instead, clean "
+            "the destination and start the sync again."
         )
 
     def _unreported(self) -> str:
         version = self._context.source_facts.dotted_version
         return (
-            f"A source of version {version} does not report such changes, so they are not synced."
+            f"A source of version {version} does not report such changes, so they were not applied to the "
+            "destination."
         )
 
 

@@ -44,6 +44,6 @@ class OldSource:
             version = self._context.source_facts.dotted_version
             raise OperationError(
                 UNSUPPORTED_CHANGE,
-                f"{operation} on {namespace} cannot be applied, because the events of a source of version "
-                f"{version} lack the details.",
+                f"The source reported {operation} on {namespace}. It cannot be applied, because a source of version "
+                f"{version} does not report its details.",
             )

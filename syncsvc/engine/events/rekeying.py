@@ -137,7 +137,10 @@ def refuse_replaced(
     found = [each for each in records if suspects.get(each.uuid) == each.source_name]
     if found:
         names = ", ".join(sorted(str(each.source_name) for each in found))
-        raise OperationError(SHARD_KEY_CHANGED, f"reshardCollection was run on {names}.")
+        raise OperationError(
+            SHARD_KEY_CHANGED,
+            f"reshardCollection was run on {names} on the source; a sync cannot apply it.",
+        )
 
 
 def is_refined(shard_key: Document | None, before: Document) -> bool:

@@ -51,7 +51,10 @@ class Renames:
             elif _is_temporary(record):
                 self.drop(record)
             else:
-                raise OperationError(RENAMED_OUT_OF_FILTER, f"{before} was renamed to {name}.")
+                raise OperationError(
+                    RENAMED_OUT_OF_FILTER,
+                    f"On the source, {before} was renamed to {name}, which the filter excludes.",
+                )
 
     def _refuse_across_databases(self, before: Namespace, name: Namespace) -> None:
         """Refuse a rename from another database if there are sharding entries.
@@ -60,7 +63,8 @@ class Renames:
         """
         if self._context.run.record.options.sharding is not None and _is_moved(before):
             raise OperationError(
-                RENAMED_ACROSS_DATABASES, f"A collection of another database was renamed to {name}."
+                RENAMED_ACROSS_DATABASES,
+                f"On the source, a collection of another database was renamed to {name}.",
             )
 
     def drop(self, record: CollectionRecord) -> None:
@@ -88,8 +92,8 @@ class Renames:
         self._registry.save(replace(record, definition=definition, source_name=name))
         if not definition.shard_key and key_of(name, self._context.run.record.options.sharding):
             _log.warning(
-                "A collection that shardingEntries names was replaced by another one, which is not "
-                "sharded on the destination.",
+                "A collection of shardingEntries was replaced by another one in a rename. The new one is not "
+                "sharded on the destination; you can shard it after the commit.",
                 extra={"namespace": str(name)},
             )
         self.release(record.definition.namespace)

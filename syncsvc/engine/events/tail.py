@@ -34,7 +34,7 @@ from verifier.compare.feed import Feed
 from verifier.runtime.tasks import StopToken
 from verifier.runtime.waits import waiting
 
-_SLOW = "They are applied first. If this lasts, see the other warnings, and the load of the destination."
+_SLOW = "If this takes long, see the other warnings, and check the load of the destination."
 
 
 class Tail:
@@ -131,7 +131,8 @@ class Tail:
         """
         self._dispatcher.end(None if before is None else position_at(token_of(before)), source_time)
         with waiting(
-            f"{event.operation} on {event.namespace} waits for the changes before it", _SLOW
+            f"{event.operation} on {event.namespace} is applied once all changes before it are applied",
+            _SLOW,
         ):
             self._frontier.wait_drained(self._stop)
         self._save_position()

@@ -19,7 +19,7 @@ from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
 
-_MOVING = "The balancer stops when its current chunk migration is complete; see sh.status()."
+_MOVING = "The balancer stops after its current chunk migration; sh.status() shows it."
 # The mode that `balancerStatus` reports for an enabled balancer.
 _ON = "full"
 
@@ -48,7 +48,9 @@ class Balancer:
         if self.run.record.found_balancing[self.cluster]:
             # The command is retried until the balancer has finished its present round.
             self.writer.administer({"balancerStop": 1})
-        with waiting(f"The balancer of {self.cluster} is still moving documents", _MOVING):
+        with waiting(
+            f"The sync waits until the balancer of {self.cluster} moves no more documents", _MOVING
+        ):
             wait_until(lambda: not self._status()["inBalancerRound"], stop, SLOW_POLL)
 
     def put_back(self) -> None:

@@ -15,7 +15,9 @@ from verifier.runtime.errors import INTERNAL_ERROR, OperationError
 from verifier.runtime.tasks import POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
 
-_LOOK_AT_INSTANCES = "Check that the other instances run, and read GET /api/v1/progress of each."
+_LOOK_AT_INSTANCES = (
+    "Check that the other instances run, and read their state and warnings (GET /api/v1/progress)."
+)
 
 # The beginning of a failure description that comes from another instance.
 _BEGINNING = "The instance "

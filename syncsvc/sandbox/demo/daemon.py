@@ -115,7 +115,7 @@ class DaemonProcess:
             if self._process.poll() is not None:
                 raise self.error(self._ending(0))
             if monotonic() > deadline:
-                raise self.error(f"The daemon does not answer within {START_SECONDS:.0f} s.")
+                raise self.error(f"The daemon did not become ready within {START_SECONDS:.0f} s.")
             pause.wait(POLL_SECONDS)
 
     def progress(self) -> Progress:
@@ -132,7 +132,7 @@ class DaemonProcess:
         answer = self._ask("POST", action, body)
         self._say(f"  {json.dumps(answer)}")
         if not answer["success"]:
-            raise self.error(f"The daemon refuses to {action}.")
+            raise self.error(f"The daemon refused the command {action}; see its answer above.")
 
     def error(self, message: str) -> DaemonError:
         """Return an error to raise, with the end of the service's log."""

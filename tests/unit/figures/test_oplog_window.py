@@ -112,8 +112,13 @@ def test_how_long_the_copy_takes(
         (1200, None, True, None),
         (math.inf, 10**9, True, None),
         (4 * HOUR, 3 * HOUR, False, None),
-        (4 * HOUR, 9 * HOUR, False, "copy takes another 9 hours, but .* keeps .* for 4 hours"),
-        (600, 9 * HOUR, False, "keeps the entries that this sync needs for less than 15 minutes"),
+        (
+            4 * HOUR,
+            9 * HOUR,
+            False,
+            "copy takes another 9 hours, but .* in 4 hours the oplog begins",
+        ),
+        (600, 9 * HOUR, False, "in less than 15 minutes it begins to drop entries"),
     ],
 )
 def test_what_is_warned_of(

@@ -219,7 +219,7 @@ def test_options_fit_the_clusters(
         (Metadata("__mdb_internal_migration_verifier", frozenset({"tasks"})), None),
         (
             Metadata("mongosync_reserved_for_internal_use", frozenset({"runs"}), ("a", "b")),
-            "The database mongosync_reserved_for_internal_use holds the metadata of a sync by a, b.",
+            "The database mongosync_reserved_for_internal_use holds the metadata of a sync (instances: a, b).",
         ),
         (
             Metadata("mongosync_reserved_for_internal_use", frozenset({"resumeData"})),
@@ -385,7 +385,7 @@ def test_several_violations_are_raised_under_the_name_of_the_first_each_with_its
     assert str(raised.value) == (
         "UnknownCluster: source is x, but the clusters are cluster0 and cluster1. "
         "destination is x, but the clusters are cluster0 and cluster1. "
-        "Use cluster0 and cluster1, which are the names of the process options. "
+        "Use cluster0 and cluster1, in either order. "
         "SameCluster: source and destination are both x. "
         "Name two different clusters, and check both connection strings."
     )

@@ -225,13 +225,13 @@ def test_an_error_after_that_is_the_last_line(client: FlaskClient) -> None:
 
 def test_a_wrong_path_is_named(client: FlaskClient) -> None:
     description = assert_error(client.get("/nowhere?a=b"), 404, "NotFound")
-    assert description == f"There is no /nowhere. {NOT_FOUND.remedy}"
+    assert description == f"The API has no path /nowhere. {NOT_FOUND.remedy}"
 
 
 def test_a_wrong_method_is_told_the_right_ones(client: FlaskClient) -> None:
     answer = client.get("/body")
     description = assert_error(answer, 405, "MethodNotAllowed")
-    assert description == f"/body takes POST, not GET. {METHOD_NOT_ALLOWED.remedy}"
+    assert description == f"/body accepts POST, not GET. {METHOD_NOT_ALLOWED.remedy}"
     assert answer.headers["Allow"] == "OPTIONS, POST"
 
 

@@ -83,5 +83,8 @@ def test_a_failure_that_waits_for_other_threads_is_shown(monkeypatch: pytest.Mon
     with pytest.raises(ValueError, match="the reason"), TaskGroup("outer", outer) as watched:
         watched.spawn("group", leave)
         (shown,) = wait_for(waits.long_waits, "the failure is shown")
-        assert shown.what == "group has failed and waits for its other calls to end: the reason"
+        assert (
+            shown.what
+            == "group has failed, and stops when its other calls have ended. Error: the reason"
+        )
         release.set()
