@@ -126,7 +126,7 @@ def test_a_read_is_repeated_as_a_whole(
     count = prepared(cluster, StopToken())
     with failing_pages(pair, {"times": 1}, code, APPLICATION):
         assert count() >= READS[prepared]
-    assert "repeated" in caplog.text, "no page failed"
+    assert "retried" in caplog.text, "no page failed"
 
 
 @across_topologies
