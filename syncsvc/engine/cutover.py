@@ -1,7 +1,8 @@
 """The cut-over: small steps in a fixed order; each is idempotent, and is recorded when it is done.
 
-A restart continues with the first step that is not recorded. The destination is unblocked before it is reported as
-writable, and new duplicates are refused before that. Making indexes unique can take long, so it comes last.
+A restart continues with the first step that is not recorded. Until the commit, the destination holds unique indexes
+without their uniqueness. The first step makes them refuse new duplicates; then the destination is unblocked, and then
+reported as writable. Making the indexes unique can take long, so it comes last.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Step = tuple[str, Callable[[], None]]
 
 @dataclass(frozen=True)
 class Cutover:
-    """The steps after the verdict. They do not read the source."""
+    """Runs the steps after the verification has passed or was disabled. None of them reads data of the source."""
 
     context: RunContext
     catalog: Catalog

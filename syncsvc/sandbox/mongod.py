@@ -148,7 +148,7 @@ class Mongod:
         return command + ["--bind_ip", HOST, "--nounixsocket", *self._options.arguments()]
 
     def _wait_for_listening_or_exit(self) -> int | None:
-        """Return None once the server listens, or its exit code.
+        """Return None once the server listens, or its exit code. Raises SandboxError at a timeout.
 
         This reads the server's own log, because another process on that port could answer a connection.
         """

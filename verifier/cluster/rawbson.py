@@ -166,10 +166,11 @@ def decode(raw: Buffer) -> dict[str, Any]:
 
 
 def decode_definition(raw: Buffer) -> dict[str, Any]:
-    """Decode the definition of a collection, view or index, and leave the documents of EXPRESSIONS as bytes.
+    """Decode the definition of a collection, view or index; the fields in EXPRESSIONS stay raw documents.
 
-    Decoding and encoding would change Symbol, Undefined and DBPointer values, duplicate names and text that is not
-    UTF-8. Everywhere else in a definition, servers accept none of these except for such text.
+    Decoding and encoding an expression would change Symbol, Undefined and DBPointer values, duplicate field names and
+    invalid UTF-8. Of these, the other fields of a definition can contain only invalid UTF-8, whose bytes are replaced
+    by U+FFFD.
     """
     opened: dict[str, Any] = _opened(RawBSONDocument(bytes(raw), _DEFINITION))
     return opened

@@ -139,12 +139,14 @@ def read_page_token(page_token: str) -> Document:
     try:
         found = bson.decode(bytes.fromhex(page_token))["_id"]
     except (BSONError, ValueError, KeyError) as error:
-        raise ValueError(
-            f"{page_token!r} is not a value of the field place of a mismatch"
-        ) from error
+        raise ValueError(_invalid(page_token)) from error
     if not isinstance(found, dict):
-        raise ValueError(f"{page_token!r} is not a value of the field place of a mismatch")
+        raise ValueError(_invalid(page_token))
     return found
+
+
+def _invalid(page_token: str) -> str:
+    return f"{page_token!r} is not a page token; send the value of 'place' from an earlier answer"
 
 
 def is_of_definition(found: Document) -> bool:

@@ -206,7 +206,11 @@ class Worker:
         )
 
     def _is_silent(self, source: CollectionSpec | None) -> bool:
-        """Return whether documents may have changed without events, and must be compared again when writes are off."""
+        """Return whether all documents of a time-series collection must be compared again in this generation.
+
+        True after writes are off, if the source is too old to send change events for measurements. `source` is the
+        collection's definition, None if it does not exist.
+        """
         if self._reports_buckets or source is None or not self._counts_follow():
             return False
         return source.kind is Kind.TIME_SERIES

@@ -70,7 +70,10 @@ def _ranges(context: RunContext, record: CollectionRecord, stop: StopToken) -> l
 
 
 def settle(context: RunContext) -> None:
-    """Save for each collection what all instances together have copied of it."""
+    """Save the copied documents and bytes of each collection, and mark the collection done if it is copied completely.
+
+    The figures are sums over all instances. No-op for collections that are already done or have no plan.
+    """
     copied = context.partitions.copied()
     changed, done = [], []
     for record in context.registry:

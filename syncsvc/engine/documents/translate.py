@@ -231,7 +231,7 @@ def update_statement(outcome: Outcome, literal: bool = False) -> bytes:
 
 
 def delete_statement(outcome: Outcome) -> bytes:
-    """Return the statement of a delete command."""
+    """Return, as BSON, the element of the `deletes` array of a delete command that deletes the outcome's document."""
     return document(b"\x03q\0", outcome.key, b"\x10limit\0", int32(1))
 
 

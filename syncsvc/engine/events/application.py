@@ -89,8 +89,10 @@ class Application:
         return self._frontier.passed.time > time
 
     def wait_until_past(self, time: Timestamp) -> None:
-        """Return when everything up to that source time is applied."""
-        # Write something after that time. The stream of an idle source would otherwise stay at it.
+        """Return when this instance has applied all its events up to that source time. Raises Cancelled.
+
+        Appends a no-op to the source's oplog, because the stream of an idle source would never pass that time.
+        """
         append_note(self._context.source_client, self._stop)
         with waiting("The commit waits until all earlier changes are applied", _DRAINING):
             wait_until(lambda: self.is_past(time), self._stop)
