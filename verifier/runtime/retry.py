@@ -51,9 +51,12 @@ Classifier = Callable[[BaseException], Temporary | None]
 def impatient(seconds: float, in_total: float = FOREVER) -> Iterator[None]:
     """Limit the retries of each call of this thread in the block, because a caller waits for an answer.
 
-    No call is retried later than `in_total` seconds after the beginning of the block.
+    No call is retried later than `in_total` seconds after the beginning of the block. The limits of a block around this
+    one hold, too.
     """
-    token = _patience.set(_Patience(seconds, monotonic() + in_total))
+    outer = _patience.get()
+    end = min(outer.end, monotonic() + in_total)
+    token = _patience.set(_Patience(min(outer.of_call, seconds), end))
     try:
         yield
     finally:
@@ -73,10 +76,12 @@ def retry(call: Callable[[], T], classify: Classifier, stop: StopToken) -> T:
     retries is used up, and `Cancelled` if the token is stopped during a pause.
     """
     attempts = _Attempts(classify)
+    growing = tenacity.wait_exponential_jitter(multiplier=0.1, max=10.0)
     try:
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception(attempts.is_retryable),
-            wait=tenacity.wait_exponential_jitter(multiplier=0.1, max=10.0),
+            # No pause is longer than the caller waits.
+            wait=lambda state: min(growing(state), patience_left()),
             sleep=stop.sleep,
             before_sleep=attempts.report,
             reraise=True,

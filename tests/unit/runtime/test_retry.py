@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from time import monotonic
 
 import pytest
 import tenacity
@@ -86,14 +87,28 @@ def test_an_impatient_caller_waits_no_longer_than_it_says() -> None:
         retry(_always, forever, StopToken())
 
 
-@pytest.mark.usefixtures("short_pauses")
 def test_all_calls_of_an_impatient_caller_end_at_the_same_time() -> None:
-    with impatient(60.0, in_total=0.05):
-        for _ in range(3):
-            with pytest.raises(Outage, match="always"):
-                retry(_always, forever, StopToken())
+    attempts: list[float] = []
+
+    def fail() -> None:
+        attempts.append(monotonic())
+        raise Outage("always")
+
+    with impatient(60.0, in_total=0.5), pytest.raises(Outage, match="always"):
+        began = monotonic()
+        retry(fail, forever, StopToken())
+    assert 1 < len(attempts) and attempts[-1] - began < 5.0
+    attempts.clear()
+    with impatient(60.0, in_total=0.0), pytest.raises(Outage, match="always"):
         assert patience_left() == 0.0
+        retry(fail, forever, StopToken())
+    assert len(attempts) == 1
     assert patience_left() == FOREVER
+
+
+def test_an_inner_block_is_not_more_patient() -> None:
+    with impatient(0.5, in_total=1.0), impatient(60.0):
+        assert patience_left() <= 0.5
 
 
 def _always() -> None:
