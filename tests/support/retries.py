@@ -8,9 +8,11 @@ probably crashed. The last line of the output says how many tests were retried.
 
 from __future__ import annotations
 
+import faulthandler
 from collections.abc import Iterator
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key, get_timeout_config_value
 from _pytest.runner import runtestprotocol
 from pymongo.errors import AutoReconnect
 
@@ -62,6 +64,15 @@ def pytest_runtest_makereport(
     if report.failed and call.excinfo is not None:
         item.stash.setdefault(_ERRORS, []).append(call.excinfo.value)
     return report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """Set the time limit of a test again, which pytest cancels at the first error: the clean-up may hang."""
+    seconds = get_timeout_config_value(node.config)
+    if seconds > 0 and isinstance(node, pytest.Item):
+        output = node.config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(seconds, exit=True, file=output)
 
 
 def _is_excused(error: BaseException) -> bool:
