@@ -136,8 +136,8 @@ def test_the_run_waits_for_an_instance_that_was_not_told(pair: Pair, fleet: Flee
     fleet.wait_until_committable()
     fleet.wait_without_warnings()
     coordinator.ask_for_commit()
-    fleet.wait_for_warning(coordinator, f"{fleet.names[1]} for commit")
-    fleet.wait_for_warning(follower, f"{fleet.names[1]} for commit")
+    fleet.wait_for_warning(coordinator, f"{fleet.names[1]} (commit)")
+    fleet.wait_for_warning(follower, f"{fleet.names[1]} (commit)")
     assert coordinator.progress()["state"] == "COMMITTING"
     assert follower.progress()["canCommit"] is True
     pair.source.client.d.c.insert_one({"_id": "between"})
@@ -264,7 +264,7 @@ def test_a_sync_of_several_is_reversed(pair: Pair, fleet: Fleet) -> None:
     fleet.commit()
     destination.d.c.update_many({}, {"$set": {"of": "destination"}})
     fleet.coordinator.post("reverse")
-    fleet.wait_for_warning(fleet.coordinator, f"{fleet.names[1]} for reverse")
+    fleet.wait_for_warning(fleet.coordinator, f"{fleet.names[1]} (reverse)")
     assert fleet.coordinator.progress()["state"] == "REVERSING"
     fleet.follower.post("reverse")
     fleet.wait_for_state("RUNNING")

@@ -58,7 +58,7 @@ def test_a_writer_may_go_on_while_the_commit_is_asked_for(pair: Pair, daemon: Da
             c.insert_one({"_id": number})
             acknowledged.append(number)
 
-    with writes.started(write):
+    with writes.started(write) as writer:
         try:
             daemon.start()
             daemon.wait_until_committable()
@@ -66,6 +66,7 @@ def test_a_writer_may_go_on_while_the_commit_is_asked_for(pair: Pair, daemon: Da
             daemon.ask_for_commit()
         finally:
             stop.set()
+    writer.result()
     daemon.wait_for_state("COMMITTED")
     arrived = [each["_id"] for each in pair.destination.client.d.c.find().sort("_id")]
     assert before <= len(arrived) <= len(acknowledged)

@@ -56,6 +56,9 @@ def test_the_code_that_a_page_names_exists(page: str) -> None:
     named = re.findall(r"``((?:syncsvc|verifier|tests)/[\w./]+)``", (ROOT / page).read_text())
     assert named
     assert not [path for path in named if not (ROOT / path).exists()]
+    alone = re.findall(r"``(\w+\.py)``", (ROOT / page).read_text())
+    modules = [path.name for top in ("syncsvc", "verifier") for path in (ROOT / top).rglob("*.py")]
+    assert not [name for name in alone if modules.count(name) != 1]
 
 
 def test_the_commands_of_a_page_are_found() -> None:

@@ -58,6 +58,7 @@ def test_a_refusal_says_why_and_where_to_read_on(outcome: Outcome, kind: ErrorKi
     error = refusal(Verdict(outcome, ("Two documents are different.", "d.c is missing.")))
     assert error is not None and error.kind is kind
     assert error.description == ("Two documents are different. d.c is missing.")
+    assert "/api/v1/mismatches" in kind.remedy
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,6 @@ def test_a_failure_that_waits_for_other_threads_is_shown(monkeypatch: pytest.Mon
         watched.spawn("group", leave)
         (shown,) = wait_for(waits.long_waits, "the failure is shown")
         assert (
-            shown.what
-            == "group has failed, and stops when its other calls have ended. Error: the reason"
+            shown.what == "group has failed (the reason), and waits for the end of its other calls"
         )
         release.set()
