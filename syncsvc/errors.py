@@ -221,8 +221,8 @@ RENAMED_OUT_OF_FILTER = ErrorKind(
 TTL_NOT_VERIFIABLE = ErrorKind(
     "TTLNotVerifiable",
     409,
-    "A collection has a TTL index, buildIndexes is set to never, and verification is enabled: the expired documents "
-    "would stay on the destination.",
+    "A collection has a TTL index, buildIndexes is never, and verification is enabled: a verified destination must not "
+    "lack an index that deletes documents.",
     "Set buildIndexes to another value, or verification.enabled to false. If the sync has already begun, clean the "
     "destination before you start it again.",
 )
@@ -263,7 +263,8 @@ VERIFICATION_INCOMPLETE = ErrorKind(
     "VerificationIncomplete",
     409,
     "The verification could not compare everything, so it is unknown whether the clusters are equal.",
-    "Do not switch to the destination. Remove the named cause; then clean the destination and start the sync again.",
+    "Do not switch to the destination. GET /api/v1/mismatches lists the differences found so far. Remove the named "
+    "cause; then clean the destination and start the sync again.",
 )
 NOT_REVERSIBLE = ErrorKind(
     "NotReversible",

@@ -144,15 +144,16 @@ class OplogWatch:
         text = None
         if oplog_window.is_lost(oplog, self._saved()):
             text = (
-                "it has dropped entries that this sync would need after a restart. Do not restart the process until "
-                "this warning ends."
+                "it has dropped entries that this sync would need after a restart or a pause. Do not restart the "
+                "process or pause the sync until this warning ends."
             )
         elif left is not None:
             text = oplog_window.warning(left, copy_left, warned)
+            text = text and f"{text} {_ENLARGE}"
         if text is None:
             self._context.progress.end_warning(WarningKind.OPLOG_SHORT)
         else:
-            self._warn_short(oplog, f"{text} {_ENLARGE}")
+            self._warn_short(oplog, text)
 
     def _warn_short(self, oplog: Oplog, text: str) -> None:
         size = f"{oplog.limit / 1e6:.0f} MB"

@@ -184,7 +184,8 @@ class FencedWriter(ClusterWriter):
             if monotonic() - began > _PATIENCE:
                 _log.warning(
                     "A DDL command of an earlier process still runs on the destination, and may take effect after "
-                    "newer commands. Keep verification on: it detects a wrong result before the commit.",
+                    "newer commands. If verification is enabled, it detects a wrong result before the commit; "
+                    "otherwise, compare the definitions yourself before you use the destination.",
                     extra={"commands": running},
                 )
                 return

@@ -169,7 +169,9 @@ class TaskGroup:
                 thread.join()
             return
         # The failure is raised when the last thread has ended, which can take as long as its calls.
-        failed = f"{self.name} has failed, and stops when its other calls have ended. Error: {self._errors[0]}"
+        failed = (
+            f"{self.name} has failed ({self._errors[0]}), and waits for the end of its other calls"
+        )
         with waiting(failed, "You need not do anything: these calls end after a minute or two."):
             for thread in self._threads:
                 thread.join()

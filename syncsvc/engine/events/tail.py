@@ -131,7 +131,7 @@ class Tail:
         """
         self._dispatcher.end(None if before is None else position_at(token_of(before)), source_time)
         with waiting(
-            f"{event.operation} on {event.namespace} is applied once all changes before it are applied",
+            f"{event.operation} on {event.namespace} waits until all changes before it are applied",
             _SLOW,
         ):
             self._frontier.wait_drained(self._stop)

@@ -83,7 +83,7 @@ class Instances:
         missing = list(awaited(own.instances, [own, *others]))
         self._warn(
             WarningKind.INSTANCE_AWAITED,
-            [f"{name} for {command}" for name, command in missing],
+            [f"{name} ({command})" for name, command in missing],
             "Some instances have not received a command that others have: {}. Send the same commands to each instance.",
         )
 
