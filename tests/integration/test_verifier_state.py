@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from tests.support.pair import Pair
+from tests.support.waiting import wait_for
+from tests.support.writes import started
 from verifier.cluster.cluster import Cluster, open_cluster
+from verifier.cluster.failures import CLUSTER_UNREACHABLE
+from verifier.cluster.writer import ClusterWriter
+from verifier.compare.check import begin
 from verifier.compare.check_progress import Phase
 from verifier.compare.errors import INCOMPATIBLE_METADATA, OTHER_CHECK_SAVED, SUPERSEDED
-from verifier.compare.record import FORMATS
+from verifier.compare.record import FORMATS, Request
+from verifier.compare.store import CheckStore
 from verifier.runtime.errors import ErrorKind, OperationError
 from verifier.runtime.observer import ignore
+from verifier.runtime.retry import impatient
 from verifier.runtime.tasks import StopToken
 from verifier.service import Service
 from verifier.settings import read_settings
 
 STATE = "__mdb_internal_syncsvc_verifier"
+_APPLICATION = "slow save"
 
 
 def _never(name: str, work: Callable[[], None]) -> None:
@@ -108,3 +117,43 @@ def test_only_one_process_goes_on(processes: Processes) -> None:
     _refused(SUPERSEDED, first.writes_off)
     second.writes_off()
     assert second.progress().writes_off and not first.progress().writes_off
+
+
+def test_a_save_that_hangs_keeps_no_command_waiting(pair: Pair) -> None:
+    stop = StopToken()
+    with ExitStack() as stack:
+        source, destination = (
+            open_cluster(name, side.uri, _APPLICATION)
+            for name, side in (("source", pair.source), ("destination", pair.destination))
+        )
+        for each in (source, destination):
+            stack.callback(each.client.close)
+        writer = ClusterWriter(destination.client, False, stop)
+        store = CheckStore(destination.client, writer, STATE, stop)
+        begin(source, destination, Request(), store, stop)
+        stack.enter_context(_delayed_update(pair))
+        with started(lambda: store.add_note("slow")):
+            wait_for(lambda: _is_delayed(pair), "the save hangs")
+            with impatient(0.3):
+                _refused(CLUSTER_UNREACHABLE, lambda: store.add_note("later"))
+            assert _is_delayed(pair), "the save ended too early to prove anything"
+    assert store.record.notes == ("slow",)
+
+
+@contextmanager
+def _delayed_update(pair: Pair) -> Iterator[None]:
+    admin, point = pair.destination.client.admin, {"configureFailPoint": "failCommand"}
+    delay = {"blockConnection": True, "blockTimeMS": 5_000}
+    data = {"failCommands": ["update"], "appName": _APPLICATION, **delay}
+    admin.command({**point, "mode": {"times": 1}, "data": data})
+    try:
+        yield
+    finally:
+        admin.command({**point, "mode": "off"})
+
+
+def _is_delayed(pair: Pair) -> bool:
+    wanted = {"appName": _APPLICATION, "command.update": {"$exists": True}}
+    return bool(
+        list(pair.destination.client.admin.aggregate([{"$currentOp": {}}, {"$match": wanted}]))
+    )
