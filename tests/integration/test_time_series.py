@@ -53,3 +53,20 @@ def test_a_source_that_does_not_tell_of_them_is_refused(pair: Pair, daemon: Daem
     fill(pair.source.client)
     said = ("d.collated, d.dropped, d.weather",)
     assert_refused(daemon.post("start", GOOD), 409, "UnsupportedCollection", said)
+
+
+def test_one_without_buckets_is_left_out(pair: Pair, daemon: Daemon) -> None:
+    """A server leaves such a view if a time series is dropped while it is created."""
+    d = pair.source.client.d
+    d.c.insert_one({"_id": 1})
+    for name in ("before", "during"):
+        d.create_collection(name, timeseries={"timeField": "t"})
+        view = d["system.views"].find_one({"_id": f"d.{name}"})
+        d.drop_collection(name)
+        d.client.admin.command({"applyOps": [{"op": "i", "ns": "d.system.views", "o": view}]})
+        if name == "before":
+            daemon.start()
+            daemon.wait_until_committable()
+    assert {"before", "during"} <= {*d.list_collection_names()}
+    daemon.commit()
+    assert pair.destination.client.d.list_collection_names() == ["c"]
