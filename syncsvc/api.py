@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def blueprint(service: Service) -> Blueprint:
-    """Return the endpoints below /api/v1."""
+    """Return a blueprint with all endpoints of the service below /api/v1."""
     api = Blueprint("api", __name__, url_prefix="/api/v1")
     _add_starts(api, service)
     for command in (service.pause, service.resume, service.commit, service.reverse):
@@ -36,7 +36,7 @@ def blueprint(service: Service) -> Blueprint:
 
 
 def _add_starts(api: Blueprint, service: Service) -> None:
-    """Add the endpoints that take the options of a sync."""
+    """Add the endpoints `/start` and `/preflight`, whose body holds the options of a sync."""
 
     @api.post("/start")
     def start() -> dict[str, Any]:
@@ -49,7 +49,7 @@ def _add_starts(api: Blueprint, service: Service) -> None:
 
 
 def _handler(name: str, command: Callable[[], None]) -> Callable[[], dict[str, Any]]:
-    """Return the handler of a command without options."""
+    """Return the view function of a command without options. It refuses a request whose body has any field."""
 
     def handler() -> dict[str, Any]:
         load(EmptySchema(), json_body())

@@ -1,6 +1,6 @@
-"""The process: reads the settings and serves requests while it connects and recovers.
+"""The process of the sync service: reads the settings, and serves the API while it connects and loads a saved sync.
 
-Wires the parts; decides nothing.
+It connects the parts to each other, and contains no decisions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ def main(
     observe: Observer = ignore,
     tuning: Tuning = Tuning(),
 ) -> int:
-    """Run the process until a signal ends it, and return its exit status."""
+    """Run the process until a signal or an error ends it, and return its exit status.
+
+    `arguments` are the command-line arguments; None for those of this process.
+    """
     settings = read_settings(arguments)
     keep_large_buffers()
     return process.run(
@@ -58,7 +61,7 @@ def main(
 
 
 def _style(settings: Settings) -> logs.Style:
-    """Return the log style that log tools for mongosync read."""
+    """Return the names of the log levels, and the IDs in every line, that log tools for mongosync expect."""
     ids: dict[str, str | int] = {
         "serverID": token_hex(4),
         "mongosyncID": settings.instance,
@@ -101,7 +104,10 @@ def _serve(settings: Settings, observe: Observer, tuning: Tuning) -> int:
 
 
 def _initialize(service: Service, settings: Settings, observe: Observer, opened: ExitStack) -> None:
-    """Connect to both clusters, which `opened` will close, and continue the saved sync. Raises OperationError."""
+    """Connect to both clusters, continue the saved sync if there is one, and let `service` accept commands.
+
+    `opened` closes the connections at the end. Raises OperationError.
+    """
     application = f"syncsvc {__version__}"
     clusters = {}
     for name, uri in settings.clusters.items():

@@ -379,7 +379,10 @@ ALL = (
 
 
 def of_sync(error: OperationError) -> OperationError:
-    """Return an error of a check or of `verifier` with the name and the remedy that it has in this table."""
+    """Return an error of a check with the kind and remedy of this table; unchanged if the table lacks its kind.
+
+    MetadataBlocked becomes NotAuthorized.
+    """
     if error.kind == of_checks.METADATA_BLOCKED:
         return OperationError(NOT_AUTHORIZED, error.description)
     return in_words_of(ALL, error)

@@ -20,9 +20,9 @@ _REPLACEMENT = "\ufffd"
 
 
 def destined(definition: CollectionSpec, options: StartOptions) -> CollectionSpec:
-    """Return the definition with the indexes and the shard key that the destination must have.
+    """Return the source's definition with the indexes and the shard key that the destination must have.
 
-    The indexes do not include the one on `_id`.
+    The index on `_id` is not among the indexes.
 
     A collection of a sharded source keeps its shard key; a collection of a replica set gets the key from `sharding`.
     """
@@ -67,14 +67,14 @@ def text_violations(definition: CollectionSpec) -> Iterator[Violation]:
 
 
 def violations(definition: CollectionSpec, options: StartOptions) -> Iterator[Violation]:
-    """Yield the reasons why a collection or view of the source, with its definition there, cannot be synced."""
+    """Yield a violation for each reason why a collection or view cannot be synced. `definition` is the source's."""
     yield from text_violations(definition)
     yield from ttl_violations(definition, options)
     yield from shard_rules.violations(destined(definition, options))
 
 
 def check(definition: CollectionSpec, options: StartOptions) -> None:
-    """Raise OperationError if the destination cannot hold the collection, or the result cannot be verified."""
+    """Raise OperationError with all `violations` of a definition on the source; return if there are none."""
     raise_all(violations(definition, options))
 
 
@@ -86,7 +86,7 @@ def check_ttl(definition: CollectionSpec, options: StartOptions) -> None:
 def definition_violations(
     options: StartOptions, source: ClusterFacts, definitions: Iterable[CollectionSpec]
 ) -> Iterator[Violation]:
-    """Yield the collections of the source that cannot be synced, at all or with these options."""
+    """Yield a violation for each reason why a collection of the source cannot be synced with these options."""
     listed = list(definitions)
     time_series = [str(each.namespace) for each in listed if each.kind is Kind.TIME_SERIES]
     if time_series and not source.reports_ddl:

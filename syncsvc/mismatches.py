@@ -33,10 +33,11 @@ def mismatches(
     least_seconds: float,
     stop: StopToken,
 ) -> Iterator[StoredMismatch]:
-    """Yield the mismatches of collections, views and indexes, then of documents; at most `limit`, after a page token.
+    """Yield the mismatches of collections, views and indexes, then of documents; none without a saved check.
 
-    Documents are included if they have differed for `least_seconds` without being changed. Raises OperationError
-    InvalidRequest, ClusterUnreachable, NotAuthorized, IncompatibleMetadata, MismatchesReplaced.
+    `after` is the page token of the last mismatch already read, `limit` the largest number to yield; None means from
+    the beginning, and all. Documents are included if they have differed for `least_seconds` without being changed.
+    Raises OperationError InvalidRequest, ClusterUnreachable, NotAuthorized, IncompatibleMetadata, MismatchesReplaced.
     """
     among_documents = _is_among_documents(after)
     store = CheckStore(client, writer, METADATA_DATABASE, stop, _PATIENCE)
@@ -62,7 +63,10 @@ def _named_errors() -> Iterator[None]:
 
 
 def _is_among_documents(after: str | None) -> bool:
-    """Return whether the page token belongs to a document. Raises OperationError InvalidRequest."""
+    """Return whether a page token is that of a document mismatch; False for None.
+
+    Raises OperationError InvalidRequest.
+    """
     if after is None:
         return False
     try:

@@ -13,7 +13,7 @@ CLUSTERS = ("cluster0", "cluster1")
 
 
 class WriteBlocking(Enum):
-    """The clusters on which user writes are blocked: from the start (destination), from the commit (source)."""
+    """The clusters on which user writes are blocked: the destination from the start, the source from the commit."""
 
     SOURCE_AND_DESTINATION = "sourceAndDestination"
     DESTINATION_ONLY = "destinationOnly"
@@ -21,7 +21,7 @@ class WriteBlocking(Enum):
 
 
 class BuildIndexes(Enum):
-    """The indexes that the destination gets, and when; it always has those on `_id`."""
+    """Which indexes are built on the destination, and when. The indexes on `_id` always exist."""
 
     BEFORE_DATA_COPY = "beforeDataCopy"
     AFTER_DATA_COPY = "afterDataCopy"
@@ -31,7 +31,7 @@ class BuildIndexes(Enum):
 
     @property
     def after_copy(self) -> bool:
-        """Return whether the indexes are built after all documents are copied."""
+        """Return whether the indexes are built after all documents are copied; False if none are built."""
         return self in (BuildIndexes.AFTER_DATA_COPY, BuildIndexes.EXCLUDE_HASHED_AFTER_COPY)
 
     @property
@@ -43,6 +43,8 @@ class BuildIndexes(Enum):
 @dataclass(frozen=True)
 class StartOptions:
     """The start request with its defaults filled in. `syncsvc.saved.stored` has its saved form.
+
+    `source` and `destination` are names of `CLUSTERS`. `sharding` is the option as requested; None if absent.
 
     `copy_in_natural_order` and `detect_random_id` are accepted for compatibility and have no effect: every collection
     of a replica set is read in natural order anyway.

@@ -44,7 +44,7 @@ class Reporter:
         self._stop = stop
 
     def run(self) -> None:
-        """Report until stopped."""
+        """Ping the clusters and log the progress, each at its interval, until stopped. Raises `Cancelled`."""
         before = self._take()
         interval = self._tuning.report_interval
         due = monotonic() + interval

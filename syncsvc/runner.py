@@ -71,9 +71,9 @@ _RESUMABLE = frozenset(
 
 
 def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
-    """Return whether a commit may be requested.
+    """Return whether a commit is accepted: the sync is running, applies change events and has caught up.
 
-    Takes values, so that a caller can evaluate the snapshot that it shows.
+    Takes the snapshot as a value, so that an answer is consistent with the snapshot that it shows.
     """
     applying = record.state is State.RUNNING and record.phase is Phase.APPLYING
     return applying and snapshot.caught_up
@@ -81,7 +81,7 @@ def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
 
 @dataclass(frozen=True)
 class ProcessContext:
-    """The resources of the process for its runs. `spawn` runs a function in a thread that the process owns."""
+    """The resources that the runs of a process share. `spawn` runs a function in a thread that the process owns."""
 
     clusters: Mapping[str, Cluster]
     load: LoadLevel
@@ -92,14 +92,15 @@ class ProcessContext:
     stop: StopToken
 
     def writer(self, name: str) -> ClusterWriter:
-        """Return a writer to a cluster that also works while a run stops."""
+        """Return a writer to the cluster with that name. The end of the process stops it, a pause does not."""
         cluster = self.clusters[name]
         return ClusterWriter(cluster.client, cluster.facts.access_control, self.stop)
 
     def saver(self, name: str) -> FencedWriter:
-        """Return the writer for the run record on a cluster, which this process writes in its own sessions.
+        """Return a writer for the run record on the cluster with that name.
 
-        Another process cannot fence these writes off, but the record names its owner.
+        Its sessions are unknown to other processes, so a process that takes the run over cannot make servers refuse
+        its writes. That is safe, because each save of the record checks the owner in the record.
         """
         cluster = self.clusters[name]
         return FencedWriter(
@@ -112,7 +113,10 @@ class ProcessContext:
 
 
 class Runner:
-    """Runs one sync, beginning with its saved record."""
+    """Runs one sync from its saved record.
+
+    The constructor prepares an engine: it saves the next epoch, and fences off earlier engines. `begin` starts it.
+    """
 
     def __init__(self, store: RunStore, process: ProcessContext) -> None:
         self._store = store
@@ -126,7 +130,7 @@ class Runner:
         self._prepare()
 
     def begin(self) -> None:
-        """Continue the run from its saved state. If it has failed, repeat the steps that follow a failure."""
+        """Start the engine if the saved state is active. After a saved failure, repeat the steps that follow it."""
         _log.info(
             "The sync was started or loaded.",
             extra={"state": self.record.state.value},
@@ -146,7 +150,7 @@ class Runner:
         return tuple(self._registry)
 
     def pause(self) -> None:
-        """Stop the run where it is. Calls in flight end later: `resume` waits for them."""
+        """Save the state PAUSED and stop the engine. Its calls in flight end later: `resume` waits for them."""
         with self._changing:
             state = next_state(self.record.state, Trigger.PAUSE)
             self._store.update(state=state)
@@ -154,7 +158,10 @@ class Runner:
         self._stop.stop("pause")
 
     def resume(self) -> None:
-        """Continue where the run was paused, or where it failed. Raises OperationError FailureIsFinal."""
+        """Save the state, and start a new engine where the run was paused or failed.
+
+        Raises OperationError FailureIsFinal, and ClusterUnreachable if the old engine does not stop.
+        """
         state = next_state(self.record.state, Trigger.RESUME)
         if self.record.state is State.FAILED:
             state = self._state_before_failure()
@@ -172,7 +179,7 @@ class Runner:
         return self._failed_in
 
     def commit(self) -> None:
-        """Let the run proceed to the cut-over. Raises OperationError CannotCommit."""
+        """Save the state COMMITTING, and let the engine proceed to the cut-over. Raises OperationError CannotCommit."""
         with self._changing:
             state = next_state(self.record.state, Trigger.COMMIT)
             if not can_commit(self.record, self._process.progress.snapshot):
@@ -184,7 +191,13 @@ class Runner:
         self._phases.commit()
 
     def reverse(self) -> None:
-        """Reverse the committed run. Raises OperationError; the run then stays committed."""
+        """Reverse the committed run: save the reversal, and start a new engine.
+
+        The coordinator first blocks user writes on the old source.
+
+        Raises OperationError if the reversal is refused; the run then stays committed. An error after the reversal is
+        saved makes the run fail instead.
+        """
         record = self.record
         state = next_state(record.state, Trigger.REVERSE)
         if not record.options.reversible:
@@ -217,7 +230,10 @@ class Runner:
             self._spawn()
 
     def _refuse_to_reverse_alone(self, record: RunRecord) -> None:
-        """Refuse a reversal that the coordinator will refuse, because this instance would wait for it without end."""
+        """Raise OperationError if the coordinator, judged by its saved record, will refuse the reversal.
+
+        Without this check, this follower would save its reversal and wait for that of the coordinator forever.
+        """
         home = self._process.clusters[record.options.destination]
         leader = Peers(home.client, self._store).coordinator(self._process.stop)
         if (
@@ -228,14 +244,17 @@ class Runner:
             self._refuse_unless_as_committed(leader)
 
     def _refuse_unless_as_committed(self, committed: RunRecord) -> None:
-        """Raise OperationError if the old source changed since the commit, or the new source lost events since."""
+        """Raise OperationError if users wrote to the old source after the commit, or if the new source lost events.
+
+        `committed` is the coordinator's record after the commit.
+        """
         assert committed.reverse_start is not None and committed.position is not None
         clusters = self._process.clusters
         refuse_lost(clusters[committed.destination], committed.reverse_start, self._process.stop)
         refuse_written(clusters[committed.source], committed.position, self._process.stop)
 
     def _wait_for_rest(self) -> None:
-        """Wait until the run's thread has ended. Raises OperationError ClusterUnreachable if that takes long."""
+        """Wait until the engine has stopped. Raises OperationError ClusterUnreachable after `_REST_SECONDS`."""
         deadline = monotonic() + _REST_SECONDS
         while not self._at_rest.wait(SLOW_POLL):
             self._process.stop.check()
@@ -247,7 +266,7 @@ class Runner:
                 )
 
     def _prepare(self) -> None:
-        """Create the engine of the run from its saved state, with a new stop token."""
+        """Save the next epoch, and create the engine from the saved state, with a new stop token."""
         self._process.stop.release(self._stop)
         self._stop = StopToken(self._process.stop)
         # Saved before it is used, so that no other engine of the run has this epoch.
@@ -297,7 +316,10 @@ class Runner:
         )
 
     def _fenced(self, cluster: Cluster, stop: StopToken) -> FencedWriter:
-        """Return the writer of a new engine, after fencing off the writes of earlier engines on the cluster."""
+        """Return a new engine's writer to a cluster.
+
+        First make the cluster refuse late writes of earlier engines, and kill their DDL commands.
+        """
         facts = cluster.facts
         fence = Fence(self.record.fence, self.record.epoch)
         writer = FencedWriter(
@@ -365,9 +387,10 @@ class Runner:
             self._conclude(**failed)
 
     def _conclude(self, **failed: Any) -> None:
-        """Save that the run failed, then allow user writes and restart balancers.
+        """Save the fields `failed` of the record, then restore the original write blocks and balancers of the clusters.
 
-        Steps that fail are repeated by a restart.
+        Without fields, the failure is already saved. An error is logged, and the next start of the process repeats all
+        steps.
         """
         try:
             # In this order: a run that continues must never find its source unblocked.

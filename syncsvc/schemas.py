@@ -1,4 +1,4 @@
-"""The schemas of request bodies and parameters."""
+"""The schemas of request bodies and query parameters."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class StartSchema(Strict):
 
 
 class NamespacesSchema(Strict):
-    """The parameters of `GET /api/v1/namespaces`."""
+    """The query parameters of `GET /api/v1/namespaces`."""
 
     database = fields.String(
         validate=validate.Length(min=1),

@@ -44,9 +44,10 @@ _log = logging.getLogger(__name__)
 
 
 class Service:
-    """The API of one sync at a time. `spawn` runs a function in a thread that the process owns.
+    """The commands and queries of one sync at a time. `spawn` runs a function in a thread that the process owns.
 
-    Commands wait until the process is initialized, see `Startup`; those that have waited too long are refused.
+    Commands wait until the process is initialized, see `Startup`; if that takes too long, they raise OperationError
+    InvalidState.
     """
 
     def __init__(
@@ -77,9 +78,9 @@ class Service:
         return self._state if runner is None else runner.record.state
 
     def initialize(self, clusters: Mapping[str, Cluster], saved: RunRecord | None) -> None:
-        """Accept commands from now on, and continue a saved run of these clusters.
+        """Continue the run `saved`, unless it is None; then accept commands, and start the periodic reports.
 
-        Raises OperationError Superseded, and the driver's errors.
+        Raises OperationError Superseded if another process took the run over, and the driver's errors.
         """
         self._process = replace(self._process, clusters=clusters)
         if saved is None or not self._recover(saved):
@@ -97,7 +98,10 @@ class Service:
         self.startup.end()
 
     def start(self, options: StartOptions) -> None:
-        """Begin a sync. Raises OperationError."""
+        """Check the clusters and the options, save a new run, and begin it. Raises OperationError with all violations.
+
+        A no-op if the start repeats that of a saved run which this process continues, see `_is_answered_again`.
+        """
         with self._command(), impatient(PATIENCE):
             if self._is_answered_again(options):
                 return
@@ -120,7 +124,7 @@ class Service:
             self._begin(record)
 
     def preflight(self, options: StartOptions) -> Judgement:
-        """Return what a start with these options would run into now. Works in any state, and changes nothing.
+        """Check a start with these options: return its violations, warnings and estimates. Changes nothing.
 
         Raises OperationError InvalidState while the clusters are unknown, CommandInProgress during another preflight.
         """
@@ -130,7 +134,7 @@ class Service:
             return replace(judgement, violations=(*self._no_start(), *judgement.violations))
 
     def pause(self) -> None:
-        """Stop a sync where it is, until it is resumed. Raises OperationError.
+        """Stop the sync until `resume` continues it at the same point. Raises OperationError.
 
         Calls in flight end after the answer: `resume` waits for them.
         """
@@ -144,12 +148,12 @@ class Service:
             self._runner_for(Trigger.RESUME).resume()
 
     def commit(self) -> None:
-        """Request the cut-over of a sync. Raises OperationError."""
+        """Request the cut-over of the sync, without waiting for it. Raises OperationError."""
         with self._command(), answered_soon():
             self._runner_for(Trigger.COMMIT).commit()
 
     def reverse(self) -> None:
-        """Reverse a committed sync. Raises OperationError."""
+        """Reverse a committed sync: its destination becomes the source. Raises OperationError."""
         # The whole command has no time limit, because it reads the change streams of both clusters.
         with self._command(), impatient(PATIENCE):
             self._runner_for(Trigger.REVERSE).reverse()
@@ -159,13 +163,13 @@ class Service:
         self._progress.set(waits=waits)
 
     def progress(self) -> dict[str, Any]:
-        """Return the body of `progress`, in the shape of the API."""
+        """Return the document `progress` in the answer of `GET /api/v1/progress`."""
         clusters = self._process.clusters
         addresses = {name: cluster.facts.address for name, cluster in clusters.items()}
         return progress_report(self.sync(), addresses, self._instance)
 
     def namespaces(self, database: str | None, after: str | None, limit: int) -> dict[str, Any]:
-        """Return the progress of each collection, by name."""
+        """Return a page of the progress of each collection, see `namespaces_report`."""
         return namespaces_report(self.sync(), database, after, limit)
 
     def sync(self) -> Sync:
@@ -187,7 +191,7 @@ class Service:
     def mismatches(
         self, after: str | None, limit: int | None, least_seconds: float
     ) -> Iterator[StoredMismatch]:
-        """Return the mismatches that the verification has found, see `mismatches`.
+        """Return the mismatches that the verification has found, see `mismatches.mismatches`; none without a sync.
 
         Raises OperationError, both from this call and while the result is read.
         """
@@ -221,7 +225,11 @@ class Service:
             raise OperationError(errors.INVALID_STATE, description)
 
     def _begin(self, record: RunRecord) -> None:
-        """Save the run and begin it. Raises OperationError if another one has begun at the same moment."""
+        """Save a new run and start it.
+
+        Raises OperationError MetadataLeftOver if another process began a sync first, and DifferentStart, after deleting
+        the saved run, if another instance of the sync was started with other options.
+        """
         store = RunStore.begin(self._process.saver(record.options.destination), record)
         different = self._differences(store)
         if different:
@@ -230,7 +238,11 @@ class Service:
         self._launch(store)
 
     def _recover(self, saved: RunRecord) -> bool:
-        """Continue a saved run, and return True; withdraw it if its start would have been refused, but for a crash."""
+        """Take a saved run over and continue it. Return whether the run exists afterwards.
+
+        A run without a saved start position, whose options differ from those of other instances, is deleted instead:
+        its start would have been refused if its process had not been killed.
+        """
         home = saved.options.destination
         client, writer = self._process.clusters[home].client, self._process.saver(home)
         store = RunStore.take_over(client, writer, saved)
@@ -246,7 +258,7 @@ class Service:
         return True
 
     def _differences(self, store: RunStore) -> dict[str, list[str]]:
-        """Return how the options of other instances differ from those of this one."""
+        """Return the names of the options that differ between this instance and others, by instance; empty if none."""
         record = store.record
         others = Peers(self._process.clusters[record.options.destination].client, store)
         return differences(record.options, record.instances, others.others(self._stop))
@@ -257,13 +269,16 @@ class Service:
         self._runner = runner
 
     def _runner_for(self, trigger: Trigger) -> Runner:
-        """Return the runner, if its state allows the command. Raises OperationError InvalidState."""
+        """Return the runner. Raises OperationError InvalidState if the present state does not allow the command."""
         next_state(self.state, trigger)
         assert self._runner is not None
         return self._runner
 
     def _is_answered_again(self, options: StartOptions) -> bool:
-        """Return whether a start repeats the one of the recovered run: after a restart, a script may send it again."""
+        """Return whether a start has the options of the saved run that this process continues, unless paused or failed.
+
+        Such a start is answered with success, because a script may send it again after a restart.
+        """
         runner = self._runner
         if not self._recovered or runner is None:
             return False

@@ -91,7 +91,11 @@ class Settings:
 
 
 def read_settings(arguments: Sequence[str] | None = None) -> Settings:
-    """Return the settings from flags, environment and configuration file. Exits with status 2 if they are invalid."""
+    """Return the settings from command-line flags, environment variables and the configuration file.
+
+    `arguments` are the command-line arguments; None for those of this process. Raises SystemExit with status 2 if a
+    setting is invalid.
+    """
     values = parse(
         "syncsvc",
         __version__,

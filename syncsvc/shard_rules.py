@@ -36,10 +36,9 @@ Range = tuple[Document, Document]
 
 
 def key_of(namespace: Namespace, sharding: Document | None) -> Document | None:
-    """Return the shard key that the options request for that collection.
+    """Return the shard key that the option `sharding` requests for a collection; empty if it must stay unsharded.
 
-    The key is empty if the collection must stay unsharded. Return None without `sharding`: then the destination is a
-    replica set, or the source determines the key.
+    Return None without the option: then the destination is a replica set, or the source determines the key.
     """
     if sharding is None:
         return None
@@ -51,7 +50,7 @@ def key_of(namespace: Namespace, sharding: Document | None) -> Document | None:
 
 
 def named(sharding: Document) -> list[Namespace]:
-    """Return the collections to shard."""
+    """Return the collections that the option `sharding` requests to shard, in the order of its entries."""
     return [name for name, _ in _entries(sharding)]
 
 
@@ -62,7 +61,7 @@ def _entries(sharding: Document) -> Iterator[tuple[Namespace, list[Document]]]:
 
 
 def entry_violations(sharding: Document) -> Iterator[Violation]:
-    """Yield the errors in the entries that do not depend on the clusters."""
+    """Yield a violation for each error in the entries: an invalid key, a reserved name, or a repeated name."""
     amounts = Counter(named(sharding))
     for number, (name, fields) in enumerate(_entries(sharding)):
         reasons = list(_reasons_against_key(fields))
@@ -75,7 +74,7 @@ def entry_violations(sharding: Document) -> Iterator[Violation]:
 
 
 def filter_violations(sharding: Document, left_out: Collection[Namespace]) -> Iterator[Violation]:
-    """Yield a violation for each entry whose collection the filter excludes."""
+    """Yield a violation for each entry whose collection is in `left_out`: the collections that the filter excludes."""
     for number, name in enumerate(named(sharding)):
         if name in left_out:
             yield _against_entry(number, name, "the filter excludes it")
@@ -103,9 +102,9 @@ def _reasons_against_key(fields: Sequence[Document]) -> Iterator[str]:
 
 
 def violations(definition: CollectionSpec) -> Iterator[Violation]:
-    """Yield the reasons why the destination cannot hold a collection.
+    """Yield a violation for each reason why a collection cannot have its shard key; none if it has no shard key.
 
-    `definition` is the one that it must have there.
+    `definition` is the required one on the destination, see `indexing.destined`.
     """
     if not definition.shard_key:
         return
@@ -124,13 +123,19 @@ def violations(definition: CollectionSpec) -> Iterator[Violation]:
 
 
 def _keeps_unique(index: Document, key: Document) -> bool:
-    """Return whether each shard alone can guarantee that an index is unique, or the server accepts it unchecked."""
+    """Return whether servers accept a unique index on a collection with this shard key.
+
+    They do if the index begins with the fields of the key, so that each shard can check it alone, or with `_id`.
+    """
     fields = list(index["key"])
     return fields[0] == "_id" or fields[: len(key)] == list(key)
 
 
 def index_violations(definition: CollectionSpec, sharding: Document) -> Iterator[Violation]:
-    """Yield a violation if a source collection to be sharded has no index for the key, and none may be created."""
+    """Yield a violation if a source collection lacks an index that supports the requested shard key.
+
+    None if `createSupportingIndexes` is true.
+    """
     wanted = key_of(definition.namespace, sharding)
     if not wanted or sharding["createSupportingIndexes"] or definition.kind is not Kind.COLLECTION:
         return
@@ -145,7 +150,7 @@ def index_violations(definition: CollectionSpec, sharding: Document) -> Iterator
 def is_served(shard_key: Document, indexes: Iterable[Document], collated: bool) -> bool:
     """Return whether one of the indexes supports the shard key.
 
-    The index on `_id`, which is not in the list, also counts.
+    The index on `_id`, which is not in the list, also counts unless `collated`: its collation is the collection's.
     """
     # The index on `_id` has the collation of its collection.
     by_id = shard_key["key"] == {"_id": 1} and not collated
@@ -166,7 +171,10 @@ def serves(index: Document, shard_key: Document) -> bool:
 
 
 def support(definition: CollectionSpec) -> Document:
-    """Return an index that supports the shard key of a collection whose own indexes do not."""
+    """Return the specification of a new index that supports the shard key, for a collection whose indexes do not.
+
+    Servers accept it beside the other indexes: its name is unused, and its key is not that of `_id` or a hidden index.
+    """
     assert definition.shard_key is not None
     key = dict(definition.shard_key["key"])
     own = definition.indexes.values()
@@ -181,15 +189,15 @@ def support(definition: CollectionSpec) -> Document:
 
 
 def spare(definition: CollectionSpec) -> Document:
-    """Return an index that supports the shard key of a collection and equals none of its other indexes."""
+    """Return the specification of the temporary index `SPARE`, which supports the shard key of the collection."""
     assert definition.shard_key is not None
     return {"v": 2, "key": {**definition.shard_key["key"], SPARE: 1}, "name": SPARE}
 
 
 def sampled_fields(shard_key: Document) -> list[str]:
-    """Return the fields whose values determine the cuts between ranges.
+    """Return the fields of a shard key that `ranges` needs sampled: those before the hashed field, or all.
 
-    The list is empty if the first field is hashed: servers then cut the ranges themselves.
+    The list is empty if the first field is hashed: servers then choose the ranges themselves.
     """
     fields = []
     for name, direction in shard_key["key"].items():
@@ -202,7 +210,7 @@ def sampled_fields(shard_key: Document) -> list[str]:
 def ranges(shard_key: Document, sample: Sequence[bytes], count: int) -> list[Range]:
     """Divide all values of a shard key into up to `count` ranges with about the same number of documents each.
 
-    `sample` has documents with the values of the `sampled_fields`, in their order, sorted as the server sorts them.
+    `sample` has BSON documents with the values of the `sampled_fields`, in this order, sorted as the server sorts.
     """
     lowest: Document = dict.fromkeys(shard_key["key"], MinKey())
     bounds = [lowest]
@@ -219,9 +227,10 @@ def ranges(shard_key: Document, sample: Sequence[bytes], count: int) -> list[Ran
 
 
 def _can_bound(row: bytes) -> bool:
-    """Return whether the row can be a bound. Bounds must be short, because the config server stores them.
+    """Return whether the values of a sampled BSON document can be the bound of a range.
 
-    MinKey and MaxKey are not used, because they already bound the first and the last range.
+    Bounds must be short, because the config server stores them. Arrays, regular expressions and field names beginning
+    with $ are not allowed. MinKey and MaxKey are not used, because they already bound the first and the last range.
     """
     values = list(rawbson.elements(row))
     if len(row) > _LONGEST_BOUND or _NO_BOUNDS.intersection(each.kind for each in values):
@@ -230,7 +239,7 @@ def _can_bound(row: bytes) -> bool:
 
 
 def _names_operators(raw: bytes, value: Element) -> bool:
-    """Return whether a field in the value begins with $, like an operator: bounds must not contain such a value."""
+    """Return whether the value holds a field name that begins with $, like that of an operator, at any depth."""
     if value.kind not in (rawbson.DOCUMENT, rawbson.ARRAY):
         return False
     fields = rawbson.elements(raw, value.start)

@@ -81,10 +81,10 @@ class Phase(Enum):
 
     @property
     def copied(self) -> bool:
-        """Return whether the copy of all collections is done."""
+        """Return whether all collections are copied. Also true while reversing: a reversed sync copies nothing."""
         return self not in (Phase.INITIALIZING, Phase.COPYING)
 
     @property
     def applied(self) -> bool:
-        """Return whether change events are no longer applied."""
+        """Return whether all change events up to the commit are applied and verified, so that no more are applied."""
         return self in (Phase.CUTTING_OVER, Phase.DONE)

@@ -17,7 +17,7 @@ _PROCESS = 83_000_000
 
 @dataclass(frozen=True)
 class Tuning:
-    """The sizes and intervals. The defaults are for production; tests pass their own.
+    """The sizes in bytes and intervals in seconds. The defaults are for production; tests pass their own.
 
     The fields are ordered by phase: copy, change events, verification, and the threads that run alongside them.
     """
@@ -62,10 +62,10 @@ class Tuning:
     startup_wait: float = seconds(30.0, "How long a command waits for the start of the process.")
 
     def memory_needed(self, threads: int) -> int:
-        """Return how much memory the copy, the largest phase, may take, in bytes. `threads` counts readers and writers.
+        """Return how many bytes of memory the process may need. `threads` is the number of readers and writers.
 
-        Measured with documents of 16 MB: load level 3, which has six threads, took 430 MB, and half of that with small
-        documents.
+        The copy is the phase that needs the most. Measured at load level 3, which has six such threads: 430 MB with
+        documents of 16 MB, and half of that with small documents.
         """
         of_thread = _COPIES * max(LARGEST_DOCUMENT, self.page_bytes)
         return _PROCESS + self.queue_bytes + _COPIES * self.sending_bytes + threads * of_thread
