@@ -13,9 +13,11 @@ _LEAST_SPAN = 1.0
 
 @dataclass(frozen=True)
 class CollectionFigures:
-    """The figures of one collection. `began` is when this process began or resumed its copy (monotonic clock).
+    """The figures of one collection in this process. `events` counts the change events applied.
 
-    `documents` and `size` (in bytes) are the amounts copied since then.
+    `began` is when its copy began or resumed (monotonic clock), None if it did not. `documents` and `size` (in bytes)
+    are the amounts copied since then. `indexing` is whether its indexes are being built, `indexed` whether they are
+    built or withheld.
     """
 
     events: int = 0
@@ -52,13 +54,13 @@ class Collections:
             return dict(self._figures)
 
     def reading(self, uuid: bytes) -> None:
-        """Note that the copy of a collection begins or resumes now."""
+        """Note that the copy of a collection begins or resumes now: set its copied amounts to 0."""
         with self._lock:
             now = self._figures.get(uuid, _NOTHING)
             self._figures[uuid] = replace(now, began=monotonic(), documents=0, size=0)
 
     def copied(self, uuid: bytes, documents: int, size: int) -> None:
-        """Add to the documents and bytes copied."""
+        """Add to the numbers of documents and bytes copied of a collection."""
         with self._lock:
             now = self._figures.get(uuid, _NOTHING)
             self._figures[uuid] = replace(
@@ -66,7 +68,7 @@ class Collections:
             )
 
     def applied(self, events: Mapping[bytes, int]) -> None:
-        """Add to the change events applied, by collection."""
+        """Add to the numbers of change events applied. `events` has the numbers to add, by UUID."""
         with self._lock:
             for uuid, number in events.items():
                 now = self._figures.get(uuid, _NOTHING)

@@ -1,4 +1,4 @@
-"""Durations of the calls to the clusters, summed up between two readings."""
+"""Durations of the calls to the clusters: their number, total and maximum since the last reading."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Operation(Enum):
 
 @dataclass(frozen=True)
 class Durations:
-    """Statistics of some calls: their number, their total and the longest, in seconds."""
+    """Statistics of one or more calls: their number, and their total and longest duration in seconds."""
 
     calls: int
     total: float
@@ -43,7 +43,7 @@ class Stopwatch:
         self._noted: dict[Operation, Durations] = {}
 
     def note(self, operation: Operation, seconds: float) -> None:
-        """Add one call and its duration."""
+        """Add one call and its duration in seconds."""
         with self._lock:
             now = self._noted.get(operation, Durations(0, 0.0, 0.0))
             self._noted[operation] = Durations(
@@ -58,7 +58,7 @@ class Stopwatch:
         self.note(operation, perf_counter() - began)
 
     def take(self) -> Mapping[Operation, Durations]:
-        """Return the statistics since the last call of this method, and reset them."""
+        """Return the statistics since the last call of this method, and reset them. An operation may be absent."""
         with self._lock:
             noted, self._noted = self._noted, {}
             return noted

@@ -27,7 +27,10 @@ _LEAST_COPYING = 60.0
 
 @dataclass(frozen=True)
 class Look:
-    """An observation of the oplog. `at` is monotonic; `copied` are the bytes copied so far, None outside the copy."""
+    """An observation of the oplog at the time `at` (monotonic clock).
+
+    `copied` is the number of bytes copied so far; None if no copy was running.
+    """
 
     at: float
     oplog: Oplog
@@ -45,7 +48,8 @@ def is_lost(oplog: Oplog, needed: Timestamp) -> bool:
 def seconds_left(looks: Sequence[Look], needed: Timestamp) -> float | None:
     """Return for how many seconds the oplog keeps the entries after `needed` at the current write rate.
 
-    None means unknown.
+    `looks` are the observations of the last minutes, oldest first. Return infinity if nothing is written, and None if
+    the rate is unknown.
     """
     oplog = looks[-1].oplog
     speed = _bytes_a_second(looks)
@@ -68,7 +72,10 @@ def _share_before(oplog: Oplog, needed: Timestamp) -> float:
 
 
 def _bytes_a_second(looks: Sequence[Look]) -> float | None:
-    """Return the write rate of the last minutes; for a full oplog, at least the average rate over its whole content."""
+    """Return the write rate over the observations; None if unknown.
+
+    For a full oplog, return at least the average rate over its whole content.
+    """
     kept = [(a, b) for a, b in pairwise(looks) if a.oplog.oldest == b.oplog.oldest]
     elapsed = sum(b.at - a.at for a, b in kept)
     grown = sum(b.oplog.size - a.oplog.size for a, b in kept)
@@ -81,7 +88,7 @@ def _bytes_a_second(looks: Sequence[Look]) -> float | None:
 
 
 def copy_seconds_left(looks: Sequence[Look], total: int | None) -> float | None:
-    """Estimate the remaining seconds of the copy; None if that is unknown or no copy is running."""
+    """Estimate the remaining seconds of a copy of `total` bytes; None if that is unknown or no copy is running."""
     seen = [(look.at, look.copied) for look in looks if look.copied is not None]
     if total is None or not seen:
         return None
@@ -92,7 +99,11 @@ def copy_seconds_left(looks: Sequence[Look], total: int | None) -> float | None:
 
 
 def warning(left: float, copy_left: float | None, warned: bool) -> str | None:
-    """Return the text of a warning if the oplog is too short, else None. `warned`: the warning is already active."""
+    """Return the text of a warning if the oplog is too short for the sync, else None.
+
+    `left` is in how many seconds it drops entries that the sync needs, `copy_left` how many seconds the copy still
+    takes (None if unknown), `warned` whether the warning is already active.
+    """
     if left < (_SAFE_AGAIN if warned else SHORTEST_FORECAST):
         return f"at the current write rate, in {in_words(left)} it begins to drop entries that this sync needs."
     if copy_left is not None and copy_left > left:

@@ -47,9 +47,11 @@ class ProgressSnapshot:
     """The engine's figures at one moment: bytes, documents, seconds. None means unknown.
 
     `events_read` and `events_applied` count change events of documents, `definitions_applied` counts DDL events.
-    `lag_at` is when the lag was last measured (monotonic clock); `lags` are the lags of the last minutes. `waits` are
-    the long waits of this process. `pings` has the answers by cluster name, for the clusters that were asked. `check`
-    is the progress of the verification, once it has begun.
+    `documents_refetched` counts documents that were read again from the source, because their events were not enough.
+    `caught_up` is whether the applied events and the verification are close enough to the source for a commit. `lag_at`
+    is when the lag was last measured (monotonic clock); `lags` are the lags of the last minutes. `waits` are the long
+    waits of this process. `pings` has the answers by cluster name, for the clusters that were asked. `check` is the
+    progress of the verification, once it has begun.
     """
 
     total_bytes: int | None = None
@@ -92,7 +94,7 @@ class Progress:
             self._snapshot = replace(self._snapshot, **values)  # type: ignore[arg-type] # checked by replace
 
     def set_lag(self, seconds: int) -> None:
-        """Save a new measurement of the lag."""
+        """Replace the current lag, in seconds, by a new measurement."""
         newest = Lag(seconds, monotonic())
         with self._lock:
             lags = with_newest(self._snapshot.lags, newest)
@@ -101,30 +103,30 @@ class Progress:
             )
 
     def set_ping(self, cluster: str, ping: Ping) -> None:
-        """Save a cluster's answer to a ping."""
+        """Replace the last ping of the cluster with that name."""
         with self._lock:
             pings = {**self._snapshot.pings, cluster: ping}
             self._snapshot = replace(self._snapshot, pings=pings)
 
     def forget_lag(self) -> None:
-        """Mark the lag as unknown."""
+        """Mark the lag as unknown, and drop the earlier measurements."""
         with self._lock:
             self._snapshot = replace(self._snapshot, lag_seconds=None, lags=())
 
     def forget_pace(self) -> None:
-        """Forget the lag and the oplog estimate of an earlier coordinator: they say nothing about the next one."""
+        """Mark the lag and the oplog estimate as unknown, and the sync as not caught up: a new engine begins."""
         self.forget_lag()
         self.set(caught_up=False, oplog_seconds_left=None)
 
     def add(self, **amounts: int) -> None:
-        """Add these amounts to the counters of the snapshot that have these names."""
+        """Add to counters of the snapshot. The names of the arguments are those of the counters."""
         with self._lock:
             now = self._snapshot
             sums = {name: getattr(now, name) + amount for name, amount in amounts.items()}
             self._snapshot = replace(now, **sums)
 
     def warn(self, kind: WarningKind, text: str) -> None:
-        """Begin a warning, or replace the text of an active one; it lasts until `end_warning`."""
+        """Begin a warning and log it, or replace the text of an active one; it lasts until `end_warning`."""
         with self._lock:
             warnings = self._snapshot.warnings
             begins = kind not in warnings
@@ -133,7 +135,7 @@ class Progress:
             _log.warning("A warning begins.", extra={"warning": kind.value, "text": text})
 
     def end_warning(self, kind: WarningKind) -> None:
-        """End a warning; a no-op if it is not active."""
+        """End a warning and log that; a no-op if it is not active."""
         with self._lock:
             left = dict(self._snapshot.warnings)
             ends = left.pop(kind, None) is not None

@@ -25,7 +25,7 @@ class Lag:
 
 
 def with_newest(lags: tuple[Lag, ...], newest: Lag) -> tuple[Lag, ...]:
-    """Return the lags of the last minutes, reduced to one every few seconds, with `newest` at the end."""
+    """Return the lags of the last two minutes, reduced to one every two seconds, with `newest` at the end."""
     kept = [lag for lag in lags if newest.at - lag.at <= _COUNTS_FOR]
     if len(kept) > 1 and kept[-1].at - kept[-2].at < _APART:
         kept.pop()
@@ -44,7 +44,7 @@ def seconds_to_catch_up(lags: tuple[Lag, ...]) -> int | None:
 
 
 def in_words(seconds: float) -> str:
-    """Return a duration in words: rounded down, and no more precise than a forecast can be."""
+    """Return a duration in words, rounded down to minutes or hours: a forecast is not more precise."""
     if seconds < SHORTEST_FORECAST:
         return "less than 15 minutes"
     if seconds > _LONGEST_FORECAST:
