@@ -71,7 +71,7 @@ def _built(each: Measured, options: StartOptions) -> Collection[str]:
 
 
 def _disk_needed(contents: Iterable[Measured], options: StartOptions) -> int:
-    """Return the bytes needed on the destination's disk, from the size on the source, assuming equal compression."""
+    """Return the bytes needed on the destination's disk: those on the source's, if compressed equally, and a margin."""
     taken = sum(
         each.size.on_disk
         + sum(each.size.indexes.get(name, 0) for name in ("_id_", *_built(each, options)))

@@ -14,7 +14,10 @@ from verifier.cluster.specification import CollectionSpec
 
 @dataclass(frozen=True)
 class Metadata:
-    """A metadata database of a sync service: its collections, and the syncsvc instances that saved a sync in it."""
+    """A database with a reserved name, such as that of a sync's metadata: the names of its collections.
+
+    `instances` are the IDs of the syncsvc instances whose runs it holds; empty if it holds none.
+    """
 
     database: str
     collections: frozenset[str]
@@ -33,10 +36,11 @@ class Measured:
 class Findings:
     """The facts about both clusters at one moment. A fact that is unknown, or that the user may not read, is None.
 
-    `contents` are the namespaces to sync. `left_out` are the namespaces in the option `sharding` that the filter
-    excludes. `disk_free` is the free space on the destination's primary, `oplog` is the source's oplog,
-    `memory_available` is what this process may still allocate. Sizes are in bytes. `runs` are the run records that
-    instances saved on the destination.
+    `bad_patterns` are the server's errors for the regular expressions of the filter. `metadata` are the metadata
+    databases on the destination. `contents` are the collections and views to sync. `left_out` are the namespaces in the
+    option `sharding` that the filter excludes. `disk_free` is the free space on the destination's primary, `oplog` is
+    the source's oplog, `memory_available` is what this process may still allocate. Sizes are in bytes. `runs` are the
+    run records that instances saved on the destination.
     """
 
     source: ClusterFacts

@@ -16,13 +16,13 @@ from verifier.runtime.errors import Violation
 
 
 def instances_of(instance: str, found: Findings) -> tuple[str, ...]:
-    """Return the IDs of all instances that run this sync, including this one; empty for a single instance."""
+    """Return the IDs of all instances that run the sync, the names of the source's shards; empty for one alone."""
     shards = found.source.shards
     return shards if instance in shards and len(shards) > 1 else ()
 
 
 def begun_by_others(instance: str, found: Findings) -> tuple[RunRecord, ...]:
-    """Return the run records of the instances that this one joins; empty if this is the first instance."""
+    """Return the run records of the instances whose run this one can join; empty if there is no such run."""
     names = {each.instance for each in found.runs}
     joins = names < set(instances_of(instance, found)) and instance not in names
     return found.runs if joins else ()
@@ -44,7 +44,11 @@ def join_violations(
     found: Findings,
     others: tuple[RunRecord, ...],
 ) -> Iterator[Violation]:
-    """Yield the violations that prevent this instance from joining the run that the instances `others` began."""
+    """Yield the violations that prevent this instance from joining the run that other instances began.
+
+    `instances` are the IDs of all instances, the coordinator first. `others` are the run records of those that have
+    begun.
+    """
     identities = tuple(each.identity or each.address for each in (found.source, found.destination))
     for each in others:
         if each.identities != identities:

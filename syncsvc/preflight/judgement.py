@@ -24,9 +24,9 @@ from verifier.runtime.tasks import StopToken
 
 @dataclass(frozen=True)
 class Judgement:
-    """The violations, warnings and estimates of a start, as far as they are known.
+    """The violations, warnings and estimates of a start, as far as they are known. A start needs no violations.
 
-    `instances` are all instances that run the sync together; empty if there is only one.
+    `instances` are the IDs of all instances that run the sync together; empty if there is only one.
     """
 
     violations: tuple[Violation, ...]
@@ -42,7 +42,10 @@ def judge(
     memory_needed: int,
     stop: StopToken,
 ) -> Judgement:
-    """Query both clusters and judge a start of this instance. Changes nothing. Raises `Cancelled`."""
+    """Query both clusters and judge a start of this instance. Changes nothing.
+
+    `memory_needed` is in bytes. An error of a cluster becomes a violation. Raises `Cancelled`.
+    """
     nameless = tuple(name_violations(options, clusters))
     if nameless:
         return Judgement((*nameless, *option_violations(options)))

@@ -72,6 +72,6 @@ def _number(path: Path) -> int | None:
 
 
 def _fields(path: Path) -> dict[str, int]:
-    """Return the second word of each line as a number, keyed by the first word."""
+    """Return the second word of each line as a number, keyed by the first word; empty if the file is missing."""
     rows = (line.split() for line in _text(path).splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}

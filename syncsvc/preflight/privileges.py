@@ -19,8 +19,8 @@ from verifier.runtime.errors import Violation
 class Need:
     """A set of actions: on the cluster, on all collections and time-series buckets, and on some collections of config.
 
-    `purpose` says what the actions are for, `role` is a built-in role that grants them, and `instead` is an action on
-    the cluster that can replace them.
+    `on_config` pairs the name of a collection with its actions. `purpose` says what the actions are for, `role` is a
+    built-in role that grants them, and `instead` is an action on the cluster that can replace all of them.
     """
 
     purpose: str
@@ -152,9 +152,9 @@ def needs_of_source(
 def needs_of_destination(
     options: StartOptions, time_series: bool, sharded: bool = False
 ) -> tuple[Need, ...]:
-    """Return the needs of the destination's user.
+    """Return the needs of the destination's user; the arguments are those of `needs_of_source`.
 
-    The destination's change events are read by the verification and by a reverse.
+    Verification and a reversal read the change events of the destination.
     """
     streamed = options.verification or options.reversible
     return (
@@ -187,7 +187,10 @@ def _to_write(time_series: bool) -> tuple[Need, ...]:
 def privilege_violations(
     options: StartOptions, source: ClusterFacts, destination: ClusterFacts, time_series: bool
 ) -> Iterator[Violation]:
-    """Yield a violation for each set of privileges that a user lacks, on clusters with access control."""
+    """Yield a violation for each `Need` that a user lacks, and for each replica set whose ID cannot be read.
+
+    `time_series` is whether there may be time-series collections. Without access control, no privilege is lacking.
+    """
     for side, facts, needs in (
         ("source", source, needs_of_source),
         ("destination", destination, needs_of_destination),

@@ -60,7 +60,7 @@ def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: Stop
 
 
 def _runs(cluster: Cluster, stop: StopToken) -> tuple[RunRecord, ...]:
-    """Return the run records on the destination; none if an unsupported version saved them.
+    """Return the run records on the destination; empty if one of them has an unsupported format.
 
     Such records still count as left-over metadata.
     """

@@ -35,9 +35,9 @@ _FILTERED = "the request contains includeNamespaces or excludeNamespaces"
 
 
 def name_violations(options: StartOptions, clusters: Mapping[str, object]) -> Iterator[Violation]:
-    """Yield the violations by the cluster names of a request; the keys of `clusters` are the valid names.
+    """Yield a violation for each unknown cluster name in the options, and if both names are the same.
 
-    If there is a violation, the clusters are not queried.
+    The keys of `clusters` are the valid names.
     """
     names = " and ".join(clusters)
     for role, name in (("source", options.source), ("destination", options.destination)):
@@ -48,7 +48,7 @@ def name_violations(options: StartOptions, clusters: Mapping[str, object]) -> It
 
 
 def option_violations(options: StartOptions) -> Iterator[Violation]:
-    """Yield the violations by options that conflict with each other, regardless of the clusters."""
+    """Yield a violation for each unsupported option value, and for options that conflict. Needs no cluster."""
     filtered = bool(options.include_namespaces or options.exclude_namespaces)
     if options.pre_existing_destination_data:
         yield errors.NOT_SUPPORTED_YET, "preExistingDestinationData is true, but must be false."
@@ -73,7 +73,7 @@ def option_violations(options: StartOptions) -> Iterator[Violation]:
 
 
 def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:
-    """Yield the violations that depend on the two clusters: their kind, versions, contents and privileges."""
+    """Yield the violations that depend on the two clusters: their topology, versions, contents and privileges."""
     source, destination = found.source, found.destination
     for reason in found.bad_patterns:
         yield INVALID_REQUEST, f"{reason}."
@@ -145,7 +145,7 @@ def _version_violations(
 def emptiness_violations(
     destination: ClusterFacts, metadata: Iterable[Metadata]
 ) -> Iterator[Violation]:
-    """Yield a violation for user data or sync metadata that the destination already holds."""
+    """Yield violations if the destination holds user databases, or if a database in `metadata` holds a sync."""
     if destination.user_databases:
         names = ", ".join(destination.user_databases)
         yield errors.DESTINATION_NOT_EMPTY, f"The destination holds user databases: {names}."
