@@ -29,7 +29,10 @@ class Line(NamedTuple):
 
 
 def lines(before: Sync, now: Sync, durations: Mapping[Operation, Durations]) -> Iterator[Line]:
-    """Yield the lines about an active sync, with the rates since `before`."""
+    """Yield the lines about a sync that is running, committing or reversing; else none.
+
+    Rates are those since the snapshot `before`, and `durations` are those of the calls since then.
+    """
     record = now.record
     if record is None or not is_active(now):
         return
@@ -80,7 +83,10 @@ def _shown(durations: Durations | None) -> dict[str, str | int]:
 
 
 def _writes(now: Sync) -> Line:
-    """Return the line with the number of writes by this process, without those of earlier processes."""
+    """Return the line with the numbers of events that this process read and documents that it wrote.
+
+    Earlier processes do not count.
+    """
     snapshot = now.snapshot
     copied = sum(each.documents for each in now.figures.values())
     return Line(

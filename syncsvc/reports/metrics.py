@@ -37,7 +37,7 @@ Read = Callable[[RunRecord, ProgressSnapshot], float | None]
 
 
 def _of_run(read: Read) -> Callable[[Sync], Values]:
-    """Return a reader for a metric that has no value without a sync."""
+    """Return a function that reads a metric from the run record and the snapshot. Without a sync, it has no value."""
     return single(lambda sync: None if sync.record is None else read(sync.record, sync.snapshot))
 
 
@@ -65,7 +65,7 @@ def _longest_wait(sync: Sync) -> float:
 
 
 def _copied(snapshot: ProgressSnapshot, amount: int) -> int | None:
-    """Return `amount`, or None before the total is known: both become known at the same time."""
+    """Return `amount`; None before the total is known, because the amount is not known earlier either."""
     return None if snapshot.total_bytes is None else amount
 
 
@@ -77,7 +77,10 @@ def _namespaces(sync: Sync) -> Values:
 
 
 def _of_indexes(read: Callable[[Indexes], float]) -> Callable[[Sync], Values]:
-    """Return a reader for a metric of index builds: if indexes are built after the copy, from its end to the commit."""
+    """Return a function that reads a metric of index builds.
+
+    The metric has a value from the end of the copy to the commit, if the indexes are built after the copy.
+    """
 
     def of(sync: Sync) -> float | None:
         indexes = index_building(sync)
@@ -113,7 +116,7 @@ def _verification_phase(sync: Sync) -> Values:
 
 
 def _of_check(read: Callable[[CheckProgress], float | None]) -> Callable[[Sync], Values]:
-    """Return a reader for a metric of the verification that has no value before it has begun."""
+    """Return a function that reads a metric of the verification. The metric has no value before the check begins."""
 
     def of(sync: Sync) -> float | None:
         check = sync.snapshot.check

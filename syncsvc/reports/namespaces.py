@@ -44,7 +44,7 @@ def namespace_phase(sync: Sync, record: CollectionRecord) -> NamespacePhase:
 def namespaces_report(
     sync: Sync, database: str | None, after: str | None, limit: int
 ) -> dict[str, Any]:
-    """Return a page of the collections, sorted by name.
+    """Return the answer: a page of the collections, sorted by their names on the source.
 
     It has at most `limit` collections, of one database or of all, with names greater than `after`. `next` is the value
     of `after` for the next page; null on the last page.
@@ -83,7 +83,7 @@ def _line(sync: Sync, record: CollectionRecord) -> dict[str, Any]:
 
 
 def _total(estimate: int, copied: int, done: bool) -> int:
-    """Return the estimated amount to copy, at least `copied`; once the copy is done, `copied` itself."""
+    """Return the estimated amount to copy, at least `copied`; once the copy is done, exactly `copied`."""
     return copied if done else max(estimate, copied)
 
 

@@ -9,7 +9,7 @@ from verifier.runtime.errors import OperationError
 
 
 def preflight_report(judgement: Judgement) -> dict[str, Any]:
-    """Return all violations as the errors that a start would report, and the warnings and estimates."""
+    """Return the answer without `success`: the violations as errors of a start, the warnings and the estimates."""
     estimates = judgement.estimates
     return {
         "violations": [

@@ -50,7 +50,7 @@ _UNKNOWN = (
 
 
 def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> dict[str, Any]:
-    """Return the `progress` document.
+    """Return the `progress` document of the answer. `addresses` are the clusters' addresses (host:port) by name.
 
     Before the first start, every field except `state`, `canCommit`, `canWrite` and the IDs is null or absent.
     """
@@ -94,7 +94,7 @@ def _coordinator(record: RunRecord | None, instance: str) -> str | None:
 
 
 def lag_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None] | None:
-    """Return the lag by kind of change; None while paused."""
+    """Return the lag in seconds by kind of change, None if unknown; None as a whole while the sync is paused."""
     if record.state is State.PAUSED:
         return None
     return {
@@ -129,7 +129,7 @@ def ping_shown(ping: Ping | None) -> dict[str, int]:
 
 
 def oplog_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, str]:
-    """Return how long the oplog holds the entries that the sync needs, in words; empty unless the sync is running."""
+    """Return the field with the time for which the oplog holds the needed entries, in words; empty unless running."""
     if record.state is not State.RUNNING:
         return {}
     left = oplog_seconds_left(record, snapshot)
@@ -137,7 +137,7 @@ def oplog_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, str]
 
 
 def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
-    """Return the optional fields: each is shown only while it has a meaning."""
+    """Return the optional fields of `progress` that apply now."""
     snapshot = sync.snapshot
     shown: dict[str, Any] = {}
     if record.options.verification:
@@ -168,7 +168,7 @@ def seconds_until_caught_up(record: RunRecord, snapshot: ProgressSnapshot) -> in
 
 
 def _verification(check: CheckProgress | None) -> dict[str, Any]:
-    """Return the progress of verification on each cluster. Only the lags differ: documents are compared in pairs."""
+    """Return the progress of verification by cluster. Only the lag differs: each document is compared on both."""
     none = Changes()
     return {
         "source": _side(check, none if check is None else check.source),

@@ -18,7 +18,7 @@ _UNTOUCHED = CollectionFigures()
 class Sync:
     """The state of a sync at one moment; without a record, no sync was started. `now` is a monotonic time.
 
-    `collections` are the saved records of the collections, `figures` are the figures of this process by UUID.
+    `collections` are the saved records of the collections, `figures` are this process's figures of them by UUID.
     """
 
     state: State
@@ -35,7 +35,10 @@ class Sync:
 
 @dataclass(frozen=True)
 class Indexes:
-    """The progress of index builds after the copy; collections without indexes do not count."""
+    """The numbers of indexes and of collections whose indexes are built after the copy.
+
+    Collections without indexes other than the one on `_id` do not count.
+    """
 
     built: int
     total: int
@@ -44,7 +47,7 @@ class Indexes:
 
 
 def phase_shown(record: RunRecord) -> Phase:
-    """Return the phase; CUTTING_OVER while the sync is committing."""
+    """Return the phase to report: CUTTING_OVER while the sync is committing, else the saved phase."""
     return Phase.CUTTING_OVER if record.state is State.COMMITTING else record.phase
 
 
@@ -76,26 +79,32 @@ def total_bytes(snapshot: ProgressSnapshot) -> int | None:
 
 
 def oplog_seconds_left(record: RunRecord, snapshot: ProgressSnapshot) -> float | None:
-    """Return for how many seconds the oplog still holds what the sync needs; None unless the sync is running."""
+    """Return for how many seconds the source's oplog still holds the entries that the sync needs.
+
+    None if that is unknown, or the sync is not running.
+    """
     return snapshot.oplog_seconds_left if record.state is State.RUNNING else None
 
 
 def is_drained(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
-    """Return whether all changes made during the copy are applied, according to the saved resume point."""
+    """Return whether all changes made during the copy are applied, judged by the saved position.
+
+    Also true if the sync has caught up, or if the end of the copy is unknown.
+    """
     if snapshot.caught_up or record.copy_end is None:
         return True
     return record.position is not None and record.position.time > record.copy_end
 
 
 def ping_of(record: RunRecord, snapshot: ProgressSnapshot, source: bool) -> Ping | None:
-    """Return the last ping of the source or the destination; None before the first one."""
+    """Return the last ping of the source, or else of the destination; None before the first ping."""
     return snapshot.pings.get(record.source if source else record.destination)
 
 
 def indexes_built(sync: Sync, collection: CollectionRecord) -> int | None:
-    """Return how many indexes of the collection the destination has; None while they are being created.
+    """Return how many indexes of the collection are built on the destination, without the one on `_id`.
 
-    The index on `_id` does not count.
+    0 while they are withheld; None while they are being created before the copy.
     """
     assert sync.record is not None
     if collection.withheld:
@@ -109,7 +118,10 @@ def indexes_built(sync: Sync, collection: CollectionRecord) -> int | None:
 
 
 def index_building(sync: Sync) -> Indexes | None:
-    """Return the progress of index builds after the copy, from its end to the commit; else None."""
+    """Return the progress of the index builds after the copy.
+
+    None before the end of the copy, after the commit, and if no indexes are built after the copy.
+    """
     record = sync.record
     if record is None or not record.options.build_indexes.after_copy:
         return None
@@ -123,5 +135,5 @@ def index_building(sync: Sync) -> Indexes | None:
 
 
 def is_active(sync: Sync) -> bool:
-    """Return whether the sync is in one of the active states."""
+    """Return whether the sync is running, committing or reversing."""
     return sync.record is not None and sync.state in ACTIVE

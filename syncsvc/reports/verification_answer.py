@@ -25,7 +25,7 @@ def hashing(check: CheckProgress | None) -> Hashing:
 
 
 def first_amounts(check: CheckProgress | None) -> Amounts:
-    """Return the progress of the first pass over all documents."""
+    """Return the progress of the first pass over all documents; zeros before the check begins."""
     return Amounts() if check is None else check.first or check.amounts
 
 
@@ -52,11 +52,11 @@ def namespace_compared(check: CheckProgress, record: CollectionRecord) -> Namesp
 
 
 def mismatches_of(check: CheckProgress, record: CollectionRecord) -> int:
-    """Return how many documents of the collection differ."""
+    """Return how many documents of the collection differ, by the newest counts of the check."""
     return sum(check.mismatches.namespaces.get(name, 0) for name in {*_names(record)})
 
 
 def _names(record: CollectionRecord) -> Iterator[Namespace]:
-    """Yield the names that a check may use: a time-series collection is compared by its buckets."""
+    """Yield the names that a check may use for a collection: a time-series collection is compared by its buckets."""
     yield record.source_storage
     yield record.source_name
