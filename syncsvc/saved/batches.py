@@ -13,9 +13,9 @@ MOST_BYTES = 4 << 20
 
 
 def batches(documents: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield lists of documents, one list for each command.
+    """Yield lists of documents, one list for each command; none without documents.
 
-    Sizes are limited because a validator, view or key can be large.
+    Their size is limited, not only their number, because a validator, view or key can be large.
     """
     batch: list[dict[str, Any]] = []
     size = 0

@@ -1,4 +1,4 @@
-"""Deletes many rows of the metadata, one statement for each: multi-document deletes carry no `txnNumber`."""
+"""Deletes many documents of the metadata, one by each statement: a multi-document delete has no `txnNumber`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from verifier.runtime.tasks import StopToken
 def delete_rows(
     client: Client, writer: ClusterWriter, name: str, query: dict[str, Any], stop: StopToken
 ) -> None:
-    """Delete the rows of a collection that match the query now. Raises the driver's errors."""
+    """Delete the documents of the metadata collection `name` that match the query now. Raises the driver's errors."""
     time = newest_time(lambda command: writer.run(METADATA_DATABASE, command), name)
     find = {"filter": query, "projection": {"_id": 1}}
     rows = read(lambda: read_after(time, client, METADATA_DATABASE, name, **find), stop)
@@ -30,7 +30,7 @@ def delete_rows(
 
 
 def forget_earlier(client: Client, writer: ClusterWriter, stop: StopToken) -> None:
-    """Delete the saved collections, partitions and check of an earlier run.
+    """Delete the saved collections and partitions of both directions, and the check, of an earlier run.
 
     Otherwise its collections would count as copied, and its check would be continued.
     """

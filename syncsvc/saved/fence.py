@@ -70,7 +70,10 @@ def _session(client: Client, lsid: Binary) -> ClientSession:
 
 
 class Slot:
-    """A session with increasing numbers. `settled` is False while an earlier command may still take effect."""
+    """A session, `lsid`, with increasing numbers above `first`. `name` identifies it in the collection of fences.
+
+    `settled` is False while an earlier command on the session may still take effect.
+    """
 
     def __init__(self, name: str, lsid: Binary, first: int, settled: bool) -> None:
         self.name = name
@@ -85,12 +88,15 @@ class Slot:
 
 
 class Fence:
-    """The slots of one engine on one cluster. Threads share it."""
+    """The slots of one engine on one cluster. Threads share it.
+
+    `definitions` is the lsid for DDL commands, `succeeds_another` whether an earlier engine may have left some.
+    """
 
     def __init__(self, identity: UUID, epoch: int, slots: int = _SLOTS) -> None:
-        """Create the slots of an epoch.
+        """Create the slots of an epoch. Their lsids are derived from `identity`, the `fence` of the run record.
 
-        Those of the first epoch are settled: no other process knows their lsids yet.
+        The slots of the first epoch are settled, because nothing was sent on their sessions before.
         """
         self._changed = threading.Condition()  # guards _free
         self._free = [
@@ -107,12 +113,12 @@ class Fence:
 
     @classmethod
     def of_process(cls) -> Fence:
-        """Return the fence for the run record itself, which is saved before the epoch of a run is known."""
+        """Return a fence with new sessions, for saves of the run record, before the epoch of the run is known."""
         return cls(uuid4(), 1, slots=1)
 
     @contextmanager
     def slot(self, stop: StopToken) -> Iterator[Slot]:
-        """Check out a slot for one write, an unsettled one first. Raise `Cancelled` if stopped before one is free."""
+        """Reserve a slot for one write, an unsettled one first. Wait for a free one; raise `Cancelled` if stopped."""
         slot = self._take(stop)
         try:
             yield slot
@@ -143,8 +149,8 @@ def _lsid(identity: UUID, name: str) -> Binary:
 class FencedWriter(ClusterWriter):
     """Runs commands on a cluster behind a fence: no command takes effect after its call has returned.
 
-    Exceptions are commands on definitions, which accept no number, and calls that raise `Cancelled`, whose slots are
-    settled later.
+    Exceptions are DDL commands, which accept no number, and calls that raise `Cancelled`, whose slots are settled
+    later. `sharded` is whether the cluster is sharded; `confirm` is that of `ClusterWriter`.
     """
 
     def __init__(
@@ -165,7 +171,7 @@ class FencedWriter(ClusterWriter):
         self._without: dict[tuple[str, str], int] = {}
 
     def settle(self) -> None:
-        """Return when no earlier command on a slot that is not in use can take effect any more.
+        """Settle all slots that are not in use: afterwards, no earlier command on them can take effect.
 
         Raises OperationError Superseded if another process has taken the run over.
         """
@@ -174,7 +180,10 @@ class FencedWriter(ClusterWriter):
                 self._settle(slot)
 
     def end_definitions(self) -> None:
-        """End the commands on definitions that earlier engines have left running on the servers."""
+        """Kill the DDL commands that earlier engines have left running, except index builds, and wait until they end.
+
+        After `_PATIENCE` seconds, log a warning and return.
+        """
         if not self._fence.succeeds_another:
             return
         lsid = self._fence.definitions
@@ -245,7 +254,11 @@ class FencedWriter(ClusterWriter):
     def _transact(
         self, slot: Slot, database: str, command: dict[str, Any], retried: bool
     ) -> dict[str, Any] | None:
-        """Return the reply of a transaction; None if it has failed. The slot is unsettled if the outcome is unknown."""
+        """Run a command as a transaction; return its reply, or None if it failed.
+
+        After a lost connection, it is unknown whether the transaction was committed: the slot is unsettled, and without
+        `retried`, the driver's error is raised.
+        """
         try:
             self._settle_once(slot)
             transaction = {"txnNumber": slot.next_number(), "autocommit": False}
@@ -268,7 +281,7 @@ class FencedWriter(ClusterWriter):
         retry(lambda: self._settle_once(slot), failures.temporary, self._stop)
 
     def _settle_once(self, slot: Slot) -> None:
-        """Have a majority record a number that is higher than those of all earlier commands of the slot.
+        """Make a majority record a number that is higher than those of all earlier commands of the slot.
 
         No-op if the slot is settled. The update changes documents, because a write that changes nothing raises the
         number only in the memory of one server. Raises the driver's errors; the slot then stays unsettled.
@@ -293,7 +306,10 @@ class FencedWriter(ClusterWriter):
             )
 
     def _spread_marks(self) -> int:
-        """Make sure that the collection of the marks has a chunk on every shard; return how many marks are needed."""
+        """Make sure that the collection `FENCES` has a chunk on every shard; return how many documents settle a slot.
+
+        If it has none on a shard, it is dropped, and sharded again.
+        """
         name = f"{METADATA_DATABASE}.{FENCES}"
         config = self._client["config"]
         shards = {each["_id"] for each in config["shards"].find({"draining": {"$ne": True}})}
@@ -308,7 +324,10 @@ class FencedWriter(ClusterWriter):
         return _MARKS_A_SHARD * len(shards)
 
     def _send(self, slot: Slot, database: str, command: dict[str, Any]) -> dict[str, Any]:
-        """Send one command on a slot. Raises OperationError Superseded if its number is refused."""
+        """Send one command on a slot, and record whether the slot is settled afterwards. Return the reply.
+
+        Raises OperationError Superseded if the server refuses the number, and the driver's errors.
+        """
         if slot.session is None:
             slot.session = _session(self._client, slot.lsid)
         was_settled, slot.settled = slot.settled, False

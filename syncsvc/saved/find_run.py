@@ -11,10 +11,10 @@ from verifier.runtime.errors import OperationError
 
 
 def find_run(clusters: Mapping[str, Cluster], instance: str) -> RunRecord | None:
-    """Return the run that is saved on the destination of its options; None if there is no saved run.
+    """Return the saved run of this instance; None if no cluster holds one.
 
-    Raises OperationError WrongClusters if the run is between other clusters, IncompatibleMetadata, and the driver's
-    errors.
+    It must be saved on the destination of its options. Raises OperationError WrongClusters if the run is between other
+    clusters, or if two fit; IncompatibleMetadata; and the driver's errors.
     """
     found = list(_saved_runs(clusters, instance))
     if not found:

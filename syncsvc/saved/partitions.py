@@ -36,7 +36,7 @@ _MOST_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Partition:
-    """A part of the collection with that UUID. The parts of each collection are numbered from 0.
+    """A part of the collection with the UUID `uuid`. The parts of each collection are numbered from 0.
 
     `total` and `copied` are in bytes, and the total is an estimate; `documents` is a count. `instance` is the one that
     has claimed the partition, or None. `resume_point` is the `_id` of the last document up to which everything is
@@ -56,7 +56,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Copied:
-    """The copied amount of a collection, over all instances, and whether it is complete."""
+    """The amounts of a collection that all instances together have copied; `done` is whether all its partitions are."""
 
     bytes: int
     documents: int
@@ -101,7 +101,10 @@ def _is_whole(document: dict[str, Any]) -> bool:
 
 
 def _together(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first partitions, as many as one call may claim: a single range, or several whole collections."""
+    """Return the first of the saved partitions that one call may claim together: one range, or whole collections.
+
+    The size of several collections is at most `_MOST_BYTES`.
+    """
     chosen: list[dict[str, Any]] = []
     size = 0
     for each in waiting:
@@ -113,11 +116,10 @@ def _together(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class Partitions:
-    """The saved partitions of one direction of a sync.
+    """The saved partitions of the sync after `reversals` reversals. Threads may claim concurrently.
 
-    `instance` is the ID of this process; threads may claim concurrently.
-
-    `writer` writes to the cluster that `client` reads. Raises the driver's errors.
+    `instance` is the ID of this instance. `writer` writes to the cluster that `client` reads. The constructor loads the
+    unfinished claims of the instance. Every method raises the driver's errors.
     """
 
     def __init__(
@@ -140,11 +142,11 @@ class Partitions:
         return map(_partition, self._find({}))
 
     def planned(self) -> set[bytes]:
-        """Return the UUIDs of the collections that have a plan."""
+        """Return the UUIDs of the collections whose partitions are all saved."""
         return {bytes(each["_id"]["collection"]) for each in self._find({"_id.number": 0})}
 
     def plan(self, uuid: bytes, ranges: Sequence[Range], total: int = 0) -> None:
-        """Plan to copy the collection, of about `total` bytes, by these ranges; an existing plan is kept."""
+        """Save one partition for each range of a collection of about `total` bytes; a no-op if that was done before."""
         if self._find({"_id": _identity(uuid, 0)}):
             return
         # Remove the rest of an interrupted plan: mixing the ranges of two plans would leave gaps.
@@ -157,18 +159,18 @@ class Partitions:
         self._insert(planned[:1])
 
     def plan_whole(self, totals: Mapping[bytes, int]) -> None:
-        """Plan to copy collections in one range each. `totals` are their estimated sizes in bytes, by UUID."""
+        """Save one partition for each whole collection, unless it exists. `totals` are estimated bytes by UUID."""
         if totals:
             self._create_index()
             self._insert([Partition(uuid, 0, total=total) for uuid, total in totals.items()])
 
     def forget(self, uuid: bytes) -> None:
-        """Delete the plan of a collection, so that it can be planned again."""
+        """Delete all partitions of a collection, so that it can be planned again."""
         query = {"_id.collection": Binary(uuid, 4)}
         delete_rows(self._client, self._writer, self._name, query, self._stop)
 
     def claim(self) -> Partition | None:
-        """Return a partition that this instance alone will copy, the largest first; None if none is left.
+        """Claim the largest free partition for this instance, and return it; None if none is left.
 
         Partitions that this instance had claimed before a restart come first.
         """
@@ -190,7 +192,7 @@ class Partitions:
         return not self._find({"status": left}, 1)
 
     def copied(self) -> dict[bytes, Copied]:
-        """Return the copied amounts of each collection that has a plan, by UUID."""
+        """Return the copied amounts of each collection that has partitions, by UUID."""
         group = {
             "_id": "$_id.collection",
             "copied": {"$sum": "$copied"},
@@ -224,7 +226,10 @@ class Partitions:
     def _find(
         self, query: dict[str, Any], limit: int = 0, since: Timestamp | None = None
     ) -> list[dict[str, Any]]:
-        """Return saved partitions, the largest first, with all writes up to `since`."""
+        """Return the saved partitions that match, the largest first; at most `limit`, or all if it is 0.
+
+        The read includes all writes up to `since`; if None, those before this object was created.
+        """
         find = {"filter": query, "sort": {"total": -1, "_id": 1}, "limit": limit}
         time = since or self._since
 

@@ -19,14 +19,17 @@ from verifier.runtime.tasks import StopToken
 
 
 class Peers:
-    """The other instances of the run of this instance. Every call reads their records again."""
+    """The other instances that share the run. Every call reads their saved records again, with `client`."""
 
     def __init__(self, client: Client, run: RunStore) -> None:
         self._client = client
         self._run = run
 
     def others(self, stop: StopToken) -> list[RunRecord]:
-        """Return the saved records of the other instances that have been started. Raises the driver's errors."""
+        """Return the saved records of the other instances that have been started; empty if this one runs alone.
+
+        Raises the driver's errors, and OperationError IncompatibleMetadata.
+        """
         own = self._run.record
         if not own.instances:
             return []
@@ -35,13 +38,16 @@ class Peers:
         return [each for each in saved if each.instance in names]
 
     def coordinator(self, stop: StopToken) -> RunRecord | None:
-        """Return the coordinator's saved record; None if it has not been started yet."""
+        """Return the coordinator's saved record; None if it has not been started yet, or is this instance."""
         name = self._run.record.coordinator
         return next((each for each in self.others(stop) if each.instance == name), None)
 
 
 def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterator[tuple[str, str]]:
-    """Yield the instances that have not received a command that another one has received: name and command."""
+    """Yield the ID of each instance that lacks a command which another one has received, and the command.
+
+    `instances` are the IDs of all instances, `records` are the run records of those that have been started.
+    """
     by_instance = {each.instance: each for each in records}
     reversals = max(each.reversals for each in records)
     committing = any(
@@ -71,9 +77,9 @@ def described(different: Mapping[str, Sequence[str]]) -> str:
 def differences(
     options: StartOptions, instances: Sequence[str], others: Iterable[RunRecord]
 ) -> dict[str, list[str]]:
-    """Return the options that differ from those that other instances were started with, by instance.
+    """Return the names of the options that other instances were started with differently, by instance; empty if none.
 
-    The shards of the source must be the same, too: with other `instances`, the events would be divided differently.
+    The shards of the source, `instances`, must be the same too, because they divide the events among the instances.
     """
     own = StoredOptions().dump(options)
     found = {}

@@ -39,13 +39,13 @@ class CopyStatus(Enum):
 class CollectionRecord:
     """One collection of the source, and the progress of its copy.
 
-    `total` and `copied` are in bytes, `total_documents` and `documents` are counts; the totals are estimates of the
-    listing.
+    `total` and `copied` are in bytes, `total_documents` and `documents` are counts; the totals are estimates, made when
+    the collections were listed.
 
     `definition` is what the collection will be on the destination after the commit, under the name that it has there
     now. That is the source's name, except while another collection still has that name on the destination.
-    `source_name` is the name on the source at the present point of the replay. While `withheld` is True, the
-    destination lacks the indexes.
+    `source_name` is the name on the source at the point up to which change events are applied. While `withheld` is
+    True, the destination lacks the indexes.
     """
 
     definition: CollectionSpec
@@ -60,7 +60,7 @@ class CollectionRecord:
 
     @property
     def present(self) -> CollectionSpec:
-        """Return the definition that the destination must have now."""
+        """Return the definition that the destination must have now: without indexes while they are withheld."""
         return replace(self.definition, indexes={}) if self.withheld else self.definition
 
     @property
@@ -70,12 +70,12 @@ class CollectionRecord:
 
     @property
     def namespace(self) -> Namespace:
-        """Return the namespace of the documents on the destination."""
+        """Return the namespace of the documents on the destination: for a time-series collection, of its buckets."""
         return self.definition.storage
 
     @cached_property
     def source_storage(self) -> Namespace:
-        """Return the namespace of the documents on the source."""
+        """Return the namespace of the documents on the source: for a time-series collection, of its buckets."""
         return replace(self.definition, namespace=self.source_name).storage
 
 
@@ -122,9 +122,10 @@ def _collection_record(document: dict[str, Any]) -> CollectionRecord:
 
 
 def _statement(old: CollectionRecord | None, new: CollectionRecord) -> dict[str, Any]:
-    """Return the update that saves `new` in place of `old`; without `old`, it inserts the record if necessary.
+    """Return the element of an update command that saves `new`, inserting it if necessary.
 
-    If only the progress of the copy has changed, the update sets nothing else. A retry after a lost reply is a no-op.
+    If `new` differs from `old` only in fields of the copy, the update sets just these fields. A retry after a lost
+    reply is a no-op.
     """
     document = _collection_document(new)
     query = {"_id": document["_id"]}
@@ -137,7 +138,7 @@ def _statement(old: CollectionRecord | None, new: CollectionRecord) -> dict[str,
 
 
 def copy_summary(records: Collection[CollectionRecord]) -> str:
-    """Return how many collections are copied, in the wording that log tools for mongosync expect."""
+    """Return a sentence with the number of copied collections, in the wording that log tools for mongosync expect."""
     done = sum(each.status is CopyStatus.DONE for each in records)
     return f"Completed writing {done} / {len(records)} partitions to destination cluster"
 
@@ -146,6 +147,7 @@ class Registry:
     """The collections of the source by UUID. It maps the UUID of an event to the namespace on the destination.
 
     Changed by the listing, by the copy of a collection and by DDL events. Every change is saved before it is visible.
+    Every method that saves raises the driver's errors.
     """
 
     def __init__(
@@ -191,7 +193,7 @@ class Registry:
             return iter(list(self._records.values()))
 
     def change(self, record: CollectionRecord, **changes: Any) -> CollectionRecord:
-        """Change these fields of the newest record of the collection, and save it.
+        """Change these fields of the newest record of the collection, save it, and return it.
 
         Threads may change different fields at once.
         """
@@ -207,13 +209,13 @@ class Registry:
             self._save_all([(old, replace(old, **new)) for old, new in known])
 
     def save(self, record: CollectionRecord) -> None:
-        """Add the record, or replace the record with its UUID."""
+        """Save the record: add it, or replace the one with its UUID."""
         self._save_all([(None, record)])
 
     def _save_all(
         self, changes: Sequence[tuple[CollectionRecord | None, CollectionRecord]]
     ) -> None:
-        """Save pairs of an old and a new record; the old one is None to save all fields."""
+        """Save the new record of each pair of an old and a new one; if the old one is None, save all fields."""
         self._put(self._name, [_statement(old, new) for old, new in changes])
         records = [new for _, new in changes]
         with self._lock:
@@ -223,7 +225,10 @@ class Registry:
                 self._holders[record.definition.namespace] = record.uuid
 
     def save_next(self, records: Iterable[CollectionRecord]) -> None:
-        """Save these records as the complete registry of the sync after its next reversal."""
+        """Save these records as the registry of the sync after its next reversal, in place of those saved before.
+
+        This registry does not change.
+        """
         name = collections_of(self._reversals + 1)
         delete_rows(self._client, self._writer, name, {}, self._stop)
         self._put(name, [_statement(None, each) for each in records])

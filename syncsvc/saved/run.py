@@ -60,7 +60,11 @@ class Failure:
 class RunRecord:
     """The saved state of one sync. It always stays on the cluster that is the destination of its options.
 
-    `owner` is the process that may save it. `identities` are those of the source and destination of the options.
+    `owner` is the random name of the process that may save it. `identities` are those of the source and destination of
+    the options. The change events of the sync begin at `start`, and are applied up to `position`. `copy_end` is the
+    cluster time of the source at the end of the copy; changes up to the cluster time `commit_time` are applied before
+    the commit. Each of these four is None until it is known. `can_write` is whether users may write to the destination.
+
     `reversals` counts how often the sync was reversed; `reverse_start` is where the destination's change events begin
     if it is reversed again. `found_blocked` holds each cluster whose users this sync blocks, and whether they were
     blocked before; `found_balancing` holds each cluster whose balancer it has stopped, and whether it was on. `steps`
@@ -101,7 +105,7 @@ class RunRecord:
 
     @property
     def coordinator(self) -> str:
-        """Return the id of the instance that does the work needed only once for all instances."""
+        """Return the ID of the instance that does the work needed only once for all instances."""
         return self.instances[0] if self.instances else self.instance
 
     @property
@@ -120,12 +124,12 @@ class RunRecord:
 
 
 def collections_of(reversals: int) -> str:
-    """Return the name of the collection that holds the registry of the sync after that many reversals."""
+    """Return the name of the metadata collection for the registry of the sync after that many reversals."""
     return _COLLECTIONS[reversals % len(_COLLECTIONS)]
 
 
 def partitions_of(reversals: int) -> str:
-    """Return the name of the collection that holds the partitions of the copy after that many reversals."""
+    """Return the name of the metadata collection for the partitions of the copy after that many reversals."""
     return _PARTITIONS[reversals % len(_PARTITIONS)]
 
 
@@ -194,7 +198,7 @@ def _run_document(record: RunRecord) -> dict[str, Any]:
 
 
 def _run_record(document: dict[str, Any]) -> RunRecord:
-    """Read a run of any supported format. Raise OperationError IncompatibleMetadata if that is impossible."""
+    """Return the record of a saved document. Raise OperationError IncompatibleMetadata if its format is unsupported."""
     try:
         record: RunRecord = _StoredRun().load(FORMATS.upgrade(document))
     except ValidationError as error:
@@ -205,7 +209,7 @@ def _run_record(document: dict[str, Any]) -> RunRecord:
 
 
 def saved_instances(client: Client) -> tuple[str, ...]:
-    """Return the instances whose runs are saved on that cluster. Raises the driver's errors."""
+    """Return the IDs of the instances whose runs are saved on a cluster. Raises the driver's errors."""
     return tuple(str(each["_id"]) for each in client[METADATA_DATABASE][_RUNS].find())
 
 
@@ -229,7 +233,7 @@ def new_owner() -> str:
 
 
 class _GaveUp(NamedTuple):
-    """When the last save was given up (monotonic seconds), and the error."""
+    """When a save was last given up (monotonic seconds; 0 for never), and the kind and description of its error."""
 
     at: float = 0.0
     kind: ErrorKind = INTERNAL_ERROR
@@ -248,7 +252,7 @@ class RunStore:
 
     @classmethod
     def begin(cls, writer: ClusterWriter, record: RunRecord) -> RunStore:
-        """Save a new run. Raises OperationError MetadataLeftOver if another process has begun one first."""
+        """Insert a new run record. Raises OperationError MetadataLeftOver if another process inserted one first."""
         store = cls(writer, record)
         # If two processes find no run at the same moment, one of them must fail, even if their IDs differ.
         writer.run(METADATA_DATABASE, {"createIndexes": _RUNS, "indexes": [_ONLY_INDEX]})
@@ -264,9 +268,9 @@ class RunStore:
 
     @classmethod
     def take_over(cls, client: Client, writer: ClusterWriter, record: RunRecord) -> RunStore:
-        """Continue a saved run from its newest record.
+        """Make this process the owner of a saved run: save its newest record with a new owner.
 
-        Raises OperationError Superseded if another process took it over first.
+        Raises OperationError Superseded if another process took the run over first.
         """
         store = cls(writer, record)
         try:
@@ -280,7 +284,7 @@ class RunStore:
         return store
 
     def _is_ours(self) -> bool:
-        """Return whether the run is ours: the refused insert may be the retry of one whose reply was lost."""
+        """Return whether the saved run is ours, by saving it: the refused insert may be a retry after a lost reply."""
         try:
             self.update()
         except OperationError:
@@ -288,7 +292,7 @@ class RunStore:
         return True
 
     def update(self, **changes: Any) -> RunRecord:
-        """Save the record with these fields changed. Raises OperationError Superseded.
+        """Save the record with these fields changed, and return it. Raises OperationError Superseded.
 
         A caller inside `impatient` gets OperationError ClusterUnreachable while the save of another thread hangs. A
         caller that waited while another thread gave up its save gets the error of that save.
@@ -313,10 +317,10 @@ class RunStore:
                 raise
 
     def confirm(self) -> None:
-        """Return if this process owns the run, judged by a save at most `CONFIRM_INTERVAL` seconds ago.
+        """Raise OperationError Superseded if this process no longer owns the run.
 
-        Must be called before every write: a process that was suspended for a while must not write data that another
-        process has replaced meanwhile. Raises OperationError Superseded.
+        If the last save was more than `CONFIRM_INTERVAL` seconds ago, save the record again to find out. Must be called
+        before every write: a suspended process must not overwrite what its successor has written meanwhile.
         """
         if monotonic() - self._confirmed_at > CONFIRM_INTERVAL:
             self.update()
@@ -327,7 +331,7 @@ class RunStore:
             self.record = replace(self.record, **changes)
 
     def withdraw(self) -> None:
-        """Delete a run whose start is refused after it was saved, and that has done nothing yet."""
+        """Delete the saved record, because the start of the run is refused after all. The run has done nothing yet."""
         record = self.record
         query = {"_id": record.instance, "owner": record.owner}
         command = {"delete": _RUNS, "deletes": [{"q": query, "limit": 1}]}

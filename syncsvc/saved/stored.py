@@ -17,7 +17,7 @@ from verifier.cluster.times import Position
 
 
 class Stored(Schema):
-    """Base of the saved form of a dataclass, `kind`. Lists are loaded as tuples."""
+    """Base class of schemas that save and load the dataclass `kind`. Lists are loaded as tuples."""
 
     kind: ClassVar[type]
 
@@ -41,7 +41,7 @@ class StoredPosition(Stored):
 class StoredOptions(Stored):
     """The saved form of the start options.
 
-    Names are those of the start request, except that `verification` is a flag.
+    Fields have the names and values of the start request, except that `verification` is a boolean.
     """
 
     kind = StartOptions
