@@ -104,7 +104,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _fill(source: ReplicaSet) -> str:
-    """Load the flights into the source, and return a sentence that says what each cluster holds."""
+    """Load the flights into the source, and return a sentence about the contents of both clusters."""
     print("Loading the flights that left New York in 2013 ...", flush=True)
     with source.client() as client:
         number = flights.load_flights(client)

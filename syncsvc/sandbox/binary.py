@@ -27,7 +27,7 @@ _LIBRARY_REMEDY = (
 
 
 def find_mongod() -> Path:
-    """Return the first of $SYNCSVC_MONGOD, mongod on PATH and the installed wheel.
+    """Return the path of mongod: the first of $SYNCSVC_MONGOD, mongod on PATH, and the installed wheel.
 
     Raise SandboxError if there is none, or if it does not run.
     """
@@ -92,7 +92,7 @@ def _not_executable(program: Path) -> SandboxError:
 
 @functools.cache
 def _check_that_it_runs(program: Path) -> None:
-    """Run the program once per path. Only success is cached, so a repaired program passes the next check."""
+    """Raise SandboxError unless `--version` runs and names a mongod. Only success is cached, by path."""
     try:
         run = subprocess.run(
             [program, "--version"],

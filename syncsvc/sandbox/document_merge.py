@@ -36,7 +36,10 @@ AnyCollection = Collection[Any]
 
 @dataclass
 class DocumentStream:
-    """The documents of one collection, and the numbers of documents and bytes read so far."""
+    """The documents of one collection as BSON bytes, and the numbers of documents and bytes read so far.
+
+    `batches` are the raw batches of a cursor, `waiting` the documents that are read but not yet taken.
+    """
 
     batches: Iterator[bytes]
     waiting: deque[bytes] = field(default_factory=deque)
@@ -44,7 +47,7 @@ class DocumentStream:
     size: int = 0
 
     def fill(self) -> deque[bytes]:
-        """Return the documents that are read but not yet taken; empty only at the end of the collection."""
+        """Return `waiting`, after reading another batch if it is empty. It stays empty at the end of the collection."""
         while not self.waiting and (batch := next(self.batches, None)) is not None:
             self.waiting.extend(_split(batch))
             self.documents += len(self.waiting)
@@ -53,7 +56,7 @@ class DocumentStream:
 
 
 def by_id(collection: AnyCollection) -> DocumentStream:
-    """Return all documents in the order of `_id`."""
+    """Return a stream of all documents in the order of `_id`."""
     return DocumentStream(
         collection.find_raw_batches(
             sort=[("_id", 1)], hint=[("_id", 1)], batch_size=DOCUMENTS_A_BATCH
@@ -62,7 +65,7 @@ def by_id(collection: AnyCollection) -> DocumentStream:
 
 
 def natural(collection: AnyCollection) -> DocumentStream:
-    """Return all documents in natural (storage) order."""
+    """Return a stream of all documents in natural (storage) order."""
     return DocumentStream(
         collection.find_raw_batches(hint=[("$natural", 1)], batch_size=DOCUMENTS_A_BATCH)
     )
@@ -71,7 +74,10 @@ def natural(collection: AnyCollection) -> DocumentStream:
 def document_differences(
     collection: AnyCollection, source: DocumentStream, destination: DocumentStream
 ) -> Iterator[str]:
-    """Yield a sentence for each document that is not the same on both sides."""
+    """Yield a sentence for each document that is not the same on both sides. Both streams are in the order of `_id`.
+
+    `collection` is that of the source: its server decides the order of two `_id`s, by its collation.
+    """
     for left, right in _unequal(collection, source, destination):
         if right is None:
             yield f"_id {_id_text(left)} missing on destination"
@@ -100,7 +106,7 @@ def elements(document: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def different_names(left: Mapping[str, bytes], right: Mapping[str, bytes]) -> list[str]:
-    """Return the names that one side lacks or has with another value."""
+    """Return the names of the fields that one side lacks, or that have different values."""
     names = [*left, *(name for name in right if name not in left)]
     return [name for name in names if left.get(name) != right.get(name)]
 
@@ -154,7 +160,7 @@ def _unequal_heads(
 def _run_lengths(
     collection: AnyCollection, left: deque[bytes], right: deque[bytes]
 ) -> tuple[int, int]:
-    """Return how many documents of each side sort before the other side's next document.
+    """Return how many of the next documents of each side sort before the other side's next document.
 
     Two `_id`s may be equal but have different bytes, such as 1 and 1.0: then both numbers are 0.
     """

@@ -45,7 +45,10 @@ _PLAIN = frozenset({"v", "key", "name"})
 
 @dataclass(frozen=True)
 class Equality:
-    """The amounts compared, counted on the source, and the differences found."""
+    """The amounts compared, counted on the source, and the differences found, one sentence each.
+
+    Beyond `LISTED_DIFFERENCES`, a last sentence only says how many more there are.
+    """
 
     namespaces: int
     documents: int
@@ -98,14 +101,14 @@ def compare_clusters(
 def differences_by_database(
     source: Client, destination: Client, shard_keys: ShardKeys = _NO_SHARD_KEYS
 ) -> dict[str, tuple[str, ...]]:
-    """Return the differences by user database, for the databases that differ."""
+    """Return the differences by user database, for the databases that differ; see `compare_clusters`."""
     found = _Comparison(source, destination, shard_keys).found()
     grouped = groupby(found, key=lambda each: each[0].database)
     return {database: _listed(map(_sentence, each)) for database, each in grouped}
 
 
 class _Comparison:
-    """One pass over both clusters, which yields differences and counts the namespaces, documents and indexes."""
+    """One pass over both clusters: `found` yields the differences, and counts what it compares in `counted`."""
 
     def __init__(self, source: Client, destination: Client, shard_keys: ShardKeys) -> None:
         self.counted: Counter[str] = Counter()

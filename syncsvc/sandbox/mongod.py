@@ -86,7 +86,7 @@ class MongodOptions:
 
 
 class Mongod:
-    """A server that can be killed and restarted. It keeps its port once it has listened on it."""
+    """A server that can be killed and restarted. Once it has listened on a port, it keeps the port."""
 
     def __init__(self, binary: Path, folder: Path, options: MongodOptions) -> None:
         self._binary = binary
@@ -118,7 +118,10 @@ class Mongod:
         resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
     def wait_until_listening(self) -> None:
-        """Wait until the server listens; a first start may switch to another port if its port is taken."""
+        """Wait until the server listens. Raises SandboxError if it ends before, or does not listen in two minutes.
+
+        If the port is taken at the first start, the server is started again on another port.
+        """
         for _ in range(_PORT_ATTEMPTS):
             exit_code = self._wait_for_listening_or_exit()
             if exit_code is None:
@@ -132,7 +135,7 @@ class Mongod:
         raise self._failure(f"ended with exit code {exit_code} before it listened")
 
     def kill(self) -> None:
-        """Kill the process; a no-op if it does not run."""
+        """Kill the process with SIGKILL, and wait for its end; a no-op if it does not run."""
         if self._process is not None:
             keeper.kill(self._process)
             self._process = None
@@ -148,7 +151,7 @@ class Mongod:
         return command + ["--bind_ip", HOST, "--nounixsocket", *self._options.arguments()]
 
     def _wait_for_listening_or_exit(self) -> int | None:
-        """Return None once the server listens, or its exit code. Raises SandboxError at a timeout.
+        """Return None once the server listens, or its exit code if it ends first. Raises SandboxError at a timeout.
 
         This reads the server's own log, because another process on that port could answer a connection.
         """

@@ -34,7 +34,7 @@ class Keeper:
         self._pipe = -1
 
     def make_folder(self, parent: Path) -> Path:
-        """Make a new folder in `parent`; the reaper is notified before the folder exists."""
+        """Make a new folder in `parent`, and return it. The reaper is notified before the folder exists."""
         folder = parent.absolute() / f"syncsvc-sandbox-{secrets.token_hex(6)}"
         with self._lock:
             self._start_reaper()
@@ -47,7 +47,7 @@ class Keeper:
         return folder
 
     def remove_folder(self, folder: Path) -> None:
-        """Remove a folder of make_folder(); the reaper ends with the last folder."""
+        """Remove a folder of make_folder() and its contents; a no-op for others. The last one ends the reaper."""
         if folder not in self._folders:
             return
         if folder.exists():
@@ -59,7 +59,7 @@ class Keeper:
                 self._end_reaper()
 
     def spawn(self, command: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Start a process; the caller must hold a folder, which keeps the reaper running."""
+        """Start a process that writes to `output`. The caller must hold a folder, which keeps the reaper running."""
         return subprocess.Popen(
             ["/bin/sh", "-c", _ANNOUNCE, "sh", *command],
             stdin=self._pipe,
@@ -123,7 +123,7 @@ os.register_at_fork(after_in_child=keeper.leave_to_parent)
 
 
 def reap(lines: Iterable[bytes]) -> None:
-    """Track processes and folders until the pipe closes, then kill and remove those that are left."""
+    """Track processes and folders by the messages in `lines`; at their end, kill and remove those that are left."""
     processes: dict[str, int] = {}
     folders: set[str] = set()
     for line in lines:

@@ -41,9 +41,9 @@ class ReplicaSet:
     """One or three mongods; started with `with` or start(), and then writable.
 
     The replica set makes its data folder in `folder` (default: the system's temporary folder), for example in a memory
-    file system; stop() always removes it. `binary` replaces the sandbox's own mongod. `cluster_role` is the role in a
-    sharded cluster, "configsvr" or "shardsvr"; the caller must assemble that cluster. With `certificates`, all
-    connections need TLS.
+    file system; stop() always removes it. `binary` is the mongod to run, by default that of find_mongod().
+    `cluster_role` is the role in a sharded cluster, "configsvr" or "shardsvr"; the caller must assemble that cluster.
+    With `certificates`, all connections need TLS.
     """
 
     def __init__(
@@ -101,7 +101,10 @@ class ReplicaSet:
         return self._uri(self._root_user)
 
     def start(self) -> None:
-        """Start all members, and wait until one is primary and the others are secondaries."""
+        """Start all members, and wait until one is primary and the others are secondaries.
+
+        With access control, also create the users `root` and `sync`. Raises SandboxError.
+        """
         if self.members:
             raise SandboxError(f"The replica set {self.name} was started already; stop it first.")
         binary = self._binary or find_mongod()
@@ -124,11 +127,11 @@ class ReplicaSet:
             self._folder = None
 
     def client(self, **options: Any) -> Client:
-        """Return a new client with the role `root`; the caller closes it."""
+        """Return a new client; with access control, of a user with the role `root`. The caller closes it."""
         return MongoClient(self.root_uri, **options)
 
     def primary(self) -> Mongod:
-        """Return the primary; waits until one is elected."""
+        """Return the primary. Wait until one is elected; raise SandboxError after two minutes."""
         return _wait_for(self._find_primary, f"the replica set {self.name} to have a primary")
 
     def step_down(self) -> Mongod:
@@ -244,7 +247,7 @@ class ReplicaSet:
 
 
 def _create_user(client: Client, name: str, roles: Sequence[str]) -> str:
-    """Create the user, and return its credentials as part of a connection string."""
+    """Create the user with a random password, and return `name:password@` for a connection string."""
     password = secrets.token_hex(16)
     try:
         client.admin.command("createUser", name, pwd=password, roles=list(roles))

@@ -1,4 +1,4 @@
-"""Writes at random to a cluster, as an application would while its data moves elsewhere.
+"""Writes at random to a cluster, as an application would while a sync runs.
 
 All values except the `_id`s of new documents come from a seeded generator. One thread, owned by the `Workload`, writes.
 """
@@ -40,7 +40,10 @@ class Written:
 
 
 class Workload:
-    """Writes to the collections from `start` until `stop`, which raises the error that ended the writing earlier."""
+    """Writes to the collections from `start` until `stop`, or during a `with` block.
+
+    An error ends the writing; `check`, `stop` and the end of the block raise it.
+    """
 
     def __init__(
         self,
@@ -79,7 +82,7 @@ class Workload:
         self._running = self._executor.submit(self._run)
 
     def stop(self) -> Written:
-        """Stop writing. All writes are acknowledged when this returns."""
+        """Stop writing, and return the totals of acknowledged writes. Raises the error of a failed write."""
         self._end()
         self.check()
         return self.written
@@ -119,11 +122,14 @@ class _Target:
         self._ids += [document["_id"] for document in ids]
 
     def choose(self, random: Random) -> str:
-        """Return the kind of the next write: an insert if no document is known, as only inserts need none."""
+        """Return a random kind for the next write; an insert if no `_id` is known, because the others need one."""
         return random.choices(KINDS, WEIGHTS)[0] if self._ids else "insert"
 
     def write(self, kind: str, random: Random) -> int:
-        """Return the number of documents changed: 0 if the document is gone or the update changes nothing."""
+        """Run a random write of this kind, and return how many documents it changed.
+
+        0 if the document no longer exists, or if the update changes nothing.
+        """
         if kind == "insert":
             document = random_document(random)
             self._collection.insert_one(document)
@@ -140,7 +146,7 @@ class _Target:
 def random_document(random: Random) -> Document:
     """Return a document with a subdocument and an array that the updates can change.
 
-    Its `_id` falls anywhere in the order of `_id`s, and differs between two runs with the same seed.
+    Its `_id` does not come from `random`: it sorts anywhere among the others, and differs between runs.
     """
     return {
         "_id": ObjectId(urandom(12)),

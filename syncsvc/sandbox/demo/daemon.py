@@ -38,7 +38,7 @@ class DaemonError(RuntimeError):
 
 @dataclass(frozen=True)
 class Progress:
-    """The last answers of the service; None for a figure that is not known yet."""
+    """The figures of the last answers of the service; None for a figure that is not known yet."""
 
     state: str
     info: str
@@ -107,7 +107,7 @@ class DaemonProcess:
         keeper.remove_folder(self._logs)
 
     def wait_until_ready(self) -> None:
-        """Wait until the service accepts commands."""
+        """Wait until the service accepts commands. Raises DaemonError if it ends, or needs more than 30 seconds."""
         self._say(self._curl("progress"))
         deadline = monotonic() + START_SECONDS
         pause = Event()
@@ -119,7 +119,7 @@ class DaemonProcess:
             pause.wait(POLL_SECONDS)
 
     def progress(self) -> Progress:
-        """Return the progress of the sync. Raises DaemonError if the sync has failed."""
+        """Request the progress of the sync. Raises DaemonError if the sync has failed, or if there is no answer."""
         answers = self._ask("GET", "progress"), self._ask("GET", "namespaces")
         progress = Progress.from_answers(*answers)
         if progress.state == "FAILED":
@@ -127,7 +127,7 @@ class DaemonProcess:
         return progress
 
     def post(self, action: str, body: Document) -> None:
-        """Send a command. Raises DaemonError if it is refused."""
+        """Send a command; print it and its answer. Raises DaemonError if it is refused or not answered."""
         self._say(f"{self._curl(action)} --data '{json.dumps(body)}'")
         answer = self._ask("POST", action, body)
         self._say(f"  {json.dumps(answer)}")

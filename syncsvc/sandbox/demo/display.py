@@ -21,7 +21,7 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Rate:
-    """The average speed of the copy, from `began` to the last growth of `copied` (bytes), by the monotonic clock."""
+    """The average speed of the copy from `began` to `moved`, when `copied` (bytes) last grew (monotonic clock)."""
 
     began: float
     moved: float
@@ -63,7 +63,7 @@ class Display:
         self._live.stop()
 
     def show(self, progress: Progress, written: Written, waiting_for: str) -> None:
-        """Show the progress, what the application has written, and what the demo waits for."""
+        """Show the progress, the writes of the application, and what the demo waits for (empty for nothing)."""
         self._rate = self._rate.after(progress.copied_bytes, monotonic())
         facts = {
             "state": f"{progress.state}, {progress.info}" if progress.info else progress.state,

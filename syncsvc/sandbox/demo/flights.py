@@ -33,7 +33,10 @@ FAR_AHEAD = datetime(2099, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Table:
-    """One file of the package, and the types of those columns that are not strings."""
+    """One file of the package, loaded as the collection `name`, and the types of the columns that are not strings.
+
+    Missing values become null if `missing_as_null`; otherwise, the field is left out.
+    """
 
     name: str
     file: str
@@ -89,7 +92,7 @@ INDEXES = {
 
 
 def load_flights(client: MongoClient[Any]) -> int:
-    """Fill the database, and return the number of documents in it."""
+    """Fill the database `DATABASE`, which must not exist, and return the number of documents in it."""
     database = client[DATABASE]
     for table in TABLES:
         _insert(database, table.name, _documents(table))
@@ -103,7 +106,7 @@ def load_flights(client: MongoClient[Any]) -> int:
 
 
 def sessions_about_to_expire(database: Database[Any]) -> int:
-    """Return how many of the sessions that expire soon still exist."""
+    """Return how many of the sessions that expire during the demo still exist."""
     return database.sessions.count_documents({"expires": {"$lt": FAR_AHEAD}})
 
 

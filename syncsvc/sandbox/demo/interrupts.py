@@ -25,7 +25,7 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Delay an interrupt until the end of the block."""
+        """Delay an interrupt until the end of the block, which then raises KeyboardInterrupt."""
         self._held = True
         try:
             yield

@@ -43,7 +43,7 @@ Client = MongoClient[dict[str, Any]]
 
 
 class Story:
-    """The console, and the duration of each part of the demo."""
+    """Prints the parts of the demo, and measures how many seconds each of them takes."""
 
     def __init__(self) -> None:
         self.console = Console(highlight=False)
@@ -66,7 +66,7 @@ class Story:
 
 @dataclass(frozen=True)
 class Stage:
-    """The parts of the demo: clusters, daemon, writing application, display."""
+    """The actors of the demo: the clusters, the daemon, the writing application and the display."""
 
     story: Story
     source: Client
@@ -80,7 +80,10 @@ class Stage:
         return self.source[DATABASE]
 
     def watch(self, reached: Callable[[Progress], bool], what: str) -> None:
-        """Show the progress until `reached` returns true. Raises DaemonError after a timeout."""
+        """Show the progress until `reached` returns true for it; `what` describes that in the display.
+
+        Raises DaemonError after a timeout or if the sync fails, and the error that ended the workload.
+        """
         deadline = monotonic() + DEADLINE_SECONDS
         pause = Event()
         while not self._look(reached, what):
