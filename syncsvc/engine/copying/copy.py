@@ -73,7 +73,7 @@ class CollectionCopy(PortionCopy[ResumePoint | None]):
 
 
 class Batch(NamedTuple):
-    """Documents of one collection on their way from a reader to a writer."""
+    """A page of documents of one collection on its way from a reader to a writer. `size` is in bytes."""
 
     copy: PortionCopy[Any]
     entry: Entry[Any]
@@ -89,7 +89,10 @@ class Copier:
         self._stop = stop
 
     def run(self, not_before: Timestamp) -> None:
-        """Return when nothing is left to copy. All reads see the source at `not_before` or later."""
+        """Copy all that is left, and save the progress. Reads see the source at the source time `not_before` or later.
+
+        Raises OperationError DocumentNotCopied and DuplicateIds, and the driver's errors.
+        """
         with TaskGroup("copy", self._stop) as group:
             batches: Channel[Batch] = Channel(self._context.tuning.queue_bytes, group.stop)
             for number in range(self._context.load.writers):
@@ -155,9 +158,10 @@ class Copier:
         progress.collections.copied(batch.copy.record.uuid, len(batch.documents), batch.size)
 
     def _insert(self, batch: Batch) -> None:
-        """Insert the documents; upsert those that cannot be inserted or were refused.
+        """Insert the documents; upsert those that an insert would alter (zero timestamps) or has refused.
 
-        An upsert may replace an earlier copy of the same document. That is correct, because no event was applied yet.
+        Documents that were copied before stay as they are. An upsert may replace an earlier copy of the same document,
+        which is correct, because no event was applied yet. Raises OperationError DocumentNotCopied.
         """
         record = batch.copy.record
         namespace = record.namespace
@@ -189,7 +193,10 @@ class Copier:
 
 
 def copy_all(context: RunContext, stop: StopToken) -> None:
-    """Return when every collection is copied: from a sharded source, by all instances together."""
+    """Copy all collections that are not copied yet, and return when that is done.
+
+    From a sharded source, all instances copy, each its own claims; this instance also saves the totals of all.
+    """
     if not context.source_facts.is_sharded:
         _copy(context, stop)
         return
@@ -201,7 +208,7 @@ def copy_all(context: RunContext, stop: StopToken) -> None:
 
 
 def copy_claimed(context: RunContext, stop: StopToken) -> None:
-    """Copy what this instance can claim of a sharded source, and return when all instances have copied their claims."""
+    """Copy the partitions that this instance can claim, and return when all instances have copied theirs."""
     _copy(context, stop)
     wait_until(context.partitions.all_done, stop, SLOW_POLL)
 
@@ -212,10 +219,10 @@ def _copy(context: RunContext, stop: StopToken) -> None:
 
 
 def _is_copied(record: CollectionRecord, error: dict[str, Any]) -> bool:
-    """Return whether an insert was refused because the document had been copied before.
+    """Return whether an insert was refused because the document had been copied before; False if that is uncertain.
 
-    For some keys of clustered collections, servers use other codes than that of a duplicate key. In a sharded
-    collection, the document with that `_id` may be an orphaned document, or have another shard key, so the result is
-    False.
+    It is uncertain in a sharded collection, where the document with that `_id` may be an orphaned document or have
+    another shard key, and for some keys of clustered collections, for which servers use other codes than that of a
+    duplicate key.
     """
     return already_exists(error) and not record.definition.sharded

@@ -1,8 +1,8 @@
-"""The copy of a sharded source by partitions: how it is cut, what this instance claims of it, and what all have copied.
+"""Divides a sharded source into partitions, claims them for this instance, and adds up what all instances have copied.
 
 Several readers can read one large collection, and several instances share all collections. The router merges the
-documents of all shards in `_id` order. Natural order is used for capped collections only, because it has no resume
-point there.
+documents of all shards in `_id` order. Natural order is used for capped collections only, because routers offer no
+resume point in it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from verifier.runtime.tasks import StopToken
 def plan_copy(context: RunContext, stop: StopToken) -> None:
     """Divide each collection that is not copied yet into partitions, and save them; existing plans are kept.
 
-    No-op if the source is a replica set, whose collections are copied as a whole.
+    A small or capped collection becomes one partition. No-op if the source is a replica set, whose collections are
+    copied as a whole.
     """
     if not context.source_facts.is_sharded:
         return
@@ -91,16 +92,17 @@ def settle(context: RunContext) -> None:
 
 
 def settle_often(context: RunContext, stop: StopToken) -> None:
-    """Save the totals of the copy periodically until stopped. Only one instance may run this."""
+    """Run `settle` periodically until stopped. Only one instance may do so."""
     while True:
         settle(context)
         stop.sleep(context.tuning.settle_interval)
 
 
 class ClaimedPartitions:
-    """Iterates over the partitions that this instance can claim.
+    """Claims the partitions that are left, one after the other, and yields a PartitionCopy of each.
 
-    Threads share it; each partition goes to one of them.
+    Several threads may iterate at once; each partition goes to one of them. A partition whose collection is no longer
+    synced is marked as done. All reads see the source at the source time `not_before` or later.
     """
 
     def __init__(self, context: RunContext, not_before: Timestamp, stop: StopToken) -> None:
@@ -126,7 +128,7 @@ class ClaimedPartitions:
 
 
 class PartitionCopy(PortionCopy[bytes | None]):
-    """The copy of one partition; its resume point is the `_id` of a document."""
+    """The copy of one partition. Its resume point is a document with only an `_id`; None for a capped collection."""
 
     def __init__(
         self,

@@ -1,4 +1,7 @@
-"""Tracks which part of a portion of the source is written while it is copied, and the resume point after a restart."""
+"""Tracks how much of a portion of the source is copied, and where to resume after a restart.
+
+A portion is a whole collection or a partition of one.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ class PortionCopy(ABC, Generic[P]):
     """The copy of one portion of the collection of `record`, which is already copied up to `resume_point`.
 
     `copied` and `documents` are what was copied before, in bytes and as a count. One thread reads the pages, many write
-    them.
+    them. The progress is saved every `save_interval` seconds while pages are written.
     """
 
     def __init__(
@@ -47,14 +50,17 @@ class PortionCopy(ABC, Generic[P]):
 
     @abstractmethod
     def keep(self, status: CopyStatus, resume_point: P, copied: int, documents: int) -> None:
-        """Save the progress of the portion."""
+        """Save the progress of the portion: every page up to `resume_point` is written, `copied` is in bytes."""
 
     def enter(self, resume_point: P) -> Entry[P]:
-        """Register a page that was read. `resume_point` is the resume point after it."""
+        """Register a page that was read, in reading order; return the entry to pass to `written`.
+
+        `resume_point` is the resume point after the page.
+        """
         return self._frontier.enter(resume_point, 1)
 
     def written(self, entry: Entry[P], documents: int, size: int) -> None:
-        """Record that the write of a page was acknowledged."""
+        """Record that the destination acknowledged a page of `size` bytes; save the progress if that is due."""
         with self._lock:
             # Under the lock: a thread that sees the frontier drained must also see all counts.
             self._frontier.finish(entry)
@@ -63,7 +69,7 @@ class PortionCopy(ABC, Generic[P]):
             self._save()
 
     def all_read(self) -> None:
-        """Record that no more pages will come."""
+        """Record that no more pages will come; save the progress if that is due or everything is written."""
         with self._lock:
             self._all_read = True
             self._save()
