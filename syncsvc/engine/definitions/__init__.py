@@ -1,1 +1,1 @@
-"""The definitions on the destination: collections, indexes, views and shard keys, as stand-ins until the commit."""
+"""The collections, indexes, views and shard keys of the destination, as stand-ins (`standin`) until the commit."""

@@ -43,7 +43,11 @@ _USERS_WERE_FASTER = (
 
 
 class Catalog:
-    """The definitions on the destination, which are stand-ins until the commit."""
+    """Manages the definitions on the destination, which are stand-ins until the commit.
+
+    Every operation raises OperationError DefinitionNotApplicable if the destination refuses a command, and the driver's
+    errors for other failures.
+    """
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._destination_client = context.destination_client
@@ -54,7 +58,7 @@ class Catalog:
         self._sharding = Sharding(context, stop) if sharded else None
 
     def create(self, definition: CollectionSpec) -> None:
-        """Make sure that a collection exists as a stand-in, with its indexes. Raises OperationError."""
+        """Make sure that a collection exists as a stand-in, with exactly the indexes of its stand-in."""
         self.create_bare(definition)
         self.reconcile_indexes(definition)
 
@@ -77,7 +81,7 @@ class Catalog:
             self._shard(definition)
 
     def _shard(self, definition: CollectionSpec) -> None:
-        """Shard a collection; finish the work if a killed process had only begun it."""
+        """Create the index that the shard key needs, and shard the collection; finish what a killed process began."""
         assert self._sharding is not None
         namespace, index = definition.namespace, standin.serving(definition)
         try:
@@ -96,14 +100,17 @@ class Catalog:
             self._run(namespace, command, failures.INDEX_NOT_FOUND)
 
     def refine(self, definition: CollectionSpec) -> None:
-        """Make sure that a sharded collection has the key of its definition, which must begin with its present key."""
+        """Give a sharded collection the shard key of its definition, which must begin with its present shard key."""
         assert definition.shard_key
         namespace = str(definition.namespace)
         command = {"refineCollectionShardKey": namespace, "key": definition.shard_key["key"]}
         self._run(Namespace("admin", namespace), command)
 
     def rename(self, namespace: Namespace, to: Namespace) -> None:
-        """Rename a collection. No other collection may have the new name; a view with that name is dropped."""
+        """Rename a collection; a no-op if only the new name exists. A view with the new name is dropped.
+
+        No other collection may have the new name. Raises OperationError DefinitionNotApplicable if neither name exists.
+        """
         if namespace == to:
             return
         self.drop_view(to)
@@ -126,9 +133,9 @@ class Catalog:
             self._run(namespace, {"collMod": namespace.collection, **change}, *passing)
 
     def create_view(self, definition: CollectionSpec) -> None:
-        """Create a view. No-op if its name is taken, or if its definition does not fit the views that it refers to.
+        """Create a view; a no-op if its name is taken, or the server refuses it because of views that it refers to.
 
-        Such a view is created at the commit, when all views are in their final state.
+        A refused view (a cycle, too many levels, another collation) is created at the commit, when all views are final.
         """
         if self._sharding is not None:
             self._sharding.assign_primary(definition.namespace.database)
@@ -147,12 +154,15 @@ class Catalog:
             self.drop(Namespace(database, each["name"]))
 
     def drop_empty_database(self, database: str) -> None:
-        """Drop a database without user collections: no other database may have a name that differs only in case."""
+        """Drop a database that has no user collections or views; otherwise a no-op.
+
+        While it exists, the server refuses to create a database whose name differs only in case.
+        """
         if all(each["name"].startswith("system.") for each in self._list(database, {})):
             self._run(Namespace(database, ""), {"dropDatabase": 1})
 
     def reconcile_indexes(self, definition: CollectionSpec) -> None:
-        """Replace the indexes of a collection by the stand-ins of its definition's indexes.
+        """Drop and build indexes until a collection has exactly the stand-ins of its definition's indexes.
 
         Raises OperationError DefinitionNotApplicable, which names the index that cannot be built.
         """
@@ -173,7 +183,7 @@ class Catalog:
             self._drop_index(namespace, shard_rules.SPARE)
 
     def _create_index(self, definition: CollectionSpec, index: Document) -> None:
-        """Create an index, and drop an index of the same name with another definition first."""
+        """Create an index; replace an index that has the same name and another definition."""
         command = {
             "createIndexes": definition.storage.collection,
             "indexes": [standin.creatable(index, definition.collated)],
@@ -201,17 +211,17 @@ class Catalog:
         )
 
     def weaken(self, definition: CollectionSpec) -> None:
-        """Turn a collection, which has this definition now, into its stand-in."""
+        """Turn a collection into its stand-in. `definition` is the one that it has on the destination now."""
         for command in standin.weakenings(definition):
             self._run(definition.namespace, command)
 
     def prepare(self, definition: CollectionSpec) -> None:
-        """Restore the source's options and indexes, except uniqueness. Must run before users may write."""
+        """Restore the source's options and indexes, except uniqueness and deferred indexes, before users may write."""
         for command in standin.preparations(definition):
             self._run(definition.namespace, command)
 
     def convert(self, definition: CollectionSpec) -> None:
-        """Make prepared indexes unique, and build the indexes that had to wait for that.
+        """Make prepared indexes unique, and build the deferred indexes.
 
         Users already write: where they have dropped, changed or replaced something, their change stays.
         """
@@ -245,7 +255,10 @@ class Catalog:
     def _run(
         self, namespace: Namespace, command: dict[str, Any], *expected: int
     ) -> dict[str, Any] | None:
-        """Return the reply; None if the server answers with an expected code: the work was already done."""
+        """Run a command in the database of the namespace, and return the reply.
+
+        Return None if the server answers with an expected code, which means that there is nothing to do.
+        """
         try:
             return self._destination_writer.run(
                 namespace.database, {**command, **self._by_uuid(namespace, command)}
@@ -258,7 +271,11 @@ class Catalog:
             raise _refused(next(iter(command)), namespace, error) from error
 
     def _by_uuid(self, namespace: Namespace, command: dict[str, Any]) -> dict[str, Any]:
-        """Return the field that limits a command to the collection that has the name now; views have no UUID."""
+        """Return the field `collectionUUID`, which limits a command to the collection that has the name now.
+
+        Return no field if the command does not take it, or there is no such collection; views and buckets count as
+        none.
+        """
         name, target = next(iter(command.items()))
         if name not in _BY_UUID:
             return {}
@@ -275,7 +292,7 @@ class Catalog:
 def _loses_shard_key(
     definition: CollectionSpec, found: dict[str, Document], wanted: dict[str, Document]
 ) -> bool:
-    """Return whether none of the indexes that stay supports the shard key."""
+    """Return whether the collection is sharded, and no index that is both found and wanted supports its shard key."""
     if not definition.shard_key:
         return False
     staying = [
@@ -287,7 +304,10 @@ def _loses_shard_key(
 
 
 def _refused(action: str, namespace: Namespace, error: OperationFailure) -> Exception:
-    """Return the exception to raise for an unexpected error."""
+    """Return the exception to raise for an unexpected error of a command that is called `action` in the text.
+
+    It is OperationError DefinitionNotApplicable if the server refused the command, otherwise the error itself.
+    """
     if failures.named_kind(error) is not None:
         return error
     return OperationError(

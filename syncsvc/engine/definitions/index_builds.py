@@ -26,7 +26,11 @@ _PAUSE = 1.0
 
 
 def withhold(context: RunContext, uuid: bytes, reason: str, stop: StopToken) -> bool:
-    """Drop the indexes of a collection, so that refused writes can be retried. Return False if it has no indexes."""
+    """Drop the indexes of a collection until the commit, so that refused writes can be retried; save this, and warn.
+
+    `reason` is the error of the refused write or index, for the log. Return False, and do nothing, if the definition
+    has no indexes or the collection is no longer synced.
+    """
     with context.registry.redefining:
         record = context.registry.get(uuid)
         if record is None or not record.definition.indexes:
@@ -43,7 +47,10 @@ def withhold(context: RunContext, uuid: bytes, reason: str, stop: StopToken) -> 
 
 
 def build_indexes(context: RunContext, record: CollectionRecord, stop: StopToken) -> None:
-    """Give a collection the indexes of its definition; withhold them if its documents do not allow them."""
+    """Build the indexes of a collection's definition; withhold all of them if one cannot be built over its documents.
+
+    Raises OperationError DefinitionNotApplicable if there is no index to withhold.
+    """
     try:
         Catalog(context, stop).reconcile_indexes(record.present)
     except OperationError as error:
@@ -52,7 +59,10 @@ def build_indexes(context: RunContext, record: CollectionRecord, stop: StopToken
 
 
 def restore_indexes(context: RunContext, stop: StopToken) -> None:
-    """Build all withheld indexes. Raises OperationError DefinitionNotApplicable if one cannot be built."""
+    """Build all withheld indexes, save that they are no longer withheld, and end the warning.
+
+    Raises OperationError DefinitionNotApplicable if one cannot be built.
+    """
     catalog = Catalog(context, stop)
     for record in context.registry:
         if record.withheld:
@@ -86,7 +96,7 @@ def _warn(context: RunContext) -> None:
 
 
 def build_all(context: RunContext, stop: StopToken) -> None:
-    """Return when the indexes of all collections are built or withheld."""
+    """Build the indexes of all collections in several threads; return when all are built or withheld."""
     with TaskGroup("index", stop) as group:
         waiting: Channel[CollectionRecord] = Channel(1 << 40, group.stop)
         # Large collections first, so that no large one is left for the end.

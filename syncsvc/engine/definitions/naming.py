@@ -18,7 +18,10 @@ _PARKED = "syncsvc.parked."
 
 
 def destination_name(registry: Registry, name: Namespace, uuid: bytes) -> Namespace:
-    """Return the name under which the destination keeps the collection that the source calls `name`."""
+    """Return the name on the destination for the collection `uuid`, which the source calls `name`.
+
+    It is a parked name while another collection has `name` on the destination.
+    """
     holder = registry.at(name)
     if holder is None or holder.uuid == uuid:
         return name
@@ -31,9 +34,9 @@ def new_record(
     status: CopyStatus,
     amount: Size = Size(),
 ) -> CollectionRecord:
-    """Return the record of a new collection, whose definition has the source's name. The record is not saved yet.
+    """Return the record of a new collection, not saved yet. `definition` has the collection's name on the source.
 
-    `amount` is the size of its data to copy.
+    In the record, the definition has the name on the destination. `amount` is the size of the data to copy.
     """
     assert definition.uuid is not None
     kept_as = destination_name(registry, definition.namespace, definition.uuid)

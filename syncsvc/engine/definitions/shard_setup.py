@@ -34,7 +34,7 @@ _SIMPLE = {"locale": "simple"}
 
 
 class Sharding:
-    """Manages the shards of the destination. Raises the driver's errors."""
+    """Shards collections of the destination, and assigns primary shards to databases. Raises the driver's errors."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -43,7 +43,7 @@ class Sharding:
         self._stop = stop
 
     def assign_primary(self, database: str) -> None:
-        """Give a new database the shard with the fewest databases as its primary shard."""
+        """Create a database on the shard that is primary for the fewest user databases; a no-op if it exists."""
         databases = {each["_id"]: each["primary"] for each in self._config("databases")}
         if database in databases:
             return
@@ -61,7 +61,10 @@ class Sharding:
         return bool(self._config("collections", {"_id": str(namespace)}))
 
     def shard(self, definition: CollectionSpec) -> None:
-        """Shard an empty collection over all shards. It must already have an index for the shard key."""
+        """Shard an empty collection over all shards. It must already have an index that supports the shard key.
+
+        Leaves its zones behind: call `remove_zones` afterwards.
+        """
         namespace, key = definition.namespace, definition.shard_key
         assert key is not None
         # Zones that a killed process left behind may overlap.
@@ -84,7 +87,10 @@ class Sharding:
         return shard_rules.ranges(key, self._sample(definition, key), count)
 
     def _sample(self, definition: CollectionSpec, shard_key: Document) -> list[bytes]:
-        """Return the fields to cut by, from a sample of the source's documents, in sorted order."""
+        """Return the values of the `sampled_fields` in a sample of the source's documents, one document each, sorted.
+
+        Empty if the shard key has no such fields, or the source no longer has the collection.
+        """
         fields = shard_rules.sampled_fields(shard_key)
         if not fields or definition.uuid is None:
             return []
@@ -124,7 +130,7 @@ class Sharding:
         return bool(self._config("tags", {"ns": str(namespace)}))
 
     def remove_zones(self) -> None:
-        """Remove all zones of syncsvc."""
+        """Remove the zones that this module has defined, for all collections and shards."""
         for each in self._config("tags"):
             if each["tag"].startswith(_ZONE):
                 self._place_range(each["ns"], each["min"], each["max"], None)
@@ -143,7 +149,7 @@ class Sharding:
         return sorted(each["_id"] for each in rows if not each.get("draining"))
 
     def _config(self, collection: str, query: Document | None = None) -> list[dict[str, Any]]:
-        """Return the documents of a collection of the config database."""
+        """Return the documents of a collection of the destination's config database; all if there is no `query`."""
         command = {
             "find": collection,
             "filter": query or {},
@@ -162,7 +168,10 @@ class Sharding:
 
 
 def _only(fields: list[str]) -> list[Document]:
-    """Return the stages that project documents to some fields, and sort by these; a missing field becomes null."""
+    """Return the stages that reduce documents to the values at these paths, as field0, field1, ..., sorted by them.
+
+    The value of a missing field becomes null.
+    """
     names = {f"field{number}": f"${name}" for number, name in enumerate(fields)}
     return [
         {

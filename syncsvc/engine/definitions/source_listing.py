@@ -30,7 +30,11 @@ class SourceListing:
         self._stop = stop
 
     def run(self) -> None:
-        """List the source and create everything. Raises OperationError UnsupportedCollection and TTLNotVerifiable."""
+        """List the source's collections and views, save the collections' records, and create all on the destination.
+
+        Raises OperationError UnsupportedCollection, TTLNotVerifiable and other errors of definitions that cannot be
+        synced.
+        """
         listed = read(
             lambda: list(list_collections(self._source_client, self._selection)),
             self._stop,
@@ -48,7 +52,7 @@ class SourceListing:
                 self._catalog.create_view(definition)
 
     def _forget_all_but(self, collections: list[CollectionSpec]) -> None:
-        """Drop the collections that an earlier, interrupted listing created and the source no longer has.
+        """Drop and forget the collections that an earlier, interrupted listing created and the source no longer has.
 
         Another collection may have the name now; the drop event of the old collection must not drop it.
         """

@@ -13,19 +13,19 @@ from verifier.runtime.tasks import StopToken
 def find_on_source(
     context: RunContext, database: str, uuid: bytes, stop: StopToken
 ) -> CollectionSpec | None:
-    """Return the collection with that UUID, under its present name; None if it is gone."""
+    """Return the source's collection with that UUID, under its present name; None if it is gone."""
     return read(lambda: find_collection(context.source_client, database, uuid), stop)
 
 
 def find_named_on_source(
     context: RunContext, namespace: Namespace, stop: StopToken
 ) -> CollectionSpec | None:
-    """Return the collection or view that has that name now; None if there is none."""
+    """Return the collection or view that has that name on the source now; None if there is none."""
     return read(lambda: find_named(context.source_client, namespace), stop)
 
 
 def time_series_on_source(
     context: RunContext, namespace: Namespace, stop: StopToken
 ) -> bytes | None:
-    """Return the UUID of the time-series collection that has that name now; None if there is none."""
+    """Return the UUID of the buckets of the source's time-series collection with that name; None if there is none."""
     return read(lambda: find_time_series(context.source_client, namespace), stop)

@@ -29,8 +29,8 @@ Command = dict[str, Any]
 def supported(definition: CollectionSpec) -> CollectionSpec:
     """Return the definition with an index that supports its shard key, adding one if necessary.
 
-    An index is added if, of the definition's own indexes, only those that wait until after `canWrite` support the key.
-    The definition of an unsharded collection is returned unchanged.
+    An index is added unless the index on `_id`, or an index of the definition that is not deferred (see
+    `deferred_names`), supports the key. The definition of an unsharded collection is returned unchanged.
     """
     if not definition.shard_key:
         return definition
@@ -41,9 +41,10 @@ def supported(definition: CollectionSpec) -> CollectionSpec:
 
 
 def serving(definition: CollectionSpec) -> Document | None:
-    """Return the index that must exist when the collection is sharded; None if the index on `_id` is enough.
+    """Return the index to create before the collection is sharded; None if the index on `_id` is enough.
 
-    It is the stand-in of the index, except for a unique shard key, for which the server requires a unique index.
+    It is the stand-in of an index that supports the shard key. Only for a unique shard key, it is the original, because
+    the server requires a unique index.
     """
     key = definition.shard_key
     assert key is not None
@@ -56,12 +57,12 @@ def serving(definition: CollectionSpec) -> Document | None:
 
 
 def weakened(collection: str, index: Document) -> Command:
-    """Return the command that lets a unique index accept duplicates."""
+    """Return the collMod command that lets a unique index accept duplicates."""
     return _modify(collection, index, forceNonUnique=True)
 
 
 def stand_in(definition: CollectionSpec) -> CollectionSpec:
-    """Return the definition that the collection has on the destination until the commit."""
+    """Return the definition that the collection has on the destination until the commit; views keep theirs."""
     if definition.kind is Kind.VIEW:
         return definition
     definition = supported(definition)
@@ -110,9 +111,10 @@ def deferred_names(definition: CollectionSpec) -> frozenset[str]:
 
 
 def creatable(index: Document, collated: bool) -> Document:
-    """Return the index as `createIndexes` accepts it.
+    """Return the index as `createIndexes` accepts it. `collated` is whether its collection has a collation.
 
-    An index of simple collation lists no collation, and would inherit the collation of its collection.
+    `listIndexes` shows no collation for an index with simple collation; without one, the index would inherit the
+    collation of its collection.
     """
     if collated and "collation" not in index:
         return {**index, "collation": {"locale": "simple"}}
@@ -122,7 +124,8 @@ def creatable(index: Document, collated: bool) -> Document:
 def preparations(definition: CollectionSpec) -> Iterator[Command]:
     """Yield the collMod commands that restore the original definition, except that no index is unique yet.
 
-    Unique indexes become `prepareUnique`: once these commands have run, the server refuses new duplicates.
+    Unique indexes become `prepareUnique`: once these commands have run, the server refuses new duplicates. Deferred
+    indexes are not built yet.
     """
     name = definition.namespace.collection
     if definition.capped:
@@ -141,7 +144,10 @@ def preparations(definition: CollectionSpec) -> Iterator[Command]:
 
 
 def prepared(definition: CollectionSpec) -> CollectionSpec:
-    """Return the definition that a collection has between the preparations and the conversions."""
+    """Return the definition that a collection has once its `preparations` have run, and before its `conversions`.
+
+    Its unique indexes are `prepareUnique` instead, and its deferred indexes are missing.
+    """
     built = _built(supported(definition))
     indexes = {index["name"]: _prepared_index(index) for index in built}
     return replace(definition, indexes=indexes)
@@ -154,7 +160,10 @@ def _prepared_index(index: Document) -> Document:
 
 
 def weakenings(definition: CollectionSpec) -> Iterator[Command]:
-    """Return the commands that turn a collection into its stand-in without rebuilding any index."""
+    """Yield the commands that turn a collection of this definition into its stand-in without rebuilding any index.
+
+    Deferred indexes are dropped.
+    """
     name = definition.namespace.collection
     # Drop deferred indexes before their unique equals become plain: no server accepts both.
     for deferred in sorted(deferred_names(definition)):
@@ -177,14 +186,14 @@ def weakenings(definition: CollectionSpec) -> Iterator[Command]:
 
 
 def conversions(definition: CollectionSpec) -> Iterator[Command]:
-    """Return the collMod commands that make prepared indexes unique."""
+    """Yield the collMod commands that make prepared indexes unique."""
     for index in _built(supported(definition)):
         if index.get("unique"):
             yield _modify(definition.namespace.collection, index, unique=True)
 
 
 def waiting(definition: CollectionSpec) -> list[Document]:
-    """Return the indexes that had to wait for the conversions, as `createIndexes` accepts them."""
+    """Return the deferred indexes, to be built after the conversions, in the form that `createIndexes` accepts."""
     definition = supported(definition)
     names = sorted(deferred_names(definition))
     return [creatable(definition.indexes[each], definition.collated) for each in names]

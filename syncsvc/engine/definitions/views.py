@@ -18,7 +18,7 @@ from verifier.runtime.tasks import StopToken
 
 
 def reconcile_views(context: RunContext, stop: StopToken) -> None:
-    """Drop the views that the source does not have in the same form, and create the missing ones."""
+    """Drop the destination's views that the source does not have in the same form, and create the missing ones."""
     wanted = _views(context.source_client, context.selection, stop)
     found = _views(context.destination_client, None, stop)
     catalog = Catalog(context, stop)
