@@ -1,1 +1,1 @@
-"""Writes documents on the destination. No other package does."""
+"""Translates change events to writes, and overwrites documents on the destination with those of the source."""

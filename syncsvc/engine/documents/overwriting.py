@@ -40,10 +40,10 @@ def overwrite(
     ordered: bool,
     stop: StopToken,
 ) -> tuple[list[Outcome], str]:
-    """Write documents; if the collection's indexes refuse one, withhold them and try again.
+    """Write whole documents; if the collection's indexes refuse one, withhold them and try again.
 
-    Return the documents that could not be written, and the error of the first one. With `ordered`, no document after a
-    refused one is written before it.
+    Return the documents that could not be written, and the error of the first one; both are empty if there is none.
+    With `ordered`, no document after a refused one is written before it.
     """
 
     def attempt(documents: list[Outcome]) -> tuple[list[Outcome], str]:
@@ -90,7 +90,7 @@ def _upsert(
 def overwrite_sharded(
     context: RunContext, namespace: Namespace, documents: Sequence[Outcome], stop: StopToken
 ) -> list[Refusal]:
-    """Replace the documents with these `_id`s on all shards by `documents`, and return the refused documents."""
+    """Replace the documents with these `_id`s on all shards; return the refused documents with their errors."""
     clear(context, namespace, documents)
     return insert_missing(context, namespace, documents, stop)
 
@@ -98,9 +98,10 @@ def overwrite_sharded(
 def insert_missing(
     context: RunContext, namespace: Namespace, documents: Sequence[Outcome], stop: StopToken
 ) -> list[Refusal]:
-    """Insert documents whose `_id` does not exist on the destination yet, and return the documents that were refused.
+    """Insert documents whose `_id` does not exist on the destination yet; return the refused ones with their errors.
 
-    Where an `_id` does exist, it is deleted and the insert is retried, for as long as an orphaned document occupies it.
+    Where an `_id` does exist, its document is deleted and the insert is retried. While an orphaned document occupies an
+    `_id`, which a router cannot delete, this warns and waits.
     """
     refused, clashes = _insert(context, namespace, documents)
     if clashes:
@@ -144,7 +145,7 @@ def _set_right(
 ) -> list[Refusal]:
     """Restore Timestamp(0, 0) in documents where the insert has replaced it by the server's time.
 
-    Return refused documents.
+    Return the refused documents with their errors.
     """
     altered = [each for each in documents if each.document and holds_zero_timestamp(each.document)]
     if not altered:

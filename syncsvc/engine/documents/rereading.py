@@ -28,7 +28,7 @@ _UNKNOWN_SIZE = 16 << 10
 
 
 class Rereading:
-    """Reads documents again for one lane. `budget` limits, in bytes, what all lanes read again at the same time."""
+    """Reads documents again, for one lane. `budget` limits, in bytes, what all lanes hold at the same time."""
 
     def __init__(self, context: RunContext, budget: Budget, stop: StopToken) -> None:
         self._context = context
@@ -37,9 +37,10 @@ class Rereading:
         self._stop = stop
 
     def write(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
-        """Make the documents of these keys equal to the source's documents as of `newest` or later.
+        """Make the destination's documents with these keys equal to the source's as of `newest` or later.
 
-        Raises OperationError EventNotApplicable.
+        Documents that the source no longer has are deleted. A key is a document with an `_id`, and may occur several
+        times. Raises OperationError EventNotApplicable.
         """
         if not keys:
             return
@@ -57,7 +58,7 @@ class Rereading:
 
 
 class _Source:
-    """Turns keys into outcomes, from the present documents of the source. `not_before` is the time of the event."""
+    """Reads the present documents of the source, as outcomes. Reads see the source at `not_before` or later."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -66,7 +67,7 @@ class _Source:
     def outcomes(
         self, record: CollectionRecord, keys: Sequence[bytes], not_before: Timestamp
     ) -> Iterator[list[Outcome]]:
-        """Yield for each key the source's document, or a deletion if it is gone; a few megabytes at a time."""
+        """Yield lists of outcomes of a few megabytes: per key the source's document, or a deletion if it is gone."""
         for portion in portions(keys):
             yield from self._read(record, portion, not_before)
 
@@ -93,8 +94,8 @@ class _Source:
     ) -> list[Outcome]:
         """Return deletions for the keys that the source lacks in exactly this form, and remove them from `missing`.
 
-        Keys with different bytes can be equal for the server, so deletions come first, and documents with an equal key
-        afterwards. A document that is deleted later has a delete event of its own.
+        With a collation, keys with different bytes can be equal for the server. So deletions come first, and documents
+        with an equal key afterwards. A document that is deleted later has a delete event of its own.
         """
         there: set[Hashable] = set()
         with contextlib.suppress(CollectionGone):

@@ -30,7 +30,11 @@ from verifier.runtime.tasks import StopToken
 
 @dataclass
 class Work:
-    """The outcomes of one batch, by the way in which they are written. Each outcome is in one list."""
+    """The outcomes of one batch, each in the list for the way in which it is written.
+
+    `again` are read again from the source. `deletes` have the query for the document as their key. `documents` replace
+    the document, and then update it if they have stages. `updates` only update the present document.
+    """
 
     again: list[Outcome] = field(default_factory=list)
     deletes: list[Outcome] = field(default_factory=list)
@@ -41,9 +45,10 @@ class Work:
 def sort(outcomes: Sequence[Outcome], key: ShardKey, collated: bool, whole_keys: bool) -> Work:
     """Sort outcomes by the way in which they must be written. Pure.
 
-    `whole_keys` says whether document keys contain the fields of the shard key. An outcome that updates the shard key
-    is read again, because the destination refuses such updates. With a collation, equal keys cannot be recognised, so
-    all documents are read again.
+    `whole_keys` says whether document keys contain the fields of the shard key, as those of a sharded source do. An
+    outcome that updates the shard key is read again, because the destination refuses such updates; so is a deletion
+    whose document key does not identify one document. With a collation, equal keys cannot be recognised, so all
+    documents are read again.
     """
     work = Work()
     for outcome in outcomes:
@@ -71,7 +76,7 @@ class ShardedWriter:
         self._stop = stop
 
     def write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp) -> int:
-        """Write the outcomes of different documents, and return how many were read again.
+        """Write the outcomes, each of a different document, and return how many documents were read again.
 
         `newest` is a source time that is not before any of their events. Raises OperationError EventNotApplicable.
         """
@@ -88,7 +93,10 @@ class ShardedWriter:
         return len(again)
 
     def _locate(self, record: CollectionRecord, key: ShardKey, work: Work) -> dict[Hashable, bytes]:
-        """Return the destination's versions of the documents that are updated or expected to be new, by `_id`."""
+        """Return the `_id`s and shard key values of documents on the destination, by the canonical form of their `_id`.
+
+        Looks up those that are only updated, and those that should be new.
+        """
         keys = [each.key for each in work.updates]
         keys += [each.key for each in work.documents if each.new]
         return fetch(
@@ -98,7 +106,10 @@ class ShardedWriter:
     def _overwrite(
         self, record: CollectionRecord, documents: list[Outcome], there: dict[Hashable, bytes]
     ) -> list[Outcome]:
-        """Replace documents, and return the ones that were refused."""
+        """Write whole documents, and return the ones that were refused.
+
+        Those that may exist (all but new ones that are not in `there`) are deleted first, on every shard.
+        """
         old = [each for each in documents if not each.new or _identity(each) in there]
         clear(self._context, record.namespace, old)
         refused = insert_missing(self._context, record.namespace, documents, self._stop)
@@ -113,7 +124,7 @@ class ShardedWriter:
     ) -> list[Outcome]:
         """Run the updates, including those of documents that were just written.
 
-        Return the outcomes that did not succeed.
+        Return the outcomes to read again: those that failed, or all if it is unknown which ones failed.
         """
         missing: list[Outcome] = []
         updates: list[Outcome] = []

@@ -1,4 +1,4 @@
-"""A shard key applied to documents, document keys and updates, as raw bytes. Pure."""
+"""Derives queries for single documents from a shard key, and detects updates that write it, on raw BSON. Pure."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class ShardKey:
 
     @classmethod
     def of(cls, shard_key: Document) -> ShardKey:
-        """Build a ShardKey from `CollectionSpec.shard_key`."""
+        """Build a ShardKey from `CollectionSpec.shard_key`, which must not be empty."""
         return cls(tuple(name.encode() for name in shard_key["key"]))
 
     @property
     def projection(self) -> dict[str, int]:
-        """Return a projection that keeps all fields that `query_of` needs."""
+        """Return the projection that keeps all fields that `query_of` needs."""
         return {"_id": 1} | {path.decode(): 1 for path in self.paths if path != _ID}
 
     def query_of(self, document: bytes) -> bytes:
-        """Return the query that finds the document by shard key and `_id`, on its shard alone.
+        """Return, as BSON, the query that finds the document by shard key and `_id`, on its shard alone.
 
         A missing field is queried as null, which equals it in a shard key. An undefined field is left out, because no
         query can contain it: the query then goes to all shards.
@@ -65,7 +65,7 @@ class ShardKey:
 
 
 def _query(raw: bytes, fields: Iterable[tuple[bytes, Element | None]]) -> bytes:
-    """Return the query for these fields of `raw` and for its `_id`."""
+    """Return, as BSON, the query for these fields of `raw` and for its `_id`; None is a missing field."""
     parts = []
     for path, found in fields:
         if path == _ID or found is not None and found.kind == UNDEFINED:
@@ -90,7 +90,7 @@ def _at_path(document: bytes, path: bytes) -> Element | None:
 
 
 def _written(stage: bytes) -> Iterator[bytes]:
-    """Yield the paths that a stage of `Outcome.stages` writes."""
+    """Yield the dotted paths that a stage of `Outcome.stages` writes."""
     at = 0
     for name in _DIFF_PATH:
         element = rawbson.find(stage, name, at)

@@ -28,7 +28,7 @@ def run_updates(
     outcomes: Sequence[Outcome],
     ordered: bool,
 ) -> tuple[int, list[WriteError]]:
-    """Run the update statements of outcomes; return how many matched or created their document, and the refused ones.
+    """Run the update statements of outcomes; return how many matched or created a document, and the write errors.
 
     WARNING: MongoDB 6.0 crashes if a pipeline changes a field whose name occurs twice in the document. So after a lost
     connection, statements with a pipeline are never sent again. They are reported as refused, so that the caller reads
@@ -59,7 +59,7 @@ def run_deletes(
     outcomes: Sequence[Outcome],
     ordered: bool,
 ) -> None:
-    """Delete the documents of outcomes. Raises OperationError EventNotApplicable."""
+    """Delete the documents of outcomes; missing ones are ignored. Raises OperationError EventNotApplicable."""
     if not outcomes:
         return
     try:
@@ -73,7 +73,7 @@ def run_deletes(
 def offers_raw_diffs(document_writer: DocumentWriter, scratch: Namespace) -> bool:
     """Return whether the destination can apply the oplog's own diffs.
 
-    Tries it on a document of the scratch collection.
+    To find out, upserts a document in the collection `scratch`. Raises the driver's errors.
     """
     key = bson.encode({"_id": "probe"})
     diff = bson.encode({"$v": 2, "diff": {"u": {"a": 2}}})
@@ -90,7 +90,7 @@ def offers_raw_diffs(document_writer: DocumentWriter, scratch: Namespace) -> boo
 
 
 def not_applicable(namespace: Namespace, key: bytes, error: str) -> OperationError:
-    """Return the error for a refused write."""
+    """Return the error for a refused write of the document `key`; `error` is the server's message."""
     return OperationError(
         EVENT_NOT_APPLICABLE,
         f"A write of the document with _id {shown(key)} to {namespace} was refused: {error}.",

@@ -47,11 +47,11 @@ Sets = dict[bytes, bytes]
 
 @dataclass(slots=True)
 class Outcome:
-    """The combined effect of a batch of events on one document.
+    """The combined effect of a batch of events on one document, whose document key is `key`, as BSON.
 
     The document is either `deleted`, or to be read again (`refetch`), or `document` (its full bytes, if known) is
-    written and then `stages` are run on it. `sets` are the fields that the stages set, by path, if they do nothing
-    else. `new` is True if the events begin with an insert. `size` is that of the document and the stages, in bytes.
+    written and then `stages` are run on it. `sets` are the fields that the stages set, by path; None if they may do
+    more. `new` is True if the events begin with an insert. `size` is that of the document and the stages, in bytes.
     """
 
     key: bytes
@@ -65,7 +65,10 @@ class Outcome:
 
 
 def fold(before: Outcome | None, event: DataEvent) -> Outcome:
-    """Return the outcome of an event that follows the events of the outcome `before` in the same batch."""
+    """Return the outcome of `event` together with the earlier events of its document in the batch.
+
+    `before` is the outcome of these earlier events, which may be changed; None if there are none.
+    """
     kind = event.kind
     if before is not None and _moves(before, event):
         return Outcome(event.key, refetch=True)
@@ -108,15 +111,15 @@ def _updated(outcome: Outcome | None, event: DataEvent) -> Outcome:
 
 
 def diff_stage(entry: bytes) -> bytes:
-    """Return the pipeline stage that replays an update of the oplog."""
+    """Return, as BSON, the pipeline stage that replays an update. `entry` is its oplog entry: `{$v: 2, diff: ...}`."""
     size = len(entry)
     return _DIFF_STAGE % (int32(size + _DIFF_AROUND), int32(size + _ENTRY_AROUND), entry)
 
 
 def field_sets(entry: bytes) -> Sets | None:
-    """Return the fields that an update of the oplog sets, if it only sets existing fields; otherwise None.
+    """Return, by path, the fields that an update sets, if it only sets existing fields; otherwise None.
 
-    Also returns None if a path would be ambiguous, or a field is named twice.
+    `entry` is the oplog entry of the update. Also returns None if a path would be ambiguous, or a field is named twice.
     """
     if not entry.startswith(_DIFF_HEAD, 4):
         return None
@@ -167,12 +170,15 @@ def _collect_fields(raw: bytes, at: int, path: bytes, found: Sets) -> bool:
 
 
 def _unambiguous(name: bytes) -> bool:
-    """Return whether this part of a path can only mean a field of that name."""
+    """Return whether this part of a path can only mean a field of that name, not an operator or several parts."""
     return name != b"" and b"." not in name and name[0] != _DOLLAR
 
 
 def _both(earlier: Sets, later: Sets | None) -> Sets | None:
-    """Merge two `$set`s into one; return None if one sets a field within a field that the other sets."""
+    """Merge two results of `field_sets`, and return None if they cannot be one `$set`. May change `earlier`.
+
+    They cannot if `later` is None, or if one sets a field within a field that the other sets.
+    """
     if not earlier or later is None:
         return later
     known = len(earlier)
@@ -199,12 +205,12 @@ def _set(sets: Sets) -> bytes:
 
 
 def literal_stage(document: bytes) -> bytes:
-    """Return the stage that replaces a document by exactly this one."""
+    """Return, as BSON, the pipeline stage that replaces a document by exactly this one."""
     return single(DOCUMENT, b"$replaceWith", single(DOCUMENT, b"$literal", document))
 
 
 def insertable(outcome: Outcome) -> bool:
-    """Return whether an insert of the document is enough, provided that its `_id` does not exist yet."""
+    """Return whether an insert of the document is enough, provided that its `_id` does not exist on the destination."""
     return (
         outcome.new
         and not outcome.stages
@@ -214,10 +220,11 @@ def insertable(outcome: Outcome) -> bool:
 
 
 def update_statement(outcome: Outcome, literal: bool = False) -> bytes:
-    """Return the statement of an update command for an outcome that is not a delete.
+    """Return, as BSON, the element of the `updates` array of an update command, for an outcome that writes a document.
 
-    A replacement is cheaper than a pipeline, but the server refuses some documents in a replacement (names with a
-    leading dollar) and alters others (zero timestamps). With `literal`, the form is used that works for every document.
+    With `outcome.document`, it is an upsert. A replacement is cheaper than a pipeline, but the server refuses some
+    documents in a replacement (names with a leading dollar) and alters others (zero timestamps). With `literal`, the
+    form is used that works for every document.
     """
     query = b"\x03q\0" + outcome.key
     if outcome.sets:
@@ -270,9 +277,10 @@ def zero_timestamp_documents(block: bytes, documents: Sequence[Buffer]) -> set[i
 
 
 def _zero_timestamps(block: bytes) -> Iterator[int]:
-    """Yield positions that look like a Timestamp(0, 0): type byte, name, the zero that ends the name, eight zeros.
+    """Yield the position of each zero byte that ends a name and may be followed by the value Timestamp(0, 0).
 
-    Searches for the type byte, which is rare, unlike zeros. All type bytes before the same zero share what follows it.
+    Such a place consists of type byte, name, that zero byte, and eight zero bytes. Searches for the type byte, which is
+    rare, unlike zeros. All type bytes before the same zero share what follows it.
     """
     at = block.find(_TIMESTAMP)
     while at >= 0 and (name_end := block.find(b"\0", at + 1)) >= 0:

@@ -1,8 +1,8 @@
 """Writes the outcomes of a batch of change events to a collection.
 
-Uses one insert, one update and one delete command. No document is in two of them, so they are independent. Throughput
-depends on how events are grouped, not on the language: bulks that are cut at every change between update and delete are
-eight times slower. Documents that the destination refuses or lacks are read again from the source.
+Usually uses one insert, one update and one delete command. No document is in two of them, so they are independent.
+Throughput depends on how events are grouped, not on the language: bulks that are cut at every change between update and
+delete are eight times slower. Documents that the destination refuses or lacks are read again from the source.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FEW = 4
 def runs(
     outcomes: Sequence[Outcome], collated: bool
 ) -> Iterator[tuple[list[Outcome], list[Outcome]]]:
-    """Yield the outcomes in order, as pairs of writes and deletes. Each pair is run completely before the next one.
+    """Split outcomes into pairs of writes and deletes. Each pair must be run, in this order, before the next one.
 
     A delete may wait until the writes after it are done, as long as none of them concerns the same document. With a
     collation, equal keys cannot be recognised, so every write after a delete begins a new pair.
@@ -69,9 +69,10 @@ class OutcomeWriter:
         self._upserts_left = 0
 
     def write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp) -> int:
-        """Write outcomes, in order if the collection needs that, and return how many documents were read again.
+        """Write outcomes, and return how many documents were read again from the source.
 
-        `newest` is a source time that is not before any of their events. Raises OperationError EventNotApplicable.
+        The order is kept for capped collections and those with a collation. `newest` is a source time that is not
+        before any of the events. Raises OperationError EventNotApplicable.
         """
         if record.definition.sharded:
             return self._sharded.write(record, outcomes, newest)
@@ -135,7 +136,8 @@ class OutcomeWriter:
     def _insert(self, namespace: Namespace, outcomes: list[Outcome]) -> list[Outcome]:
         """Insert the documents that are expected to be new.
 
-        Return the outcomes left to write, including inserts that clashed.
+        Return the outcomes left to write, including inserts that the destination refused. If it has refused many
+        lately, insert nothing, and return all outcomes.
         """
         new: list[Outcome] = []
         others: list[Outcome] = []
