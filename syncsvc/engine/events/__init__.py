@@ -1,1 +1,1 @@
-"""Applies the change events of the source: writes in lanes, definition events behind barriers."""
+"""Applies the change events of the source: changes of documents in parallel lanes, DDL events behind barriers."""

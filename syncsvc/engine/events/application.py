@@ -33,7 +33,10 @@ _NOTE_TRAVELS = 1.0
 
 
 def change_stream(context: RunContext, raw_updates: bool) -> ChangeStream:
-    """Return the stream of all change events that concern this sync."""
+    """Return the stream of all change events that concern this sync.
+
+    With `raw_updates`, updates contain the diffs of the oplog.
+    """
     namespaces = context.run.record.options.namespaces
     return ChangeStream(
         context.source_client,
@@ -45,7 +48,7 @@ def change_stream(context: RunContext, raw_updates: bool) -> ChangeStream:
 
 
 class Application:
-    """Applies change events from the saved position on, in threads of the given group.
+    """Applies change events from the saved position on, in threads of the given group, which start immediately.
 
     All events that it reads are also passed to `feed`.
     """
@@ -72,16 +75,16 @@ class Application:
         group.spawn("notes", self._keep_moving)
 
     def held_after(self) -> Timestamp | None:
-        """Return the time from which the stream must still be read while its reader waits; None while it reads."""
+        """Return the source time after which the stream must be read, while its reader waits; None while it reads."""
         return self._tail.held_after
 
     @property
     def passed(self) -> Position:
-        """Return the position up to which all events are applied."""
+        """Return the position up to which this instance has applied all its events."""
         return self._frontier.passed
 
     def is_past(self, time: Timestamp) -> bool:
-        """Return whether everything up to that source time is applied.
+        """Return whether this instance has applied all its events up to that source time.
 
         The position must be past it, not at it: all events of a transaction share one time, and a page may end among
         them.
@@ -98,7 +101,7 @@ class Application:
             wait_until(lambda: self.is_past(time), self._stop)
 
     def save_position(self) -> None:
-        """Save the applied position; no-op if it has not moved since the last save."""
+        """Flush the feed, and save the applied position; the position is not saved if it has not moved."""
         with self._saving:
             position = self._frontier.passed
             # Flush between reading the position and saving it: everything before the position was handed to the feed
@@ -117,9 +120,9 @@ class Application:
         self._stop.check()
 
     def _keep_moving(self) -> None:
-        """Write a note to the source's oplog periodically, to keep position and lag current while the source is idle.
+        """Append a no-op to the source's oplog periodically, to keep position and lag current while the source is idle.
 
-        The time of the note also shows the lag while the tail waits for full lanes and reads nothing. The first note
+        The time of the no-op also shows the lag while the tail waits for full lanes and reads nothing. The first no-op
         moves the stream past the end of the copy.
         """
         while True:

@@ -1,4 +1,4 @@
-"""Has a definition event applied once, after all instances have applied all events before it and before any continues.
+"""Coordinates the instances at a DDL event: it is applied once, after all earlier events and before any later one.
 
 Each instance that reaches such an event applies its share of the events before it, saves its position there, and then
 publishes the event's resume token as its barrier. The coordinator waits until all instances have published it, applies
@@ -34,7 +34,11 @@ class Barrier:
         self._stop = stop
 
     def take(self, token: dict[str, Any], apply: Callable[[], None]) -> None:
-        """Return when the event with that token is applied, by this instance or by the coordinator."""
+        """Return when the event with that resume token is applied: here, by calling `apply`, or by the coordinator.
+
+        The coordinator and an instance that runs alone call `apply`; the coordinator skips an event that is already
+        applied.
+        """
         token_text = str(token["_data"])
         if not self._run.record.instances:
             apply()
@@ -60,5 +64,5 @@ class Barrier:
 
 
 def is_at(record: RunRecord, token_text: str) -> bool:
-    """Return whether an instance has reached the event with that token, or is past it."""
+    """Return whether an instance has reached, or passed, the event whose resume token has that text."""
     return record.barrier is not None and record.barrier >= token_text

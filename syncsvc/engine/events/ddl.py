@@ -67,7 +67,10 @@ class DefinitionEvents:
         }
 
     def apply(self, event: DefinitionEvent) -> None:
-        """Apply an event. Raises OperationError, with a name from the error table, if that is impossible."""
+        """Apply a DDL event; ignore it if it changes no definition, or concerns no user namespace.
+
+        Raises OperationError, with a name from the error table, if it cannot be applied.
+        """
         # The DDL events of a time-series collection name its buckets, so check the owner of the namespace.
         if not is_user_namespace(event.namespace.owner):
             return
@@ -104,9 +107,10 @@ class DefinitionEvents:
         build_indexes(self._context, record, self._stop)
 
     def _with_id_index(self, definition: CollectionSpec) -> CollectionSpec:
-        """Return the definition with an `_id` index of the old format (`v: 1`), if the source still has the collection.
+        """Return the definition with the source's index on `_id`, which may have the old format (`v: 1`).
 
-        The create event does not contain that index.
+        The create event does not contain that index. The definition is unchanged if it already has the index, needs
+        none, or the source no longer has the collection.
         """
         if not {"idIndex", "clusteredIndex"}.isdisjoint(definition.options):
             return definition
@@ -119,7 +123,11 @@ class DefinitionEvents:
         return replace(definition, options={**definition.options, "idIndex": index})
 
     def _define_view(self, event: DefinitionEvent) -> None:
-        """Define a view that was created or modified; both events hold its whole definition."""
+        """Create a view that was created or modified, in place of an older one; both events hold its whole definition.
+
+        The view of a time-series collection stands for that collection. A no-op if the filter excludes the view, or a
+        collection has its name.
+        """
         if event.description["viewOn"] == event.namespace.buckets.collection:
             self._define_time_series(event)
             return
@@ -133,7 +141,10 @@ class DefinitionEvents:
             self._catalog.create_view(view)
 
     def _define_time_series(self, event: DefinitionEvent) -> None:
-        """Adopt a time-series collection whose view was created or modified; the event does not contain its UUID."""
+        """Copy a time-series collection whose view was created or modified; a no-op if it is already synced.
+
+        The event does not contain its UUID, so the source is asked for it.
+        """
         record = self._registry.at(event.namespace)
         if record is None or record.status is not CopyStatus.DONE:
             uuid = time_series_on_source(self._context, event.namespace, self._stop)
@@ -155,7 +166,7 @@ class DefinitionEvents:
             self._renames.drop(record)
 
     def _drop_database(self, event: DefinitionEvent) -> None:
-        """Drop the views of a database.
+        """Drop the views of a database, and then the database if it is empty.
 
         Its collections were dropped by events of their own; views have no drop events.
         """
@@ -224,7 +235,7 @@ class DefinitionEvents:
             )
 
     def _redefine(self, record: CollectionRecord, definition: CollectionSpec) -> None:
-        """Save a changed definition, then update the indexes.
+        """Save a changed definition, then make the collection's indexes on the destination fit it.
 
         In this order, because stand-ins may replace only what is already saved.
         """

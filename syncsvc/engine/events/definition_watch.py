@@ -46,7 +46,7 @@ _OPTION_CHANGES = {
 
 
 class DefinitionWatch:
-    """Runs in one thread alongside the copy and change event application. It is a no-op for sources from 6.0 on."""
+    """Compares in one thread, alongside the copy and change event application. A no-op for sources from 6.0 on."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -54,11 +54,11 @@ class DefinitionWatch:
 
     @property
     def unchanged(self) -> bool:
-        """Return whether the newest comparison found no change; False before the first comparison."""
+        """Return whether the newest comparison found no change; False before the first one, always True from 6.0 on."""
         return self._unchanged
 
     def run(self, stop: StopToken) -> None:
-        """Compare until stopped, and warn for as long as a definition differs."""
+        """Compare until stopped, and warn for as long as a definition differs from the listed one."""
         if self._context.source_facts.reports_ddl:
             return
         try:
@@ -82,7 +82,7 @@ class DefinitionWatch:
             )
 
     def _compare(self, stop: StopToken) -> float:
-        """Compare once, and return how long to pause afterwards, in seconds."""
+        """Compare once, begin or end the warning, and return how long to pause afterwards, in seconds."""
         began = monotonic()
         found = self._changed(stop)
         # In this order, so that canCommit is never true while the warning is shown.
@@ -121,9 +121,9 @@ class DefinitionWatch:
 def changes(
     records: Iterable[CollectionRecord], listed: Iterable[CollectionSpec], options: StartOptions
 ) -> list[DefinitionMismatch]:
-    """Return how the listed collections differ from the saved ones. Pure.
+    """Return the differences between the saved definitions and the listed ones; empty if there are none.
 
-    Collections that are not listed any more are left out: dropping and renaming have events.
+    Pure. Collections that are not listed any more are left out: dropping and renaming have events.
     """
     now = {each.namespace: destined(each, options) for each in listed if each.kind is not Kind.VIEW}
     before = [each.definition for each in records if each.definition.namespace in now]
@@ -131,12 +131,12 @@ def changes(
 
 
 def change_of(mismatch: DefinitionMismatch) -> str:
-    """Return a text that says what was done on the source. Pure."""
+    """Return a text that says what was done on the source, such as "index a_1 of db.c was dropped". Pure."""
     return f"{_subject(mismatch)} {_words(mismatch)[0]}"
 
 
 def remedy_of(mismatch: DefinitionMismatch) -> str:
-    """Return a text that says how to undo the change. Pure."""
+    """Return a text that says how to undo the change, such as "index a_1 of db.c: create it again as it was". Pure."""
     return f"{_subject(mismatch)}: {_words(mismatch)[1]}"
 
 

@@ -1,6 +1,7 @@
 """Decides which lane an event goes through, and hands events on in portions.
 
-All events of one document must go through the same lane. The server decides which keys are equal; the bytes do not.
+All events of one document must go through the same lane. Which keys belong to one document is the server's decision:
+keys with different bytes can be equal.
 """
 
 from __future__ import annotations
@@ -79,7 +80,11 @@ class Dispatcher:
             self._hand_on(lane, source_time)
 
     def end(self, position: Position | None, source_time: Timestamp) -> None:
-        """Hand on the remaining events. `position` is the position after them; None keeps the previous one."""
+        """Hand on the remaining events, of a page or before a DDL event.
+
+        `position` is the position after them, which the frontier passes once they are applied; None keeps the previous
+        one.
+        """
         for lane, events in enumerate(self._events):
             if events:
                 self._hand_on(lane, source_time)
@@ -94,7 +99,7 @@ class Dispatcher:
         self._events[lane], self._sizes[lane] = [], 0
 
     def _open_entry(self) -> Entry[Position]:
-        """Return the open entry.
+        """Return the open entry of the frontier; open one if there is none.
 
         All portions until `end` belong to it, and `end` sets the position that it leads up to.
         """

@@ -13,13 +13,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Share:
-    """Share number `number` of `parts`."""
+    """One of `parts` shares, which together hold all documents. `number` counts from 0."""
 
     number: int = 0
     parts: int = 1
 
     def has(self, collection: bytes, group: Hashable) -> bool:
-        """Return whether this share includes that group of a collection's documents; None means all documents."""
+        """Return whether this share includes a group of documents of the collection with that UUID.
+
+        The group None stands for all documents of the collection.
+        """
         if self.parts == 1:
             return True
         # If one instance applies all events of the collection, its UUID decides.
@@ -28,7 +31,7 @@ class Share:
 
 
 def share_of(instance: str, instances: Sequence[str]) -> Share:
-    """Return the share of one of these instances; everything if there are none."""
+    """Return the share of the instance `instance`; the share with all documents if there are no `instances`."""
     return Share(instances.index(instance), len(instances)) if instances else Share()
 
 

@@ -32,9 +32,10 @@ Item = tuple[CollectionRecord, Hashable, DataEvent]
 
 
 class Portion(NamedTuple):
-    """The events of a page that belong to one lane.
+    """Events of one page for one lane.
 
-    `source_time` is the source's time when the page arrived, so no event is after it. `size` is in bytes.
+    `entry` has one part for this portion, which is finished once the events are applied. `source_time` is the source's
+    time when the page arrived, so no event is after it. `size` is in bytes.
     """
 
     events: list[Item]
@@ -52,7 +53,7 @@ class Room:
 
 
 class Lane:
-    """One thread that applies portions."""
+    """Applies portions of events to the destination, in one thread."""
 
     def __init__(
         self, context: RunContext, frontier: Frontier[Position], room: Room, stop: StopToken
@@ -75,7 +76,7 @@ class Lane:
             self._room.events.give_back(self._apply_waiting())
 
     def _apply_waiting(self) -> int:
-        """Apply the portions that wait, together, and return their size in bytes.
+        """Wait for a portion, apply it together with others that wait, and return their size in bytes.
 
         No reference to them remains afterwards, so that their memory can be freed before their size is given back.
         """

@@ -1,7 +1,7 @@
-"""The effect of a collMod of the source: on the true definition, and on the destination at once. Pure.
+"""The effects of a collMod on the source: on the saved definition, and on the destination before the commit. Pure.
 
-The fields are those of the `modify` event (`operationDescription`). They equal those of the command, except that an
-index is always given by name.
+A `change` has the fields of the `modify` event (`operationDescription`). They equal those of the command, except that
+an index is always given by name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DEFERRED = frozenset({"index", "cappedSize", "cappedMax", "expireAfterSeconds"}
 
 
 def modified(definition: CollectionSpec, change: Document) -> CollectionSpec:
-    """Return the definition after a collMod."""
+    """Return the source's definition after a collMod."""
     options = {**definition.options, **immediate(change)}
     if "timeseries" in change:
         # Without the bucket span of the previous granularity, which the server refuses with another granularity.

@@ -23,7 +23,10 @@ class OldSource:
         self._not_synced: set[Namespace] = set()
 
     def record_of(self, namespace: Namespace) -> CollectionRecord | None:
-        """Return the collection of that name; None if it is not synced. Raises OperationError UnsupportedChange."""
+        """Return the record of the collection of that name; None if it is not synced.
+
+        Raises OperationError UnsupportedChange if the filter selects the collection, which was created during the sync.
+        """
         record = self._context.registry.at(namespace)
         if record is None and namespace not in self._not_synced:
             self._refuse("create", namespace)

@@ -20,7 +20,7 @@ from verifier.runtime.tasks import StopToken
 
 
 class Recreated:
-    """Handles recreated collections. A source that is not sharded has none."""
+    """Handles the collections that the servers of a sharded source recreate. Any other source has none."""
 
     def __init__(self, context: RunContext, renames: Renames, stop: StopToken) -> None:
         self._context = context

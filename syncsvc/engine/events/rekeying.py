@@ -40,7 +40,11 @@ class ShardKeys:
         self._stop = stop
 
     def shard(self, record: CollectionRecord, shard_key: Document) -> None:
-        """Shard a collection as the source has done. Raises OperationError if the destination cannot."""
+        """Shard a collection on the destination with this key, and save the key; build the collection's indexes.
+
+        A no-op if the collection has that key with further fields. Raises OperationError if the destination cannot do
+        it.
+        """
         # The listed definition may be ahead, with a key that is already refined.
         if is_refined(record.definition.shard_key, shard_key):
             return
@@ -50,7 +54,10 @@ class ShardKeys:
         build_indexes(self._context, sharded, self._stop)
 
     def refine(self, record: CollectionRecord, key: Document) -> None:
-        """Extend the shard key of a collection as the source has done, unless the destination already has that key."""
+        """Refine the shard key of a collection on the destination, and save it.
+
+        `key` maps fields to directions. A no-op unless it begins with the present key and has more fields.
+        """
         shard_key = record.definition.shard_key
         assert shard_key
         wanted = {**shard_key, "key": key}
@@ -83,7 +90,10 @@ class ShardKeyWatch:
         self._context = context
 
     def run(self, stop: StopToken) -> None:
-        """Check periodically until stopped. Raises OperationError ShardKeyChanged."""
+        """Check periodically until stopped; return immediately if the source is a replica set.
+
+        Raises OperationError ShardKeyChanged if a synced collection was resharded.
+        """
         if not self._context.source_facts.is_sharded:
             return
         while True:
@@ -144,6 +154,6 @@ def refuse_replaced(
 
 
 def is_refined(shard_key: Document | None, before: Document) -> bool:
-    """Return whether the key begins with the key `before` and has more fields. Pure."""
+    """Return whether `shard_key` begins with the fields of the shard key `before` and has more fields. Pure."""
     fields, old = list((shard_key or {}).get("key", {}).items()), list(before["key"].items())
     return len(fields) > len(old) and fields[: len(old)] == old

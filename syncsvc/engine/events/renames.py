@@ -1,8 +1,9 @@
 """Renames of the source's collections: the resulting names on the destination, and collections that enter the filter.
 
 The collections are listed after the start of the stream, so a listed name may be the result of renames whose events
-come later. A rename from a name that the collection does not have here is therefore ignored. The first rename that
-starts at the listed name, and all later ones, are followed: so at the end of the events, both sides have the same name.
+come later. A rename from a name that the collection does not have in the registry is therefore ignored. The first
+rename that starts at the listed name, and all later ones, are followed: so at the end of the events, both sides have
+the same name.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class Renames:
-    """Follows renames, in the registry and on the destination."""
+    """Applies renames of the source's collections, in the registry and on the destination."""
 
     def __init__(self, context: RunContext, catalog: Catalog, stop: StopToken) -> None:
         self._context = context
@@ -37,9 +38,10 @@ class Renames:
         self._stop = stop
 
     def follow(self, uuid: bytes, before: Namespace, name: Namespace) -> None:
-        """Apply the rename of a collection from `before` to `name`.
+        """Apply the rename of a collection from `before` to `name`; a no-op if its record has another name.
 
-        Raises OperationError RenamedOutOfFilter and RenamedAcrossDatabases.
+        A collection that is not synced yet is adopted. A temporary collection that leaves the filter is dropped. Raises
+        OperationError RenamedOutOfFilter and RenamedAcrossDatabases.
         """
         record = self._registry.get(uuid)
         if record is None or record.status is not CopyStatus.DONE:
@@ -57,9 +59,9 @@ class Renames:
                 )
 
     def _refuse_across_databases(self, before: Namespace, name: Namespace) -> None:
-        """Refuse a rename from another database if there are sharding entries.
+        """Raise OperationError RenamedAcrossDatabases for a rename across databases if there are sharding entries.
 
-        The server creates, fills and renames a new collection for that, which would not be sharded.
+        For such a rename, the server creates, fills and renames a new collection, which would not be sharded.
         """
         if self._context.run.record.options.sharding is not None and _is_moved(before):
             raise OperationError(
@@ -83,7 +85,10 @@ class Renames:
             self._move(parked, name)
 
     def _move(self, record: CollectionRecord, name: Namespace) -> None:
-        """Rename the collection to its new name on the source, or park it if that name is taken."""
+        """Rename the destination's collection to `name`, its new name on the source; park it if that is taken.
+
+        Saves the record, and releases the old name.
+        """
         kept_as = destination_name(self._registry, name, record.uuid)
         # Renamed before it is saved: the position is before this event, so a restart in between repeats it.
         self._catalog.rename(record.definition.namespace, kept_as)
@@ -99,9 +104,10 @@ class Renames:
         self.release(record.definition.namespace)
 
     def adopt(self, uuid: bytes, name: Namespace) -> None:
-        """Copy a collection that becomes part of the sync under this name, as it is on the source now.
+        """Save a record of a collection that becomes part of the sync under this name, and copy it as it is now.
 
-        Part of it may already exist, from before a restart. Later writes to it arrive as events.
+        A no-op if the filter excludes the name, or the source no longer has the collection. Part of it may already
+        exist, from before a restart. Later writes to it arrive as events.
         """
         if not self._context.selection.selects(name):
             return

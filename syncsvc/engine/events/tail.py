@@ -1,4 +1,4 @@
-"""Reads the source's change events in order, and hands data events to lanes and definition events to a barrier.
+"""Reads the source's change events in order, and hands data events to lanes and DDL events to a barrier.
 
 A single thread reads. It also publishes how far the destination lags behind.
 """
@@ -38,7 +38,7 @@ _SLOW = "If this takes long, see the other warnings, and check the load of the d
 
 
 class Tail:
-    """The reading end of change event application."""
+    """Reads the change events and hands them on. `save_position` saves the applied position before each DDL event."""
 
     def __init__(
         self,
@@ -67,11 +67,17 @@ class Tail:
 
     @property
     def held_after(self) -> Timestamp | None:
-        """Return the time from which the stream must still be read while a page waits for the lanes; else None."""
+        """Return the source time after which the stream must still be read, while a page waits to be handed on.
+
+        Return None while the stream is being read.
+        """
         return self._held_after
 
     def run(self) -> None:
-        """Read until stopped. Raises the error that the run fails with."""
+        """Read and hand on events until stopped, and publish the lag after each page.
+
+        Raises the error that the run fails with.
+        """
         stopwatch = self._context.progress.stopwatch
         for page, seconds in timed(self._reader.pages()):
             if page.events:  # otherwise it waited for events
@@ -111,10 +117,10 @@ class Tail:
         self._dispatcher.end(None if self._fragments else page.position, page.source_time)
 
     def _record_of(self, event: DataEvent) -> CollectionRecord | None:
-        """Return the collection of an event; None if it is not synced.
+        """Return the record of an event's collection; None if it is not synced.
 
         It is not synced if the filter excludes it, if it was dropped before the collections were listed, or if a DDL
-        event has dropped it since.
+        event has dropped it since. Raises OperationError UnsupportedChange; see `OldSource`.
         """
         if event.namespace is None:
             return self._context.registry.get(event.collection)
@@ -123,11 +129,11 @@ class Tail:
     def _barrier(
         self, before: bytes | None, event: DefinitionEvent, source_time: Timestamp
     ) -> None:
-        """Apply a definition event once all events before it are applied, and hold later events back meanwhile.
+        """Apply a DDL event once all events before it are applied, and hold later events back meanwhile.
 
         `before` is the preceding event of the same page, or None. The position between the two events is saved before
-        the definition event is applied. Otherwise, a restart could apply an earlier write to a collection that got its
-        name only with the definition event.
+        the DDL event is applied. Otherwise, a restart could apply an earlier write to a collection that got its name
+        only with the DDL event.
         """
         self._dispatcher.end(None if before is None else position_at(token_of(before)), source_time)
         with waiting(
