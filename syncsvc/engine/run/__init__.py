@@ -1,1 +1,1 @@
-"""The parts of a run that all phases share: its context, observation points, the other instances, the writers."""
+"""The parts of a run that all phases share: its context, the points for observers, the other instances, the writers."""

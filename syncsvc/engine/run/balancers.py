@@ -28,7 +28,8 @@ _ON = "full"
 class Balancer:
     """The balancer of one cluster. `cluster` is the cluster's name in the run record, such as cluster0.
 
-    Every method is idempotent, and raises the driver's errors. A replica set has no balancer: the methods are no-ops.
+    Every method is idempotent, and raises the driver's errors. A replica set has no balancer: `keep_still` and
+    `put_back` are no-ops for it, and `is_on` must not be called.
     """
 
     cluster: str
@@ -38,7 +39,10 @@ class Balancer:
     observe: Observer
 
     def keep_still(self, stop: StopToken) -> None:
-        """Stop the balancer, and return when it no longer moves anything."""
+        """Stop the balancer, and return when it no longer moves anything.
+
+        Saves first whether the balancer is on, unless that is saved already.
+        """
         if not self.sharded:
             return
         if self.cluster not in self.run.record.found_balancing:
@@ -54,7 +58,7 @@ class Balancer:
             wait_until(lambda: not self._status()["inBalancerRound"], stop, SLOW_POLL)
 
     def put_back(self) -> None:
-        """Start the balancer again if it was on when found; a no-op if this sync did not stop it."""
+        """Start the balancer again if it was on when found, and forget that state; a no-op if no state is saved."""
         found = self.run.record.found_balancing
         if self.cluster in found:
             if found[self.cluster]:
@@ -63,7 +67,7 @@ class Balancer:
             self.run.update(found_balancing=left)
 
     def is_on(self) -> bool:
-        """Return whether the balancer may move chunks. Splitting chunks does not count."""
+        """Return whether the balancer may move chunks. If it may only split chunks, it is not on."""
         return bool(self._status()["mode"] == _ON)
 
     def _status(self) -> dict[str, Any]:
@@ -77,7 +81,10 @@ def watch_balancers(
     interval: float,
     stop: StopToken,
 ) -> None:
-    """Warn while someone else has started a balancer, until stopped."""
+    """Check every `interval` seconds until stopped, and warn while a user has started a balancer again.
+
+    Skips the phases in which the sync stops the balancers itself. Returns immediately if neither cluster is sharded.
+    """
     stopped = [each for each in balancers if each.sharded]
     try:
         while stopped:

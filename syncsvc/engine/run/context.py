@@ -26,8 +26,10 @@ from verifier.runtime.observer import Observer
 class RunContext:
     """The clusters, saved state and settings of one run.
 
-    The clients only read. `destination_writer` runs commands on the destination, `document_writer` writes user
-    documents there. `run`, `registry` and `partitions` are saved state; `instances` are the other instances of the run.
+    The clients only read, except for no-ops in the source's oplog. `destination_writer` runs commands on the
+    destination, `document_writer` writes user documents there. `run`, `registry`, `partitions` and `checks` are saved
+    state; `instances` are the other instances of the run. `selection` is the filter, and `load` has the numbers of
+    threads.
     """
 
     source_client: Client

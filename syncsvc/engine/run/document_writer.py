@@ -1,4 +1,4 @@
-"""Writes user documents on the destination, as whole batches of bytes, one command each. No other module does."""
+"""Writes user documents on the destination, in batches of raw bytes, one command each. No other module does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MANY_BYTES = 64 << 10
 
 
 class Refused(Exception):
-    """The server refused some documents of a command. `errors` are its write errors, with `index`."""
+    """The server refused some documents of a command. `errors` are the `writeErrors` of its reply, at least one."""
 
     def __init__(self, errors: list[dict[str, Any]]) -> None:
         super().__init__(errors[0].get("errmsg"))
@@ -26,16 +26,19 @@ class Refused(Exception):
 
 
 class DocumentWriter:
-    """Writes documents with validators bypassed: the documents of the source are correct by definition."""
+    """Writes documents with validators bypassed: the documents of the source are correct by definition.
+
+    All commands in flight together hold at most `sending_bytes` of documents; further ones wait.
+    """
 
     def __init__(self, writer: FencedWriter, sending_bytes: int, stop: StopToken) -> None:
         self._writer = writer
         self._sending = Budget(sending_bytes, stop)
 
     def insert(self, namespace: Namespace, documents: bytes) -> list[dict[str, Any]]:
-        """Insert documents that are stored end to end, and return the write errors.
+        """Insert documents that are stored end to end, in any order, and return the write errors.
 
-        Existing documents stay unchanged.
+        Existing documents stay unchanged, and count as write errors.
         """
         as_transaction = len(documents) >= _MANY_BYTES
         reply = self._write(
@@ -51,9 +54,10 @@ class DocumentWriter:
     def update(
         self, namespace: Namespace, statements: Sequence[bytes], ordered: bool, retried: bool = True
     ) -> tuple[int, list[dict[str, Any]]]:
-        """Run update statements; return how many matched or created their document, and the write errors.
+        """Run update statements; return how many matched or created a document, and the write errors.
 
-        If not `retried`, a transient failure is raised as the driver's error.
+        `statements` are elements of the `updates` array, as BSON. If not `retried`, a transient failure is raised as
+        the driver's error instead of being retried.
         """
         as_transaction = len(statements) >= _MANY
         reply = self._write(
@@ -68,7 +72,10 @@ class DocumentWriter:
         return int(reply["n"]), list(reply.get("writeErrors", ()))
 
     def delete(self, namespace: Namespace, statements: Sequence[bytes], ordered: bool) -> None:
-        """Run delete statements; deleting nothing succeeds. Raises Refused."""
+        """Run delete statements (elements of the `deletes` array, as BSON); one that matches nothing succeeds.
+
+        Raises Refused if the server refuses any of them.
+        """
         as_transaction = len(statements) >= _MANY
         reply = self._write(
             namespace, "delete", "deletes", statements, ordered, as_transaction=as_transaction
@@ -106,5 +113,5 @@ def already_exists(error: dict[str, Any]) -> bool:
 
 
 def refusal(error: dict[str, Any]) -> str:
-    """Return the server's message about a refused document."""
+    """Return the server's message and code from a write error."""
     return f"{error.get('errmsg', 'the server gave no reason')} (code {error.get('code')})"

@@ -24,7 +24,7 @@ class Entry(Generic[P]):
 
 
 class Frontier(Generic[P]):
-    """Points enter in order; `passed` is the newest point before which no part is unfinished."""
+    """Points enter in order; `passed` is the newest point up to which all parts are finished. Thread-safe."""
 
     def __init__(self, passed: P) -> None:
         self._changed = threading.Condition()  # guards everything below

@@ -25,7 +25,7 @@ _KINDS = {kind.name: kind for kind in ALL}
 
 
 class Instances:
-    """The other instances of one run. In a run without others, every wait returns immediately."""
+    """The other instances of one run. In a run without others, `wait_for_all` returns immediately."""
 
     def __init__(
         self, run: RunStore, peers: Peers, progress: Progress, tuning: Tuning = Tuning()
@@ -44,14 +44,14 @@ class Instances:
         return len(others) == several - 1 and all(map(holds, others))
 
     def wait_for_all(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
-        """Return when `holds` is true of all other instances."""
+        """Return when all other instances have started, and `holds` is true of their saved records."""
         with waiting("This instance waits for the other instances", _LOOK_AT_INSTANCES):
             wait_until(lambda: self.all_hold(holds, stop), stop)
 
     def wait_for_coordinator(
         self, holds: Callable[[RunRecord], bool], stop: StopToken
     ) -> RunRecord:
-        """Wait until `holds` is true of the coordinator, and return its saved record."""
+        """Wait until `holds` is true of the coordinator's saved record, and return that record."""
         with waiting("This instance waits for the coordinator", _LOOK_AT_INSTANCES):
             while True:
                 record = self._peers.coordinator(stop)
@@ -60,9 +60,10 @@ class Instances:
                 stop.sleep(POLL)
 
     def watch(self, stop: StopToken) -> None:
-        """Warn of instances that miss a command or send no heartbeat.
+        """Warn, until stopped, of instances that miss a command or send no heartbeat.
 
-        Raises the OperationError that one failed with.
+        Raises the OperationError that another instance failed with. Returns immediately if there are no other
+        instances.
         """
         if not self._run.record.instances:
             return
@@ -110,7 +111,7 @@ class Instances:
 
 
 def refuse_failed(others: Iterable[RunRecord]) -> None:
-    """Raise the OperationError that another instance failed with; its text names that instance."""
+    """Raise FailedElsewhere if another instance has failed; it names that instance."""
     for each in others:
         if each.state is State.FAILED and each.failure is not None:
             raise FailedElsewhere(each.instance, each.failure)

@@ -33,7 +33,7 @@ class WriteBlock:
     observe: Observer
 
     def set(self) -> None:
-        """Block user writes from now on."""
+        """Block user writes from now on. Saves first whether they were blocked already."""
         found = self.run.record.found_blocked
         if self.cluster not in found:
             self.run.update(found_blocked={**found, self.cluster: self._is_set()})
@@ -41,11 +41,11 @@ class WriteBlock:
         self._command(True)
 
     def lift(self) -> None:
-        """Allow user writes, even if they were already blocked before this sync."""
+        """Allow user writes, even if they were already blocked before this sync, and forget the saved state."""
         self._end(False)
 
     def put_back(self) -> None:
-        """Restore the state in which the cluster was found; a no-op if this sync did not block it."""
+        """Restore the saved original state, and forget it; a no-op if this sync did not block the cluster."""
         found = self.run.record.found_blocked
         if self.cluster in found:
             self._end(found[self.cluster])
@@ -68,7 +68,7 @@ class WriteBlock:
 
 
 def to_put_back(record: RunRecord) -> tuple[str, ...]:
-    """Return the names of the clusters whose original state a run restores when it fails for good.
+    """Return the names of the clusters whose write block is put back when the run fails for good.
 
     Production must continue where it was: on the source, unless users were told to write to the destination. The
     destination stays blocked, so that nobody mistakes it for a complete copy, unless nothing was copied yet.
