@@ -152,7 +152,10 @@ class Coordinator(Phases):
     def _wait_for_commit(
         self, application: Application, verification: Verification, stop: StopToken
     ) -> None:
-        """Publish whether a commit is possible, until all instances have received the commit command."""
+        """Return when all instances have received the commit command. Until then, publish whether a commit is possible.
+
+        Begins the verification when all instances have caught up for the first time, and publishes its progress.
+        """
         # Clear the value of an earlier process, which other instances would mistake for the current one.
         self._publish_caught_up(False)
         while not self._all_committing(stop):
@@ -196,9 +199,9 @@ class Coordinator(Phases):
             self._done("source blocked")
 
     def _commit_time(self, stop: StopToken) -> Timestamp:
-        """Return the commit time, in source time. The first call saves it.
+        """Return the commit time, a source time: all changes up to it are applied before the commit.
 
-        Everything up to it is applied before the commit.
+        The first call appends a no-op to the source's oplog, and saves its time as the commit time.
         """
         if self._context.run.record.commit_time is None:
             self._context.run.update(commit_time=append_note(self._context.source_client, stop))
@@ -214,12 +217,18 @@ def is_committing(other: RunRecord) -> bool:
 
 
 def is_past(time: Timestamp) -> Callable[[RunRecord], bool]:
-    """Return a predicate: whether an instance has applied every event up to `time`, in source time."""
+    """Return a predicate: whether the saved position of an instance is past `time`, a source time.
+
+    Such an instance has applied all its events up to `time`.
+    """
     return lambda other: other.position is not None and other.position.time > time
 
 
 def is_near(passed: Position, copy_end: Timestamp) -> Callable[[RunRecord], bool]:
-    """Return a predicate: whether an instance is past the copy and close enough to `passed` for a commit."""
+    """Return a predicate: whether an active instance is past the copy's end and close enough to `passed` to commit.
+
+    `passed` is the coordinator's position; the other instance may be at most `MOST_LAG` seconds behind it.
+    """
 
     def near(other: RunRecord) -> bool:
         if other.position is None or other.phase is not Phase.APPLYING:

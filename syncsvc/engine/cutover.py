@@ -21,7 +21,7 @@ Step = tuple[str, Callable[[], None]]
 
 @dataclass(frozen=True)
 class Cutover:
-    """Runs the steps after the verification has passed or was disabled. None of them reads data of the source."""
+    """Runs the steps of a commit, after the verification or if it is disabled. Reads no data of the source."""
 
     context: RunContext
     catalog: Catalog
@@ -50,7 +50,7 @@ class Cutover:
             self.catalog.prepare(record.definition)
 
     def _reversal_steps(self) -> list[Step]:
-        """Return the steps that prepare a reversal.
+        """Return the steps that prepare a reversal; none if the sync is not reversible.
 
         They run after the definitions are prepared, and before users may write.
         """

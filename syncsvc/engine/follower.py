@@ -1,6 +1,7 @@
-"""The part of an instance that does not coordinate: it copies the partitions that it claims, and applies its share.
+"""The phases of an instance that does not coordinate: it copies the partitions that it claims and applies its events.
 
-The coordinator does all work that is done once for the whole run. Its record shows when that work is done.
+The coordinator does all work that is done once for the whole run; the coordinator's saved record shows when that work
+is done.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ class Follower(Phases):
         return Phase.CUTTING_OVER
 
     def _is_cut_over(self, stop: StopToken) -> bool:
-        """Return whether there is nothing left to apply. Also publish whether the coordinator has caught up."""
+        """Return whether nothing is left to apply: the coordinator is past that phase, or already reverses the sync.
+
+        Also publish whether the coordinator has found that all instances have caught up.
+        """
         leader = self._wait(_any, stop)
         self._context.progress.set(caught_up=leader.caught_up and leader.state in ACTIVE)
         return leader.reversals > self._context.run.record.reversals or leader.phase.applied
@@ -76,7 +80,7 @@ class Follower(Phases):
         return Phase.DONE
 
     def _wait(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> RunRecord:
-        """Wait until `holds` is true of the coordinator, or until it has already been reversed. Return its record."""
+        """Return the coordinator's saved record once `holds` is true of it, or it shows that a reversal has begun."""
         reversals = self._context.run.record.reversals
         return self._context.instances.wait_for_coordinator(
             lambda other: other.reversals > reversals

@@ -1,4 +1,8 @@
-"""Watches the source's oplog while the source is read: shows how long it lasts, and fails a sync that needs more."""
+"""Watches the source's oplog while a sync reads the source.
+
+Estimates how long the oplog still holds the entries that the sync needs, warns if that is too short, and fails the sync
+once entries that it needs are gone from all members.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ _ENLARGE = (
 
 
 class OplogWatch:
-    """Runs in one thread alongside the phases that read the source."""
+    """The watch of one run, in a thread alongside the phases that read the source. No-op for a sharded source."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -40,18 +44,23 @@ class OplogWatch:
         self._held_after: Callable[[], Timestamp | None] | None = None
 
     def follow(self, held_after: Callable[[], Timestamp | None]) -> None:
-        """Use `held_after` from now on.
+        """Ask `held_after` from now on, instead of the saved position, which oplog entries are still needed.
 
-        It returns the time from which the change stream must still be read while its reader waits; None while it reads.
+        While the reader of the change stream is blocked, for example because all lanes are full, `held_after` returns
+        the source time after which it must continue to read. While the reader reads, `held_after` returns None: a read
+        fails by itself if its entries are lost.
         """
         self._held_after = held_after
 
     def let_go(self) -> None:
-        """Stop checking the oplog, because all events are read and applied, even if a reader still waits."""
+        """Stop failing the sync for lost entries. Call this when all events up to the commit are applied."""
         self._held_after = _nothing
 
     def run(self, stop: StopToken) -> None:
-        """Watch until stopped, or until the phases that read are over. Raises OperationError OplogWindowExceeded."""
+        """Watch until stopped, or until the phases that read are over; then end the warnings of this watch.
+
+        Raises OperationError OplogWindowExceeded, and leaves the warnings active in this case.
+        """
         try:
             self._keep_looking(stop)
         except Cancelled:
@@ -115,7 +124,7 @@ class OplogWatch:
             )
 
     def _needed(self) -> Timestamp | None:
-        """Return the time from which events must be read; None while the reader itself detects a loss."""
+        """Return the source time after which oplog entries are needed; None while the reader itself detects a loss."""
         # Asked after the oplog was read: an older answer could name a time that is no longer needed.
         if self._held_after is not None:
             return self._held_after()
@@ -167,7 +176,7 @@ class OplogWatch:
 
 
 def _is_refused(error: BaseException) -> bool:
-    """Return whether the user may not read the oplog, which the sync can do without."""
+    """Return whether the error means that the user may not read the oplog; the sync can do without."""
     return failures.named_kind(error) is failures.NOT_AUTHORIZED or failures.is_refusal(error)
 
 
@@ -176,7 +185,7 @@ def _classify(error: BaseException) -> Temporary | None:
 
 
 def _nothing() -> None:
-    """Return None: once all events are read, nothing is needed."""
+    """Return None: a `held_after` for when no oplog entries are needed any more."""
 
 
 def _shown(time: Timestamp) -> str:

@@ -22,7 +22,10 @@ _log = logging.getLogger(__name__)
 
 
 class Phases(ABC):
-    """Runs the phases from the saved one to the end, in the thread that calls `run`. Abstract: one method per phase."""
+    """Runs the phases from the saved one to the end, in the thread that calls `run`.
+
+    Abstract: one method per phase, which runs the phase and returns the next one.
+    """
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -32,11 +35,14 @@ class Phases(ABC):
         self._show_copied()
 
     def commit(self) -> None:
-        """Let the run proceed to the cut-over. Its state COMMITTING is already saved."""
+        """Let the run proceed to the cut-over. The caller must already have saved the state COMMITTING."""
         self._commit_requested.set()
 
     def run(self) -> None:
-        """Return when the run is committed. Raises the error that the run fails with, and `Cancelled` when stopped."""
+        """Run the remaining phases, and return when the cut-over is complete.
+
+        Raises the error that the run fails with, and `Cancelled` when stopped.
+        """
         if self._context.run.record.state is State.COMMITTING:
             self._commit_requested.set()
         with TaskGroup("run", self._stop) as group:
@@ -47,7 +53,7 @@ class Phases(ABC):
             group.stop.stop("done")
 
     def _read(self, stop: StopToken) -> None:
-        """Run the phases in which the source is read."""
+        """Run the phases that read the source, up to change event application; a no-op if they are over."""
         self._run_phases(
             {
                 Phase.REVERSING: self._reverse,
@@ -80,7 +86,7 @@ class Phases(ABC):
     def _run_phases(
         self, phases: Mapping[Phase, Callable[[StopToken], Phase]], stop: StopToken
     ) -> None:
-        """Run these phases, beginning with the saved one."""
+        """Run the saved phase and its successors as long as they are in `phases`, and save each transition."""
         run = self._context.run
         while (phase := run.record.phase) in phases:
             _log.info(f"Starting {phase.value} phase")
@@ -113,9 +119,9 @@ class Phases(ABC):
         return [each for each in self._context.partitions if each.instance == run.instance]
 
     def _show_copied(self) -> None:
-        """Publish the saved progress of the copy: the total of all instances, and the part of this instance.
+        """Publish the saved progress of the copy: the total size for all instances, and the part of this instance.
 
-        Called at the beginning of each phase.
+        Resets the lag: 0 once all events are applied, otherwise unknown. Called at the beginning of each phase.
         """
         records = list(self._context.registry)
         own = self._own_copies(records)

@@ -39,9 +39,10 @@ _SHOWN = 5
 
 
 def prepare_reversal(context: RunContext, stop: StopToken) -> Position:
-    """Save the starting point of a reversal, and return its position in the change stream, which is not saved.
+    """Save the registry of the reversed sync, and return its starting position in the destination's change stream.
 
-    May be repeated as long as users do not write: it replaces what an earlier call saved.
+    The caller must save that position. May be repeated as long as users do not write: a repeated call replaces the
+    saved registry.
     """
     stream = ChangeStream(context.destination_client, context.destination_facts)
     start = read(lambda: start_position(stream), stop)
@@ -54,10 +55,11 @@ def prepare_reversal(context: RunContext, stop: StopToken) -> Position:
 def mirrored(
     records: Iterable[CollectionRecord], uuids: Mapping[Namespace, bytes]
 ) -> Iterator[CollectionRecord]:
-    """Return the records of the source's collections as they are on the destination, with the UUIDs from there.
+    """Yield the records for the reversed sync: with the definitions and UUIDs of the destination's collections.
 
-    Their indexes are only prepared: making them unique and building the rest arrive as events, unless users change them
-    first.
+    `uuids` are the UUIDs on the destination by name; a collection without one is left out. The indexes are as the
+    preparations leave them (see `standin.prepared`): making them unique and building the deferred ones arrive as
+    events, unless users change them first.
     """
     for record in records:
         uuid = uuids.get(record.definition.namespace)
@@ -66,7 +68,7 @@ def mirrored(
 
 
 def coordinator_reversal(record: RunRecord, reverse_start: Position) -> dict[str, Any]:
-    """Return the fields, except `state`, that change in the coordinator's record when a committed sync is reversed."""
+    """Return the new values of the fields, except `state`, that a reversal changes in the coordinator's record."""
     return {
         "phase": Phase.REVERSING,
         "reversals": record.reversals + 1,
@@ -84,7 +86,10 @@ def coordinator_reversal(record: RunRecord, reverse_start: Position) -> dict[str
 
 
 def follower_reversal(record: RunRecord) -> dict[str, Any]:
-    """Return the fields, except `state`, that change in a follower's record. It gets its start from the coordinator."""
+    """Return the new values of the fields, except `state`, that a reversal changes in a follower's record.
+
+    The follower gets its start from the coordinator.
+    """
     return {
         "phase": Phase.REVERSING,
         "reversals": record.reversals + 1,
@@ -97,7 +102,10 @@ def follower_reversal(record: RunRecord) -> dict[str, Any]:
 
 
 def weaken_definitions(context: RunContext, stop: StopToken) -> None:
-    """Turn all collections of the destination into stand-ins. May be repeated before any event is applied."""
+    """Turn the destination's collections that are in the registry into stand-ins, with the registry's indexes.
+
+    May be repeated before any event is applied.
+    """
     catalog = Catalog(context, stop)
     found = read(lambda: list(list_collections(context.destination_client)), stop)
     for definition in found:
@@ -112,14 +120,15 @@ def weaken_definitions(context: RunContext, stop: StopToken) -> None:
 
 
 def refuse_lost(source: Cluster, reverse_start: Position, stop: StopToken) -> None:
-    """Raise OperationError OplogWindowExceeded if the new source has lost events after `reverse_start`."""
+    """Raise OperationError OplogWindowExceeded if the new source no longer has all events after `reverse_start`."""
     next(ChangeReader(ChangeStream(source.client, source.facts), reverse_start, stop).pages())
 
 
 def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> None:
     """Raise OperationError OldSourceWritten if users changed anything on the old source after the commit.
 
-    `since` is where the commit ended. Such writes exist on one side only, and the reversed sync would overwrite them.
+    `since` is where the commit ended in the old source's change stream. Later writes exist on one side only, and the
+    reversed sync would overwrite them.
     """
     now = append_note(old_source.client, stop)
     stream = ChangeStream(old_source.client, old_source.facts, keys_only=True)
@@ -140,7 +149,7 @@ def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> Non
 
 
 def _is_of_servers(event: KeyEvent | DefinitionEvent, migrations: Migrations) -> bool:
-    """Return whether the servers caused the event, not a user. The balancer continues after a commit."""
+    """Return whether the servers caused the event, not a user: the balancer moves documents after a commit, too."""
     if isinstance(event, KeyEvent):
         return False
     return event.operation in OF_NO_CONSEQUENCE or migrations.caused(event)

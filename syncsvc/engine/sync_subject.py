@@ -29,7 +29,7 @@ class SyncSubject:
     stop: StopToken
 
     def pairs(self) -> set[NamespacePair]:
-        """Return the selected namespaces of the source, and all namespaces of the destination.
+        """Return the selected namespaces of the source, and all of the destination, each paired with the same name.
 
         The destination was empty at the start, so it must not hold anything that does not come from the source.
         """
@@ -39,7 +39,7 @@ class SyncSubject:
         return {NamespacePair(each, each) for each in names}
 
     def expected(self, source: CollectionSpec) -> CollectionSpec | None:
-        """Return the stand-in that the destination must have until the commit; None if the collection is not synced."""
+        """Return the stand-in that the destination must have until the commit; None if the filter excludes `source`."""
         context = self.context
         if not context.selection.selects(source.namespace):
             return None
@@ -57,11 +57,11 @@ class SyncSubject:
         return Watched(without_reserved(NamespaceFilter()), _defined)
 
     def is_settled(self) -> bool:
-        """Return whether it is worth comparing changed documents now.
+        """Return whether it is worth comparing changed documents now: False while the lag is long or unknown.
 
         While many changes are in flight, most of the compared documents would be among them, and comparing slows them
-        down. It is not worth it once a commit was requested, either: the commit waits for all changes, and then has all
-        changed documents compared.
+        down. False also once a commit was requested: the commit waits for all changes, and then has all changed
+        documents compared.
         """
         if self.context.run.record.state is State.COMMITTING:
             return False

@@ -48,7 +48,8 @@ _OF_SYNC = (
 class Verification:
     """The check of one run, in a thread of the group. Does nothing if verification is disabled.
 
-    It must be created before any event is read, because an unfinished check must not miss one. `feed` takes the events.
+    Continues a saved check. It must be created before any event is read, because such a check must not miss one; the
+    reader of the change events passes them to `feed`.
     """
 
     def __init__(self, context: RunContext, group: TaskGroup) -> None:
@@ -63,7 +64,7 @@ class Verification:
             self._recall()
 
     def begin(self) -> None:
-        """Begin the check, unless it has begun. Call this once the destination has caught up.
+        """Start a check in its own thread; a no-op if there is one. Call this once the destination has caught up.
 
         Raises the driver's errors.
         """
@@ -74,24 +75,26 @@ class Verification:
             self._launch(self._new_check(self.feed))
 
     def is_ready(self, most_lag: int) -> bool:
-        """Return whether a commit would be verified soon; True without verification.
+        """Return whether a commit could be verified soon; True without verification, False before the check begins.
 
-        That is so if the first pass is complete and no change has waited for more than `most_lag` seconds.
+        The check must have a verdict, or have completed its first pass and lag at most `most_lag` seconds behind the
+        change events of either cluster.
         """
         if not self._enabled:
             return True
         return self._check is not None and is_ready(self._check.figures.progress(), most_lag)
 
     def show(self) -> None:
-        """Publish the progress of the check."""
+        """Publish the progress of the check; a no-op before it begins."""
         if self._check is not None:
             self._context.progress.set(check=self._check.figures.progress())
 
     def finish(self, written_until: Timestamp) -> None:
-        """Return when source and destination are proved equal. Users no longer write to either cluster.
+        """Tell the check that users no longer write to either cluster, and return once it has passed.
 
-        `written_until` is the time of the last user write to the source; everything up to it is applied, and the
-        position is saved. Raises OperationError VerificationFailed, VerificationIncomplete.
+        `written_until` is the source time after which users do not write; all changes up to it must be applied, and the
+        position saved. A no-op if verification is disabled. Raises OperationError VerificationFailed,
+        VerificationIncomplete.
         """
         if not self._enabled:
             return
@@ -110,7 +113,7 @@ class Verification:
             raise error
 
     def _recall(self) -> None:
-        """Continue the saved check, or take over its verdict if it has one."""
+        """Continue the saved check, or take over its verdict if it has one; a no-op without a saved check."""
         store = self._context.checks
         try:
             saved = store.load()
@@ -141,7 +144,10 @@ class Verification:
             raise incompletion(named) from error
 
     def _give_up(self, error: OperationError) -> None:
-        """Let the check begin again: change events of the destination were lost before the check could read them."""
+        """Warn, and forget the check, so that the next call of `begin` starts a new one.
+
+        `error` says that the destination's oplog dropped change events before the check could read them.
+        """
         self._context.progress.warn(
             WarningKind.CHECK_REPEATED,
             "The verification started again, because the oplog of the destination was too short for it. "
@@ -176,14 +182,17 @@ class Verification:
 
 
 def is_ready(progress: CheckProgress, most_lag: int) -> bool:
-    """Return whether a check has completed its first pass and lags at most `most_lag` seconds behind either cluster."""
+    """Return whether a check has a verdict, or lags at most `most_lag` seconds; False before the end of its first pass.
+
+    The lag is that behind the change events of each cluster; an unknown lag counts as too long.
+    """
     lags = (progress.source.lag_seconds, progress.destination.lag_seconds)
     in_time = all(lag is not None and lag <= most_lag for lag in lags)
     return progress.first is not None and (in_time or progress.verdict is not None)
 
 
 def refusal(verdict: Verdict) -> OperationError | None:
-    """Return the error that the commit fails with after this verdict; None if it may proceed."""
+    """Return the error with which the commit fails after this verdict; None if the check has passed."""
     if verdict.outcome is Outcome.PASSED:
         return None
     kind = VERIFICATION_FAILED if verdict.outcome is Outcome.FAILED else VERIFICATION_INCOMPLETE
@@ -191,7 +200,11 @@ def refusal(verdict: Verdict) -> OperationError | None:
 
 
 def incompletion(error: BaseException) -> BaseException:
-    """Return the error that a run fails with if its check failed to complete."""
+    """Return the error with which the sync fails if `error` ended its check.
+
+    An OperationError becomes VerificationIncomplete, unless it says nothing about the data (such as an unreachable
+    cluster): such an error and all other exceptions keep their kind.
+    """
     if not isinstance(error, OperationError):
         return error
     error = of_sync(error)
