@@ -1,7 +1,7 @@
 """Finds documents with the same `_id`: a sharded collection can hold several of them, each on a shard of its own.
 
-In `_id` order they are neighbours. But a document that moves to another shard during the scan can also appear twice. It
-never exists twice at the same time, which a snapshot read shows.
+A scan in `_id` order returns them next to each other. But it can also return one document twice, if that moves to
+another shard meanwhile. A snapshot read tells the two cases apart.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def refuse_equal(
 ) -> None:
     """Raise EqualIds if several documents of the collection have one of the keys, which must be in `_id` order.
 
-    `collation` is that of the collection; None is the simple collation. Raises the driver's errors.
+    Each key is a document with only an `_id`; only keys that are equal to their neighbour are looked up. `collation` is
+    that of the collection; None is the simple collation. Raises the driver's errors.
     """
     for key in _equal_neighbours(client, keys, collation, stop):
         if _count(client, namespace, uuid, key, stop) > 1:
@@ -107,7 +108,7 @@ def _at_once(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
 def _equal_by_collation(
     client: Client, pairs: Sequence[Pair], collation: Document, stop: StopToken
 ) -> Iterator[bytes]:
-    """Return the first keys of the pairs that are equal."""
+    """Return the first key of each pair whose two keys the server treats as equal under the collation."""
     documents = [
         {"number": number, "first": RawBSONDocument(first), "second": RawBSONDocument(second)}
         for number, (first, second) in enumerate(pairs)
@@ -129,7 +130,7 @@ def _equal_by_collation(
 def _count(
     client: Client, namespace: Namespace, uuid: bytes | None, key: bytes, stop: StopToken
 ) -> int:
-    """Return how many documents, up to two, have the key at the same time."""
+    """Return how many documents, up to two, have the key in one snapshot of the collection."""
     command: dict[str, Any] = {
         "find": namespace.collection,
         "filter": among([key]),

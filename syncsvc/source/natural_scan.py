@@ -32,7 +32,10 @@ _UNSETTLED = " unsettled"
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """The record to continue after, and the copy of the data on which its record ID is valid."""
+    """The record to continue after, as the server's resume token, and the origin of that token.
+
+    `origin` names the copy of the data on which the record ID in the token is valid: a result of `Origin.name`.
+    """
 
     token: dict[str, Any]
     origin: str
@@ -42,10 +45,10 @@ class ResumePoint:
 class Origin:
     """The copy of the data on one member of a replica set.
 
-    `member` is its address and initial sync, `starts` are the starts of its server, the newest first. The server keeps
-    the list of starts in its data files. Replacing the files, by an older snapshot or by those of another member,
-    replaces the list, too, and the newest start is missing from it. A member that is seeded with the files of another
-    member has its list, but a different address.
+    `member` is its address and the ID of its initial sync, `starts` are IDs of the starts of its server, the newest
+    first. The server keeps the list of starts in its data files (`local.startup_log`). Replacing the files, by an older
+    snapshot or by those of another member, replaces the list, too, and the newest start is missing from it. A member
+    that is seeded with the files of another member has its list, but a different address.
 
     After a crash, a server goes back to its last checkpoint and gives newer documents other record IDs. Resume points
     are settled once a checkpoint contains everything that the copy must not miss; other points are valid only until the
@@ -56,11 +59,11 @@ class Origin:
     starts: tuple[str, ...]
 
     def name(self, settled: bool) -> str:
-        """Return the origin under which resume points that are made now are saved."""
+        """Return the text to save as the origin of resume points that are made now, which are `settled` or not."""
         return f"{self.member} {self.starts[0]}{'' if settled else _UNSETTLED}"
 
     def confirms(self, name: str) -> bool:
-        """Return whether the record IDs of a resume point with that origin still refer to the same documents."""
+        """Return whether the record IDs of a resume point of the origin `name` still refer to the same documents."""
         settled = {f"{self.member} {each}" for each in self.starts}
         return name in settled or name == self.name(settled=False)
 
@@ -83,7 +86,10 @@ def _initial_sync(client: Client) -> str:
 
 
 def _starts(client: Client, hello: Mapping[str, Any]) -> list[str]:
-    """Return the starts of the server, the newest first; only its process ID if the user may not read the others."""
+    """Return an ID of each start of the server, the newest first, at most `_MOST_STARTS`.
+
+    Return only the ID of its process if the user may not read the log of its starts.
+    """
     try:
         log = client.local.startup_log.find({}, {"pid": 1})
         found = list(log.sort("$natural", -1).limit(_MOST_STARTS))
@@ -96,8 +102,9 @@ def _starts(client: Client, hello: Mapping[str, Any]) -> list[str]:
 class NaturalScan:
     """One pass over a collection, from its beginning or from a resume point. It follows renames of the collection.
 
-    Without a UUID, which servers before 6.0 do not accept, it reads the collection that has the name. Reads with
-    majority at or after `not_before`, so that it sees nothing older than the start of the change stream.
+    Without a UUID, which servers before 6.0 do not accept, it reads the collection that has the name. Reads with read
+    concern majority at the source time `not_before` or later, so that it sees nothing older than the start of the
+    change stream.
     """
 
     def __init__(
@@ -124,8 +131,8 @@ class NaturalScan:
     def pages(self) -> Iterator[tuple[Page, ResumePoint | None]]:
         """Yield each page with the resume point after it; None if the server gives none.
 
-        If a resume point is lost (its record was deleted, or the primary changed), pages start from the beginning
-        again. Raises CollectionGone and the driver's errors.
+        If a resume point is lost (its record was deleted, or the primary changed), all pages come again from the
+        beginning. Raises CollectionGone and the driver's errors.
         """
         return follow_renames(self._namespace, self._pages)
 
@@ -143,7 +150,7 @@ class NaturalScan:
         return ResumePoint(page.resume, self._origin.name(self._settled))
 
     def _is_settled(self) -> bool:
-        """Return whether a checkpoint of the server has everything that this scan must read; False if unknown."""
+        """Return whether a checkpoint of the server has everything up to `not_before`; False if that is unknown."""
         try:
             with self._pin.held():
                 status = self._client.admin.command("replSetGetStatus")

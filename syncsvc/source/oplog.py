@@ -11,7 +11,10 @@ from verifier.cluster.connect import Client
 
 @dataclass(frozen=True)
 class Oplog:
-    """The oplog of the primary at one moment: from `oldest` to `newest`, with `size` of about `limit` bytes used."""
+    """The oplog of the primary at one moment. `size` is the bytes it uses, of about `limit` that it may use.
+
+    `oldest` and `newest` are the times of its first and last entry.
+    """
 
     oldest: Timestamp
     newest: Timestamp

@@ -33,8 +33,9 @@ CheckKeys = Callable[[Namespace, Sequence[bytes]], None]
 class RangeScan:
     """One pass over a range, from its beginning or from a resume point in it. It follows renames of the collection.
 
-    Without a UUID, which servers before 6.0 do not accept, it reads the collection that has the name. Reads with
-    majority at or after `not_before`, so that it sees nothing older than the start of the change stream.
+    Without a UUID, which servers before 6.0 do not accept, it reads the collection that has the name. Reads with read
+    concern majority at the source time `not_before` or later, so that it sees nothing older than the start of the
+    change stream. `check` is called for each page.
     """
 
     def __init__(
@@ -68,9 +69,9 @@ class RangeScan:
     def pages(self) -> Iterator[tuple[list[memoryview], bytes | None]]:
         """Yield the documents of each page, with the resume point after them; None until there is one.
 
-        A page may be empty. After a failure, the scan continues at the last resume point by itself. A key that is too
-        long for a bound is not used as a resume point: the documents after the previous resume point may then come
-        again.
+        A resume point is a document with only an `_id`. A page may be empty. After a failure, the scan continues at the
+        last resume point by itself. A key that is too long for a bound is not used as a resume point: the documents
+        after the previous resume point may then come again.
 
         Raises CollectionGone, the errors of the function `check` that the scan was created with, and the driver's
         errors.
