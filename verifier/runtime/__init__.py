@@ -1,1 +1,4 @@
-"""Infrastructure of both processes: threads, retries, logs, metrics, options, HTTP serving. Independent of MongoDB."""
+"""Infrastructure of the sync service and the verifier: threads, retries, logs, metrics, options, HTTP serving.
+
+Independent of MongoDB.
+"""

@@ -52,7 +52,10 @@ class Startup:
         self._slots = threading.BoundedSemaphore(MOST_WAITING)
 
     def wait(self) -> None:
-        """Wait until the startup ends, at most `longest_wait` seconds; return at once if too many commands wait."""
+        """Wait until the startup ends, at most `longest_wait` seconds; return at once if too many others wait.
+
+        Raises nothing if the startup has not ended: the caller must check whether the process is ready.
+        """
         if self._ended.is_set() or not self._slots.acquire(blocking=False):
             return
         try:

@@ -22,7 +22,10 @@ CLEANUP_INTERVAL = 15
 
 
 def make_room(sockets: Mapping[int, Any]) -> None:
-    """Close idle connections until there is room for one more, and connections whose client reads no answer."""
+    """Close idle connections until there is room for one more, and connections whose client reads no answer.
+
+    `sockets` is the socket map of waitress: connections and listening sockets by file descriptor.
+    """
     channels = [each for each in sockets.values() if isinstance(each, HTTPChannel)]
     _close_unread(channels)
     excess = len(channels) - MOST_CONNECTIONS + 1
@@ -34,9 +37,11 @@ def make_room(sockets: Mapping[int, Any]) -> None:
 
 
 def _close_unread(channels: Iterable[HTTPChannel]) -> None:
-    """Close connections whose request thread is blocked because the client does not read the answer.
+    """Close connections whose client has read nothing of a waiting answer for `LONGEST_SILENCE` seconds.
 
-    waitress never closes these, because it only checks connections without a request.
+    Such a client blocks a request thread.
+
+    waitress never closes these connections, because it only checks connections without a request.
     """
     for channel in channels:
         if channel.requests and _is_unread(channel):

@@ -14,8 +14,8 @@ class ErrorKind:
     """One row of a process's error table.
 
     `status` is the HTTP status of the answer. `meaning` says what happened in general, and `remedy` what to do next.
-    The documentation shows both; every answer contains the remedy. Kinds with the same name are equal: an error that
-    both products can raise has a separate remedy in each product's table.
+    The documentation shows both; every answer contains the remedy. Kinds with the same name are equal, because an error
+    that both programs can raise has one entry in the table of each program, with a remedy of its own.
     """
 
     name: str
@@ -40,7 +40,7 @@ INTERNAL_ERROR = ErrorKind(
 
 
 class OperationError(Exception):
-    """An error with a name. `description` says what went wrong, with the actual values."""
+    """An error with a name. `description` says what went wrong, with the actual values; `str()` adds the remedy."""
 
     def __init__(self, kind: ErrorKind, description: str) -> None:
         super().__init__(description)
@@ -52,7 +52,10 @@ class OperationError(Exception):
 
 
 class Violations(OperationError):
-    """Violations of several kinds, reported under the name of the first; the text has each kind's name and remedy."""
+    """An error for violations of several kinds. Its kind is that of the first violation.
+
+    Its text has the name, the descriptions and the remedy of each kind. `found` must not be empty.
+    """
 
     def __init__(self, found: Sequence[Violation]) -> None:
         texts: dict[ErrorKind, list[str]] = {}
@@ -68,9 +71,9 @@ class Violations(OperationError):
 
 
 def in_words_of(table: Iterable[ErrorKind], error: E) -> E | OperationError:
-    """Return the error with the table's entry for its kind, if the table has one.
+    """Return an OperationError with the remedy that the table has for its kind; without an entry, it keeps its own.
 
-    Errors of other types, and of subclasses, which have a text of their own, are returned unchanged.
+    Other exceptions are returned unchanged, and so are subclasses of OperationError, which have a text of their own.
     """
     if not isinstance(error, OperationError) or type(error) is not OperationError:
         return error
@@ -79,14 +82,17 @@ def in_words_of(table: Iterable[ErrorKind], error: E) -> E | OperationError:
 
 
 def describe(error: BaseException) -> tuple[ErrorKind, str]:
-    """Return the kind and the full text under which an error is reported and stored."""
+    """Return the kind and the full text under which an error is reported and stored.
+
+    Every error that is not an OperationError is reported as InternalError.
+    """
     if isinstance(error, OperationError):
         return error.kind, str(error)
     return INTERNAL_ERROR, f"{type(error).__name__}: {error}. {INTERNAL_ERROR.remedy}"
 
 
 def as_rst(kinds: Iterable[ErrorKind]) -> str:
-    """Return an error table as the list that the documentation shows."""
+    """Return an error table in reStructuredText, as the list that the documentation shows."""
     return "".join(
         f"``{kind.name}`` ({kind.status})\n    {kind.meaning} {kind.remedy}\n" for kind in kinds
     )

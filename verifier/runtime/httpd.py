@@ -130,7 +130,7 @@ def streamed_lines(lines: Iterator[str]) -> Response:
 
 
 class Readers:
-    """A limit on the requests that read from a cluster at once, so that threads remain for other requests."""
+    """A limit of `MOST_READERS` on the requests that read from a cluster at once, so that threads remain for others."""
 
     def __init__(self) -> None:
         self._slots = threading.BoundedSemaphore(MOST_READERS)
@@ -149,7 +149,10 @@ class Readers:
             self._slots.release()
 
     def stream(self, lines: Iterator[str]) -> Response:
-        """Return the answer of `streamed_lines`, counted as a reader. Raises OperationError TooManyReaders."""
+        """Return the answer of `streamed_lines`, counted as a reader until it is sent or its connection is closed.
+
+        Raises OperationError TooManyReaders.
+        """
         with ExitStack() as reading:
             reading.enter_context(self.one())
             answer = streamed_lines(lines)
@@ -174,7 +177,7 @@ def _ended_by_error(lines: Iterator[str]) -> Iterator[str]:
 
 
 def install_error_handlers(app: Flask) -> None:
-    """Make every error of the app answer with `success`, `error` and `errorDescription`."""
+    """Make the app answer every error with `success`, `error` and `errorDescription`, and refuse too large bodies."""
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
     app.register_error_handler(OperationError, _named_error)
     app.register_error_handler(RequestEntityTooLarge, _too_large)
@@ -254,10 +257,10 @@ class HttpServer:
             raise OperationError(ADDRESS_NOT_AVAILABLE, description) from error
 
     def serve(self, stop: StopToken, leaving: Callable[[], None] = lambda: None) -> None:
-        """Answer requests until SIGTERM, SIGINT or a stop request; return when the open requests have been answered.
+        """Answer requests until SIGTERM, SIGINT or a stop request; then wait up to five seconds for the open ones.
 
-        `leaving` is called before the wait for these requests, so that blocked ones can give up. Must run in the main
-        thread, to which Python delivers signals.
+        `leaving` is called before that wait, so that blocked requests can give up.
+        Must run in the main thread, to which Python delivers signals.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave)

@@ -128,7 +128,7 @@ def _formatter(style: Style, kind: type[RedactingJsonFormatter]) -> logging.Form
 
 
 class LogFile(logging.FileHandler):
-    """A log file with rotation: the old file is renamed by the time, and a new file is begun.
+    """A log file with rotation: the current time is added to the name of the old file, and a new file is begun.
 
     Rotation happens when the process starts, and before the first line after `give_way`.
     """
@@ -169,7 +169,10 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def _move_away(path: Path) -> None:
-    """Rename a log file that is not empty, by the current time: name-2026-11-21T19-40-05.123.log."""
+    """Add the current UTC time to the name of a log file, as in name-2026-11-21T19-40-05.123.log.
+
+    No-op if the file does not exist or is empty. Raises OSError.
+    """
     if not path.exists() or not path.stat().st_size:
         return
     moment = datetime.now(UTC)
@@ -196,7 +199,7 @@ def set_up(
     stream: TextIO | None = None,
     style: Style = Style(),
 ) -> None:
-    """Send the log to a new file `directory`/`file_name`, and rename an old one.
+    """Send the log of the process to a new file `directory`/`file_name`, and rename an existing one.
 
     Without a directory, the log goes to `stream`, or to standard output by default: as text at a terminal, else as
     JSON. A directory and a file that are created here are readable by their owner only. Raises OSError if the directory

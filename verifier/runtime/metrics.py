@@ -44,7 +44,7 @@ class Metric(Generic[T]):
     read: Callable[[T], Values]
 
     def family(self, known: T) -> Family | None:
-        """Return the family with its known values; None if no value is known."""
+        """Return the Prometheus metric family with the values known in a snapshot; None if no value is known."""
         values = {each: value for each, value in self.read(known).items() if value is not None}
         make = CounterMetricFamily if self.kind is Kind.COUNTER else GaugeMetricFamily
         family: Family = make(self.name, self.meaning, labels=self.labels)
@@ -54,17 +54,17 @@ class Metric(Generic[T]):
 
 
 def single(read: Callable[[T], float | None]) -> Callable[[T], Values]:
-    """Return a function that reads the values of a family without labels."""
+    """Return a function that reads the values of a family without labels, whose only value `read` returns."""
     return lambda known: {(): read(known)}
 
 
 def one_hot(every: Iterable[E], current: E) -> Values:
-    """Return 1 for the current member of an enum, and 0 for the others."""
+    """Return the values of a family with one label, the member of an enum: 1 for the current one, 0 for the others."""
     return {(str(each.value),): float(each is current) for each in every}
 
 
 def families(table: Sequence[Metric[T]], known: T) -> Iterator[Family]:
-    """Yield the families of the table that have a known value."""
+    """Yield the metric families of the table that have a known value in the snapshot `known`."""
     for metric in table:
         family = metric.family(known)
         if family is not None:
@@ -72,7 +72,7 @@ def families(table: Sequence[Metric[T]], known: T) -> Iterator[Family]:
 
 
 class Snapshot(Collector, Generic[T]):
-    """A collector that takes a new snapshot for each scrape, and yields the families of a table."""
+    """A collector that takes a new snapshot for each scrape, and yields the metric families of a table."""
 
     def __init__(self, table: Sequence[Metric[T]], take: Callable[[], T]) -> None:
         self._table = table
@@ -83,7 +83,7 @@ class Snapshot(Collector, Generic[T]):
 
 
 def endpoint(collector: Collector) -> Blueprint:
-    """Return the endpoint GET /metrics. Its registry contains nothing but this collector."""
+    """Return the blueprint with the endpoint GET /metrics. Its registry contains nothing but this collector."""
     registry = CollectorRegistry()
     registry.register(collector)
     blueprint = Blueprint("metrics", __name__)
@@ -96,7 +96,7 @@ def endpoint(collector: Collector) -> Blueprint:
 
 
 def as_rst(table: Iterable[Metric[T]]) -> str:
-    """Return the table as the list that the documentation shows."""
+    """Return the table in reStructuredText, as the list that the documentation shows."""
     return "".join(
         f"``{_shown(metric)}`` ({metric.kind.value})\n    {metric.meaning}\n" for metric in table
     )

@@ -58,7 +58,7 @@ class Operation:
         return sorted(kinds, key=lambda kind: kind.status)
 
     def described(self) -> dict[str, Any]:
-        """Return the OpenAPI operation object, which contains the schemas as marshmallow objects."""
+        """Return the OpenAPI operation object, with schemas as marshmallow objects, which apispec converts."""
         whole: dict[str, Any] = {
             "operationId": _identifier(self.method, self.path),
             "summary": self.meaning,
@@ -127,25 +127,31 @@ class _DescriptionAnswer(Schema):
 
 
 def always(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
-    """Return a field that every answer contains, and that is never null."""
+    """Return a field that every answer contains, and that is never null.
+
+    `kind` is the class of the field, `meaning` its description; `of` and `options` are passed to the class.
+    """
     metadata = {"description": meaning, **options.pop("metadata", {})}
     return kind(*of, required=True, metadata=metadata, **options)
 
 
 def nullable(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
-    """Return a field that every answer contains; it is null if its value is unknown or does not apply."""
+    """Return a field as `always` does, but one that is null if its value is unknown or does not apply."""
     return always(kind, meaning, *of, allow_none=True, **options)
 
 
 def sometimes(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
-    """Return a field that is left out of the answer if it does not apply; it is never null."""
+    """Return a field as `always` does, but one that answers leave out if it does not apply; it is never null."""
     return kind(*of, metadata={"description": meaning}, **options)
 
 
 def described(
     title: str, version: str, server: str, meaning: str, operations: Iterable[Operation]
 ) -> dict[str, Any]:
-    """Return the OpenAPI document of a process: its operations, and the one that answers with this document."""
+    """Return the OpenAPI document of a process: its operations, and the one that answers with this document.
+
+    `server` is the URL of the API, and `meaning` the description of the API.
+    """
     plugin = MarshmallowPlugin(schema_name_resolver=_name)
     spec = APISpec(
         title=title,
@@ -171,7 +177,7 @@ def _more_keywords(field: fields.Field[Any], **options: Any) -> dict[str, Any]:
 
 
 def endpoint(document: dict[str, Any]) -> Blueprint:
-    """Return the endpoint GET /api/v1/openapi.json."""
+    """Return the blueprint with the endpoint GET /api/v1/openapi.json, which answers with the document."""
     blueprint = Blueprint("openapi", __name__)
 
     @blueprint.get(PATH)
@@ -182,7 +188,7 @@ def endpoint(document: dict[str, Any]) -> Blueprint:
 
 
 def _failures(kinds: Sequence[ErrorKind]) -> dict[str, Any]:
-    """Return a response for each status, with the names that the error can have. `kinds` must be sorted by status."""
+    """Return an OpenAPI response for each status, with the names of its errors. `kinds` must be sorted by status."""
     return {
         str(status): _failure([*of_status])
         for status, of_status in groupby(kinds, key=lambda kind: kind.status)

@@ -34,7 +34,9 @@ class Form(Enum):
 class Option:
     """One process option.
 
-    `name` is its flag without the dashes and its YAML key; each alias is another flag and key.
+    `name` is its flag without the dashes and its YAML key; each alias is another flag and key. `meaning` is its help
+    text, and `value` the placeholder for its value there. `parse` reads each value and raises ArgumentTypeError for a
+    wrong one.
     """
 
     name: str
@@ -57,7 +59,7 @@ class Option:
         return f"{prefix}_{words}".upper()
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments with which the option is added to the parser."""
+        """Return the keyword arguments of `add_argument`, except for the help text and the environment variable."""
         if self.form is Form.FLAG:
             return {"action": "store_true"}
         known = {"required": self.required, "metavar": self.value}
@@ -78,7 +80,7 @@ CONFIG = Option(
 
 
 def number(least: int, most: int) -> Callable[[str], int]:
-    """Return a function that parses a whole number from `least` to `most`."""
+    """Return a function that parses a whole number from `least` to `most`; it raises ArgumentTypeError for others."""
 
     def parse(text: str) -> int:
         if not re.fullmatch("-?[0-9]{1,9}", text) or not least <= int(text) <= most:
@@ -177,7 +179,7 @@ def _help(option: Option) -> str:
 
 
 def as_rst(table: Sequence[Option], prefix: str) -> str:
-    """Return the table as the list that the documentation shows."""
+    """Return the table in reStructuredText, as the list that the documentation shows."""
     rows = [
         f"{_usage(option)}, ``{option.variable(prefix)}``\n    {_help(option)}." for option in table
     ]

@@ -26,7 +26,10 @@ def run(
     work: Callable[[], int],
     failed: int = 1,
 ) -> int:
-    """Run `work` and return its exit status, or `failed` with a message on standard error if the process cannot run."""
+    """Set up the log, run `work` and return its exit status; from then on, SIGUSR1 rotates the log file.
+
+    If an OperationError or OSError is raised, print it to standard error and return `failed`.
+    """
     try:
         set_up_log()
         # Also without a log file: by default, SIGUSR1 would end the process.
@@ -43,7 +46,9 @@ def run(
 
 
 def exit_alarm() -> Alarm:
-    """Return an alarm that ends this process a few seconds after it is set, even if calls to a cluster do not return.
+    """Return an alarm that ends this process, with exit status 0, a few seconds after it is set.
+
+    It does so even if calls to a cluster do not return.
 
     Set it when the process is asked to stop. Nothing is lost: everything acknowledged is saved, and a restart continues
     from there.

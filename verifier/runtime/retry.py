@@ -33,7 +33,7 @@ _patience: ContextVar[_Patience] = ContextVar("patience", default=_Patience())
 
 
 class Temporary(NamedTuple):
-    """The reason why a failed call may succeed later, the remedy for the operator, and how long to retry, in seconds.
+    """Why a failed call may succeed later (`what`), the remedy for the operator, and how many seconds to retry.
 
     The time counts from the first failure: a call that worked for an hour before it failed is retried as well.
     """
@@ -49,10 +49,10 @@ Classifier = Callable[[BaseException], Temporary | None]
 
 @contextmanager
 def impatient(seconds: float, in_total: float = FOREVER) -> Iterator[None]:
-    """Limit the retries of each call of this thread in the block, because a caller waits for an answer.
+    """Limit the retries of this thread in the block, because a caller waits for an answer.
 
-    No call is retried later than `in_total` seconds after the beginning of the block. The limits of a block around this
-    one hold, too.
+    Each call is retried for at most `seconds` after its first failure, and no call is retried later than `in_total`
+    seconds after the beginning of the block. The limits of a block around this one hold, too.
     """
     outer = _patience.get()
     end = min(outer.end, monotonic() + in_total)
@@ -64,13 +64,13 @@ def impatient(seconds: float, in_total: float = FOREVER) -> Iterator[None]:
 
 
 def patience_left() -> float:
-    """Return how long this thread may wait for anything, in seconds; FOREVER outside `impatient`."""
+    """Return how many seconds one wait of this thread, such as for a lock, may last; FOREVER outside `impatient`."""
     patience = _patience.get()
     return max(0.0, min(patience.of_call, patience.end - monotonic()))
 
 
 def retry(call: Callable[[], T], classify: Classifier, stop: StopToken) -> T:
-    """Retry `call`, with growing pauses, as long as its errors are temporary according to `classify`.
+    """Return the result of `call`, retried with growing pauses while its errors are temporary according to `classify`.
 
     The wait is registered in `verifier.runtime.waits`. Raises the last error if it is not temporary or the time for
     retries is used up, and `Cancelled` if the token is stopped during a pause.
@@ -91,7 +91,7 @@ def retry(call: Callable[[], T], classify: Classifier, stop: StopToken) -> T:
 
 
 class _Attempts:
-    """The failures of one call so far, and the wait that they cause."""
+    """The failures of one call so far, and the wait that is registered while it is retried."""
 
     def __init__(self, classify: Classifier) -> None:
         self._classify = classify

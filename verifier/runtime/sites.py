@@ -48,7 +48,7 @@ _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]*)\]|(?P<name>[^\[\]:]*))(?::[0-9]*
 
 
 def own_names(address: str, allowed: Iterable[str]) -> frozenset[str]:
-    """Return the host names by which a process that listens on `address` may be called, including the `allowed` ones.
+    """Return the host names by which a process that listens on `address` may be called: its own and the `allowed` ones.
 
     The fully qualified name of the machine is only looked up if `address` is not loopback, because DNS may be slow.
     """
@@ -59,7 +59,11 @@ def own_names(address: str, allowed: Iterable[str]) -> frozenset[str]:
 
 
 def refuse_other_sites(app: Flask, names: frozenset[str]) -> None:
-    """Make the app refuse requests whose Host is not in `names`, and commands whose Origin is not their Host."""
+    """Make the app answer requests of foreign web pages with HostNotAllowed or OriginNotAllowed.
+
+    A Host header must be an IP address or one of `names`. A request other than GET, HEAD and OPTIONS must also come
+    from a page of that same host, according to Origin and Sec-Fetch-Site. Missing headers are accepted.
+    """
 
     @app.before_request
     def check() -> None:
@@ -72,7 +76,7 @@ def refuse_other_sites(app: Flask, names: frozenset[str]) -> None:
 
 
 def is_own_host(host: str, names: frozenset[str]) -> bool:
-    """Return whether the value of a Host header is an IP address or one of the names, with any port."""
+    """Return whether the value of a Host header is an IP address or one of the names, with or without a port."""
     found = _HOST.fullmatch(host)
     if found is None:
         return False
@@ -97,7 +101,10 @@ def _refuse_foreign_page(host: str) -> None:
 
 
 def _is_same_origin(origin: str, host: str) -> bool:
-    """Compare host and port only: a proxy in front of this process may speak TLS."""
+    """Return whether an Origin header has the host and port of a Host header.
+
+    The scheme is ignored, because a proxy in front of this process may speak TLS.
+    """
     try:
         authority = urlsplit(origin).netloc
     except ValueError:

@@ -24,9 +24,9 @@ SLOW_POLL = 0.2
 
 
 class Alarm:
-    """A timer that runs `act` some time after `set`, unless the `with` block is left before.
+    """A timer that runs `act` the given number of seconds after `set`, unless its `with` block is left before.
 
-    Its thread is the only one that no task group joins: it acts when joining the others takes too long.
+    Its thread is the only one that no task group joins: `act` runs when joining the others takes too long.
     """
 
     def __init__(self, seconds: float, act: Callable[[], None]) -> None:
@@ -44,14 +44,17 @@ class Alarm:
 
 
 class Cancelled(BaseException):
-    """The owner requested a stop.
+    """The owner of the running work requested a stop.
 
     Not an error; derived from BaseException, so that `except Exception` cannot catch it.
     """
 
 
 class StopToken:
-    """A stop request with its cause, passed from an owner to everything below it."""
+    """A token through which an owner asks its work to stop, and why. Stopping it also stops its child tokens.
+
+    A token is a child of its `parent`, if one is given.
+    """
 
     def __init__(self, parent: StopToken | None = None) -> None:
         self._event = threading.Event()
@@ -68,7 +71,7 @@ class StopToken:
             child.stop(self.cause)
 
     def release(self, child: StopToken) -> None:
-        """Forget a child whose work has ended."""
+        """Forget a child whose work has ended; no-op if it is not a child."""
         with self._lock:
             if child in self._children:
                 self._children.remove(child)
@@ -78,7 +81,7 @@ class StopToken:
         return self._event.is_set()
 
     def stop(self, cause: str | BaseException | None) -> None:
-        """Request a stop; only the first cause is kept."""
+        """Request a stop of this token and its children; each keeps the cause of its first stop."""
         with self._lock:
             if self.cause is None:
                 self.cause = cause
@@ -98,9 +101,9 @@ class StopToken:
             raise Cancelled(str(self.cause))
 
     def wait(self, changed: threading.Condition) -> None:
-        """Wait up to `SLOW_POLL` for a notification of a condition; raise `Cancelled` if stopped before.
+        """Wait up to `SLOW_POLL` seconds for a notification of a condition. Raises `Cancelled` if already stopped.
 
-        The caller must hold the lock of the condition.
+        A stop during the wait raises nothing. The caller must hold the lock of the condition.
         """
         self.check()
         changed.wait(SLOW_POLL)
@@ -113,9 +116,9 @@ def wait_until(holds: Callable[[], bool], stop: StopToken, every: float = POLL) 
 
 
 class TaskGroup:
-    """The owner of threads for the duration of a `with` block.
+    """The owner of threads for the duration of a `with` block, as the module docstring describes.
 
-    `stop` is the token for them and for the block's body.
+    `stop` is the token for the threads and for the block's body.
     """
 
     def __init__(self, name: str, parent: StopToken) -> None:
@@ -186,7 +189,8 @@ class TaskGroup:
 class Budget:
     """An amount, usually of bytes, that threads share. Requests are granted in the order in which they are made.
 
-    A request for more than the whole is granted when nothing is taken. Every wait ends when the token is stopped.
+    A request for more than the whole is granted when nothing is taken. A stop of the token ends every wait with
+    `Cancelled`.
     """
 
     def __init__(self, whole: int, stop: StopToken) -> None:
@@ -197,7 +201,7 @@ class Budget:
         self._taken = 0
 
     def take(self, amount: int) -> None:
-        """Wait until the amount is available, and take it."""
+        """Wait until the amount is available, and take it. Raises `Cancelled` when stopped."""
         ticket = object()
         with self._changed:
             self._line.append(ticket)
@@ -218,7 +222,7 @@ class Budget:
 
     @contextmanager
     def hold(self, amount: int) -> Iterator[None]:
-        """Take the amount for the duration of a block."""
+        """Take the amount for the duration of a block, waiting for it as `take` does."""
         self.take(amount)
         try:
             yield
@@ -245,7 +249,7 @@ class Channel(Generic[T]):
         self._closed = False
 
     def put(self, item: T, weight: int) -> None:
-        """Add an item; wait while there is no room for it."""
+        """Add an item; wait while there is no room for it. Raises `Cancelled` when stopped."""
         with self._changed:
             while self._weight and self._weight + weight > self._capacity:
                 self._wait()
@@ -273,7 +277,7 @@ class Channel(Generic[T]):
             return self._pop() if self._items else None
 
     def close(self) -> None:
-        """Declare that no more items will come."""
+        """Declare that no more items will come. Consumers still get the items that are left."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

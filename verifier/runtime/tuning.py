@@ -25,7 +25,7 @@ def number(default: int, unit: str, meaning: str) -> Any:
 
 
 def as_rst(tuning: Any) -> str:
-    """Return the fields of a tuning and their values as the table that the documentation shows."""
+    """Return the fields of a tuning object and their values in reStructuredText, as the table of the documentation."""
     head = ".. list-table::\n   :header-rows: 1\n\n   * - Name\n     - Value\n     - Meaning\n"
     return head + "".join(_rows(tuning))
 

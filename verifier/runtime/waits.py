@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Wait:
-    """One wait: `what` is waited for, and `remedy` is the operator's remedy.
+    """One wait. `what` is a text that says what is waited for, and `remedy` what the operator can do about it.
 
-    `since` is a time of the monotonic clock.
+    `since` is a time of the monotonic clock, in seconds.
     """
 
     what: str
@@ -41,7 +41,7 @@ class Wait:
 class LongWait:
     """A wait of at least `LONG` seconds.
 
-    Waits of several threads with equal texts are shown as one, since the oldest.
+    Waits of several threads with the same `what` are shown as one, with the duration of the oldest.
     """
 
     what: str
@@ -50,7 +50,7 @@ class LongWait:
 
     @property
     def text(self) -> str:
-        """Return the warning for the operator."""
+        """Return the warning for the operator: what is waited for, since when, and the remedy."""
         since = datetime.now(UTC) - timedelta(seconds=self.seconds)
         return f"{self.what}, since {since:%Y-%m-%d %H:%M:%S} UTC ({self.seconds:.0f} s). {self.remedy}"
 
@@ -60,7 +60,7 @@ _waits: set[Wait] = set()
 
 
 def begin(what: str, remedy: str) -> Wait:
-    """Register a wait of the calling thread; `end` must follow."""
+    """Register a wait of the calling thread; the caller must pass the result to `end` when the wait is over."""
     wait = Wait(what, remedy, monotonic())
     with _lock:
         _waits.add(wait)
@@ -84,7 +84,7 @@ def waiting(what: str, remedy: str) -> Iterator[None]:
 
 
 def long_waits() -> tuple[LongWait, ...]:
-    """Return the waits that have lasted `LONG` seconds or more, the oldest first."""
+    """Return the ten oldest waits that have lasted `LONG` seconds or more, the oldest first."""
     now = monotonic()
     with _lock:
         old = sorted((each for each in _waits if now - each.since >= LONG), key=lambda w: w.since)
