@@ -22,10 +22,10 @@ _REMEDY = "Another warning names the call that a cluster does not answer, and wh
 
 @contextmanager
 def answered_soon() -> Iterator[None]:
-    """Limit the block to about ten seconds: calls to a cluster that take longer fail with the driver's errors.
+    """Limit all calls to clusters in the block to twelve seconds in total; then they fail with the driver's errors.
 
-    For commands that an operator waits for. A save that timed out may still take effect; the next save of this process
-    overwrites it.
+    A failing call is retried for eight seconds. For commands that an operator waits for. A save that timed out may
+    still take effect; the next save of this process overwrites it.
     """
     with impatient(PATIENCE, in_total=_LONGEST), pymongo.timeout(_LONGEST):
         yield

@@ -40,7 +40,7 @@ _OTHER_SHARD = (
 
 
 class StreamPage(NamedTuple):
-    """Events in stream order. `position` is after the last of them, `source_time` the newest known cluster time.
+    """Raw events in stream order. `position` is after the last of them, `source_time` the newest known cluster time.
 
     A page may end between the fragments of an event.
     """
@@ -56,8 +56,9 @@ class ChangeStream:
 
     `raw_updates` requests the oplog's own diff of each update, on replica sets. `keys_only` requests only the key of
     each changed document, and no contents (`parse_key_event`). Data events are limited to namespaces that match the
-    filter. DDL events are not limited, because a collection may be renamed into the filter. Nothing is missed: a
-    collection that is renamed into the filter is read at that time, with all its earlier changes.
+    filter. DDL events are not limited, because a collection may be renamed into the filter. The caller must then read
+    that collection as a whole, because its earlier changes were left out. `wait_ms` is how long a getMore waits for an
+    event, in milliseconds.
     """
 
     client: Client
@@ -70,7 +71,10 @@ class ChangeStream:
     def open(
         self, position: Position | None, bare: bool = False, filtered: bool = True
     ) -> RawCursor:
-        """Open a cursor at a position, or at the present time. `bare` leaves out the contents of the changes."""
+        """Return a cursor that opens at a position, or at the present time if it is None.
+
+        `bare` leaves out the contents of the changes. Without `filtered`, the namespace filter does not apply.
+        """
         command = {"aggregate": 1, "pipeline": list(self._pipeline(position, bare, filtered))}
         size = _EVENTS_A_BARE_PAGE if bare else _EVENTS_A_PAGE
         # Run a plain command, because the driver's watch() does not support every option.
@@ -121,7 +125,10 @@ def start_position(stream: ChangeStream) -> Position:
 
 
 def offers_raw_updates(client: Client, facts: ClusterFacts) -> bool:
-    """Return whether the cluster's change streams can carry the oplog's own diff of an update."""
+    """Return whether the cluster's change streams can carry the oplog's own diff of an update.
+
+    Opens a stream to find out. Raises the driver's errors, unless the server refuses the option.
+    """
     try:
         start_position(ChangeStream(client, facts, raw_updates=True))
     except OperationFailure as error:
@@ -145,7 +152,10 @@ class ChangeReader:
         self._filtered = True
 
     def pages(self) -> Iterator[StreamPage]:
-        """Yield pages without end, some of them without events. Raises OperationError OplogWindowExceeded."""
+        """Yield pages without end, some of them without events.
+
+        Raises OperationError OplogWindowExceeded, the driver's other errors that are not temporary, and `Cancelled`.
+        """
         try:
             while True:
                 yield from self._pages()
@@ -197,7 +207,7 @@ class ChangeReader:
         return failures.lost_cursor(error)
 
     def _classify_loss(self) -> Temporary | None:
-        """Classify the loss of the resume point: the oplog of another member may still hold it."""
+        """Classify the loss of the resume point: temporary if another member may still hold it, else None."""
         stream, time = self._stream, self._position.time
         if stream.facts.is_sharded:
             return Temporary(
@@ -207,7 +217,10 @@ class ChangeReader:
 
 
 def only_elsewhere(found: Reach, time: Timestamp) -> Temporary | None:
-    """Return a temporary failure if another member's oplog reaches back to `time`; None if no oplog does."""
+    """Return a temporary failure that names members whose oplog reaches, or may reach, back to `time`.
+
+    None if it is certain that no member's oplog does. `found` are the members asked (`reach`).
+    """
     if found.none:
         return None
     members = (

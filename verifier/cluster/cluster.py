@@ -71,7 +71,10 @@ def unfit(
     oldest: tuple[int, int],
     too_old: ErrorKind,
 ) -> Iterator[Violation]:
-    """Yield the reasons why a cluster does not fit a role; `too_old` is the error for a version before `oldest`."""
+    """Yield the reasons why a cluster cannot have a role, "source" or "destination": its topology or version.
+
+    `too_old` is the error for a version before `oldest`, or before 6.0 if the cluster is sharded.
+    """
     if facts.topology not in topologies:
         yield UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
     if facts.version[:2] < oldest:
@@ -83,6 +86,7 @@ def unfit(
 def filter_evaluator(source: Cluster, destination: Cluster) -> Cluster:
     """Return the cluster that evaluates filters.
 
-    Servers before 6.0 cannot do so without a collection. The destination is never that old.
+    It is the source, unless its version is before 6.0: such servers evaluate an expression only over documents of a
+    collection. The destination is never that old.
     """
     return source if source.facts.reports_ddl else destination

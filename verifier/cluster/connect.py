@@ -51,7 +51,7 @@ def _concern_violations(options: dict[str, Any]) -> list[str]:
 
 
 def check_uri(uri: str) -> dict[str, Any]:
-    """Return the options of a connection string.
+    """Return the options of a connection string by name.
 
     Raises OperationError InvalidURI, naming every violation, if it cannot be used.
     """
@@ -74,8 +74,8 @@ def connect(
 ) -> Client:
     """Return a client that reads from the primary, with read and write concern majority, and obeys a Pin.
 
-    Its calls have timeouts. `name` is the operator's name for the cluster. Does not wait for a connection. Raises
-    OperationError InvalidURI.
+    A call fails if it waits longer than `socket_ms` for bytes from a server. `name` is the operator's name for the
+    cluster. Does not wait for a connection. Raises OperationError InvalidURI.
     """
     options = check_uri(uri)
     # The connection string has precedence. The driver's own defaults are too long, and its reads have no timeout.

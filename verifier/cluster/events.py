@@ -30,10 +30,10 @@ class DataKind(Enum):
 class DataEvent(NamedTuple):
     """A change of one document.
 
-    `collection` is the UUID; servers before 6.0 send only the `namespace`. `key` is the document key as a BSON
-    document. `body` is the full document of an insert or replace, the description of an update (see `raw_diff`), and
-    empty otherwise. `raw_diff` tells whether the description is the oplog's own diff or the documented
-    `updateDescription`.
+    `collection` is the UUID of the collection, and `namespace` is None. Servers before 6.0 send no UUID: `collection`
+    is then empty, and `namespace` is set. `key` is the document key as a BSON document. `body` is the full document of
+    an insert or replace, the description of an update (see `raw_diff`), and empty otherwise. `raw_diff` tells whether
+    the description is the oplog's own diff or the documented `updateDescription`.
     """
 
     kind: DataKind
@@ -191,7 +191,10 @@ def _any_event(raw: bytes) -> DataEvent | DefinitionEvent | Fragment:
 
 
 def parse_key_event(raw: bytes) -> KeyEvent | DefinitionEvent:
-    """Parse the event in a change stream document that has at least KEY_EVENT_FIELDS."""
+    """Parse the event in a change stream document that was reduced to KEY_EVENT_FIELDS, or has more fields.
+
+    Raise MalformedBson, or KeyError for a missing field.
+    """
     fields = _field_offsets(raw)
     at = fields[b"operationType"]
     operation = raw[at + 4 : at + 3 + int32_at(raw, at)[0]]
@@ -203,7 +206,7 @@ def parse_key_event(raw: bytes) -> KeyEvent | DefinitionEvent:
 
 
 def join_fragments(fragments: Iterable[Fragment]) -> bytes:
-    """Join all fragments of an event. The event gets the resume token of the last fragment.
+    """Return the event that consists of these fragments, in order, with the resume token of the last one.
 
     Each fragment is a document with some of the event's top-level fields (`$changeStreamSplitLargeEvent`).
     """
@@ -218,7 +221,7 @@ def join_fragments(fragments: Iterable[Fragment]) -> bytes:
 
 
 def token_of(raw: Buffer) -> dict[str, Any]:
-    """Return the resume token of the event in these bytes."""
+    """Return the resume token of a raw event."""
     event = bytes(raw)
     return _document_at(event, id_element(event).start)
 
@@ -241,7 +244,7 @@ def _namespace(names: dict[str, Any]) -> Namespace:
 
 
 def _field_offsets(raw: bytes) -> dict[bytes, int]:
-    """Return the offset of the value of each top-level field. `rawbson.elements` without its objects."""
+    """Return the offset of the value of each top-level field, by name. Faster than `rawbson.elements`."""
     fields: dict[bytes, int] = {}
     at, end = 4, len(raw) - 1
     while at < end:

@@ -27,7 +27,7 @@ def read(data: str) -> Any:
 
 
 def written(value: Any) -> str:
-    """Return the value as one line of relaxed Extended JSON, in which NaN is a string."""
+    """Return the value as one line of relaxed Extended JSON, in which NaN is `{"$numberDouble": "NaN"}`."""
     return json_util.dumps(value, json_options=_OPTIONS, allow_nan=False)
 
 

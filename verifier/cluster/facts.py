@@ -67,19 +67,28 @@ class ClusterFacts:
         return self.version >= (7, 0, 0) or (6, 0, 9) <= self.version < (6, 1, 0)
 
     def lacks(self, *actions: str) -> list[str]:
-        """Return those of the cluster actions that the user lacks."""
+        """Return those of the cluster actions that the user lacks; empty without access control."""
         return _not_in(self.privileges, actions)
 
     def lacks_everywhere(self, *actions: str) -> list[str]:
-        """Return those of the actions that the user lacks on the collections of every database."""
+        """Return those of the actions that the user lacks on the collections of every database.
+
+        The list is empty without access control.
+        """
         return _not_in(self.database_privileges, actions)
 
     def lacks_on_buckets(self, *actions: str) -> list[str]:
-        """Return those of the actions that the user lacks on the buckets of every time-series collection."""
+        """Return those of the actions that the user lacks on the buckets of every time-series collection.
+
+        The list is empty without access control.
+        """
         return _not_in(self.bucket_privileges, actions)
 
     def lacks_on_config(self, collection: str, *actions: str) -> list[str]:
-        """Return those of the actions that the user lacks on a collection of the database config, with its name."""
+        """Return those of the actions that the user lacks on a collection of the database config.
+
+        Each is a text such as "find on config.chunks". The list is empty without access control.
+        """
         held = self.config_privileges
         if held is None:
             return []
@@ -98,9 +107,9 @@ def _topology(hello: Mapping[str, Any]) -> Topology:
 
 
 def _address(client: Client, hello: Mapping[str, Any]) -> str:
-    """Return the address of the primary, of a mongos or of a standalone server.
+    """Return the address (host:port) of the primary, of a mongos or of a standalone server.
 
-    With several mongos, the result is the same whenever the connection string is the same.
+    Of several mongos, it is the alphabetically first, so that it is the same for the same connection string.
     """
     if "primary" in hello:
         return str(hello["primary"])

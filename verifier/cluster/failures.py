@@ -220,7 +220,10 @@ def code_of(error: BaseException) -> int | None:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the text of a driver's error for people: without the whole reply, and without the topology."""
+    """Return the text of a driver's error for people: the server's message and code, or else the driver's own text.
+
+    It contains neither the whole reply nor the topology description.
+    """
     if isinstance(error, OperationFailure) and error.details:
         return f"{error.details.get('errmsg', error)} (code {error.code})"
     return str(error).partition(" (configured timeouts")[0].partition(", Timeout:")[0]
@@ -250,15 +253,16 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def is_refusal_code(code: int) -> bool:
-    """Return whether a server's code depends on the request or the data."""
+    """Return whether a server's code means that the request or the data is refused, and would be refused again."""
     return code not in _TRANSIENT_CODES and (code in _REFUSAL_CODES or code >= _FIRST_LOCATION)
 
 
 def temporary(error: BaseException) -> Temporary | None:
     """Classify an error for `retry`: return why, and for how long, to retry the call; None if the error is final.
 
-    Transient errors and refused credentials are retried without limit: an operator can fix both without a restart.
-    Unexpected errors are retried for a minute.
+    Transient errors, missing privileges and refused credentials are retried without limit: an operator can fix them
+    without a restart. Unexpected errors are retried for a minute; for half a second if the code is 10000 or above,
+    because the request is then the likely cause.
     """
     if is_transient(error):
         return Temporary(_with_command(error), _CHECK_SERVERS)
@@ -272,7 +276,7 @@ def temporary(error: BaseException) -> Temporary | None:
 
 
 def lost_cursor(error: BaseException) -> Temporary | None:
-    """Classify an error of a read whose cursor can be reopened: a lost cursor is temporary, too.
+    """Classify an error for `retry` as `temporary` does, but also retry a lost cursor, which the read can reopen.
 
     A cursor is also lost when its collection is dropped or renamed. Reopening it by UUID tells these cases apart.
     """
@@ -282,17 +286,17 @@ def lost_cursor(error: BaseException) -> Temporary | None:
 
 
 def only_lost_cursor(error: BaseException) -> Temporary | None:
-    """Classify an error of a read for which a caller waits: only a lost cursor is retried."""
+    """Classify an error for `retry`, for a read that a caller waits for: retry a lost cursor; None for other errors."""
     return again(error) if is_cursor_lost(error) else None
 
 
 def again(error: BaseException) -> Temporary:
-    """Classify an error as temporary, because the caller has changed the request so that it cannot recur."""
+    """Return an error as temporary, without limit, because the caller changed the request so that it cannot recur."""
     return Temporary(_with_command(error), _CHECK_SERVERS)
 
 
 def _with_command(error: BaseException) -> str:
-    """Return the text of an error of this thread's newest command, with that command if any was sent."""
+    """Return the text of an error, after this thread's newest command, which caused it, if a command was sent."""
     unsent = isinstance(error, ServerSelectionTimeoutError | WaitQueueTimeoutError)
     call = None if unsent else newest()
     return text_of(error) if call is None else f"{call}: {text_of(error)}"
@@ -327,7 +331,7 @@ def named_kind(error: BaseException) -> ErrorKind | None:
 
 @contextmanager
 def named_errors() -> Iterator[None]:
-    """Convert those errors of the driver that have a name to OperationError."""
+    """Convert errors of the driver that have a name (`named_kind`) to OperationError. Other errors stay as they are."""
     try:
         yield
     except PyMongoError as error:
@@ -338,7 +342,10 @@ def named_errors() -> Iterator[None]:
 
 
 def named(error: BaseException) -> BaseException:
-    """Return the error itself, the first one of an exception group, or the named error for a driver's error."""
+    """Return an OperationError for an error of the driver: InternalError if it has no name.
+
+    For an exception group, do the same with its first exception. Any other exception is returned unchanged.
+    """
     if isinstance(error, BaseExceptionGroup):
         return named(error.exceptions[0])
     if not isinstance(error, PyMongoError):

@@ -28,14 +28,17 @@ _BAD_PATTERN_CODES = (51091, 51108, 2)
 class NamespaceFilter:
     """The elements of `includeNamespaces` and `excludeNamespaces`, as the API describes them.
 
-    Without `include`, everything is included. Then everything that an element of `exclude` matches is left out.
+    An empty `include` includes everything. Namespaces that an element of `exclude` matches are always left out.
     """
 
     include: Sequence[Document] = ()
     exclude: Sequence[Document] = ()
 
     def expression(self, database: str, collection: str) -> Document | None:
-        """Return the match expression over fields of these names; None if everything matches."""
+        """Return the match expression; None if everything matches.
+
+        `database` and `collection` are the names of the document fields that hold the two names to match.
+        """
         parts: list[Document] = []
         if self.include:
             parts.append({"$or": [_element(each, database, collection) for each in self.include]})
@@ -44,7 +47,7 @@ class NamespaceFilter:
         return {"$and": parts} if parts else None
 
     def patterns(self) -> Iterator[tuple[str, Document]]:
-        """Yield every pattern with the name of its field in a request."""
+        """Yield the path of each pattern in a request, as in `includeNamespaces[0].databaseRegex`, and the pattern."""
         lists = {"includeNamespaces": self.include, "excludeNamespaces": self.exclude}
         for name, elements in lists.items():
             for number, element in enumerate(elements):
@@ -72,7 +75,7 @@ def _regex(pattern: Document) -> Document:
 
 
 class Selection:
-    """A filter that a server (6.0 or newer) evaluates."""
+    """A filter that the server of `client` (6.0 or newer) evaluates; temporary errors of the driver are retried."""
 
     def __init__(self, namespaces: NamespaceFilter, client: Client, stop: StopToken) -> None:
         self._expression = namespaces.expression("database", "collection")
@@ -103,7 +106,10 @@ def _matching(
 
 
 def bad_patterns(client: Client, namespaces: NamespaceFilter, stop: StopToken) -> list[str]:
-    """Return the server's errors for the patterns of a filter, each with its field. Raises the driver's errors."""
+    """Return the server's errors for the patterns of a filter, each with the path of its field; empty if all are valid.
+
+    Raises the driver's other errors.
+    """
     reasons = [(field, _refusal(client, pattern, stop)) for field, pattern in namespaces.patterns()]
     return [f"{field}: {reason}" for field, reason in reasons if reason is not None]
 

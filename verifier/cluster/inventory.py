@@ -31,12 +31,15 @@ def _id_index(options: Document, indexes: list[Document]) -> Document:
 
 
 def is_id_index(index: Document) -> bool:
-    """Return whether the index comes with its collection: the one on `_id`, or the order of a clustered collection."""
+    """Return whether the index comes with its collection: the one on `_id`, or the clustered index."""
     return bool(index["name"] == "_id_" or index.get("clustered"))
 
 
 def _rows(client: Client, database: str, command: dict[str, Any]) -> list[Document]:
-    """Return all rows of a listing unaltered: the driver's own helpers change some values and refuse others."""
+    """Return all rows that a listing command returns, decoded by `decode_definition`. Raises the driver's errors.
+
+    The driver's own helpers would change some values and refuse others.
+    """
     with RawCursor(client, database, command) as cursor:
         return [
             rawbson.decode_definition(row) for page in cursor.pages() for row in page.documents()
@@ -44,7 +47,7 @@ def _rows(client: Client, database: str, command: dict[str, Any]) -> list[Docume
 
 
 def list_raw(client: Client, database: str, query: Document | None = None) -> list[Document]:
-    """Return the rows of `listCollections` that match the query. Raises the driver's errors."""
+    """Return the rows of `listCollections` that match the query; all rows without one. Raises the driver's errors."""
     return _rows(client, database, {"listCollections": 1, "filter": query or {}})
 
 
@@ -65,9 +68,10 @@ def list_indexes(client: Client, database: str, collection: str | Binary) -> lis
 
 
 def _specification(client: Client, name: Namespace, row: Document) -> CollectionSpec | None:
-    """Return the collection or view of a row; for a row of buckets, their time-series collection.
+    """Return the collection or view in a row of `listCollections`; for a row of buckets, their time-series collection.
 
-    On a sharded cluster, return None if the collection no longer has that name: mongos takes only names here.
+    On a sharded cluster, return None if the collection no longer has that name: mongos lists indexes only by name, so
+    they could be those of another collection.
     """
     if row["type"] == Kind.VIEW.value:
         return CollectionSpec(name, Kind.VIEW, None, dict(row["options"]))
@@ -93,7 +97,7 @@ def _named(name: Namespace, uuid: bytes) -> tuple[str, Document]:
 
 
 def _shard_key(client: Client, uuid: bytes) -> Document:
-    """Return the shard key of that collection, under any name in the metadata; empty if it is not sharded."""
+    """Return the shard key of that collection, with the fields `key` and `unique`; empty if it is not sharded."""
     found = sharded_names(client, {"uuid": Binary(uuid, 4)})
     return found[uuid][1] if found else {}
 
@@ -101,9 +105,9 @@ def _shard_key(client: Client, uuid: bytes) -> Document:
 def sharded_names(
     client: Client, query: Document | None = None
 ) -> dict[bytes, tuple[Namespace, Document]]:
-    """Return the name and shard key of each sharded collection that matches the query, by UUID.
+    """Return the name and shard key (`key` and `unique`) of each sharded collection, by UUID.
 
-    Raises the driver's errors.
+    `query` selects documents of `config.collections`; without it, return all. Raises the driver's errors.
     """
     command = {
         "find": "collections",
@@ -126,7 +130,10 @@ def is_sharded(client: Client, uuid: bytes) -> bool:
 
 
 def _user_rows(client: Client, database: str, query: Document | None) -> dict[Namespace, Document]:
-    """Return the rows of `listCollections` by name. A time-series collection has one row, and its buckets another."""
+    """Return the rows of `listCollections` that match the query, by name.
+
+    A time-series collection has one row, and its buckets another.
+    """
     return {Namespace(database, row["name"]): row for row in list_raw(client, database, query)}
 
 
@@ -147,7 +154,7 @@ def list_collections(
     """Yield every collection and view of the users, of one database or of all, in the order of their names.
 
     `selection` and `kind` restrict the result, and only selected collections are queried in detail. On a sharded
-    cluster, a collection that loses its name meanwhile is left out.
+    cluster, a collection that is renamed or dropped meanwhile is left out. Raises the driver's errors.
     """
     databases = client.list_database_names() if database is None else [database]
     query = None if kind is None else {"type": kind.value}
@@ -171,9 +178,9 @@ def list_names(client: Client) -> dict[Namespace, Kind]:
 
 
 def list_uuids(client: Client) -> dict[Namespace, bytes]:
-    """Return the UUID of every collection of the users; for a time series, that of its buckets.
+    """Return the UUID of every collection of the users; for a time-series collection, that of its buckets.
 
-    Raises the driver's errors.
+    Views are left out. Raises the driver's errors.
     """
     uuids: dict[Namespace, bytes] = {}
     for database in filter(is_user_database, client.list_database_names()):
@@ -198,7 +205,10 @@ def find_named(client: Client, name: Namespace) -> CollectionSpec | None:
 
 
 def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpec | None:
-    """Return the collection with that UUID under its current name; None if it was dropped."""
+    """Return the collection with that UUID under its current name; None if it was dropped.
+
+    Raises the driver's errors.
+    """
     found = None
     # Try again if it was renamed while mongos was asked.
     while found is None:
@@ -210,7 +220,10 @@ def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpe
 
 
 def find_time_series(client: Client, namespace: Namespace) -> bytes | None:
-    """Return the UUID of the buckets of the time-series collection with that name; None if there is none."""
+    """Return the UUID of the buckets of the time-series collection with that name; None if there is none.
+
+    Raises the driver's errors.
+    """
     found = find_named(client, namespace)
     return found.uuid if found is not None and found.kind is Kind.TIME_SERIES else None
 
@@ -219,7 +232,8 @@ def find_time_series(client: Client, namespace: Namespace) -> bytes | None:
 class Size:
     """The size of a collection by its statistics: the number and bytes of its documents, and bytes on disk.
 
-    `on_disk` is the size of the documents on disk, and `indexes` the size of each index.
+    `on_disk` is the size of the documents on disk, and `indexes` the size of each index by name. All sizes are in
+    bytes. For a time-series collection, each bucket counts as a document.
     """
 
     documents: int = 0
@@ -229,12 +243,18 @@ class Size:
 
 
 def size_of(client: Client, namespace: Namespace) -> int:
-    """Return the bytes of a collection's documents by its statistics; zero if it does not exist or is a view."""
+    """Return the bytes of a collection's documents by its statistics; zero if it does not exist or is a view.
+
+    Raises the driver's errors.
+    """
     return measure(client, namespace).bytes
 
 
 def measure(client: Client, namespace: Namespace) -> Size:
-    """Return the size of a collection; an empty one if it does not exist or is a view. Raises the driver's errors."""
+    """Return the size of a collection on all shards; zero if it does not exist or is a view.
+
+    Raises the driver's errors.
+    """
     pipeline = [{"$collStats": {"storageStats": {"scale": 1}}}]
     database = client[namespace.database]
     # Index names need not be UTF-8.

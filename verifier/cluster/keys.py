@@ -58,7 +58,7 @@ class KeyWithoutId(ValueError):
 
 
 def id_element(document: bytes) -> Element:
-    """Return the `_id` of a document or document key. Raise KeyWithoutId."""
+    """Return the `_id` of a document or document key. Raise KeyWithoutId if it has none."""
     # Fast path: `_id` is nearly always the first field.
     if document[5:9] == b"_id\0":
         kind = document[4]
@@ -70,7 +70,7 @@ def id_element(document: bytes) -> Element:
 
 
 def canonical(document: bytes, element: Element) -> Canonical:
-    """Return a form of an `_id` that compares with other forms as in the server's own index (simple collation).
+    """Return a form of the `_id` `element` that compares with other forms as in the server's index (simple collation).
 
     Two forms are equal exactly if the server treats the two `_id`s as one key.
     """
@@ -110,7 +110,7 @@ def depends_on_collation(element: Element) -> bool:
 
 
 def id_only(document: bytes) -> bytes:
-    """Return the document reduced to its `_id`."""
+    """Return the document reduced to its `_id`. Raise KeyWithoutId if it has none."""
     element = id_element(document)
     return rawbson.single(element.kind, b"_id", document[element.start : element.end])
 

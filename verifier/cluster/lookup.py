@@ -28,7 +28,10 @@ ONLY_IDS: Mapping[str, Any] = MappingProxyType({"_id": 1})
 
 
 def among(keys: Iterable[bytes]) -> RawBSONDocument:
-    """Return the filter for documents with these keys, each value as its exact bytes."""
+    """Return the filter for documents with these `_id`s, each value as its exact bytes.
+
+    Each key is a document with `_id`.
+    """
     listed = []
     for number, key in enumerate(keys):
         element = id_element(key)
@@ -40,9 +43,11 @@ def among(keys: Iterable[bytes]) -> RawBSONDocument:
 
 
 def bounds(keys: Sequence[bytes]) -> list[RawBSONDocument]:
-    """Return further conditions that hold for documents with these keys if strings compare by their bytes.
+    """Return conditions on the lowest and highest `_id`, to be added to the filter of `among` with the same keys.
 
-    Without these conditions, MongoDB 6.0 reads a clustered collection as a whole to find a list of keys.
+    Without them, MongoDB 6.0 reads a clustered collection as a whole to find a list of keys. They are only valid if
+    strings compare by their bytes. Empty if they would be wrong or too long: the keys have types that do not compare
+    with each other, one of them is NaN, or one is longer than LONGEST_BOUND.
     """
     if not keys or max(map(len, keys)) > LONGEST_BOUND:
         return []
@@ -55,7 +60,7 @@ def bounds(keys: Sequence[bytes]) -> list[RawBSONDocument]:
 
 
 def _compared(operator: bytes, key: bytes) -> RawBSONDocument:
-    """Return the filter for documents whose `_id` compares in this way with the key's."""
+    """Return the filter for documents whose `_id` compares with that of the key by `operator`, such as `$gte`."""
     element = id_element(key)
     comparison = rawbson.single(element.kind, operator, key[element.start : element.end])
     return RawBSONDocument(rawbson.single(rawbson.DOCUMENT, b"_id", comparison))
@@ -88,9 +93,10 @@ def fetch_pages(
 ) -> Iterator[dict[Hashable, bytes]]:
     """Yield the documents with these keys, in pages of a few megabytes, by the canonical form of their `_id`.
 
-    Each key is a document with `_id`. Only documents that match the query are returned, reduced to `projection`. A
-    document may be returned twice if a failure made the query run again. With `uuid`, the collection must have that
-    UUID; `CollectionUUIDMismatch` is left to the caller. Reads with majority.
+    Each key is a document with `_id`; one query takes at most the keys of one of the `portions`. Only documents that
+    match the query are returned, reduced to `projection`. A document may be returned twice if a failure made the query
+    run again. Reads with majority, at or after the cluster time `not_before`. With `uuid`, the collection must have
+    that UUID; otherwise the driver's error for CollectionUUIDMismatch is raised. Temporary errors are retried.
     """
     command = _command(namespace, keys, uuid, not_before)
     if query:
@@ -107,7 +113,7 @@ def fetch_pages(
 
 
 def portions(keys: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """Split the keys into portions that one query takes."""
+    """Split the keys into portions that are small enough for one query."""
     portion: list[bytes] = []
     size = 0
     for key in keys:
@@ -128,7 +134,7 @@ def fetch(
     projection: Mapping[str, Any] = MappingProxyType({}),
     query: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[Hashable, bytes]:
-    """Return all documents of `fetch_pages` at once, for any number of keys."""
+    """Return all documents of `fetch_pages` at once, for any number of keys. Keys without a document are left out."""
     found: dict[Hashable, bytes] = {}
     for portion in portions(keys):
         pages = fetch_pages(client, namespace, portion, stop, projection=projection, query=query)

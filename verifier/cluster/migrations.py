@@ -14,10 +14,10 @@ _OF_CHUNKS = frozenset({"migrateChunkToNewShard", "migrateLastChunkFromShard"})
 
 
 class Migrations:
-    """Recognises the DDL events that chunk migrations cause on a sharded cluster. One thread passes it all events.
+    """Recognises the DDL events that chunk migrations cause on a sharded cluster. Only one thread may use it.
 
-    A shard that receives its first chunk of a collection first creates the collection and its indexes. When users shard
-    a collection, other events come as well.
+    A shard that receives its first chunk of a collection first creates the collection and its indexes, which causes
+    events for a collection that already exists. Sharding a collection causes other events as well.
     """
 
     def __init__(self, client: Client, facts: ClusterFacts, stop: StopToken) -> None:
@@ -28,7 +28,11 @@ class Migrations:
         self._made: set[bytes] = set()
 
     def caused(self, event: DefinitionEvent) -> bool:
-        """Return whether only a migration caused the event. Must be called for all events, in their order."""
+        """Return whether a chunk migration caused the event, and no user; always False on a replica set.
+
+        Must be called for all DDL events, in their order. Asks the cluster. Raises the driver's errors, and
+        `Cancelled`.
+        """
         uuid = event.collection
         if uuid is None or not self._possible:
             return False

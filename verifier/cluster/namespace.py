@@ -21,7 +21,7 @@ BUCKETS_PREFIX = "system.buckets."
 
 
 class Namespace(NamedTuple):
-    """A database and one of its collections or views."""
+    """A database and one of its collections or views. `collection` is empty if the database as a whole is meant."""
 
     database: str
     collection: str

@@ -23,9 +23,9 @@ _NO_CHANGE = {"q": {"_id": None}, "u": {"$set": {"unused": True}}}
 
 
 def read_newest(client: Client, database: str, collection: str, key: str) -> dict[str, Any] | None:
-    """Return the document with this `_id`, with all writes that were acknowledged before this call; None if it is gone.
+    """Return the document whose `_id` is `key`, with all writes acknowledged before this call; None if there is none.
 
-    Raises the driver's errors; MaxTimeMSExpired if no majority of the members confirms the primary in time.
+    Raises the driver's errors: the one for MaxTimeMSExpired if no majority of the members confirms the primary in 30 s.
     """
     concern = ReadConcern("linearizable")
     found = client[database].get_collection(collection, read_concern=concern)
@@ -33,9 +33,10 @@ def read_newest(client: Client, database: str, collection: str, key: str) -> dic
 
 
 def newest_time(run: Callable[[dict[str, Any]], dict[str, Any]], collection: str) -> Timestamp:
-    """Return a cluster time that all earlier acknowledged writes precede. `run` runs a command with majority.
+    """Run a no-op update of the collection, and return a cluster time no earlier than any write acknowledged before.
 
-    A no-op update is acknowledged when everything before it is.
+    `run` runs a command with write concern majority on the database of the collection, and returns the reply. The no-op
+    is acknowledged when everything before it is.
     """
     time: Timestamp = run({"update": collection, "updates": [_NO_CHANGE]})["operationTime"]
     return time
@@ -44,7 +45,7 @@ def newest_time(run: Callable[[dict[str, Any]], dict[str, Any]], collection: str
 def read_after(
     time: Timestamp, client: Client, database: str, collection: str, **find: Any
 ) -> list[bytes]:
-    """Return the documents of a collection, with all writes up to that time. Raises the driver's errors.
+    """Return the documents of a collection as BSON, with all writes up to that time. Raises the driver's errors.
 
     `find` holds further fields of the find command, such as `filter`.
     """

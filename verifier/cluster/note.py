@@ -17,11 +17,12 @@ _NOTE = {"appendOplogNote": 1, "data": {"syncsvc": "tick"}}
 
 
 def append_note(client: Client, stop: StopToken) -> Timestamp:
-    """Return the cluster's newest time, after which only newer writes can come.
+    """Write a no-op to the oplog, and return the cluster's newest time: every later write has a newer time.
 
-    Writes a no-op to the oplog, so that change streams reach that time immediately. If the user lacks the privilege, or
-    the mongos is too old, it only reads the newest time, and change streams reach that time with the cluster's own
-    periodic no-op. The stream of a mongos may also wait for the config servers, which this no-op does not advance.
+    With the no-op, change streams reach that time immediately. If the user lacks the privilege, or the mongos is too
+    old, this only reads the newest time, and change streams reach that time with the cluster's own periodic no-op. The
+    stream of a mongos may also wait for the config servers, which this no-op does not advance. Raises the driver's
+    errors that are not temporary, and `Cancelled`.
     """
 
     def note() -> Timestamp:

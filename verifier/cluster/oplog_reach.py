@@ -26,7 +26,10 @@ class Reach:
 
 
 def reach(client: Client, time: Timestamp) -> Reach:
-    """Ask each data-bearing member, not only the primary, whether its oplog reaches back to that time."""
+    """Ask each data-bearing member, not only the primary, whether its oplog reaches back to that time.
+
+    Members that do not answer are `unknown`; no errors of the driver are raised.
+    """
     holding, unknown = [], []
     for address, member in client.topology_description.server_descriptions().items():
         if member.server_type_name == "RSArbiter":

@@ -24,7 +24,7 @@ _current: ContextVar[Pin | None] = ContextVar("pin", default=None)
 
 
 class Pin:
-    """A pin to one server: `address`, or the server that the first command chooses. It applies inside `held` blocks.
+    """A pin to one server: `address`, or else the server to which the first command goes. It applies in `held` blocks.
 
     Several threads may use it, one after the other. Only clients with `select` as their server selector obey it.
     """
@@ -34,7 +34,10 @@ class Pin:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Send the commands of this thread to the pinned server while the block runs. Do not yield inside the block."""
+        """Send the commands of this thread to the pinned server while the block runs.
+
+        Do not yield inside the block, or the pin would also apply to commands of the generator's caller.
+        """
         token = _current.set(self)
         try:
             yield
@@ -42,7 +45,10 @@ class Pin:
             _current.reset(token)
 
     def choose(self, servers: Sequence[ServerDescription]) -> list[ServerDescription]:
-        """Return only the pinned server. Raises AutoReconnect if it is no longer among the suitable servers."""
+        """Return only the pinned server, after pinning one of the nearest servers if there is none yet.
+
+        Raises AutoReconnect if the pinned server is no longer among the suitable `servers`.
+        """
         if self._address is None:
             self._address = random.choice(_nearest(servers)).address
         found = [each for each in servers if each.address == self._address]
@@ -53,7 +59,10 @@ class Pin:
 
 
 def select(servers: Sequence[ServerDescription]) -> list[ServerDescription]:
-    """Select among the servers that suit a command: the `server_selector` of a client."""
+    """Return only the server of the pin that this thread holds; all servers that suit the command if it holds none.
+
+    This is the `server_selector` of a client.
+    """
     pin = _current.get()
     return list(servers) if pin is None or not servers else pin.choose(servers)
 

@@ -22,7 +22,7 @@ _BY_USERS = {
 
 
 def is_quiet(client: Client, since: Timestamp) -> bool:
-    """Return whether the primary's oplog proves that no user has written since that time.
+    """Return whether the primary's oplog proves that no user has written at or after that time.
 
     Returns False if it cannot be proved: for a mongos, without the privilege to read the oplog, or if the oplog does
     not reach back that far. Raises no errors of the driver.

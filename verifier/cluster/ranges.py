@@ -32,7 +32,7 @@ _LARGEST_SAMPLE = 0.04
 
 @dataclass(frozen=True)
 class Range:
-    """A range of keys.
+    """The documents whose `_id` is within these bounds.
 
     Each bound is a document with only an `_id`, or None for no bound; `lower` is inclusive, `upper` is not.
     """
@@ -43,7 +43,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Keys:
-    """The documents with these keys, at most as many as one query takes. Each key is a document with only an `_id`."""
+    """The documents with these keys, at most as many as one query takes. Each key is a document with an `_id`."""
 
     keys: tuple[bytes, ...]
 
@@ -63,10 +63,11 @@ def split(
     stop: StopToken,
     uuid: bytes | None = None,
 ) -> list[Range]:
-    """Return ranges of about `range_bytes` that together are the whole collection.
+    """Return at most 10,000 ranges, of about `range_bytes` each, that together are the whole collection.
 
-    `count` and `size` (bytes) may be estimates. The server samples and sorts, so a collation makes no difference. With
-    `uuid`, the collection is found even if it was renamed; raises CollectionGone if it was dropped.
+    `count` (documents) and `size` (bytes) may be estimates. The server samples and sorts the bounds, so a collation
+    makes no difference. With `uuid`, the collection is found even if it was renamed; raises CollectionGone if it was
+    dropped. Temporary errors are retried; raises the driver's other errors.
     """
     number = min(_MOST_RANGES, max(1, size // range_bytes), max(1, count))
     if number == 1:
@@ -82,7 +83,7 @@ def split(
 def _sample(
     client: Client, namespace: Namespace, count: int, wanted: int, uuid: bytes | None
 ) -> list[bytes]:
-    """Return the keys of random documents in the order of the index."""
+    """Return the keys of up to `wanted` random documents, of about `count`, in the order of the `_id` index."""
 
     def keys(sampling: list[dict[str, Any]], **options: Any) -> list[bytes]:
         if uuid is not None:
@@ -115,7 +116,10 @@ def _keys(
 
 
 def _evenly(sampled: list[bytes], number: int) -> list[bytes]:
-    """Return at most `number - 1` different bounds. MinKey and MaxKey are left out: nothing lies beyond them."""
+    """Return at most `number - 1` different bounds, evenly spread over the sampled keys.
+
+    Too long keys are left out, and so are MinKey and MaxKey, because nothing lies beyond them.
+    """
     ends = (rawbson.MIN_KEY, rawbson.MAX_KEY)
     fit = [key for key in sampled if len(key) <= LONGEST_BOUND and id_element(key).kind not in ends]
     picked = (fit[index * len(fit) // number] for index in range(1, number) if fit)

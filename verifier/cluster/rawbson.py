@@ -96,7 +96,10 @@ class MalformedBson(ValueError):
 
 
 def value_size(raw: bytes, kind: int, at: int) -> int:
-    """Return the size in bytes of the value of type `kind` at `at`. Raises MalformedBson for an unknown type."""
+    """Return the size in bytes of the value of type `kind` at the offset `at`.
+
+    Raises MalformedBson for an unknown type or a negative length.
+    """
     size = _FIXED_SIZES.get(kind)
     if size is not None:
         return size
@@ -112,7 +115,7 @@ def value_size(raw: bytes, kind: int, at: int) -> int:
 
 
 def elements(raw: bytes, at: int = 0) -> Iterator[Element]:
-    """Yield the top-level fields of the document that begins at `at`."""
+    """Yield the top-level fields of the document that begins at the offset `at`. Raises MalformedBson."""
     end = at + int32_at(raw, at)[0] - 1
     at += 4
     while at < end:
@@ -126,7 +129,7 @@ def elements(raw: bytes, at: int = 0) -> Iterator[Element]:
 
 
 def find(raw: bytes, name: bytes, at: int = 0) -> Element | None:
-    """Return the first field of that name in the document that begins at `at`; None if it has none."""
+    """Return the first field of that name in the document that begins at the offset `at`; None if it has none."""
     for element in elements(raw, at):
         if element.name == name:
             return element
@@ -134,7 +137,10 @@ def find(raw: bytes, name: bytes, at: int = 0) -> Element | None:
 
 
 def array_documents(raw: bytes, at: int) -> list[memoryview]:
-    """Return the bytes of each document in the array that begins at `at`, in order, without copying them."""
+    """Return the bytes of each document in the array that begins at the offset `at`, in order, without copying them.
+
+    The array must contain nothing but documents. Raises MalformedBson.
+    """
     end = at + int32_at(raw, at)[0] - 1
     view = memoryview(raw)
     documents: list[memoryview] = []
@@ -161,7 +167,7 @@ def array_documents(raw: bytes, at: int) -> list[memoryview]:
 
 
 def decode(raw: Buffer) -> dict[str, Any]:
-    """Decode a document to a dict, keeping the order of its fields."""
+    """Decode a document to a dict, keeping the order of its fields. Invalid UTF-8 is replaced by U+FFFD."""
     return bson.decode(raw, DECODE_OPTIONS)
 
 
@@ -185,12 +191,12 @@ def _opened(value: Any) -> Any:
 
 
 def single(kind: int, name: bytes, value: bytes) -> bytes:
-    """Return a document of one field."""
+    """Return the document with one field: its type byte, its name, and its value as encoded in BSON."""
     return b"%b%c%b\0%b\0" % (int32(len(name) + len(value) + 7), kind, name, value)
 
 
 def document(*parts: bytes) -> bytes:
-    """Return a document of encoded fields (type, name and value), which are copied once."""
+    """Return the document with these fields, each encoded with its type, name and value. The parts are copied once."""
     return b"".join((int32(sum(map(len, parts)) + 5), *parts, b"\0"))
 
 

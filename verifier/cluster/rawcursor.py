@@ -64,7 +64,7 @@ class Page(NamedTuple):
         return other.raw.startswith(mine, other.array)
 
     def count(self, expected: int) -> int:
-        """Return the number of documents, without visiting each of them if it is `expected`."""
+        """Return the number of documents. If it is `expected`, this is found without visiting each of them."""
         if expected > 0:
             header = b"\x03%d\0" % (expected - 1)
             end = self.array + self.size - 1
@@ -81,10 +81,11 @@ class Page(NamedTuple):
 
 
 class RawCursor:
-    """A command that opens a cursor, and its getMores, on one server and in one session. A context manager.
+    """A command that opens a cursor, and its getMores, on one server and in one session.
 
-    `batch_size` is in documents; without it, the pages settle at about `page_bytes`. `await_ms` is how long a getMore
-    of a change stream waits for an event. `pin` is given if other commands must run on the same server.
+    A context manager: entering it starts the session, and leaving it frees the cursor. The command is sent by the first
+    read. `batch_size` is in documents; without it, the pages settle at about `page_bytes`. `await_ms` is how long a
+    getMore of a change stream waits for an event. `pin` is given if other commands must run on the same server.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class RawCursor:
         self._session.end_session()
 
     def _kill(self) -> None:
-        """Free the cursor on its server. If that fails repeatedly, the server frees it after ten minutes."""
+        """Free the cursor on its server. Raises no errors of the driver: servers free unused cursors anyway."""
         for _ in range(_MOST_KILLS):
             try:
                 with pymongo.timeout(_KILL_SECONDS):
@@ -145,7 +146,10 @@ class RawCursor:
             yield page
 
     def read(self, size: int) -> Page | None:
-        """Return the next page, of `size` documents unless the server cuts it short; None after the last page."""
+        """Return the next page, of `size` documents unless the server cuts it short; None after the last page.
+
+        Raises the driver's errors.
+        """
         self._size = size
         if self._opened and not self._cursor_id:
             return None

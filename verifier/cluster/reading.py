@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def read(call: Callable[[], T], stop: StopToken) -> T:
-    """Return the result of `call`, retrying it from its first page after a transient error or a lost cursor.
+    """Return the result of `call`, called again as a whole after a temporary error or a lost cursor.
 
     `call` must return only after it has read all pages. Raises the driver's other errors, and `Cancelled`.
     """

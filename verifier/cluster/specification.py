@@ -27,10 +27,10 @@ class CollectionSpec:
     """One collection or view.
 
     `uuid` is None for views; for a time-series collection, `uuid` and `indexes` are those of its buckets. `options` are
-    those of `listCollections`, with the `_id` index as `idIndex` if there is one. `indexes` are the others by name, as
-    `listIndexes` gives them. In both, expressions (validators, pipelines, filters of partial indexes) are
-    RawBSONDocuments. `shard_key` has the `key` and whether it is `unique`. It is empty for an unsharded collection, and
-    None for a view or on a replica set.
+    those of `listCollections`, with the `_id` index as `idIndex` if there is one. `indexes` are all other indexes by
+    name, as `listIndexes` returns them. In `options` and `indexes`, expressions (validators, pipelines, filters of
+    partial indexes) are RawBSONDocuments. `shard_key` has the `key` and whether it is `unique`. It is empty for an
+    unsharded collection, and None for a view or on a replica set.
     """
 
     namespace: Namespace
@@ -55,7 +55,7 @@ class CollectionSpec:
 
     @cached_property
     def collated(self) -> bool:
-        """Return whether the collection compares strings other than by their bytes."""
+        """Return whether the collection has a collation other than the simple one, which compares strings by bytes."""
         collation: Document = self.options.get("collation", {})
         return bool(collation.get("locale", "simple") != "simple")
 
@@ -67,7 +67,10 @@ _TIME_SERIES_OPTIONS = ("timeseries", "expireAfterSeconds", "collation", "storag
 def collection_spec(
     name: Namespace, uuid: bytes, options: Document, indexes: Document
 ) -> CollectionSpec:
-    """Return the collection of that name; for the name of buckets, their time-series collection."""
+    """Return the collection with that name. For the name of buckets, return the time-series collection that owns them.
+
+    In the latter case, `options` are those of the buckets; only options of time-series collections are kept.
+    """
     if name.owner == name:
         return CollectionSpec(name, Kind.COLLECTION, uuid, options, indexes)
     kept = {each: options[each] for each in _TIME_SERIES_OPTIONS if each in options}

@@ -45,17 +45,17 @@ Value = tuple[int, bytes]
 
 
 def shown(kind: int, value: bytes) -> str:
-    """Return the value with its type, cut if it is long."""
+    """Return the text of a value, given as type byte and encoded value: its type and the value, cut if it is long."""
     return _named(kind, _cut(_text(kind, value), 0))
 
 
 def type_name(kind: int) -> str:
-    """Return the name that the server's `$type` has for a type."""
+    """Return the name that the server's `$type` has for a type byte."""
     return _NAMES.get(kind, f"type 0x{kind:02x}")
 
 
 def shown_apart(one: Value, other: Value) -> tuple[str, str]:
-    """Return the texts of two different values, cut so that the difference is visible."""
+    """Return the texts of two different values, as `shown` does, but cut so that the difference is visible."""
     texts = [_text(*one), _text(*other)]
     if texts[0] == texts[1] and one[0] == other[0]:
         texts = [one[1].hex(), other[1].hex()]

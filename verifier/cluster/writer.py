@@ -23,7 +23,7 @@ _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(unicode_decode_error_handl
 
 
 class ClusterWriter:
-    """A writer of idempotent commands.
+    """A writer of idempotent commands, which waits for the majority and retries temporary failures.
 
     With access control, the user's privilege lets a write pass a user write block. Without it, a field of the command
     does: `mayBypassWriteBlocking`, which mongos sets on behalf of its users, and which the driver's helpers cannot add.
@@ -43,10 +43,10 @@ class ClusterWriter:
         self._stop = stop
 
     def run(self, database: str, command: dict[str, Any], retried: bool = True) -> dict[str, Any]:
-        """Run a command and return the server's reply, in which refusals of single documents are left to the caller.
+        """Run a command and return the server's reply. The caller must check `writeErrors` for documents it refused.
 
-        Temporary failures, also of single documents, are retried. Raises the driver's errors; if not `retried`,
-        the first one.
+        Temporary failures, also of single documents, are retried, unless `retried` is False. Raises the driver's
+        errors.
         """
 
         # Our fields go last: the first field names the command.
@@ -60,7 +60,10 @@ class ClusterWriter:
         return self._retry(database, full, session)
 
     def administer(self, command: dict[str, Any], database: str = "admin") -> dict[str, Any]:
-        """Run an administrative command that takes no write concern of its own. Raises the driver's errors."""
+        """Run an administrative command to which `run` cannot add a write concern, and return the reply.
+
+        Temporary failures are retried. Raises the driver's errors.
+        """
         return self._retry(database, command)
 
     def _session_of(self, command: dict[str, Any]) -> ClientSession | None:
@@ -86,7 +89,7 @@ class ClusterWriter:
 
 
 def _raise_temporary(reply: dict[str, Any]) -> None:
-    """Raise the error that makes a reply worth a retry.
+    """Raise the first temporary error that a reply contains; do nothing if it contains none.
 
     mongos reports the failure of a shard as the error of each write that was meant for that shard, and reports a write
     concern error only if a write succeeded.
