@@ -1,1 +1,4 @@
-"""The definition of equality: what is compared, how, and what a difference means. Writes only the state of a check."""
+"""The check: what is compared, how, and when a difference is a mismatch.
+
+Writes only the saved state of a check, and no-ops to the oplogs (`cluster.note`).
+"""

@@ -41,7 +41,7 @@ class Rate:
 
 
 class Lag:
-    """The lag of the reader of a change stream in seconds, as long as it is known."""
+    """The lag of the reader of a change stream. It is unknown when no page has arrived for `holds` seconds."""
 
     def __init__(self, holds: float = _LAG_HOLDS) -> None:
         self._holds = holds
@@ -49,13 +49,14 @@ class Lag:
         self._at = 0.0
 
     def set(self, seconds: int) -> None:
-        """Set the lag of the page that was just read."""
+        """Set the lag, in seconds, of the page that was just read."""
         self._seconds, self._at = seconds, monotonic()
 
     def seconds(self, ended: bool = False) -> int | None:
         """Return the lag in whole seconds; None before the first page.
 
-        Also None if no page has arrived for a while, because the stream may be cut off, unless it was read to its end.
+        Also None if no page has arrived for `holds` seconds, because the stream may be cut off. `ended` means that it
+        was read to its end: the last lag then remains valid.
         """
         return self._seconds if ended or monotonic() - self._at <= self._holds else None
 
@@ -115,7 +116,7 @@ class Tally:
     def compared(self, namespace: Namespace, documents: int, size: int, live: bool = True) -> None:
         """Add to the counts of documents and bytes compared.
 
-        Work of an earlier process is not `live`: rates ignore it.
+        Pass `live=False` for the work of an earlier process, so that rates ignore it.
         """
         with self._lock:
             now = self._namespaces.get(namespace, NamespaceProgress())

@@ -23,7 +23,7 @@ class ChangeSource(Protocol):
 
     @property
     def drained(self) -> bool:
-        """Return whether all changes are saved up to the end that the record of the check names."""
+        """Return whether all changes are saved up to the time at which user writes ended; False while it is unknown."""
 
     def changes(self) -> Changes:
         """Return the statistics of the change events."""

@@ -59,9 +59,10 @@ def begin(
     stop: StopToken,
     read_from: Position | None = None,
 ) -> None:
-    """Save a new check, which begins now on both clusters. Raises the driver's errors.
+    """Save a new check, whose change streams start now, in place of any older one; a Check then runs it.
 
-    `read_from` is the resume point of the source's change stream before which no change matters; None means now.
+    `read_from` is an earlier resume point, from which on the source's changes matter; None means now. Raises
+    OperationError IncompatibleMetadata if another version saved the older check, and the driver's errors.
     """
 
     def now(cluster: Cluster) -> SideRecord:
@@ -82,7 +83,7 @@ def begin(
 
 
 def _left_out(request: Request) -> Iterator[str]:
-    """Yield a note about the filter, so that a verdict is not mistaken for one about all documents."""
+    """Yield a note about the filter, if there is one, so that a verdict is not mistaken for one about all documents."""
     if request.document_filter is not None:
         text = str(rawbson.decode(request.document_filter))
         cut = f"{text[:_MOST_SHOWN]}..." if len(text) > _MOST_SHOWN else text
@@ -92,7 +93,8 @@ def _left_out(request: Request) -> Iterator[str]:
 class Check:
     """A check that continues from its saved state in the store.
 
-    If there is a `feed`, it is opened immediately and delivers the source's change events.
+    After all changes are known, differences are compared again for `grace` seconds before they count. If there is a
+    `feed`, it is opened immediately and delivers the source's change events.
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class Check:
     def run(self) -> Verdict:
         """Run the check; save and return its verdict.
 
-        Raise OperationError if it cannot be completed, and the driver's errors.
+        Raises OperationError if it cannot be completed, the driver's errors, and `Cancelled` if it is stopped.
         """
         with TaskGroup("check", self._stop) as group:
             if self._feed is not None:
@@ -166,17 +168,18 @@ class Check:
         self.figures.sources.update(self._changes)
 
     def no_more_writes(self, source_end: Timestamp | None = None) -> None:
-        """Save that users no longer write to either cluster. Their earlier writes are still compared.
+        """Save that users no longer write to either cluster: the check compares the writes up to now, and ends.
 
-        `source_end` is the time of the last possible user write to the source; None means now. Raises the driver's
-        errors.
+        `source_end` is the time of the last possible user write to the source; None means now. Writes a no-op to the
+        oplog of the destination, and to that of the source unless `source_end` is given. Raises OperationError
+        Superseded, and the driver's errors.
         """
         source = source_end or append_note(self._sides.source.client, self._stop)
         self._store.set_ends(source, append_note(self._sides.destination.client, self._stop))
         self._observe(Point.WRITES_OFF, "")
 
     def _check_selection(self, pairs: set[NamespacePair]) -> None:
-        """Raise OperationError if the filter selects nothing that exists; note each selected name that does not exist.
+        """Raise NothingToCompare if the filter selects nothing that exists; save a note for each name that does not.
 
         A verdict on nothing would be mistaken for a verdict on the intended namespaces.
         """
@@ -212,7 +215,10 @@ class Check:
         return self._end()
 
     def _grace_is_over(self) -> bool:
-        """Return whether the current generation began after the end of the grace period."""
+        """Return whether the current generation began after the grace period, or none is needed (`_was_quiet`).
+
+        Return False if an earlier process began the generation.
+        """
         if self._began_at is None or self._grace_since is None:
             return False
         return self._began_at - self._grace_since >= self._grace or self._was_quiet()
@@ -238,7 +244,11 @@ class Check:
     def _run_generation(
         self, pairs: set[NamespacePair], new: set[NamespacePair], stop: StopToken
     ) -> None:
-        """Run the current generation, unless an earlier process completed it, and count its mismatches."""
+        """Run the current generation, unless it is complete already, and save that it is complete.
+
+        Then count its mismatches, set the pause before the next generation, and drop older ones. `new` are the pairs
+        that did not exist in the previous generation.
+        """
         began = monotonic()
         not_before = (
             self._changes[Side.SOURCE].newest,
@@ -288,7 +298,10 @@ class Check:
         )
 
     def _wait_for_work(self, stop: StopToken) -> None:
-        """Wait until there are documents to recheck, or until all changes up to the end of writes are known."""
+        """Wait until there are documents to recheck, after a pause, or all changes up to the end of writes are known.
+
+        Raises `Cancelled`.
+        """
         began = monotonic()
 
         def due() -> bool:
@@ -300,7 +313,7 @@ class Check:
         wait_until(due, stop)
 
     def _begin_next(self) -> bool:
-        """Begin the next generation. Return whether the collections must be listed again for it."""
+        """Save that the next generation begins. Return whether the collections must be listed again for it."""
         record = self._store.record
         becomes_last = self._drained() and not record.last
         changes: dict[str, Any] = {}

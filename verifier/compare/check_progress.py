@@ -30,7 +30,10 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a check ended, with at least one reason unless it passed; `error` names what made it incomplete."""
+    """How a check ended, with at least one reason unless it passed.
+
+    `error` is the name of the error that made it incomplete; None for the other outcomes.
+    """
 
     outcome: Outcome
     reasons: tuple[str, ...] = ()
@@ -59,7 +62,7 @@ class TaskCounts:
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much a generation has compared; the totals are estimates, None if unknown."""
+    """How much a generation has compared, sizes in bytes of the source; the totals are estimates, None if unknown."""
 
     documents: int = 0
     total_documents: int | None = None
@@ -70,7 +73,7 @@ class Amounts:
 
 @dataclass(frozen=True)
 class NamespaceProgress:
-    """The progress of one namespace in generation 0, by its name on the source; totals are estimates."""
+    """The progress of one namespace in one generation, sizes in bytes; totals are estimates, None if unknown."""
 
     documents: int = 0
     total_documents: int | None = None
@@ -84,8 +87,8 @@ class NamespaceProgress:
 class Changes:
     """The change events of one cluster since the check began.
 
-    `per_second` is averaged over the last minute. All events up to `rechecked` have been compared again. `seen` counts
-    the events by operation.
+    `seen` counts the events by operation. `per_second` is averaged over the last minute. `lag_seconds` is how far the
+    reader is behind the cluster. All changes up to `rechecked` have been compared again. None means unknown.
     """
 
     seen: Mapping[str, int] = field(default_factory=dict)
@@ -107,8 +110,8 @@ class MismatchCounts:
 class CheckProgress:
     """A check at one moment. Sizes are in bytes, rates per second over the last minute; None means unknown.
 
-    `first` is the amounts of generation 0, once it is over. `rechecked` counts documents over all later generations.
-    `notes` say what was not compared, and why.
+    `started` and `ended` are UNIX seconds. `first` is the amounts of generation 0, once it is over. `rechecked` counts
+    documents over all later generations. `notes` say what was not compared, and why.
     """
 
     phase: Phase = Phase.IDLE

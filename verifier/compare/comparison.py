@@ -70,16 +70,21 @@ class Comparison:
     def documents(
         self, names: NamespacePair, portion: Portion, not_before: NotBefore, on_pages: OnPages
     ) -> Iterator[DocumentMismatch]:
-        """Yield every document of the portion that is not equal on both sides.
+        """Yield a mismatch for every document of the portion that is not equal on both sides.
 
-        A missing collection, or a view, has no documents. After a failure, a document may be yielded a second time.
+        `on_pages` is called with the number of documents compared since its last call, and their bytes. A missing
+        collection, or a view, has no documents. After a failure, a document may be yielded a second time.
         Raises the driver's errors that are not temporary, and `Cancelled`.
         """
         for unequal in self._unequal(_Reading(names, portion, not_before), on_pages):
             yield self._mismatch(names.source, unequal)
 
     def counts(self, names: NamespacePair) -> tuple[int, int]:
-        """Return the numbers of documents on both sides, counted without ranges and without the index on `_id`."""
+        """Return the numbers of documents on both sides: those that the servers store, if they are equal.
+
+        Otherwise, and with a document filter, the documents are counted, without the index on `_id`. Raises the
+        driver's errors that are not temporary, and `Cancelled`.
+        """
         if self._filter is None:
             stored = self._counted(names, exactly=False)
             if stored[0] == stored[1]:
@@ -191,9 +196,10 @@ class _Reading(NamedTuple):
     not_before: NotBefore
 
     def after(self, key: bytes | None) -> _Reading:
-        """Return the rest of the reading when everything up to `key` is compared.
+        """Return the rest of the reading when everything up to `key` is compared; the same reading if that is unknown.
 
-        The document with this key is read again, because no bound begins just after a key.
+        The document with this key is read again, because no bound begins just after a key. Single keys are all read
+        again.
         """
         if key is None or key == LAST or isinstance(self.portion, Keys):
             return self

@@ -73,7 +73,7 @@ def _compare(
 
 
 def _without_defaults(options: Document) -> Document:
-    """Return the options without explicit defaults, which collMod leaves behind and create does not."""
+    """Return the options without those that only state a default, which collMod leaves behind, unlike create."""
     return {
         name: value
         for name, value in options.items()
@@ -82,7 +82,7 @@ def _without_defaults(options: Document) -> Document:
 
 
 def _without_support(wanted: CollectionSpec, found: CollectionSpec) -> dict[str, Document]:
-    """Return the indexes found, without one that only supports the shard key of the destination."""
+    """Return the indexes found; if only the destination is sharded, without those that only support its shard key."""
     if not found.shard_key or wanted.shard_key:
         return found.indexes
     key = found.shard_key["key"]
@@ -126,7 +126,7 @@ def _compare_shard_keys(
 
 
 def _detail(aspect: Aspect, name: str, wanted: Any, found: Any) -> str:
-    """Return where an index, option or shard key differs; empty if it does not."""
+    """Return a text that says where an index, option or shard key differs; empty if it does not."""
     # The top-level fields of an index or shard key are compared in any order.
     parts = [{name: each} if aspect is Aspect.OPTION else each for each in (wanted, found)]
     raws = [
@@ -142,7 +142,7 @@ def _comparable(name: str, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value with equal numbers of different types made identical."""
+    """Return the value with all numbers, at any depth of documents, converted so that equal ones have the same type."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, Decimal128):

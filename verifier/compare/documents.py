@@ -25,7 +25,7 @@ _NESTED = (rawbson.DOCUMENT, rawbson.ARRAY)
 
 
 class Mode(Enum):
-    """The mode of comparison. The value is the name in settings."""
+    """What must be equal: all bytes, or all but the order of fields. The value is the name in settings."""
 
     BINARY = "binary"
     IGNORE_FIELD_ORDER = "ignoreFieldOrder"
@@ -39,9 +39,9 @@ def equal(source: bytes, destination: bytes, mode: Mode) -> bool:
 
 
 def differences(source: bytes, destination: bytes, mode: Mode) -> tuple[FieldDifference, ...]:
-    """Return the first twenty places where two documents differ; none exactly if they are equal.
+    """Return the first twenty places where two documents differ; empty if and only if they are equal in that mode.
 
-    A different order of fields is reported at the path of the document that has them, empty for the whole document.
+    A different order of fields is reported with the path of the document that contains the fields.
     """
     if mode is Mode.IGNORE_FIELD_ORDER:
         source, destination = _in_order_of_names(source), _in_order_of_names(destination)
@@ -120,9 +120,9 @@ def _by_name(raw: bytes, at: int) -> dict[bytes, list[_Field]]:
 def _unmatched(
     source: list[_Field], destination: list[_Field]
 ) -> Iterator[tuple[_Field | None, _Field | None]]:
-    """Yield the fields of one name that have no equal field on the other side.
+    """Yield pairs of the fields of one name that have no equal field on the other side, in their order.
 
-    They are paired in order; None stands for the side that has fewer of them.
+    If one side has fewer such fields, None takes their place.
     """
     values = [Counter(field[:2] for field in side) for side in (source, destination)]
     left = _without(source, values[1])

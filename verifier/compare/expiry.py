@@ -31,12 +31,18 @@ def expires(definitions: Iterable[CollectionSpec | None]) -> bool:
 
 
 def expired(definitions: Iterable[CollectionSpec | None], now: datetime) -> list[Document]:
-    """Return the queries for documents that the collections' servers may have deleted as expired by `now`, in UTC."""
+    """Return queries for documents that a server with one of these definitions may have deleted as expired by `now`.
+
+    `now` is in UTC.
+    """
     return [query for each in definitions if each is not None for query in _deletions(each, now)]
 
 
 def note_on_clocks(source: datetime, destination: datetime) -> str | None:
-    """Return a note for the result if the clocks differ, which matters when one side has extra documents; else None."""
+    """Return a note for the result if the clocks differ by more than five seconds, else None.
+
+    The difference matters when one side has extra documents.
+    """
     if abs(destination - source) <= _MOST_APART:
         return None
     direction = "ahead of" if destination > source else "behind"

@@ -72,18 +72,18 @@ class Feed:
         self._rate = Rate()
 
     def open(self, store: CheckStore, rechecks: Rechecks) -> None:
-        """Save all changes for this check, from the next page on."""
+        """Link the feed to this check: changes from the next page on are saved as its rechecks."""
         self._position = self._read_to = store.record.source.position
         self._check = store, rechecks
 
     def page_begins(self, source_time: Timestamp) -> None:
-        """Begin a page of events; `source_time` is the source's cluster time at that moment."""
+        """Begin a page of events; `source_time` is the source's cluster time when the page was read."""
         self._counts = self._check is not None
         if self._counts:
             self._newest = source_time
 
     def changed(self, namespace: Namespace, key: bytes) -> None:
-        """Note a change of the document with this key in that namespace of the source."""
+        """Note a change of the document with this document key in that namespace of the source."""
         if self._counts:
             with self._noting:
                 noted = self._noted
@@ -103,7 +103,10 @@ class Feed:
                 self._noted.collections.update(filter(is_user_namespace, owners))
 
     def page_ends(self, position: Position, source_time: Timestamp) -> None:
-        """End a page: all events up to `position` were handed on. Flush if many changed keys are not saved yet."""
+        """End a page: all events up to `position` were handed on. Flush if many changed keys are not saved yet.
+
+        `source_time` is the source's cluster time, from which the lag is computed. Raises the driver's errors.
+        """
         if not self._counts:
             return
         with self._noting:
@@ -114,7 +117,10 @@ class Feed:
             self.flush()
 
     def flush(self) -> None:
-        """Save all changes noted so far. Raises the driver's errors; the next call then saves the same changes."""
+        """Save all changes noted so far; no-op before `open`. Any thread may call it.
+
+        Raises the driver's errors; the next call then saves the same changes.
+        """
         if self._check is None:
             return
         with self._flushing:
@@ -150,7 +156,7 @@ class Feed:
         return end is not None and self.position.time > end
 
     def changes(self) -> Changes:
-        """Return the lag and the rate. The events are not counted by operation, because their reader counts them."""
+        """Return the statistics, without the events by operation, which the reader of the events counts itself."""
         lag = self._lag.seconds(self.drained)
         rate = None if lag is None else self._rate.per_second
         rechecked = None if self._check is None else self._check[0].record.source.rechecked

@@ -38,7 +38,7 @@ class Figures:
         self._tasks = TaskCounts()
 
     def recall(self) -> None:
-        """Load the saved figures of the check. Raises the driver's errors."""
+        """Load the saved counts of mismatches and tasks. Raises the driver's errors."""
         self.mismatches = self._store.mismatch_counts()
         self._tasks = counts_of(self._store.tasks())
 
@@ -67,7 +67,7 @@ class Figures:
         return progress if generation is None else self._with_live(progress, generation)
 
     def _with_live(self, progress: CheckProgress, generation: Generation) -> CheckProgress:
-        """Return the progress with the figures of the generation that runs, or ran last."""
+        """Return the progress with the figures of the generation, the current one or the last one that ran."""
         tally = generation.tally
         first = progress.generation == 0
         running = progress.phase is not Phase.IDLE

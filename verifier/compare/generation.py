@@ -32,7 +32,10 @@ _SAVED_AT_ONCE = 500
 
 
 class Generation:
-    """Runs the current generation of a check. Each cluster is read at or after its time in `not_before`."""
+    """Runs the current generation of a check. Each cluster is read at or after its cluster time in `not_before`.
+
+    `pairs` are all collections and views of the check; `new` are those that did not exist in the previous generation.
+    """
 
     def __init__(
         self,
@@ -71,7 +74,10 @@ class Generation:
         )
 
     def run(self) -> None:
-        """Run every task that is not done. Raises the driver's errors."""
+        """Plan the tasks, unless an earlier process did, run every task that is not done, and save the results.
+
+        Raises the errors of the threads, several as a BaseExceptionGroup, and `Cancelled`.
+        """
         with self._group as group:
             for number in range(self._threads):
                 group.spawn(str(number), self._work)
@@ -91,7 +97,7 @@ class Generation:
             self.queue.done(done)
 
     def _save(self, *done: Task) -> None:
-        """Add tasks to the finished ones, and save these, at most once per interval. Without `done`, save them at once.
+        """Save finished tasks, at most once per interval; `done` is kept until then. Without `done`, save all kept.
 
         A task that is done but not saved when the process is killed is simply run again.
         """
@@ -117,7 +123,7 @@ class Generation:
         self._store.update(planned=True)
 
     def _resume(self) -> None:
-        """Queue the tasks that an earlier process planned, and count what it did."""
+        """Queue the tasks that an earlier process planned, and count the results of those that it finished."""
         tasks = list(self._planner.again())
         self._queue(tasks)
         for task in tasks:
@@ -145,7 +151,10 @@ class Generation:
     def _add_ranges(
         self, stored: NamespacePair, ranges: list[Range], documents: int, size: int
     ) -> None:
-        """Add a task for each range of a collection. `documents` and `size` (bytes) are estimates of the collection."""
+        """Save and queue a task for each range of a collection.
+
+        `documents` and `size` (bytes) are estimates for the whole collection.
+        """
         self._add(
             [
                 Task(

@@ -42,7 +42,7 @@ class Listing:
         return {NamespacePair(each, self._scope.on_destination(each)) for each in selected}
 
     def expected(self, source: CollectionSpec) -> CollectionSpec:
-        """Return the definition on the source, with `viewOn` of a view renamed as on the destination."""
+        """Return the definition on the source; in a view, `viewOn` is replaced by its name on the destination."""
         if source.kind is not Kind.VIEW:
             return source
         viewed = Namespace(source.namespace.database, source.options["viewOn"])
@@ -69,7 +69,7 @@ class Listing:
 
 
 def names_on(client: Client, stop: StopToken) -> Iterable[Namespace]:
-    """Return the collections and views of the users. Raises the driver's errors."""
+    """Return the names of all collections and views of the users. Temporary errors are retried, others raised."""
     return read(partial(list_names, client), stop)
 
 

@@ -11,14 +11,17 @@ from verifier.compare.mismatch import DefinitionMismatch, StoredMismatch
 
 
 def json_lines(found: Iterable[StoredMismatch]) -> Iterator[str]:
-    """Yield a line of Extended JSON for each mismatch, while they are read. Raises OperationError."""
+    """Yield a line of Extended JSON for each mismatch, while they are read.
+
+    Errors of the driver that have a name are raised as OperationError.
+    """
     with failures.named_errors():
         for each in found:
             yield extended.written(line(each))
 
 
 def line(stored: StoredMismatch) -> dict[str, Any]:
-    """Return the mismatch as a document. The `_id` in a mismatch of a document is a BSON value."""
+    """Return the mismatch as the object of the API, in which the `_id` of a document is still a BSON value."""
     mismatch = stored.mismatch
     common = {"type": mismatch.difference.value, "namespace": str(mismatch.namespace)}
     seen = {

@@ -26,7 +26,7 @@ def simple_order(first: bytes, second: bytes) -> bool:
 
 
 def any_order(first: bytes, second: bytes) -> bool:
-    """Return whether the first key comes before the second one in an index with any collation.
+    """Return whether the first key comes before the second one in an index, whatever its collation; False if uncertain.
 
     For values that may contain text, only the order of the types is certain.
     """
@@ -39,7 +39,10 @@ def any_order(first: bytes, second: bytes) -> bool:
 
 
 class CollatedOrder:
-    """The order in indexes with one collation. The server is asked about keys that may contain text."""
+    """The order in indexes with one collation. Asks the server about two keys that may contain text.
+
+    A server before 5.1 cannot answer; their order is then uncertain. Raises the driver's other errors.
+    """
 
     def __init__(self, client: Client, collation: Document) -> None:
         self._client = client

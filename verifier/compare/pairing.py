@@ -30,7 +30,7 @@ class Pages(Protocol):
 
 
 class Unequal(NamedTuple):
-    """A document that differs, or is on one side only. `key` is a document with only its `_id`."""
+    """A document that differs, or that one side lacks (None). `key` is a document with only its `_id`."""
 
     key: bytes
     source: bytes | None
@@ -71,8 +71,8 @@ class Pairing:
     """A pairing of two streams of documents.
 
     `on_progress` is called each time both sides have reached the same point, with the number of documents that were
-    read from the source since the last call, and their bytes. Differences that are given up to bound memory are yielded
-    although they are uncertain: compare every difference again before it counts.
+    read from the source since the last call, and their bytes. To bound memory, documents may be yielded as missing on
+    one side although their counterpart follows: compare every difference again before it counts.
     """
 
     def __init__(
@@ -103,9 +103,9 @@ class Pairing:
         return id_only(bytes(self._equal.documents()[-1]))
 
     def step(self) -> list[Unequal] | None:
-        """Read on, and return the unequal documents found; None when both sides have ended.
+        """Read the next pages, and return the unequal documents found, if any; None when both sides have ended.
 
-        Raises the errors of the sides. After an error, the object cannot be used any more.
+        Raises the errors of the two Pages. After an error, the object cannot be used any more.
         """
         source, destination = self._source, self._destination
         if source.ended and destination.ended:
@@ -124,7 +124,7 @@ class Pairing:
         return found
 
     def _wanted(self) -> tuple[int, int]:
-        """Return how many documents to request from the source and from the destination."""
+        """Return how many documents to request from the source and from the destination; 0 requests nothing."""
         source, destination, size = self._source, self._destination, self._page_size
         if source.ended or destination.ended:
             return (0, size) if source.ended else (size, 0)
@@ -142,7 +142,10 @@ class Pairing:
         return self._order(side.last, other.last)
 
     def _alike(self, source: Page | None, destination: Page | None) -> bool:
-        """Return whether both sides stood at the same point and continued with the same documents."""
+        """Return whether both sides stood at the same point and continued with the same documents.
+
+        If so, count these documents, report the progress, and set the size of the next page.
+        """
         if source is None or destination is None or not source.same_documents(destination):
             return False
         if self._source.unmatched or self._destination.unmatched:
@@ -170,7 +173,7 @@ class Pairing:
                     del side[key]
 
     def _sure(self) -> Iterator[Unequal]:
-        """Yield the documents that the other side has passed without having them."""
+        """Yield and forget the documents of each side whose key the other side has passed without having them."""
         yield from (Unequal(*each, None) for each in self._passed(self._source, self._destination))
         for key, document in self._passed(self._destination, self._source):
             yield Unequal(key, None, document)
@@ -221,7 +224,10 @@ class Pairing:
 def _cancelled(
     source: list[bytes], destination: list[bytes], mode: Mode
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the documents of one key that are not equal; remove matched documents from both lists."""
+    """Remove equal documents of one key from both lists. Then remove and yield the others in pairs.
+
+    If one list is longer, the documents without a partner stay in it.
+    """
     for document in list(source):
         same = next((each for each in destination if equal(document, each, mode)), None)
         if same is not None:

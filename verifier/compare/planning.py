@@ -12,7 +12,9 @@ from verifier.compare.task import Status, Task, Work, key_groups
 
 
 class Planner:
-    """A planner of tasks for `pairs`, all that there is to compare; `new` are the pairs that did not exist before.
+    """A planner of tasks. `pairs` are all collections and views of the check.
+
+    `new` are the pairs that did not exist in the previous generation: all of their documents are compared.
 
     The queue assigns the numbers of the tasks.
     """
@@ -30,7 +32,10 @@ class Planner:
         self._queue = queue
 
     def tasks(self) -> Iterator[Task]:
-        """Yield all tasks that are known before the first one runs. Raises the driver's errors."""
+        """Yield all tasks that are known before the first one runs. RANGE tasks are added later, by COLLECTION tasks.
+
+        Raises the driver's errors.
+        """
         before = self._failed_before()
         for names, scan in self._collections(before).items():
             yield Task(self._queue.number(), Work.COLLECTION, names, scan)

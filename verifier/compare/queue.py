@@ -14,7 +14,7 @@ from verifier.runtime.tasks import StopToken
 
 
 def counts_of(tasks: Iterable[Task]) -> TaskCounts:
-    """Return the counts of tasks, none of which is running."""
+    """Return the numbers of these tasks by status; none of them may be running."""
     return reduce(_counted, tasks, TaskCounts())
 
 
@@ -31,7 +31,10 @@ def _counted(counts: TaskCounts, task: Task) -> TaskCounts:
 
 
 class TaskQueue:
-    """A queue of tasks. Tasks may be added while others run, also by the thread that runs one."""
+    """A queue of tasks. Tasks may be added while others run, also by the thread that runs one.
+
+    COUNT tasks are handed out last, after all other tasks are done.
+    """
 
     def __init__(self, stop: StopToken) -> None:
         self._stop = stop
@@ -72,7 +75,7 @@ class TaskQueue:
             self._changed.notify_all()
 
     def take(self) -> Task | None:
-        """Return the next task, waiting for one; None when no more will come. Raises Cancelled."""
+        """Return the next task, waiting for one; None when no more will come. Raises `Cancelled` when stopped."""
         with self._changed:
             while not self._waiting:
                 if self._closed and not self._counts.processing:
@@ -87,7 +90,7 @@ class TaskQueue:
             return self._waiting.popleft()
 
     def done(self, task: Task) -> None:
-        """Count a taken task that was run and saved."""
+        """Count the result of a task that was taken and has been run."""
         with self._changed:
             waiting = replace(self._counts, processing=self._counts.processing - 1)
             self._counts = _counted(waiting, task)

@@ -37,11 +37,11 @@ class Rechecks:
 
     @property
     def of_changes(self) -> bool:
-        """Return whether the next generation has changed documents to compare, and not only those found different."""
+        """Return whether the next generation has changed documents or collections to compare, not only differences."""
         return self._changed_any
 
     def add(self, rechecks: Iterable[Recheck]) -> None:
-        """Save rechecks for the next generation. Raises the driver's errors."""
+        """Save rechecks for the next generation, except those remembered as saved. Raises the driver's errors."""
         listed = list(rechecks)
         if listed:
             with self._addition() as generation:
@@ -50,7 +50,7 @@ class Rechecks:
                 self._remember(new)
 
     def resume(self) -> None:
-        """Check whether an earlier process saved rechecks for the next generation."""
+        """Set `of_changes` if an earlier process saved rechecks for the next generation. Raises the driver's errors."""
         left = self._store.has_rechecks(self._store.record.generation + 1)
         with self._changed:
             self._changed_any |= left
@@ -58,7 +58,9 @@ class Rechecks:
     def begin_next(self, **changes: Any) -> bool:
         """Save that the next generation begins; later additions are for the generation after it.
 
-        Return whether collections were created, dropped or renamed since the previous generation began.
+        `changes` are further fields of the record to save. Waits for additions in other threads. Return whether this
+        process added rechecks of whole collections for the generation that begins. Raises OperationError Superseded,
+        and the driver's errors.
         """
         with self._changed:
             self._beginning = True
@@ -99,7 +101,7 @@ class Rechecks:
 
     @contextmanager
     def _addition(self) -> Iterator[int]:
-        """Yield the number of the next generation, which does not change during the block."""
+        """Yield the number of the next generation, which does not begin during the block."""
         with self._changed:
             while self._beginning:
                 self._changed.wait()

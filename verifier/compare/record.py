@@ -44,7 +44,7 @@ class SideRecord:
 
 @dataclass(frozen=True)
 class Request:
-    """The request for a check: what to compare, and how. `document_filter` is a query as BSON."""
+    """The request for a check: what to compare, and how. `document_filter` is a query as BSON; None selects all."""
 
     scope: Scope = Scope()
     mode: Mode = Mode.BINARY
@@ -55,10 +55,11 @@ class Request:
 class CheckRecord:
     """One check as saved. Times are UNIX seconds.
 
-    `owner` is the process that may save the record. `identities` are those of source and destination. `planned` means
-    that all tasks of the current generation are saved, `done` that they are done. When generation `last_from` began,
-    all changes up to both ends were known: differences found from then on count, if they remain. `first` is the amounts
-    of generation 0.
+    `owner` identifies the process that may save the record. `identities` are those of source and destination. `planned`
+    means that all tasks of the current generation are saved, `done` that they are done. When generation `last_from`
+    began, all changes up to both ends were known: differences found from then on count, if they remain. It is None
+    until then. `first` is the amounts of generation 0. `rechecked` is the number of documents that all later
+    generations compared, and `recheck_seconds` are the durations of the most recent ones.
     """
 
     owner: str
@@ -80,7 +81,7 @@ class CheckRecord:
 
     @property
     def last(self) -> bool:
-        """Return whether all changes are known, so that only the remaining differences are compared again."""
+        """Return whether the current generation began after all changes were known, so that its differences count."""
         return self.last_from is not None
 
     @property

@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 class Recorder:
-    """A reader of one change stream from the saved position on. It ends after the end that the record names."""
+    """A reader of one change stream from the saved position on, up to the saved time at which user writes ended."""
 
     def __init__(
         self,
@@ -94,7 +94,11 @@ class Recorder:
         return Changes(dict(self._seen), rate, lag, rechecked)
 
     def run(self) -> None:
-        """Read until past the end. Raises OperationError DefinitionChanged, OplogWindowExceeded, EventTooLarge."""
+        """Read until past the end of user writes, saving rechecks and, every few seconds, the position; set `drained`.
+
+        Raises OperationError DefinitionChanged for a DDL event on the source, and OplogWindowExceeded; the driver's
+        errors that are not temporary; and `Cancelled`.
+        """
         stream = ChangeStream(
             self._cluster.client,
             self._cluster.facts,
@@ -166,7 +170,8 @@ class Recorder:
     def _is_past_end(self) -> bool:
         """Return whether the stream is past the end, and not only at it.
 
-        All events of a transaction have the same time, and a page may end between them.
+        All events of a transaction have the same time, and a page may end between them. When the end is first known,
+        write a no-op to the oplog, so that the stream of an idle cluster passes the end.
         """
         end = self._store.record.side(self._side).end
         if end is None:

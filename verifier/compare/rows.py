@@ -135,7 +135,7 @@ def stored(mismatch: Mismatch, row: Document, generation: int) -> StoredMismatch
 
 
 def read_page_token(page_token: str) -> Document:
-    """Decode a page token. Raise ValueError if it is invalid."""
+    """Decode a page token to the `_id` of a saved mismatch. Raise ValueError if it is invalid."""
     try:
         found = bson.decode(bytes.fromhex(page_token))["_id"]
     except (BSONError, ValueError, KeyError) as error:

@@ -29,7 +29,7 @@ class Scope:
     renamed: Mapping[Namespace, Namespace] = field(default_factory=dict)
 
     def absent(self, there: Iterable[Namespace]) -> Iterator[str]:
-        """Yield the databases and collections that the filter includes by name but that are missing in `there`."""
+        """Yield the names of databases and collections that the filter includes by name but `there` lacks."""
         listed = set(there)
         databases = {name.database for name in listed}
         for element in self.namespaces.include:
@@ -51,7 +51,7 @@ class Scope:
         return source if database is None else Namespace(database.database, source.collection)
 
     def on_source(self, destination: Namespace) -> Namespace | None:
-        """Return the name on the source of a collection or view of the destination; None if no name leads to it."""
+        """Return the name on the source of a collection or view of the destination; None if there is no such name."""
         candidates = []
         for source, renamed in self.renamed.items():
             if renamed == destination:

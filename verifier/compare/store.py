@@ -99,7 +99,10 @@ class CheckStore:
         return self._record
 
     def load(self) -> CheckRecord | None:
-        """Return the saved check; None if there is none. Raises OperationError IncompatibleMetadata."""
+        """Read the saved check into `record` and return it; None if there is none.
+
+        Raises OperationError IncompatibleMetadata.
+        """
         document = self._ask(self._read_record)
         self._record = None if document is None else from_document(document)
         return self._record
@@ -111,7 +114,10 @@ class CheckStore:
         return read_newest(self._database.client, self._database.name, CHECK, CHECK)
 
     def begin(self, record: CheckRecord) -> None:
-        """Save a new check, and delete everything that an older one saved."""
+        """Save a new check, with this process as its owner, after deleting everything that an older one saved.
+
+        Raises OperationError IncompatibleMetadata, before any change, if this version cannot read the older one.
+        """
         document = self._database[CHECK].find_one(CHECK)
         if document is not None:
             FORMATS.check(document)
@@ -122,24 +128,24 @@ class CheckStore:
         self._record = new
 
     def take_over(self) -> None:
-        """Take the loaded check over. Raise OperationError Superseded if another process did so first."""
+        """Save this process as owner of the loaded check. Raise OperationError Superseded if another was first."""
         self.update(owner=_new_owner())
 
     def forget(self) -> None:
-        """Delete the record of the check. What the check found is deleted when the next one begins."""
+        """Delete the record of the check. Its tasks, rechecks and mismatches are deleted when the next one begins."""
         self._run({"delete": CHECK, "deletes": [{"q": {"_id": CHECK}, "limit": 1}]})
 
     def clean(self) -> None:
-        """Delete the saved state of every check."""
+        """Drop the database with the saved state of the check."""
         self._run({"dropDatabase": 1})
         self._record = None
 
     def update(self, **changes: Any) -> CheckRecord:
-        """Save the record with these fields changed. Raises OperationError Superseded."""
+        """Save the record with these fields changed, and return it. Raises OperationError Superseded."""
         return self._change(lambda record: replace(record, **changes))
 
     def update_side(self, side: Side, **changes: Any) -> CheckRecord:
-        """Save the record with these fields of one cluster changed. Raises OperationError Superseded."""
+        """Save the record with fields of one SideRecord changed, and return it. Raises OperationError Superseded."""
 
         def change(record: CheckRecord) -> CheckRecord:
             changed = replace(record.side(side), **changes)
@@ -150,7 +156,7 @@ class CheckStore:
         return self._change(change)
 
     def set_ends(self, source: Timestamp, destination: Timestamp) -> CheckRecord:
-        """Save the times at which user writes to the two clusters ended."""
+        """Save the cluster times at which user writes to the two clusters ended. Raises OperationError Superseded."""
 
         def changed(record: CheckRecord) -> CheckRecord:
             return replace(
@@ -162,7 +168,7 @@ class CheckStore:
         return self._change(changed)
 
     def add_note(self, text: str) -> None:
-        """Save a note on what was not compared, and why; no-op if the record has it already."""
+        """Save a note on what was not compared, and why, unless the record has it already."""
 
         def changed(record: CheckRecord) -> CheckRecord:
             return replace(record, notes=tuple(dict.fromkeys((*record.notes, text))))
@@ -183,7 +189,7 @@ class CheckStore:
         self._insert(self._name(_TASKS), map(task_row, tasks))
 
     def tasks(self, generation: int | None = None) -> list[Task]:
-        """Return the tasks of the current generation, or of another, in the order of their numbers."""
+        """Return the saved tasks of `generation`, by default the current one, in the order of their numbers."""
         return [read_task(row) for row in self._find(self._name(_TASKS, generation), {})]
 
     def save_tasks(self, tasks: Iterable[Task]) -> None:
@@ -209,7 +215,7 @@ class CheckStore:
         yield from map(read_recheck, self._find(self._name(_RECHECKS), bounds))
 
     def whole_collections(self, among: Iterable[Namespace]) -> set[Namespace]:
-        """Return those of the collections that the current generation compares again as a whole."""
+        """Return the collections in `among` that the current generation compares again as a whole."""
         # Query by id, because hardly any recheck is of a whole collection.
         ids = [recheck_id(whole_collection(each).id) for each in among]
         rows = self._find(self._name(_RECHECKS), {"_id": {"$in": ids}})
@@ -223,14 +229,17 @@ class CheckStore:
     def add_document_mismatches(
         self, found: Iterable[DocumentMismatch], since: Mapping[bytes, float], seen: float
     ) -> None:
-        """Save mismatches of documents, last seen at `seen`; `since` has the first times of known ones, by digest."""
+        """Save mismatches of documents, last seen at `seen`, for the current generation.
+
+        `since` has the times at which known mismatches were first seen, by digest. Times are UNIX seconds.
+        """
         rows = (document_mismatch_row(each, since, seen) for each in found)
         self._insert(self._name(_DOCUMENTS), rows)
 
     def add_definition_mismatches(self, found: Iterable[DefinitionMismatch], seen: float) -> None:
-        """Save mismatches of definitions, last seen at `seen`.
+        """Save mismatches of definitions, last seen at `seen` (UNIX seconds), for the current generation.
 
-        Those of the previous generation keep their first time.
+        A mismatch that the previous generation found, too, keeps the time at which it was first seen.
         """
         rows = [definition_mismatch_row(each, seen) for each in found]
         before = self._database[self._name(_DEFINITIONS, self.record.generation - 1)]
@@ -246,8 +255,9 @@ class CheckStore:
     ) -> Iterator[StoredMismatch]:
         """Yield the mismatches of documents of the newest finished generation, in the order of their page tokens.
 
-        Before generation 0 is finished, yield what it has found so far. Raises OperationError MismatchesReplaced if the
-        generation is dropped while it is read.
+        Yield at most `limit` (None: all), after the page token `after` (None: from the first), that have differed for
+        at least `least_seconds`. Before generation 0 is finished, yield what it has found so far. Raises OperationError
+        MismatchesReplaced if the generation is dropped while it is read, and ValueError for an invalid page token.
         """
         query: Document = {"seconds": {"$gte": least_seconds}} if least_seconds else {}
         generation = self._shown_generation()
@@ -295,12 +305,12 @@ class CheckStore:
         self._drop(names.intersection(self._generations()))
 
     def drop_older(self) -> None:
-        """Drop the generations that are no longer needed."""
+        """Drop the tasks, rechecks and mismatches of all generations but the previous, current and next one."""
         kept = _kept(self.record.generation)
         self._drop(name for name in self._generations() if _number(name) not in kept)
 
     def _is_kept(self, generation: int) -> bool:
-        """Return whether the process that runs the check, which may be another one, still keeps the generation."""
+        """Return whether the saved check still keeps the generation; another process may run the check meanwhile."""
         saved = self._ask(lambda: self._database[CHECK].find_one(CHECK, {"generation": 1}))
         return saved is not None and generation in _kept(saved["generation"])
 
@@ -327,7 +337,7 @@ class CheckStore:
                         raise
 
     def _uuids(self, name: str) -> list[Any]:
-        """Return the UUID of the collection with that name; none if it does not exist."""
+        """Return a list with the UUID of the collection with that name; empty if it does not exist."""
         rows = self._ask(lambda: list(self._database.list_collections(filter={"name": name})))
         return [each["info"]["uuid"] for each in rows]
 
@@ -365,7 +375,7 @@ class CheckStore:
             )
 
     def _insert(self, name: str, rows: Iterable[Document]) -> None:
-        """Insert rows, except those that exist already."""
+        """Insert rows, except those whose `_id` exists already; these stay as they are."""
         portion: list[Document] = []
         size = 0
         for row in rows:
@@ -423,7 +433,7 @@ def _new_owner() -> str:
 
 
 def _kept(generation: int) -> range:
-    """Return the previous generation, this one and the next."""
+    """Return the numbers of the generations that are kept: the previous one, this one and the next."""
     return range(generation - 1, generation + 2)
 
 

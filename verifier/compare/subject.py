@@ -17,8 +17,8 @@ from verifier.compare.scope import NamespacePair
 class Watched:
     """The change events of one cluster that concern a check, by the names of that cluster.
 
-    `namespaces` is a filter for the server, and may let too much pass. `defined` returns the name on the source of a
-    collection or view that is part of the check, whether it exists or not, and None for any other.
+    `namespaces` is a filter for the change stream, and may let too much pass. `defined` takes the name of a collection
+    or view, whether it exists or not, and returns its name on the source; None if it is not part of the check.
     """
 
     namespaces: NamespaceFilter

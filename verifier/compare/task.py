@@ -42,8 +42,8 @@ class Status(Enum):
 class RecheckId(NamedTuple):
     """The identity of a recheck: its namespace, the digest of the document's key, and whether it was found different.
 
-    Rechecks are read in this order, so that a change of a document comes right before its mismatch. An empty digest
-    means the whole collection.
+    Rechecks are read in this order, so that the recheck for a change of a document comes right before the recheck for
+    its mismatch. An empty digest means the whole collection.
     """
 
     namespace: Namespace
@@ -54,7 +54,8 @@ class RecheckId(NamedTuple):
 class Recheck(NamedTuple):
     """A document to compare again, by the names on the source.
 
-    For a document that was found different, `since` is the time at which it was first seen to differ, in UNIX seconds.
+    For a document that was found different, `since` is the time at which it was first seen to differ, in UNIX seconds;
+    otherwise it is None. `key` is a document key, of which only the `_id` matters; empty for a whole collection.
     """
 
     id: RecheckId
@@ -139,9 +140,9 @@ def _full(group: KeyGroup, size: int, following: Recheck) -> bool:
 
 
 def merged(rechecks: Iterable[Recheck]) -> dict[bytes, Recheck]:
-    """Return one recheck per document, by digest.
+    """Return one recheck per document, by digest, from rechecks in the order of their ids.
 
-    A document that changed after it was found different has no `since`.
+    For a document that changed after it was found different, `since` is None.
     """
     found: dict[bytes, Recheck] = {}
     for each in rechecks:

@@ -13,7 +13,7 @@ NAMED = 5
 
 
 def verdict_of(counts: MismatchCounts, examples: Iterable[Mismatch]) -> Verdict:
-    """Return the verdict of a check that compared everything; `examples` are some of its mismatches."""
+    """Return the verdict of a check that compared everything; its reasons list `examples`, some of the mismatches."""
     reasons = tuple(_reasons(counts, examples))
     return Verdict(Outcome.FAILED if reasons else Outcome.PASSED, reasons)
 
@@ -31,5 +31,5 @@ def _reasons(counts: MismatchCounts, examples: Iterable[Mismatch]) -> Iterator[s
 
 
 def incomplete(kind: ErrorKind, description: str) -> Verdict:
-    """Return the verdict of a check that could not compare everything."""
+    """Return the verdict of a check that could not compare everything, with the error that prevented it."""
     return Verdict(Outcome.INCOMPLETE, (description,), kind.name)

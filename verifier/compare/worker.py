@@ -67,7 +67,11 @@ class Sides:
 
 
 class Worker:
-    """Runs the tasks of a generation, in all its threads. Each cluster is read at or after its time in `not_before`."""
+    """Runs the tasks of a generation. All threads of the generation share one worker.
+
+    Each cluster is read at or after its cluster time in `not_before`: source, destination. `add_ranges` adds the tasks
+    for the ranges of a collection (`Generation._add_ranges`).
+    """
 
     def __init__(
         self,
@@ -101,7 +105,10 @@ class Worker:
         self._comparison = Comparison(*self._clients, request.mode, chosen, stop, sides.tuning)
 
     def run_task(self, task: Task) -> Task:
-        """Run a task and return it with its result. Raises the driver's errors."""
+        """Run a task, save its mismatches and their rechecks, and return the task with its result.
+
+        Raises the driver's errors.
+        """
         if task.work is Work.COLLECTION:
             return self._compare_definitions(task)
         if task.work is Work.COUNT:
@@ -136,7 +143,7 @@ class Worker:
     ) -> list[DocumentMismatch]:
         """Return the mismatches without expired documents, which one cluster has deleted and the other will delete.
 
-        Only the last generations check for expired documents.
+        Before all changes are known, return all mismatches: the next generation compares them again anyway.
         """
         if not self._store.record.last:
             return found
@@ -164,7 +171,7 @@ class Worker:
         return left
 
     def _judging_clock(self) -> datetime:
-        """Return the UTC time of the source's clock; add a note to the check if the destination's clock differs."""
+        """Return the UTC time of the source's clock; save a note if the destination's differs by more than 5 s."""
         source, destination = (clock_of(client, self._stop) for client in self._clients)
         note = note_on_clocks(source, destination)
         if note is not None:
@@ -172,7 +179,10 @@ class Worker:
         return source
 
     def _save(self, found: list[DocumentMismatch], since: dict[bytes, float]) -> None:
-        """Save mismatches, and add rechecks of them for the next generation."""
+        """Save mismatches, count them, and save rechecks of them for the next generation.
+
+        `since` has the time at which each known mismatch was first seen, in UNIX seconds, by digest.
+        """
         now = time()
         for each in found:
             self._tally.found(each)
@@ -229,8 +239,10 @@ class Worker:
         return Definitions(source if expected else None, expected, destination)
 
     def _stored(self, definitions: Definitions) -> NamespacePair | None:
-        """Return where the documents of both sides are stored; None unless both sides have comparable documents of one
-        kind.
+        """Return where the documents are stored on both sides; None if there are none to compare.
+
+        There are none if a side lacks the collection, the kinds differ, or it is a view. With a document filter, there
+        are none for a time-series collection either, and a note is saved that says so.
         """
         source, destination = definitions.there
         if source is None or destination is None or source.kind is not destination.kind:
@@ -248,7 +260,8 @@ class Worker:
     def _compare_counts(self, task: Task) -> Task:
         """Compare the numbers of documents of a collection on both sides, and return the task with its result.
 
-        If documents of the collection can expire, only add a note that their numbers were not compared.
+        A difference is saved as a mismatch. If documents of the collection can expire, only save a note that their
+        numbers were not compared.
         """
         # If an earlier process or generation compared the definitions, they must be read again.
         definitions = self._compared.pop(task.names, None) or self._definitions(task.names)
@@ -267,7 +280,7 @@ class Worker:
     def _unexplained(
         self, namespace: Namespace, stored: NamespacePair
     ) -> Iterator[DefinitionMismatch]:
-        """Yield a mismatch if the difference of the counts is not that of the missing and extra documents found."""
+        """Yield a mismatch if the missing and extra documents found do not explain the difference of the counts."""
         there, here = self._comparison.counts(stored)
         if there == here:
             return
