@@ -1,7 +1,7 @@
 """The verifier: compares two clusters and reports whether they hold the same data.
 
 It writes no user documents: its only writes are its own state, and no-ops to the oplog (`cluster.note`). The packages
-that the sync service needs of it (`runtime`, `cluster`, `compare`) live here too, so that the checker never depends on
+that the sync service uses as well (`runtime`, `cluster`, `compare`) live here, so that the verifier never depends on
 the code that it checks.
 
 The process starts in `cli`. `settings` reads the options, and `selection` those that select what to verify. `app` and

@@ -37,21 +37,24 @@ def announce_progress(service: Service, interval: float, stop: StopToken) -> Non
 
 
 def announce_report(service: Service) -> None:
-    """Log the report of the check that has just ended, line by line, unless the next one has begun."""
+    """Log the report of the check that has just ended, line by line, unless another check has begun."""
     if service.progress().phase is Phase.IDLE:
         for line in filter(None, report_lines(service)):
             _log.info("%s", line)
 
 
 def wait_for_end(service: Service, stop: StopToken) -> CheckProgress:
-    """Wait until the check has ended, and return its final progress."""
+    """Wait until the check has ended, and return its final progress. Raises `Cancelled` when stopped."""
     while (progress := service.progress()).phase is not Phase.IDLE:
         stop.sleep(POLL)
     return progress
 
 
 def report_lines(service: Service) -> list[str]:
-    """Return the report of the check that has ended, without examples if these cannot be read."""
+    """Return the lines of the report of the check that has ended.
+
+    If its mismatches cannot be read, log a warning and leave them out.
+    """
     progress = service.progress()
     try:
         documents = [*service.document_mismatches(None, SHOWN, 0.0)]

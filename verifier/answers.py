@@ -22,7 +22,7 @@ from verifier.runtime.waits import LongWait
 
 
 def progress_answer(progress: CheckProgress, waits: Sequence[LongWait] = ()) -> dict[str, Any]:
-    """Return the `progress` document: fields that do not apply or are not known are null.
+    """Return the field `progress` of the answer to GET /progress, in which unknown values are None.
 
     `warnings` is only present while this process has long waits.
     """
@@ -55,7 +55,7 @@ def progress_answer(progress: CheckProgress, waits: Sequence[LongWait] = ()) -> 
 def summary_answer(
     progress: CheckProgress, definitions: Sequence[StoredMismatch]
 ) -> dict[str, Any]:
-    """Return the summary of a check; `definitions` are the first mismatches of definitions."""
+    """Return the answer to GET /summary, without `success`; `definitions` are the first mismatches of definitions."""
     mismatches, verdict = progress.mismatches, progress.verdict
     return {
         "verdict": None if verdict is None else verdict.outcome.value,
@@ -116,7 +116,7 @@ def _durations(progress: CheckProgress) -> list[float | None]:
 
 
 def _number(value: float | None) -> float | None:
-    """Return the number rounded; None if it is not finite, because JSON has no such numbers."""
+    """Return the number rounded to three decimals; None if it is unknown or infinite, which JSON cannot represent."""
     return round(value, 3) if value is not None and math.isfinite(value) else None
 
 
@@ -125,7 +125,7 @@ def _timestamp(time: Timestamp | None) -> dict[str, Any] | None:
 
 
 def _seconds_left(progress: CheckProgress) -> float | None:
-    """Return the estimated remaining time of generation 0 at the present rate; None if it is unknown."""
+    """Return the estimated remaining seconds of generation 0 at the present rate; None if unknown, or if it is over."""
     total, rate = progress.amounts.total_size, progress.size_per_second
     if progress.phase is not Phase.CHECK or total is None or not rate:
         return None

@@ -25,7 +25,7 @@ _SUMMARIZED = 1_000
 
 
 class Service(Protocol):
-    """The calls that the API makes. Each may raise OperationError."""
+    """The methods of the service that the API calls. Each may raise OperationError."""
 
     def check(self, document_filter: Document | None) -> None: ...
 
@@ -43,7 +43,7 @@ class Service(Protocol):
 
 
 def blueprint(service: Service) -> Blueprint:
-    """Return the endpoints below /api/v1."""
+    """Return the blueprint with the endpoints below /api/v1 that call the service."""
     api = Blueprint("api", __name__, url_prefix="/api/v1")
     readers = Readers()
 

@@ -39,7 +39,10 @@ def main(
     observe: Observer = ignore,
     tuning: CheckTuning = CheckTuning(),
 ) -> int:
-    """Run the process until a signal arrives or its single check ends; return its exit status."""
+    """Run the process until a signal arrives or, with --checkOnce, its check ends; return its exit status.
+
+    Invalid options exit with status 2. Tests pass `observe` and `tuning`.
+    """
     settings = read_settings(arguments)
     keep_large_buffers()
     once = settings.check_once
@@ -126,7 +129,10 @@ def _end_writes(service: Service) -> None:
 
 @contextmanager
 def _opened(settings: Settings) -> Iterator[tuple[Cluster, Cluster, Cluster]]:
-    """Open the source, the destination and the metadata cluster, which may be the destination. Raise OperationError."""
+    """Open clients for the source, the destination and the metadata cluster; close them after the block.
+
+    The metadata cluster is the destination itself if both have the same connection string. Raises OperationError.
+    """
     application = f"{PROGRAM} {__version__}"
     with ExitStack() as stack:
 

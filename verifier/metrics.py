@@ -10,12 +10,12 @@ from verifier.runtime.metrics import Kind, Metric, Values, one_hot, single
 
 
 def _of_check(read: Callable[[CheckProgress], float | None]) -> Callable[[CheckProgress], Values]:
-    """Return a function that reads one value of a check, unknown before the first check."""
+    """Return a function for `Metric.read` that reads one value of a check, unknown before the first check."""
     return single(lambda progress: None if progress.started is None else read(progress))
 
 
 def _of_amounts(read: Callable[[Amounts], float | None]) -> Callable[[CheckProgress], Values]:
-    """Return a function that reads one amount of the first generation, unknown before that generation is planned."""
+    """Return a function for `Metric.read` that reads one amount of generation 0, unknown before that is planned."""
 
     def of(progress: CheckProgress) -> float | None:
         amounts = progress.first or progress.amounts
@@ -25,7 +25,7 @@ def _of_amounts(read: Callable[[Amounts], float | None]) -> Callable[[CheckProgr
 
 
 def _lags(progress: CheckProgress) -> Values:
-    """Return the lag of each cluster; nothing after the check has ended."""
+    """Return the lag of the change stream of each cluster, in seconds; nothing unless a check runs."""
     if progress.phase is Phase.IDLE:
         return {}
     return {(name,): changes.lag_seconds for name, changes in _changes(progress).items()}
@@ -58,7 +58,7 @@ def _error(progress: CheckProgress) -> Values:
 
 
 def _tasks(progress: CheckProgress) -> Values:
-    """Return the tasks by status; nothing before the generation is planned."""
+    """Return the number of tasks of the generation by status; nothing before the generation is planned."""
     tasks = progress.tasks
     if not tasks.total:
         return {}

@@ -101,7 +101,7 @@ def _of_all(amounts: Amounts) -> str:
 
 
 def _namespaces(namespaces: Mapping[Namespace, NamespaceProgress]) -> Iterator[str]:
-    """Yield the lines of the table of namespaces, the largest first."""
+    """Yield the lines of the table of the hundred largest namespaces, the largest first."""
     if not namespaces:
         return
     largest = sorted(namespaces.items(), key=lambda each: (-each[1].size, str(each[0])))
@@ -198,7 +198,10 @@ def _count(number: int, noun: str) -> str:
 
 
 def _percent(part: int, whole: int | None) -> str:
-    """Return the share in percent: 100 % only if the part is the whole, and 0 % only if it is 0."""
+    """Return the share in percent: 100 % only if the part is at least the whole, and 0 % only if the part is 0.
+
+    Empty if the whole is unknown (None); 100 % if it is 0.
+    """
     if not whole:
         return "" if whole is None else "100 %"
     if part >= whole:

@@ -13,7 +13,7 @@ from verifier.runtime.schemas import Strict
 
 
 class _FilterField(fields.Field[Document]):
-    """A document that BSON can represent. The servers decide whether it is a valid filter."""
+    """A field for a filter: any document that BSON can represent. The servers decide later whether it is valid."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Document:
         if not isinstance(value, dict):

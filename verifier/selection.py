@@ -38,9 +38,9 @@ class _Filters(Strict):
 
 
 def read_scope(options: Mapping[str, Any]) -> Scope:
-    """Return the scope that the options select, without the database of the verifier's own state.
+    """Return the scope that the options (values by name) select, without the database of the verifier's own state.
 
-    Raises ValueError, whose text names every violation.
+    Raises ValueError, whose text names every violation of the first kind of check that finds any.
     """
     own = options["metaDBName"]
     _raise([*_contradictions(options), *_bad_database(own)])
@@ -65,7 +65,7 @@ def _raise(violations: list[str]) -> None:
 
 
 def _contradictions(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield violations of the rule that exactly one option selects what to verify."""
+    """Yield the errors if not exactly one option selects what to verify, or another option cannot be used with it."""
     ways = [f"--{name}" for name in _WAYS if options[name] not in (None, False, [])]
     if not ways:
         yield "no namespaces are selected: add --verifyAll, --includeNamespaces or --srcNamespace"
@@ -92,7 +92,7 @@ def _json(name: str, text: str | None) -> Any:
 
 
 def _names(texts: list[str]) -> list[Namespace]:
-    """Parse names. The name of a database alone gets an empty collection. Raises ValueError."""
+    """Parse names. The name of a database alone gets an empty collection. Raises ValueError for a name like `shop.`."""
     for text in texts:
         if text.endswith(".") and text.count(".") == 1:
             raise ValueError(f"{text} is neither database.collection nor a database")
@@ -100,7 +100,7 @@ def _names(texts: list[str]) -> list[Namespace]:
 
 
 def _element(name: Namespace) -> Document:
-    """Return the filter element that selects this name."""
+    """Return the filter element that selects this collection, or this whole database."""
     whole = {"database": name.database}
     return {**whole, "collections": [name.collection]} if name.collection else whole
 
@@ -125,7 +125,10 @@ def _mispaired(sources: list[Namespace], destinations: list[Namespace]) -> Itera
 
 
 def _collisions(pairs: list[NamespacePair]) -> Iterator[str]:
-    """Yield the pairs in which a name would be compared with more than one other name, or with none."""
+    """Yield the error for each two pairs that collide.
+
+    They collide if they overlap on the destination, or if the destination of a renamed pair is the source of another.
+    """
     for (number, one), (later, other) in permutations(enumerate(pairs), 2):
         if number < later and _overlap(one.destination, other.destination):
             yield f"{_shown(one.source)} and {_shown(other.source)} have the same name on the destination"

@@ -69,7 +69,10 @@ _PASSING = frozenset(
 
 
 class Service:
-    """The service: runs one check at a time. `spawn` runs a function in a thread that the process owns."""
+    """The service: runs one check at a time, and saves its state on the cluster `metadata`.
+
+    `spawn` runs a function in a thread that the process owns, which gets the given name.
+    """
 
     def __init__(
         self,
@@ -95,7 +98,11 @@ class Service:
         self._check: Check | None = None
 
     def recover(self) -> None:
-        """Continue the saved check, or load the result of one that has ended. Raises OperationError."""
+        """Continue the saved check if there is one, or load its result if it has ended; with --clean, drop it first.
+
+        The result of a check with other options is not loaded. Raises OperationError: OtherCheckSaved if the saved
+        check is of other clusters, or is not finished and has other options.
+        """
         with failures.named_errors(), impatient(_STARTUP_PATIENCE):
             if self._settings.clean:
                 self._store.clean()
@@ -110,7 +117,10 @@ class Service:
                 self._check = self._recalled_check()
 
     def check(self, document_filter: dict[str, Any] | None) -> None:
-        """Begin a check of the documents that match the filter. Raises OperationError."""
+        """Save a new check of the documents that match the filter (None: all), and run it in another thread.
+
+        Raises OperationError, for example if a check is running or a cluster is unfit for a check.
+        """
         with self._commands.one(), failures.named_errors(), impatient(PATIENCE):
             if self._is_running():
                 raise OperationError(
@@ -124,7 +134,10 @@ class Service:
             self._observe(Point.BEGUN, "")
 
     def writes_off(self) -> None:
-        """Tell the check that users no longer write to either cluster. Raises OperationError."""
+        """Save that users no longer write to either cluster, so that the running check compares what is left and ends.
+
+        Raises OperationError, for example if no check is running or it has received this before.
+        """
         with self._commands.one(), failures.named_errors(), answered_soon():
             if self._check is None or not self._is_running():
                 raise OperationError(
@@ -137,13 +150,17 @@ class Service:
             self._check.no_more_writes()
 
     def progress(self) -> CheckProgress:
-        """Return the progress of the check, without access to a cluster."""
+        """Return the progress of the check, without access to a cluster; the phase is IDLE if there is no check."""
         return CheckProgress() if self._check is None else self._check.figures.progress()
 
     def document_mismatches(
         self, after: str | None, limit: int | None, least_seconds: float
     ) -> Iterator[StoredMismatch]:
-        """Return the documents that differ, after a page token. Raises OperationError, also while they are read."""
+        """Return the documents that differ, after the page token `after` (None: from the first); none without a check.
+
+        At most `limit` (None: all) that have differed for `least_seconds`. They are read during the iteration, which
+        raises OperationError and the driver's errors, as does the call itself for an invalid page token.
+        """
         _refuse_unless_page_token(after)
         if self._check is None:
             return iter(())
@@ -152,7 +169,7 @@ class Service:
     def definition_mismatches(
         self, after: str | None, limit: int | None
     ) -> Iterator[StoredMismatch]:
-        """Return the definitions that differ, after a page token. Raises OperationError, also while they are read."""
+        """Return the mismatches of definitions, as `document_mismatches` does for documents."""
         _refuse_unless_page_token(after)
         if self._check is None:
             return iter(())
@@ -166,9 +183,9 @@ class Service:
         return Request(self._settings.scope, self._settings.mode, raw)
 
     def _matches_options(self, record: CheckRecord) -> bool:
-        """Return whether the saved check has the options of this process.
+        """Return whether the saved check was started with the options of this process.
 
-        The filter is ignored, because it is no option.
+        Its document filter is ignored, because that comes from the request and not from an option.
         """
         own = self._request(None)
         return replace(record.request, document_filter=None) == own
@@ -215,7 +232,7 @@ class Service:
         return Check(subject, sides, self._store, settings.grace_seconds, self._observe, self._stop)
 
     def _recalled_check(self) -> Check:
-        """Return a check with its saved figures."""
+        """Return the saved check, ready to run, with its saved figures loaded. Raises the driver's errors."""
         check = self._new_check()
         check.figures.recall()
         return check
@@ -225,7 +242,10 @@ class Service:
         self._spawn("check", self._run_check)
 
     def _run_check(self) -> None:
-        """Run the check as the outermost frame of its thread. An error becomes the verdict `incomplete`."""
+        """Run the check as the outermost frame of its thread. Any error becomes the verdict `incomplete`.
+
+        Only `Cancelled` is raised; the check then continues after a restart.
+        """
         check = self._check
         assert check is not None
         try:
@@ -243,9 +263,9 @@ class Service:
             self._give_up(check, kind, description)
 
     def _give_up(self, check: Check, kind: ErrorKind, description: str) -> None:
-        """End a check as incomplete.
+        """End a check as incomplete: show that verdict, and save it unless a restart may remove the cause.
 
-        The verdict is shown before it is saved, because saving it may fail for the same reason.
+        The verdict is shown before it is saved, because saving it may fail for the same reason; that is only logged.
         """
         verdict = incomplete(kind, description)
         check.figures.given_up = verdict

@@ -125,7 +125,11 @@ TABLE = (
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of the process. `partition_size` is in bytes."""
+    """The settings of the process. `source`, `destination` and `metadata` are connection strings.
+
+    `partition_size` is in bytes. `metadata_database` stores the state of the check. Without a `log_path`, a directory,
+    the log goes to standard output, or with `check_once` to standard error.
+    """
 
     source: str
     destination: str
@@ -186,5 +190,5 @@ def _settings(values: Mapping[str, Any]) -> Settings:
 
 
 def _uri(text: str) -> str:
-    """Return the text as a connection string, adding the scheme to a plain list of hosts."""
+    """Return the text as a connection string, with the scheme `mongodb://` if it has none."""
     return text if "://" in text else f"mongodb://{text}"
