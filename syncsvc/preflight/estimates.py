@@ -71,7 +71,11 @@ def _built(each: Measured, options: StartOptions) -> Collection[str]:
 
 
 def _disk_needed(contents: Iterable[Measured], options: StartOptions) -> int:
-    """Return the bytes needed on the destination's disk: those on the source's, if compressed equally, and a margin."""
+    """Return the estimated bytes that the sync needs on the destination's disk.
+
+    The estimate is the size on the source's disk of the documents, the `_id` indexes and the indexes that the sync
+    builds, plus a margin. It assumes that both clusters compress equally well.
+    """
     taken = sum(
         each.size.on_disk
         + sum(each.size.indexes.get(name, 0) for name in ("_id_", *_built(each, options)))

@@ -27,7 +27,10 @@ def _of_machine(root: Path) -> Iterator[int]:
 
 
 def _of_groups(root: Path) -> Iterator[int]:
-    """Yield the memory left in each control group of this process, up to the root: any of them may fill up first."""
+    """Yield the free memory, in bytes, of each control group of this process and of its parents.
+
+    Each of them is a limit of its own; groups without a limit are left out. `root` contains `proc` and `sys`.
+    """
     mounts = root / "sys/fs/cgroup"
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)

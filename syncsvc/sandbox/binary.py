@@ -74,7 +74,10 @@ def _from_wheel() -> Path | None:
 
 
 def _make_executable(program: Path) -> None:
-    """Make the program executable: some installers drop the executable bit of package data."""
+    """Make the program executable, because some installers drop the executable bit of package data.
+
+    Raises SandboxError if this user may not change the mode of the file.
+    """
     if os.access(program, os.X_OK):
         return
     try:

@@ -88,7 +88,10 @@ def document_differences(
 
 
 def order_difference(source: DocumentStream, destination: DocumentStream) -> Iterator[str]:
-    """Yield at most one sentence: the first position where the order of equal documents differs."""
+    """Yield a sentence for the first position at which the streams have different documents; nothing if there is none.
+
+    Both streams are in natural order, and their collections contain the same documents.
+    """
     position = 0
     while (left := source.fill()) and (right := destination.fill()):
         position += _skip_equal(left, right)

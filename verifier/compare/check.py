@@ -298,9 +298,11 @@ class Check:
         )
 
     def _wait_for_work(self, stop: StopToken) -> None:
-        """Wait until there are documents to recheck, after a pause, or all changes up to the end of writes are known.
+        """Wait until the next generation is due.
 
-        Raises `Cancelled`.
+        It is due at once when all changes up to the end of writes are known. Otherwise, it is due after a pause if
+        documents have changed or mismatches are left, and the destination is close enough to the source. The pause is
+        longer if only mismatches are left that stay the same. Raises `Cancelled` when stopped.
         """
         began = monotonic()
 

@@ -120,7 +120,10 @@ def insert_missing(
 
 
 def clear(context: RunContext, namespace: Namespace, outcomes: Sequence[Outcome]) -> None:
-    """Delete all documents with these `_id`s, on all shards."""
+    """Delete the documents that have the `_id` of an outcome, on all shards; the rest of each outcome is ignored.
+
+    Raises OperationError EventNotApplicable, and the driver's errors.
+    """
     if not outcomes:
         return
     gone = [Outcome(id_only(each.key), deleted=True) for each in outcomes]

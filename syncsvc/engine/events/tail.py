@@ -38,7 +38,11 @@ _SLOW = "If this takes long, see the other warnings, and check the load of the d
 
 
 class Tail:
-    """Reads the change events and hands them on. `save_position` saves the applied position before each DDL event."""
+    """Reads the events of `reader` in one thread, and hands data events to `lanes` and DDL events to the barrier.
+
+    `frontier` records the position up to which the lanes have applied all events. `feed` is notified of the changed
+    documents and of DDL events. `save_position` saves the applied position before each DDL event.
+    """
 
     def __init__(
         self,
