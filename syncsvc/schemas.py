@@ -140,7 +140,9 @@ class StartSchema(Strict):
     verification = fields.Nested(
         _VerificationSchema,
         load_default=lambda: {"enabled": True},
-        metadata={"description": "The verification of the sync."},
+        metadata={
+            "description": "Settings of the verification, which compares both clusters during the sync."
+        },
     )
     includeNamespaces = _filters("The namespaces to sync; all if empty.")
     excludeNamespaces = _filters("The namespaces not to sync.")

@@ -123,7 +123,7 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
             return json.dumps(value)
         if form is Form.LIST and isinstance(value, list) and {*map(type, value)} <= {str}:
             return value
-        raise ValueError(f"{name!r} is not an option, or does not accept such a value")
+        raise ValueError(f"{name!r} is not an option, or does not accept a list or mapping")
 
 
 class _Parser(configargparse.ArgumentParser):  # type: ignore[misc] # it comes without types
