@@ -130,7 +130,7 @@ def test_the_run_waits_for_an_instance_that_was_not_told(pair: Pair, fleet: Flee
     writes.fill(pair.source.client)
     coordinator, follower = fleet.coordinator, fleet.follower
     follower.start()
-    fleet.wait_for_warning(follower, f"{fleet.names[0]} for start")
+    fleet.wait_for_warning(follower, f"{fleet.names[0]} (start)")
     assert pair.destination.client.list_database_names().count("d") == 0
     coordinator.start()
     fleet.wait_until_committable()
