@@ -213,7 +213,7 @@ def test_each_instance_is_paused_by_itself(pair: Pair, fleet: Fleet) -> None:
     fleet.wait_until_committable()
     for paused, other in (fleet.daemons, fleet.daemons[::-1]):
         paused.pause()
-        fleet.wait_for_warning(other, "for resume")
+        fleet.wait_for_warning(other, "(resume)")
         source.d.c.insert_many([{"n": n} for n in range(100)])
         source.d.c.create_index(f"of {paused.port}")
         paused.resume()
