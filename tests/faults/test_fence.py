@@ -13,15 +13,14 @@ from typing import Any
 
 import pytest
 
-from syncsvc import __version__
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.replica_set import Client
 from tests.support.daemon import Daemon
+from tests.support.failpoints import APPLICATION, delayed, failing, times
 from tests.support.pair import Pair, Side
 from tests.support.selection import full
 from tests.support.waiting import wait_for
 
-_APPLICATION = f"syncsvc {__version__}"
 # The server cannot end a delay early. Each test begins with the shortest, and is repeated with the next one if a busy
 # machine needs longer than that to restart the process and to apply newer writes.
 _DELAYS_MS = (3_000, 12_000, 48_000)
@@ -49,7 +48,7 @@ class Held:
         wait_for(lambda: not self._is_delayed(), "it has run")
 
     def _is_delayed(self) -> bool:
-        return self.operation in _held(self.client, self.name)
+        return self.operation in delayed(self.client, self.name)
 
 
 @contextmanager
@@ -60,34 +59,19 @@ def holding(client: Client, name: str, delay_ms: int) -> Iterator[Callable[[], H
     """
     data = {
         "failCommands": [name],
-        "appName": _APPLICATION,
+        "appName": APPLICATION,
         "blockConnection": True,
         "blockTimeMS": delay_ms,
     }
     if name != "commitTransaction":
         data["namespace"] = "d.c"
-    point = {"configureFailPoint": "failCommand"}
-    client.admin.command({**point, "mode": {"times": 1}, "data": data})
 
     def held() -> Held:
-        found = wait_for(lambda: _held(client, name), f"{name} is held")
+        found = wait_for(lambda: delayed(client, name), f"{name} is held")
         return Held(client, name, found[0])
 
-    try:
+    with failing(client, data, times(1)):
         yield held
-    finally:
-        client.admin.command({**point, "mode": "off"})
-
-
-def _held(client: Client, name: str) -> list[int]:
-    """Return the IDs of the daemon's operations with that command that have not begun to run."""
-    wanted = {
-        "appName": _APPLICATION,
-        f"command.{name}": {"$exists": True},
-        "microsecs_running": {"$exists": False},
-    }
-    found = client.admin.aggregate([{"$currentOp": {}}, {"$match": wanted}])
-    return [each["opid"] for each in found]
 
 
 _MEMBERS = ("one member", "three members")

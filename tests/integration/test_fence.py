@@ -13,6 +13,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from syncsvc.saved import fence as fence_module
 from syncsvc.saved.fence import Fence, FencedWriter
+from tests.support.failpoints import delayed, failing, times
 from tests.support.pair import SHARDED, Pair, across
 from tests.support.waiting import wait_for
 from verifier.cluster.connect import Client, connect
@@ -47,23 +48,14 @@ def held(pair: Pair, name: str) -> Iterator[None]:
         "blockConnection": True,
         "blockTimeMS": _HELD_MS,
     }
-    point = {"configureFailPoint": "failCommand"}
-    client.admin.command({**point, "mode": {"times": 1}, "data": data})
-    try:
+    with failing(client, data, times(1)):
         yield
         assert _held(client, name), f"{name} has not been held until now"
         wait_for(lambda: not _held(client, name), f"the held {name} is over")
-    finally:
-        client.admin.command({**point, "mode": "off"})
 
 
 def _held(client: Any, name: str) -> bool:
-    wanted = {
-        "appName": _APPLICATION,
-        f"command.{name}": {"$exists": True},
-        "microsecs_running": {"$exists": False},
-    }
-    return bool(list(client.admin.aggregate([{"$currentOp": {}}, {"$match": wanted}])))
+    return bool(delayed(client, name, _APPLICATION))
 
 
 def update(value: int, ids: Any = (1,)) -> dict[str, Any]:
@@ -186,14 +178,9 @@ def test_an_earlier_engine_is_refused_and_superseded(pair: Pair, client: Client)
 def test_a_refused_mark_settles_nothing(pair: Pair, client: Client) -> None:
     fence = Fence(uuid4(), epoch=2, slots=1)
     writes = FencedWriter(client, False, StopToken(), fence, False)
-    admin, point = pair.destination.client.admin, {"configureFailPoint": "failCommand"}
     data = {"failCommands": ["update"], "appName": _APPLICATION, "errorCode": 2}
-    admin.command({**point, "mode": "alwaysOn", "data": data})
-    try:
-        with pytest.raises(OperationFailure):
-            writes.settle()
-    finally:
-        admin.command({**point, "mode": "off"})
+    with failing(pair.destination.client, data), pytest.raises(OperationFailure):
+        writes.settle()
     assert not fence.is_settled
     writes.settle()
     assert fence.is_settled

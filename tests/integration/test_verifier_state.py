@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import pytest
 
+from tests.support.failpoints import delayed, failing, times
 from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 from tests.support.writes import started
@@ -131,7 +132,9 @@ def test_a_save_that_hangs_keeps_no_command_waiting(pair: Pair) -> None:
         writer = ClusterWriter(destination.client, False, stop)
         store = CheckStore(destination.client, writer, STATE, stop)
         begin(source, destination, Request(), store, stop)
-        stack.enter_context(_delayed_update(pair))
+        delay = {"failCommands": ["update"], "blockConnection": True, "blockTimeMS": 5_000}
+        data = {**delay, "appName": _APPLICATION}
+        stack.enter_context(failing(pair.destination.client, data, times(1)))
         with started(lambda: store.add_note("slow")):
             wait_for(lambda: _is_delayed(pair), "the save hangs")
             with impatient(0.3):
@@ -140,20 +143,5 @@ def test_a_save_that_hangs_keeps_no_command_waiting(pair: Pair) -> None:
     assert store.record.notes == ("slow",)
 
 
-@contextmanager
-def _delayed_update(pair: Pair) -> Iterator[None]:
-    admin, point = pair.destination.client.admin, {"configureFailPoint": "failCommand"}
-    delay = {"blockConnection": True, "blockTimeMS": 5_000}
-    data = {"failCommands": ["update"], "appName": _APPLICATION, **delay}
-    admin.command({**point, "mode": {"times": 1}, "data": data})
-    try:
-        yield
-    finally:
-        admin.command({**point, "mode": "off"})
-
-
 def _is_delayed(pair: Pair) -> bool:
-    wanted = {"appName": _APPLICATION, "command.update": {"$exists": True}}
-    return bool(
-        list(pair.destination.client.admin.aggregate([{"$currentOp": {}}, {"$match": wanted}]))
-    )
+    return bool(delayed(pair.destination.client, "update", _APPLICATION))

@@ -63,6 +63,28 @@ def _labels(labels: Iterable[str]) -> Document:
     return {"errorLabels": list(labels)} if labels else {}
 
 
+@contextmanager
+def failing(client: Client, data: Document, mode: Any = ALWAYS) -> Iterator[None]:
+    """Arm failCommand on the primary within the block."""
+    point = {"configureFailPoint": "failCommand"}
+    client.admin.command({**point, "mode": mode, "data": dict(data)})
+    try:
+        yield
+    finally:
+        client.admin.command({**point, "mode": "off"})
+
+
+def delayed(client: Client, command: str, application: str = APPLICATION) -> list[int]:
+    """Return the IDs of an application's operations with that command that the primary has not begun to run."""
+    wanted = {
+        "appName": application,
+        f"command.{command}": {"$exists": True},
+        "microsecs_running": {"$exists": False},
+    }
+    found = client.admin.aggregate([{"$currentOp": {}}, {"$match": wanted}])
+    return [each["opid"] for each in found]
+
+
 class FailPoints:
     """The fail points of some members, set through direct connections. A context manager that disarms failCommand."""
 
