@@ -157,8 +157,8 @@ class OplogWatch:
                 "process or pause the sync until this warning ends."
             )
         elif left is not None:
-            text = oplog_window.warning(left, copy_left, warned)
-            text = text and f"{text} {_ENLARGE}"
+            forecast = oplog_window.warning(left, copy_left, warned)
+            text = None if forecast is None else f"{forecast} {_ENLARGE}"
         if text is None:
             self._context.progress.end_warning(WarningKind.OPLOG_SHORT)
         else:
