@@ -13,6 +13,7 @@ import bson
 from syncsvc.saved.partitions import Copied, Partition, Partitions
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.saved.run import METADATA_DATABASE
+from tests.support.failpoints import failing, times
 from tests.support.pair import Pair
 from verifier.cluster.connect import connect
 from verifier.cluster.ranges import Range
@@ -38,14 +39,10 @@ def claimed(partitions: Partitions) -> list[Partition]:
 @contextmanager
 def lost_answers(pair: Pair, command: str) -> Iterator[None]:
     """Within the block, a command is carried out, but of the first one is told that nobody knows whether it is."""
-    admin = pair.destination.client.admin
     lost = {"code": 91, "errmsg": "lost"}
     data = {"failCommands": [command], "writeConcernError": lost}
-    admin.command({"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": data})
-    try:
+    with failing(pair.destination.client, data, times(1)):
         yield
-    finally:
-        admin.command({"configureFailPoint": "failCommand", "mode": "off"})
 
 
 def test_what_is_planned_stays(pair: Pair) -> None:

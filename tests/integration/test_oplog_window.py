@@ -14,6 +14,7 @@ from syncsvc.engine.run.points import Point
 from syncsvc.sandbox import ReplicaSet
 from tests.support import writes
 from tests.support.daemon import Daemon
+from tests.support.failpoints import failing
 from tests.support.oplogs import note, roll_over
 from tests.support.pair import Pair, Side
 from tests.support.waiting import wait_for
@@ -64,13 +65,9 @@ def events_read(client: writes.AnyClient) -> int:
 @contextmanager
 def slow(pair: Pair, command: str, milliseconds: int) -> Iterator[None]:
     """Within the block, each such command takes long on the destination."""
-    admin = pair.destination.client.admin
     data = {"failCommands": [command], "blockConnection": True, "blockTimeMS": milliseconds}
-    admin.command({"configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data})
-    try:
+    with failing(pair.destination.client, data):
         yield
-    finally:
-        admin.command({"configureFailPoint": "failCommand", "mode": "off"})
 
 
 def assert_lost(progress: dict[str, Any]) -> None:
