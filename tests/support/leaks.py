@@ -16,26 +16,28 @@ AnyClient = MongoClient[Any]
 
 # More than a sync of a few hundred documents needs, and less than a leak of documents or threads would take.
 _MOST_MEMORY_MB = 400
-# The driver pools sessions, one for each concurrent call; a leak would create one for each call.
-_MOST_SESSIONS = 150
+# The driver pools sessions: it creates one for each concurrent call, and one after each lost connection. A leak would
+# create one for each call.
+_FEW_SESSIONS = 150
+_CALLS_PER_SESSION = 20
 
 
 @dataclass(frozen=True)
 class Holdings:
     threads: int
-    sessions: int
     cursors: frozenset[str]
 
 
 def holdings(pid: int, *clients: AnyClient) -> Holdings:
-    return Holdings(_threads(pid), sum(map(_sessions, clients)), idle_cursors(*clients))
+    return Holdings(_threads(pid), idle_cursors(*clients))
 
 
 def assert_no_leaks(pid: int, before: Holdings, *clients: AnyClient) -> None:
     """Wait until the process holds no more than before the sync. A committed sync must reach this soon."""
     wait_for(lambda: _threads(pid) <= before.threads, f"no more than {before.threads} threads", 30)
     assert_no_cursors_since(before.cursors, *clients)
-    assert sum(map(_sessions, clients)) - before.sessions <= _MOST_SESSIONS
+    for client in clients:
+        _assert_sessions_are_reused(client)
     assert _memory_mb(pid) < _MOST_MEMORY_MB
 
 
@@ -66,9 +68,19 @@ def _is_ours(operation: dict[str, Any]) -> bool:
     return "term" not in operation["cursor"]["originatingCommand"]
 
 
+def _assert_sessions_are_reused(client: AnyClient) -> None:
+    sessions, calls = _sessions(client), _calls(client)
+    assert sessions <= max(_FEW_SESSIONS, calls / _CALLS_PER_SESSION), f"{sessions} sessions after {calls} calls"
+
+
 def _sessions(client: AnyClient) -> int:
     counted = [{"$listLocalSessions": {"allUsers": True}}, {"$count": "sessions"}]
     return sum(int(each["sessions"]) for each in client.admin.aggregate(counted))
+
+
+def _calls(client: AnyClient) -> int:
+    counters = client.admin.command("serverStatus")["opcounters"]
+    return sum(each for each in counters.values() if isinstance(each, int))
 
 
 def _threads(pid: int) -> int:
