@@ -186,8 +186,23 @@ def _pairs(cell: Cell) -> set[Any]:
     return pairs
 
 
-def pack(cells: Iterable[Cell]) -> list[Flight]:
-    """Pack the cells into flights; a flight takes as many cells of a stage and a cluster as `_ROOM` allows."""
+# How many faults of one cluster a stage of a flight between replica sets has time for.
+ROOM = {
+    Stage.EVENTS: 5,
+    Stage.VERIFICATION: 2,
+    Stage.COMMIT: 2,
+    Stage.LISTING: 2,
+    Stage.REVERSE: 2,
+}
+# The same between sharded clusters.
+SHARD_ROOM = {Stage.COPY: 2, Stage.VERIFICATION: 3, Stage.EVENTS: 6}
+
+
+def pack(cells: Iterable[Cell], room: Mapping[Stage, int] = ROOM) -> list[Flight]:
+    """Pack the cells into flights.
+
+    `room` is the maximum number of cells of one cluster in a stage of a flight; the default is 1.
+    """
     waiting: dict[tuple[Stage, On], list[Cell]] = defaultdict(list)
     for each in cells:
         waiting[each.where].append(each)
@@ -195,21 +210,11 @@ def pack(cells: Iterable[Cell]) -> list[Flight]:
     while any(waiting.values()):
         flight: list[Cell] = []
         for where, queue in waiting.items():
-            size = _ROOM.get(where[0], 1)
+            size = room.get(where[0], 1)
             flight += queue[:size]
             del queue[:size]
         flights.append(tuple(flight))
     return flights
-
-
-# The maximum number of cells of one cluster in a stage of a flight; the default is 1.
-_ROOM = {
-    Stage.EVENTS: 5,
-    Stage.VERIFICATION: 2,
-    Stage.COMMIT: 2,
-    Stage.LISTING: 2,
-    Stage.REVERSE: 2,
-}
 
 
 def of_stage(flight: Sequence[Cell], stage: Stage, on: On) -> list[Cell]:

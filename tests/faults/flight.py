@@ -352,10 +352,14 @@ def writing(client: AnyClient) -> Iterator[None]:
 
 
 def define(client: AnyClient, number: int) -> None:
-    """Create a collection, change it and rename it; drop the collection of the previous call."""
+    """Create a collection, change it and rename it; drop the collection of the previous call.
+
+    The last update changes so many documents of a new name that a transaction applies it. After a failed one, the
+    daemon applies the next batches of that name without a transaction.
+    """
     d, name = client.d, f"new {number}"
     d.create_collection(name)
-    d[name].insert_many({"_id": n, "n": n} for n in range(20))
+    d[name].insert_many({"_id": n, "n": n} for n in range(100))
     d[name].create_index("n", name="later")
     d.command({"collMod": name, "validator": {"n": {"$gte": 0}}})
     d[name].create_index("m")
@@ -363,6 +367,7 @@ def define(client: AnyClient, number: int) -> None:
     d[name].delete_many({"_id": {"$lt": 3}})
     d.drop_collection(f"renamed {number - 1}")
     d[name].rename(f"renamed {number}")
+    d[f"renamed {number}"].update_many({}, {"$inc": {"k": 1}})
 
 
 def patiently(write: Callable[[], Any]) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.faults.cells import (
     SHARD_COMMANDS,
+    SHARD_ROOM,
     Flight,
     On,
     Stage,
@@ -27,8 +28,8 @@ from tests.support.failpoints import FailPoints
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
 
 # After three false election errors, shards wait for each other for many seconds.
-PAIRWISE = pack(pairwise(all_cells((Times.ONCE,), SHARD_COMMANDS)))
-FULL = pack(all_cells((Times.ONCE, Times.THREE_TIMES), SHARD_COMMANDS))
+PAIRWISE = pack(pairwise(all_cells((Times.ONCE,), SHARD_COMMANDS)), SHARD_ROOM)
+FULL = pack(all_cells((Times.ONCE, Times.THREE_TIMES), SHARD_COMMANDS), SHARD_ROOM)
 _FILTERS = {"namespace": "d.hashed", "failInternalCommands": True}
 
 
