@@ -234,6 +234,7 @@ def test_sigterm_saves_the_position(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     ("point", "subject"),
     [

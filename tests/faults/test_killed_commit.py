@@ -38,6 +38,7 @@ MODES = {
 }
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("mode", MODES)
 def test_a_commit_goes_on_from_every_step(pair: Pair, daemon: Daemon, mode: str) -> None:
     before, blocking, at_the_end = MODES[mode]

@@ -39,6 +39,7 @@ def _side(pair: Pair, name: str) -> Side:
     return pair.source if name == "source" else pair.destination
 
 
+@pytest.mark.in_turns
 @pytest.mark.each_once
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("name", ["source", "destination"])
@@ -56,6 +57,7 @@ def test_a_router_dies_during_the_copy(pair: Pair, daemon: Daemon, name: str, nu
     pair.assert_equal()
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", ["source", "destination"])
 def test_both_routers_die_in_turn_while_events_are_applied(
     pair: Pair, daemon: Daemon, name: str

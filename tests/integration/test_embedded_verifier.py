@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import bson
+import pytest
 
 from syncsvc.sandbox.workload import Workload
 from tests.integration.test_bad_input import assert_refused
@@ -58,6 +59,7 @@ def listed(daemon: Daemon) -> set[tuple[Any, ...]]:
     }
 
 
+@pytest.mark.in_turns(2)
 @across_topologies
 def test_what_differs_is_named_and_not_committed(pair: Pair, daemon: Daemon) -> None:
     pair.shard("d.c")

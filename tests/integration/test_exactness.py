@@ -191,6 +191,7 @@ def write(collection: Collection[Any], writes: list[Write]) -> None:
         pass
 
 
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_replayed_documents_have_the_sources_bytes(pair: Pair, seed: int) -> None:
     random = Random(seed)

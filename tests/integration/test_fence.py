@@ -83,6 +83,7 @@ CASES: dict[str, tuple[str, dict[str, Any], bool, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.in_turns(4)
 @pytest.mark.parametrize("case", CASES)
 def test_the_late_first_attempt_of_a_repeated_write(pair: Pair, client: Client, case: str) -> None:
     name, command, as_transaction, later = CASES[case]

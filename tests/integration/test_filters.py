@@ -114,6 +114,7 @@ def assert_selected(pair: Pair) -> None:
         assert indexes(pair.destination, *each) == indexes(pair.source, *each), each
 
 
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize("when", When, ids=lambda when: when.name)
 def test_only_what_is_selected_is_synced(pair: Pair, daemon: Daemon, when: When) -> None:
     fill(pair.source.client)
@@ -123,6 +124,7 @@ def test_only_what_is_selected_is_synced(pair: Pair, daemon: Daemon, when: When)
     assert_selected(pair)
 
 
+@pytest.mark.in_turns
 @across(TO_SHARDED, SHARDED)
 def test_only_what_is_selected_is_synced_to_shards(pair: Pair, daemon: Daemon) -> None:
     # By an index that is there anyway.

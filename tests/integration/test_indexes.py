@@ -29,6 +29,7 @@ def create_and_drop(pair: Pair) -> None:
     client.d.command({"collMod": "new", "index": {"name": "plain", "hidden": True}})
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_after_the_copy(pair: Pair, daemon: Daemon, when: When) -> None:
     pair.shard("d.c")
@@ -40,6 +41,7 @@ def test_after_the_copy(pair: Pair, daemon: Daemon, when: When) -> None:
     pair.assert_equal()
 
 
+@pytest.mark.in_turns
 @on_shards
 def test_after_the_copy_on_shards(pair: Pair, daemon: Daemon) -> None:
     test_after_the_copy(pair, daemon, When.COPY)
@@ -58,6 +60,7 @@ def test_after_the_copy_means_after_the_copy(pair: Pair, daemon: Daemon) -> None
     pair.assert_equal()
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_never(pair: Pair, daemon: Daemon, when: When) -> None:
     pair.shard("d.c")
@@ -77,6 +80,7 @@ def needed(pair: Pair, collection: str) -> set[str]:
     return {"_id_", *serving}
 
 
+@pytest.mark.in_turns
 @on_shards
 def test_never_on_shards(pair: Pair, daemon: Daemon) -> None:
     test_never(pair, daemon, When.COPY)
@@ -92,6 +96,7 @@ def test_never_with_verification(pair: Pair, daemon: Daemon) -> None:
     assert index_names(pair.destination.client) == {"_id_"}
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("when", [When.REPLAY, When.COPY, When.APPLY], ids=lambda when: when.name)
 def test_never_and_ttl_cannot_be_verified(pair: Pair, daemon: Daemon, when: When) -> None:
     writes.fill(pair.source.client)
@@ -112,6 +117,7 @@ def test_an_index_that_becomes_ttl_cannot_be_verified(pair: Pair, daemon: Daemon
     assert daemon.wait_for_state("FAILED")["error"] == "TTLNotVerifiable"
 
 
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize(
     "when, build",
     [*((when, "excludeHashed") for when in PHASES), (When.COPY, "excludeHashedAfterCopy")],
@@ -135,6 +141,7 @@ def test_all_but_hashed(pair: Pair, daemon: Daemon, when: When, build: str) -> N
     assert index_names(pair.destination.client, "new") == {"_id_", "plain"}
 
 
+@pytest.mark.in_turns
 @on_shards
 def test_all_but_hashed_on_shards(pair: Pair, daemon: Daemon) -> None:
     test_all_but_hashed(pair, daemon, When.COPY, "excludeHashed")

@@ -129,6 +129,7 @@ def test_a_read_is_repeated_as_a_whole(
     assert "retried" in caplog.text, "no page failed"
 
 
+@pytest.mark.in_turns
 @across_topologies
 def test_a_sync_survives_lost_cursors_everywhere(pair: Pair, tmp_path: Path) -> None:
     """Every fifth page is lost, in all phases and after a restart."""

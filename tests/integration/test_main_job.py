@@ -16,6 +16,7 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.three_members
 
 
+@pytest.mark.in_turns
 @across_topologies
 def test_an_empty_source_is_committed(pair: Pair, daemon: Daemon) -> None:
     daemon.start()
@@ -43,6 +44,7 @@ def _has_done_everything(workload: Workload) -> bool:
     return min(written.inserted, written.updated, written.deleted) > 0
 
 
+@pytest.mark.in_turns
 @across_topologies
 def test_a_writer_may_go_on_while_the_commit_is_asked_for(pair: Pair, daemon: Daemon) -> None:
     """What was written before the commit was asked for arrives; of the rest, what came first."""

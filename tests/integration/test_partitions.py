@@ -200,6 +200,7 @@ def test_chunks_that_move_and_collections_that_go_during_the_copy(
     pair.assert_equal()
 
 
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize(
     "first, second, told",
     [(7, 7, "int 7"), (7, 7.0, "7"), ("a", "A", 'string "'), (MaxKey(), MaxKey(), "maxKey")],
@@ -221,6 +222,7 @@ def test_documents_of_one_id_are_named(
     assert told in progress["errorDescription"]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("point", [None, Point.BATCH_WRITTEN, Point.PARTITION_COPIED])
 def test_a_collection_that_comes_into_the_filter_is_copied(
     pair: Pair, finely: Daemon, point: Point | None

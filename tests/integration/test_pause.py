@@ -113,6 +113,7 @@ def wait_until_stopped(daemon: Daemon, times: int = 1) -> None:
     wait_for(lambda: daemon.log.count("The run has stopped") >= times, "the run has stopped")
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
 def test_a_sync_paused_in_each_phase_has_lost_nothing(
     pair: Pair, daemon: Daemon, killed: bool
@@ -234,6 +235,7 @@ def test_an_error_in_a_pause_does_not_end_the_sync(pair: Pair, daemon: Daemon) -
     pair.assert_equal()
 
 
+@pytest.mark.in_turns
 @across_topologies
 def test_pauses_under_load(pair: Pair, daemon: Daemon) -> None:
     pair.shard("d.c")

@@ -125,6 +125,7 @@ def _assert_reversed(pair: Pair, daemon: Daemon, expected: tuple[bool, bool]) ->
     assert blocked(pair) == expected
 
 
+@pytest.mark.in_turns
 @across(REPLICA_SETS, SHARDED)
 def test_there_and_back_and_there_again(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source, pair.destination

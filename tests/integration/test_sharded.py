@@ -96,6 +96,7 @@ def define(client: Client) -> None:
     client.drop_database("e")
 
 
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_definitions_are_followed(pair: Pair, daemon: Daemon, when: When) -> None:
     """A shard tells each change of its own, and those of one that is dropped and made anew are of two."""
@@ -107,6 +108,7 @@ def test_definitions_are_followed(pair: Pair, daemon: Daemon, when: When) -> Non
     assert_equal(pair)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_collections_are_sharded_and_keys_refined(pair: Pair, daemon: Daemon, when: When) -> None:
     client = pair.source.client
@@ -122,6 +124,7 @@ def test_collections_are_sharded_and_keys_refined(pair: Pair, daemon: Daemon, wh
     assert_equal(pair)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_a_database_moves_to_another_shard(pair: Pair, daemon: Daemon, when: When) -> None:
     """No event tells of the documents that come with it."""
@@ -141,6 +144,7 @@ def test_a_database_moves_to_another_shard(pair: Pair, daemon: Daemon, when: Whe
     assert client.d.plain.count_documents({}) == 91
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_a_collection_becomes_capped(pair: Pair, daemon: Daemon, when: When) -> None:
     """The same."""
@@ -238,6 +242,7 @@ def modes(pair: Pair) -> tuple[str, str]:
     return first, second
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("by_hand", [False, True], ids=["", "stopped by hand"])
 def test_balancers_are_still_until_the_commit(pair: Pair, daemon: Daemon, by_hand: bool) -> None:
     client = pair.source.client
@@ -390,6 +395,7 @@ def _bounds(client: Client, name: str) -> tuple[Any, Any]:
     return chunk["min"], chunk["max"]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("more_on_source", [True, False], ids=["3 to 2", "2 to 3"])
 def test_clusters_may_have_different_numbers_of_shards(
     pair: Pair, tmp_path: Path, more_on_source: bool

@@ -67,6 +67,7 @@ def prepare(pair: Pair) -> None:
             side.client.admin.command("moveRange", "d.c", min=least, toShard=other)
 
 
+@pytest.mark.in_turns
 @pytest.mark.each_once
 @across(TO_SHARDED, SHARDED)
 @pytest.mark.parametrize("seed", range(2))

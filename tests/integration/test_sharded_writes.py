@@ -163,6 +163,7 @@ def write(pair: Pair) -> None:
         database.by_id.update_one({"_id": number + 100}, {"$set": {"made": 1}}, upsert=True)
 
 
+@pytest.mark.in_turns(2)
 @pytest.mark.each_once
 @pytest.mark.parametrize("when", [When.BEFORE, When.LISTED, When.COPY, When.APPLY])
 def test_shard_keys_change_in_each_phase(pair: Pair, daemon: Daemon, when: When) -> None:
@@ -176,6 +177,7 @@ def test_shard_keys_change_in_each_phase(pair: Pair, daemon: Daemon, when: When)
             assert all(client.d[each.name].find_one() for each in COLLECTIONS)
 
 
+@pytest.mark.in_turns
 def test_updates_that_are_not_told_exactly(pair: Pair, daemon: Daemon) -> None:
     daemon.force_classic_updates()
     fill(pair)
@@ -185,6 +187,7 @@ def test_updates_that_are_not_told_exactly(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
 
 
+@pytest.mark.in_turns
 @pytest.mark.each_once
 @pytest.mark.parametrize("when", [When.COPY, When.APPLY])
 def test_large_documents(pair: Pair, daemon: Daemon, when: When) -> None:
@@ -207,6 +210,7 @@ def test_large_documents(pair: Pair, daemon: Daemon, when: When) -> None:
     pair.assert_equal()
 
 
+@pytest.mark.in_turns
 @pytest.mark.each_once
 @pytest.mark.parametrize("when", [When.BEFORE, When.LISTED, When.COPY, When.APPLY])
 def test_collated_collections(pair: Pair, daemon: Daemon, when: When) -> None:
@@ -229,6 +233,7 @@ def test_collated_collections(pair: Pair, daemon: Daemon, when: When) -> None:
     pair.assert_equal()
 
 
+@pytest.mark.in_turns
 def test_a_daemon_killed_between_a_delete_and_its_insert(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     daemon.kill_at(Point.IDS_CLEARED, "d.ranged")
@@ -241,6 +246,7 @@ def test_a_daemon_killed_between_a_delete_and_its_insert(pair: Pair, daemon: Dae
     pair.assert_equal()
 
 
+@pytest.mark.in_turns
 def test_a_document_that_an_index_of_another_time_refuses(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     ranged = pair.source.client.d.ranged
@@ -257,6 +263,7 @@ def test_a_document_that_an_index_of_another_time_refuses(pair: Pair, daemon: Da
     pair.assert_equal()
 
 
+@pytest.mark.in_turns
 def test_an_orphaned_document_is_awaited(pair: Pair, daemon: Daemon) -> None:
     """A range has moved away, and a document of it gets a shard key of the shard that it came from."""
     pair.source.client.d.c.create_index("k")

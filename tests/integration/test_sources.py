@@ -33,6 +33,7 @@ def large_keys(client: writes.AnyClient) -> None:
     client.d.c.insert_one({"_id": "after"})
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("when", [When.COPY, When.APPLY], ids=lambda when: when.name)
 def test_events_that_are_too_large_to_be_sent(pair: Pair, daemon: Daemon, when: When) -> None:
     writes.fill(pair.source.client)
@@ -62,6 +63,7 @@ def unknowing(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
         process.close()
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_data_of_a_source_that_tells_no_uuids(pair: Pair, unknowing: Daemon, when: When) -> None:
     client = pair.source.client

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
 from tests.support.behaviours import time_series
@@ -15,6 +17,7 @@ def fill(client: writes.AnyClient) -> None:
     time_series.weather(client.d)
 
 
+@pytest.mark.in_turns
 @across_topologies
 def test_a_filter_names_them_as_users_do(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
@@ -33,6 +36,7 @@ def test_a_filter_names_them_as_users_do(pair: Pair, daemon: Daemon) -> None:
         assert of_source == of_destination
 
 
+@pytest.mark.in_turns
 @across_topologies
 def test_a_lost_bucket_is_found(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)

@@ -142,6 +142,7 @@ def missing_and_null(pair: Pair) -> None:
     )
 
 
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize("key", [{"n": 1}, {"n": "hashed"}, {"n": 1, "few": 1}, {"x.y": 1, "n": 1}])
 def test_fields_of_the_key_may_be_missing_or_null(
     pair: Pair, daemon: Daemon, key: Document
@@ -164,6 +165,7 @@ def test_an_array_in_a_field_of_the_key_is_named(pair: Pair, daemon: Daemon) -> 
 
 
 class TestIndexes:
+    @pytest.mark.in_turns(3)
     @pytest.mark.parametrize(
         "build, own, expected",
         [
@@ -213,6 +215,7 @@ class TestIndexes:
         assert indexes(pair) == {"_id_"}
         pair.assert_equal()
 
+    @pytest.mark.in_turns(2)
     @pytest.mark.each_once
     @pytest.mark.parametrize("collation", [None, CASELESS])
     @pytest.mark.parametrize(
@@ -301,6 +304,7 @@ def drop_all(collection: Any) -> None:
 
 @pytest.mark.each_once
 class TestChangesOfIndexes:
+    @pytest.mark.in_turns(4)
     @pytest.mark.parametrize(
         "change",
         [
@@ -384,6 +388,7 @@ class TestLater:
         pair.assert_equal()
         assert_no_zones(pair)
 
+    @pytest.mark.in_turns
     @pytest.mark.parametrize("when", [When.LISTED, When.COPY, When.APPLY], ids=lambda w: w.name)
     def test_a_renamed_collection_is_what_it_was_created_as(
         self, pair: Pair, daemon: Daemon, when: When

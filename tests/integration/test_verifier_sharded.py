@@ -94,6 +94,7 @@ def named(check: RunningCheck) -> Found:
     )
 
 
+@pytest.mark.in_turns
 @across_all
 def test_equal_clusters_pass_while_chunks_move(pair: Pair, checker: Checker) -> None:
     fill(pair)
@@ -107,6 +108,7 @@ def test_equal_clusters_pass_while_chunks_move(pair: Pair, checker: Checker) -> 
         assert check.definitions() == set()
 
 
+@pytest.mark.in_turns
 @across(TO_SHARDED, SHARDED)
 def test_documents_that_differ_are_named(pair: Pair, checker: Checker) -> None:
     fill(pair)

@@ -70,6 +70,7 @@ def test_who_is_blocked_when(
     assert [code_of_write(pair.source), code_of_write(pair.destination)] == refused
 
 
+@pytest.mark.in_turns
 @across(TO_SHARDED, SHARDED)
 def test_who_is_blocked_when_on_shards(pair: Pair, daemon: Daemon) -> None:
     test_who_is_blocked_when(pair, daemon, *MODES[0])
@@ -119,6 +120,7 @@ def test_a_start_that_fails_keeps_what_somebody_else_had_blocked(
     assert blocked(pair) == BOTH
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
 def test_a_verdict_that_fails_gives_the_source_back(
     pair: Pair, daemon: Daemon, killed: bool

@@ -70,7 +70,9 @@ def _is_ours(operation: dict[str, Any]) -> bool:
 
 def _assert_sessions_are_reused(client: AnyClient) -> None:
     sessions, calls = _sessions(client), _calls(client)
-    assert sessions <= max(_FEW_SESSIONS, calls / _CALLS_PER_SESSION), f"{sessions} sessions after {calls} calls"
+    assert sessions <= max(
+        _FEW_SESSIONS, calls / _CALLS_PER_SESSION
+    ), f"{sessions} sessions after {calls} calls"
 
 
 def _sessions(client: AnyClient) -> int:

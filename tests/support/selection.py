@@ -1,8 +1,10 @@
 """A pytest plugin that selects the tests of `make test`; the option --full, and `make test-all`, run all tests.
 
-Two marks leave tests out. `full` is for a test, or a value of a parameter, that repeats other tests in more steps,
+Three marks leave tests out. `full` is for a test, or a value of a parameter, that repeats other tests in more steps,
 modes or phases. `each_once` is for a test with several parameters: only enough combinations are run to try each value
-of each parameter. Tests that are named on the command line (`file::test`) are always run.
+of each parameter. `in_turns(n)` is for a test that repeats itself in several phases or modes: only n of them are run,
+and the tests take turns, so that each phase is run by some of them. Tests that are named on the command line
+(`file::test`) are always run.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -25,6 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "each_once: run all combinations of parameters with --full only"
     )
+    config.addinivalue_line("markers", "in_turns(n): run more than n combinations with --full only")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -33,13 +37,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = {item for item in items if item.get_closest_marker("full")}
     products: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("each_once") and item not in left_out:
+        if item not in left_out:
             products[item.nodeid.partition("[")[0]].append(item)
-    for combinations in products.values():
-        left_out |= {*combinations} - {*covering(combinations)}
+    for name, combinations in products.items():
+        left_out |= {*combinations} - {*_chosen(name, combinations)}
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
+
+
+def _chosen(name: str, combinations: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the combinations to run of one test; marks of a test apply to all its combinations."""
+    if combinations[0].get_closest_marker("each_once"):
+        combinations = covering(combinations)
+    turns = combinations[0].get_closest_marker("in_turns")
+    return combinations if turns is None else in_turns(name, combinations, *turns.args)
+
+
+def in_turns(name: str, combinations: list[pytest.Item], number: int = 1) -> list[pytest.Item]:
+    """Return so many of the combinations, evenly spaced; the name of the test decides which is the first."""
+    number = min(number, len(combinations))
+    first, step = crc32(name.encode()), len(combinations) / number
+    return [combinations[(first + int(n * step)) % len(combinations)] for n in range(number)]
 
 
 def full(*values: Any) -> Any:

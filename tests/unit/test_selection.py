@@ -23,6 +23,18 @@ def test_each(a, b):
     pass
 
 
+@pytest.mark.in_turns(2)
+@pytest.mark.parametrize("phase", range(4))
+def test_turns(phase):
+    pass
+
+
+@pytest.mark.in_turns
+@pytest.mark.parametrize("phase", range(4))
+def test_others_turns(phase):
+    pass
+
+
 @pytest.mark.full
 def test_full():
     pass
@@ -33,8 +45,11 @@ def test_full():
 def test_all(a, b):
     pass
 """
-FEW = ["each[p-x]", "each[p-z]", "each[q-y]", *(f"all[{b}-{a}]" for b in "pq" for a in "xy")]
-EVERY = [*(f"each[{b}-{a}]" for b in "pqr" for a in "xyz"), "full", *FEW[3:]]
+ALL = [f"all[{b}-{a}]" for b in "pq" for a in "xy"]
+FEW = ["each[p-x]", "each[p-z]", "each[q-y]", "turns[1]", "turns[3]", "others_turns[0]", *ALL]
+EACH = [f"each[{b}-{a}]" for b in "pqr" for a in "xyz"]
+TURNS = [f"{name}[{n}]" for name in ("turns", "others_turns") for n in range(4)]
+EVERY = [*EACH, *TURNS, "full", *ALL]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +58,7 @@ EVERY = [*(f"each[{b}-{a}]" for b in "pqr" for a in "xyz"), "full", *FEW[3:]]
         ("", (), FEW),
         ("", ("--full",), EVERY),
         ("::test_full", (), ["full"]),
-        ("::test_each", (), EVERY[:9]),
+        ("::test_each", (), EACH),
     ],
 )
 def test_what_is_collected(
