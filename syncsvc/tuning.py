@@ -34,6 +34,7 @@ class Tuning:
     settle_interval: float = seconds(
         1.0, "How often the total that all instances have copied is saved."
     )
+    # Use the oplog's own diffs if both clusters offer them. False makes each update reread its document.
     raw_updates: bool = True
     portion_bytes: int = size(
         1 * MB, "Events that are handed to a lane before the whole page is read."

@@ -1,7 +1,7 @@
 """Parses change events from their raw bytes. Pure.
 
 A data event is parsed by offset: the parts that are needed are copied as bytes, and no value is ever decoded, hence
-never altered. Definition events (DDL) are rare and are decoded, except for the expressions in them.
+never altered. DDL events are rare and are decoded, except for the expressions in them.
 """
 
 from __future__ import annotations

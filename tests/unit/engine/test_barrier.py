@@ -1,4 +1,4 @@
-"""A definition event is applied once, after all have come to it, whoever is started again."""
+"""A DDL event is applied once, after all instances have reached it, whichever of them is restarted."""
 
 from __future__ import annotations
 
