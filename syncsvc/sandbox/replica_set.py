@@ -35,6 +35,8 @@ SYNC_ROLES = (
 _SETTINGS_OF_THREE = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500}
 _DEADLINE = 120.0
 _POLL_INTERVAL = 0.02
+# The code with which a primary refuses to step down, as long as no other member has caught up.
+_EXCEEDED_TIME_LIMIT = 262
 
 
 class ReplicaSet:
@@ -140,14 +142,21 @@ class ReplicaSet:
         if self._size == 1:
             command = {"replSetStepDown": 1, "secondaryCatchUpPeriodSecs": 0, "force": True}
         with self._direct_client(self.primary(), self._root_user) as client:
-            try:
-                client.admin.command(command)
-            except OperationFailure as error:
-                raise SandboxError(
-                    f"The primary of {self.name} did not step down: {error}. "
-                    "Check that the other members run and have caught up."
-                ) from error
+            _wait_for(lambda: self._steps_down(client, command), "another member to catch up")
         return self.primary()
+
+    def _steps_down(self, primary: Client, command: dict[str, Any]) -> bool:
+        """Send `command` to the primary; return False if the other members have to catch up first."""
+        try:
+            primary.admin.command(command)
+        except OperationFailure as error:
+            if error.code == _EXCEEDED_TIME_LIMIT:
+                return False
+            raise SandboxError(
+                f"The primary of {self.name} did not step down: {error}. "
+                "Check that the other members run and have caught up."
+            ) from error
+        return True
 
     def kill_member(self, index: int) -> None:
         """Kill a member with SIGKILL, like a machine failure."""
