@@ -46,6 +46,7 @@ class Ping:
 class ProgressSnapshot:
     """The engine's figures at one moment: bytes, documents, seconds. None means unknown.
 
+    `documents_copied_again` counts documents that the copy read although the destination already had them.
     `events_read` and `events_applied` count change events of documents, `definitions_applied` counts DDL events.
     `documents_refetched` counts documents that were read again from the source, because their events were not enough.
     `caught_up` is whether the applied events and the verification are close enough to the source for a commit. `lag_at`
@@ -57,6 +58,7 @@ class ProgressSnapshot:
     total_bytes: int | None = None
     copied_bytes: int = 0
     copied_documents: int = 0
+    documents_copied_again: int = 0
     events_read: int = 0
     events_applied: int = 0
     definitions_applied: int = 0

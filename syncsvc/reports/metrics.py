@@ -237,6 +237,13 @@ TABLE: tuple[Metric[Sync], ...] = (
     ),
     Metric(
         Kind.COUNTER,
+        "mongosync_documents_copied_again_total",
+        "Documents that this process copied although the destination had them: a restart or failover cost this.",
+        (),
+        _of_run(lambda record, snapshot: snapshot.documents_copied_again),
+    ),
+    Metric(
+        Kind.COUNTER,
         "mongosync_events_read_total",
         "Change events of writes that this process read from the source.",
         (),

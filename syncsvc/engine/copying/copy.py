@@ -180,6 +180,7 @@ class Copier:
         if plain:
             errors = self._context.document_writer.insert(namespace, block)
             refused = [plain[each["index"]] for each in errors if not _is_copied(record, each)]
+            self._context.progress.add(documents_copied_again=len(errors) - len(refused))
             self._upsert(record, refused)
 
     def _upsert(self, record: CollectionRecord, documents: Sequence[memoryview]) -> None:

@@ -134,6 +134,7 @@ NUMBERS: list[tuple[str, dict[str, Any], ProgressSnapshot, float | None]] = [
     ("copied_documents", RUNNING, COPIED, 4),
     ("copied_documents", RUNNING, ProgressSnapshot(copied_documents=4), None),
     ("events_applied_total", RUNNING, ProgressSnapshot(events_applied=9), 9),
+    ("documents_copied_again_total", RUNNING, ProgressSnapshot(documents_copied_again=2), 2),
     ("documents_refetched_total", RUNNING, ProgressSnapshot(documents_refetched=2), 2),
     ("documents_written_total", RUNNING, ProgressSnapshot(documents_written=2), 2),
     ("definitions_applied_total", RUNNING, ProgressSnapshot(definitions_applied=2), 2),
