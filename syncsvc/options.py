@@ -7,9 +7,12 @@ from enum import Enum
 from typing import Any
 
 from verifier.cluster.filters import NamespaceFilter
+from verifier.cluster.namespace import Namespace
 
 # The names of the two clusters in the process options and in requests.
 CLUSTERS = ("cluster0", "cluster1")
+# Stands for every database in the option `copyInNaturalOrder`.
+_ANY_DATABASE = "."
 
 
 class WriteBlocking(Enum):
@@ -46,8 +49,7 @@ class StartOptions:
 
     `source` and `destination` are names of `CLUSTERS`. `sharding` is the option as requested; None if absent.
 
-    `copy_in_natural_order` and `detect_random_id` are accepted for compatibility and have no effect: every collection
-    of a replica set is read in natural order anyway.
+    `detect_random_id` is accepted for compatibility and has no effect.
     """
 
     source: str
@@ -73,6 +75,14 @@ class StartOptions:
     def blocks_destination(self) -> bool:
         """Return whether user writes to the destination are blocked from the start until canWrite is true."""
         return self.write_blocking is not WriteBlocking.NONE
+
+    def in_natural_order(self, namespace: Namespace) -> bool:
+        """Return whether `copy_in_natural_order` names the collection."""
+        return any(
+            each["database"] in (_ANY_DATABASE, namespace.database)
+            and namespace.collection in each.get("collections", [namespace.collection])
+            for each in self.copy_in_natural_order
+        )
 
     @property
     def namespaces(self) -> NamespaceFilter:

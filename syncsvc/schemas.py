@@ -156,7 +156,9 @@ class StartSchema(Strict):
     copyInNaturalOrder = fields.List(
         fields.Nested(_NaturalOrderSchema),
         load_default=list,
-        metadata={"description": "Accepted for compatibility with mongosync; no effect."},
+        metadata={
+            "description": "The collections of a replica set that are read in natural order, not in ranges of _id."
+        },
     )
     detectRandomId = _flag("Accepted for compatibility with mongosync; no effect.", True)
     skipDiskSpaceCheck = _flag(

@@ -9,7 +9,7 @@ from time import monotonic
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.copying.copy import copy_all
-from syncsvc.engine.copying.partitioned import plan_copy
+from syncsvc.engine.copying.partitioned import plan_copy, settle
 from syncsvc.engine.cutover import Cutover
 from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.index_builds import build_all, restore_indexes
@@ -102,6 +102,11 @@ class Coordinator(Phases):
         watch_balancers(context.balancers, context.run, context.progress, interval, stop)
 
     def _copy(self, stop: StopToken) -> Phase:
+        # An earlier version has saved no plan for the collections of a replica set.
+        plan_copy(self._context, stop)
+        # An earlier process may have copied more than was last added up.
+        settle(self._context)
+        self._show_copied()
         copy_all(self._context, stop)
         self._context.instances.wait_for_all(lambda other: other.phase.copied, stop)
         # Any instance may have withheld indexes.

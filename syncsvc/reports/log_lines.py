@@ -1,7 +1,7 @@
 """The log lines that report the progress of a sync every half minute. Pure.
 
-Log tools for mongosync read the same messages and fields. A "partition" is a whole collection here, because collections
-are copied as a whole. There are no lines about sampling, because nothing is sampled.
+Log tools for mongosync read the same messages and fields. A "partition" is a whole collection here, even if it is
+copied in ranges. There are no lines about sampling, which is part of the initialization.
 """
 
 from __future__ import annotations

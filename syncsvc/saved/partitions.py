@@ -1,15 +1,15 @@
-"""The partitions of the copy of a sharded source: which instance has claimed each, and the progress of each.
+"""The partitions of the copy: which instance has claimed each, and the progress of each.
 
-A partition is a range of a collection's `_id` index, or the whole of a small collection. Several instances share the
-partitions. A claimed partition belongs to its instance until it is copied, even after a restart.
+A partition is a range of a collection's `_id` index, or a whole collection. Several instances share the partitions of a
+sharded source. A claimed partition belongs to its instance until it is copied, even after a restart.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from bson.binary import Binary
@@ -19,6 +19,7 @@ from syncsvc.saved.batches import batches
 from syncsvc.saved.emptying import delete_rows
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.saved.run import METADATA_DATABASE, partitions_of
+from syncsvc.source.natural_scan import ResumePoint
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.newest import newest_time, read_after
@@ -33,14 +34,16 @@ _INDEX = {"key": {"status": 1, "instance": 1, "total": -1, "_id": 1}, "name": "c
 _MOST_CLAIMED = 20
 _MOST_BYTES = 16 << 20
 
+# A resume point in `_id` order is a document with only an `_id`; one in natural order is a ResumePoint.
+Resume = bytes | ResumePoint
+
 
 @dataclass(frozen=True)
 class Partition:
     """A part of the collection with the UUID `uuid`. The parts of each collection are numbered from 0.
 
     `total` and `copied` are in bytes, and the total is an estimate; `documents` is a count. `instance` is the one that
-    has claimed the partition, or None. `resume_point` is the `_id` of the last document up to which everything is
-    written, as a document with only an `_id`; None means the beginning.
+    has claimed the partition, or None. Everything up to `resume_point` is written; None means the beginning.
     """
 
     uuid: bytes
@@ -51,7 +54,12 @@ class Partition:
     copied: int = 0
     documents: int = 0
     instance: str | None = None
-    resume_point: bytes | None = None
+    resume_point: Resume | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the partition is the whole collection."""
+        return self.range == Range()
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,7 @@ def _identity(uuid: bytes, number: int) -> dict[str, Any]:
 
 
 def _document(partition: Partition) -> dict[str, Any]:
+    resume = partition.resume_point
     # Keys are stored as bytes, because not every key survives decoding by the driver.
     return {
         "_id": _identity(partition.uuid, partition.number),
@@ -78,11 +87,12 @@ def _document(partition: Partition) -> dict[str, Any]:
         "copied": partition.copied,
         "documents": partition.documents,
         "instance": partition.instance,
-        "place": partition.resume_point,
+        "place": asdict(resume) if isinstance(resume, ResumePoint) else resume,
     }
 
 
 def _partition(document: dict[str, Any]) -> Partition:
+    place = document["place"]
     return Partition(
         uuid=bytes(document["_id"]["collection"]),
         number=document["_id"]["number"],
@@ -92,7 +102,7 @@ def _partition(document: dict[str, Any]) -> Partition:
         copied=document["copied"],
         documents=document["documents"],
         instance=document["instance"],
-        resume_point=document["place"],
+        resume_point=ResumePoint(**place) if isinstance(place, dict) else place,
     )
 
 
@@ -158,11 +168,11 @@ class Partitions:
         self._insert([*planned[1:]])
         self._insert(planned[:1])
 
-    def plan_whole(self, totals: Mapping[bytes, int]) -> None:
-        """Save one partition for each whole collection, unless it exists. `totals` are estimated bytes by UUID."""
-        if totals:
+    def plan_whole(self, partitions: Sequence[Partition]) -> None:
+        """Save the only partitions of collections, except those that are already saved."""
+        if partitions:
             self._create_index()
-            self._insert([Partition(uuid, 0, total=total) for uuid, total in totals.items()])
+            self._insert(partitions)
 
     def forget(self, uuid: bytes) -> None:
         """Delete all partitions of a collection, so that it can be planned again."""

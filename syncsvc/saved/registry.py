@@ -42,6 +42,8 @@ class CollectionRecord:
     `total` and `copied` are in bytes, `total_documents` and `documents` are counts; the totals are estimates, made when
     the collections were listed.
 
+    `resume_point` is that of a copy in natural order that an earlier version has begun: now partitions have them.
+
     `definition` is what the collection will be on the destination after the commit, under the name that it has there
     now. That is the source's name, except while another collection still has that name on the destination.
     `source_name` is the name on the source at the point up to which change events are applied. While `withheld` is

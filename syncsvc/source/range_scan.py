@@ -1,7 +1,7 @@
 """Reads the documents of one range of a collection in `_id` order, resumably.
 
-For sharded clusters: their routers merge the documents of all shards, filter out orphaned documents, and have no record
-IDs. The resume point is an `_id`, which is valid on any server.
+The resume point is an `_id`, which is valid on every member of a replica set and on every router. Routers of a sharded
+cluster merge the documents of all shards, filter out orphaned documents, and have no record IDs.
 """
 
 from __future__ import annotations

@@ -15,11 +15,15 @@ from typing import Any
 
 import pytest
 
+from syncsvc.engine.run.points import Point
+from syncsvc.sandbox.workload import Workload
+from syncsvc.saved.run import METADATA_DATABASE
 from tests.faults.cells import Stage
 from tests.faults.flight import Disturbance, Journey, fill
 from tests.support.daemon import Daemon
 from tests.support.leaks import assert_no_leaks, holdings
 from tests.support.members import ThreeMembers
+from tests.support.metrics import scrape
 from tests.support.pair import Pair, Side
 
 _pause = threading.Event()
@@ -155,6 +159,41 @@ def _disturbance(name: str, members: ThreeMembers, daemon: Daemon) -> Disturbanc
     if name in OF_DAEMON:
         return Disturbance(name, partial(OF_DAEMON[name], daemon))
     return Disturbance(name, partial(OF_SERVERS[name], members))
+
+
+def test_a_failover_costs_a_small_part_of_a_large_collection(sets: Sets, tmp_path: Path) -> None:
+    """The source's primary is killed in the middle of the copy. A counter shows what is read again."""
+    clients = [each.client() for each in sets]
+    sides = [Side(each.uri, client) for each, client in zip(sets, clients, strict=True)]
+    pair = Pair(sides[0], sides[1])
+    pair.empty()
+    database, documents = clients[0].d, 12_000
+    database.large.insert_many({"_id": n, "pad": "p" * 5000} for n in range(documents))
+    # With one reader and one writer, the copy stands still while the writer is held.
+    daemon = pair.daemon(tmp_path, "--loadLevel", "1")
+    daemon.small_partitions(6_000_000)
+    try:
+        daemon.run()
+        excluded = [{"database": "d", "collections": ["other"]}]
+        with daemon.held_at(Point.BATCH_WRITTEN, number=6):
+            daemon.start(excludeNamespaces=excluded)
+            daemon.wait_until_reached(Point.BATCH_WRITTEN, number=6)
+            _kill_primary(sets[0])
+            database.other.insert_one({"_id": 1})
+        with Workload([database.large], seed=4) as workload:
+            daemon.wait_until_applying()
+            workload.stop()
+        assert scrape(daemon)["mongosync_documents_copied_again_total"][()] < documents / 10
+        (saved,) = clients[1][METADATA_DATABASE].collections.find()
+        assert saved["documents"] < documents * 1.1
+        assert clients[1][METADATA_DATABASE].partitions.count_documents({}) > 5
+        daemon.commit()
+        database.other.drop()
+        pair.assert_equal()
+    finally:
+        daemon.close()
+        for each in clients:
+            each.close()
 
 
 @pytest.mark.full

@@ -166,8 +166,8 @@ def test_a_copy_goes_on_from_its_resume_point(pair: Pair, orderly: Daemon) -> No
     orderly.kill_at(Point.COPY_SAVED, number=5)
     orderly.post_unanswered("start", {"source": "cluster0", "destination": "cluster1"})
     orderly.wait_until_killed()
-    saved = pair.destination.client[METADATA].collections.find_one({})
-    assert saved is not None and saved["resume"] is not None
+    saved = pair.destination.client[METADATA].partitions.find_one({})
+    assert saved is not None and saved["place"] is not None
     before = _inserts(pair.destination.client)
     orderly.run()
     orderly.commit()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +32,11 @@ def saved(pair: Pair, instance: str, reversals: int = 0) -> Partitions:
     return Partitions(client, ClusterWriter(client, False, stop), reversals, instance, stop)
 
 
+def whole(totals: Mapping[bytes, int]) -> list[Partition]:
+    """The only partitions of collections of about that many bytes, by UUID."""
+    return [Partition(uuid, 0, total=total) for uuid, total in totals.items()]
+
+
 def claimed(partitions: Partitions) -> list[Partition]:
     return list(iter(partitions.claim, None))
 
@@ -50,7 +55,7 @@ def test_what_is_planned_stays(pair: Pair) -> None:
     assert partitions.all_done() and partitions.planned() == set()
     partitions.plan(ONE, RANGES, 1000)
     partitions.plan(ONE, [Range()], 5)
-    partitions.plan_whole({ONE: 5, OTHER: 7})
+    partitions.plan_whole(whole({ONE: 5, OTHER: 7}))
     assert partitions.planned() == {ONE, OTHER}
     assert sorted(partitions, key=lambda each: (each.uuid, each.number)) == [
         *(Partition(ONE, number, each, 100) for number, each in enumerate(RANGES)),
@@ -86,7 +91,7 @@ def test_each_is_claimed_once_also_when_answers_are_lost(pair: Pair) -> None:
 
 def test_the_largest_come_first_and_small_ones_together(pair: Pair) -> None:
     partitions = saved(pair, "a")
-    partitions.plan_whole({number.to_bytes(16): number for number in range(30)})
+    partitions.plan_whole(whole({number.to_bytes(16): number for number in range(30)}))
     partitions.plan(ONE, RANGES[:2], 4000)
     first = [partitions.claim(), partitions.claim(), partitions.claim()]
     assert [each and each.total for each in first] == [2000, 2000, 29]
@@ -98,7 +103,7 @@ def test_the_largest_come_first_and_small_ones_together(pair: Pair) -> None:
 def test_two_claim_at_once(pair: Pair) -> None:
     planner = saved(pair, "a")
     planner.plan(ONE, RANGES * 10)
-    planner.plan_whole({number.to_bytes(16): 1 for number in range(60)})
+    planner.plan_whole(whole({number.to_bytes(16): 1 for number in range(60)}))
     with connect(pair.destination.uri, "test") as client, ThreadPoolExecutor() as pool:
         other = Pair(pair.source, replace(pair.destination, client=client))
         instances = saved(pair, "a"), saved(other, "b")
@@ -129,7 +134,7 @@ def test_what_was_claimed_before_a_restart_is_claimed_again(pair: Pair) -> None:
 def test_a_collection_is_copied_when_all_of_it_is(pair: Pair) -> None:
     partitions = saved(pair, "a")
     partitions.plan(ONE, RANGES)
-    partitions.plan_whole({OTHER: 1})
+    partitions.plan_whole(whole({OTHER: 1}))
     for each in claimed(partitions):
         assert not partitions.all_done()
         partitions.save(replace(each, status=CopyStatus.DONE, copied=2, documents=1))

@@ -165,16 +165,16 @@ def _cut_a_copy(pair: Pair, orderly: Daemon) -> None:
     orderly.kill_at(Point.COPY_SAVED, number=4)
     orderly.post_unanswered("start", GOOD)
     orderly.wait_until_killed()
-    saved = pair.destination.client[METADATA].collections.find_one({})
-    assert saved is not None and saved["resume"]["token"]["$recordId"] > 0
+    saved = pair.destination.client[METADATA].partitions.find_one({})
+    assert saved is not None and saved["place"]["token"]["$recordId"] > 0
 
 
 def test_record_ids_of_another_member_are_not_trusted(pair: Pair, orderly: Daemon) -> None:
     """A resume point counts only on the copy of the data where it was made."""
     _cut_a_copy(pair, orderly)
     # As if the other member had given these documents other, larger record ids.
-    elsewhere = {"$set": {"resume.origin": "other", "resume.token.$recordId": 5999}}
-    command = {"update": "collections", "updates": [{"q": {}, "u": elsewhere}]}
+    elsewhere = {"$set": {"place.origin": "other", "place.token.$recordId": 5999}}
+    command = {"update": "partitions", "updates": [{"q": {}, "u": elsewhere}]}
     pair.destination.client[METADATA].command({**command, "mayBypassWriteBlocking": True})
     orderly.run()
     orderly.commit()

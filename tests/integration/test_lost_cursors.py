@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from syncsvc import __version__
-from syncsvc.saved.partitions import Partitions
+from syncsvc.saved.partitions import Partition, Partitions
 from syncsvc.saved.registry import CollectionRecord, CopyStatus, Registry
 from tests.support import writes
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across, across_topologies
@@ -93,14 +93,14 @@ def _registry(cluster: Cluster, stop: StopToken) -> Read:
 def _partitions(cluster: Cluster, stop: StopToken) -> Read:
     writer = ClusterWriter(cluster.client, False, stop)
     partitions = Partitions(cluster.client, writer, 0, "one", stop)
-    partitions.plan_whole({uuid4().bytes: 1 for _ in range(ROWS)})
+    partitions.plan_whole([Partition(uuid4().bytes, 0) for _ in range(ROWS)])
     return lambda: len(list(partitions))
 
 
 def _copied(cluster: Cluster, stop: StopToken) -> Read:
     writer = ClusterWriter(cluster.client, False, stop)
     partitions = Partitions(cluster.client, writer, 0, "one", stop)
-    partitions.plan_whole({uuid4().bytes: 1 for _ in range(ROWS)})
+    partitions.plan_whole([Partition(uuid4().bytes, 0) for _ in range(ROWS)])
     return lambda: len(partitions.copied())
 
 

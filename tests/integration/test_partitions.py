@@ -1,4 +1,4 @@
-"""A sharded source is copied by partitions: each document once, whatever its `_id` is and wherever it moves."""
+"""Large collections are copied in ranges: each document once, whatever its `_id` is and wherever it moves."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from syncsvc.saved.run import METADATA_DATABASE
 from tests.support.daemon import Daemon
 from tests.support.documents import IDS
 from tests.support.leaks import assert_no_cursors_since, idle_cursors
-from tests.support.pair import SHARDED, Pair, across
+from tests.support.metrics import scrape
+from tests.support.pair import REPLICA_SETS, SHARDED, TO_SHARDED, Pair, across
 
-pytestmark = across(SHARDED)
+sharded = across(SHARDED)
+# On both kinds of sources.
+everywhere = across(REPLICA_SETS, SHARDED)
 
 TEXTS = [f"{letter}{number}" for letter in "aBcD" for number in range(30)]
 MIXED = [*IDS, *TEXTS, *range(100, 200), {"a": Regex("^x")}, {"x": [1, {"y": MaxKey()}]}]
@@ -58,16 +61,18 @@ def mixed(ids: list[Any]) -> list[dict[str, Any]]:
     return [{"_id": each, "k": (-1) ** n, "t": "x" * 100} for n, each in enumerate(shuffled)]
 
 
-def fill(client: Client) -> None:
-    d = client.d
-    shard(client, "d.mixed")
-    d.mixed.insert_many(mixed(MIXED))
-    # What is left behind on the first shard is older than what is on the second.
-    halve(client, "d.mixed")
-    d.mixed.update_many({}, {"$set": {"moved": True}})
+def fill(pair: Pair) -> None:
+    client, d = pair.source.client, pair.source.client.d
     d.create_collection("collated", collation=FOLDING)
-    shard(client, "d.collated")
-    halve(client, "d.collated")
+    if pair.source.shards:
+        shard(client, "d.mixed")
+        shard(client, "d.collated")
+    d.mixed.insert_many(mixed(MIXED))
+    if pair.source.shards:
+        # What is left behind on the first shard is older than what is on the second.
+        halve(client, "d.mixed")
+        d.mixed.update_many({}, {"$set": {"moved": True}})
+        halve(client, "d.collated")
     d.collated.insert_many(mixed(MIXED), ordered=False)
     d.create_collection("capped", capped=True, size=1 << 20)
     d.capped.insert_many({"_id": n, "t": "x" * 100} for n in Random(2).sample(range(100), 100))
@@ -75,6 +80,7 @@ def fill(client: Client) -> None:
     d.clustered.insert_many({"_id": n, "t": "x" * 100} for n in range(100))
     d.create_collection("empty")
     d.plain.insert_many({"_id": n, "t": "x" * 100} for n in range(1500))
+    d.named.insert_many({"_id": n, "t": "x" * 100} for n in range(100))
     d.large.insert_many({"_id": n, "t": "x" * (7 << 20)} for n in range(3))
     d.create_collection("series", timeseries={"timeField": "t", "metaField": "m"})
     moment = IDS[8]
@@ -89,7 +95,7 @@ def copied(pair: Pair) -> dict[str, int]:
 
 def stored(pair: Pair) -> dict[str, int]:
     d = pair.source.client.d
-    names = ("mixed", "collated", "capped", "clustered", "empty", "plain", "large")
+    names = ("mixed", "collated", "capped", "clustered", "empty", "plain", "large", "named")
     return {name: d[name].count_documents({}) for name in names}
 
 
@@ -105,9 +111,10 @@ def sides(pair: Pair) -> tuple[Any, Any]:
     return pair.source, pair.destination
 
 
+@across(REPLICA_SETS, TO_SHARDED, SHARDED)
 def test_every_document_is_copied_once(pair: Pair, finely: Daemon) -> None:
-    fill(pair.source.client)
-    finely.start()
+    fill(pair)
+    finely.start(copyInNaturalOrder=[{"database": "d", "collections": ["named", "other"]}])
     finely.wait_until_applying()
     metadata = pair.destination.client[METADATA_DATABASE]
     numbers = {
@@ -115,7 +122,9 @@ def test_every_document_is_copied_once(pair: Pair, finely: Daemon) -> None:
         for each in metadata.collections.find()
     }
     cut = {name for name, number in numbers.items() if number > 3}
-    assert cut == {"mixed", "collated", "clustered", "plain", "series"}
+    # The option has no effect on a sharded source.
+    named = {"named"} if pair.source.shards else set()
+    assert cut == {"mixed", "collated", "clustered", "plain", "series", *named}
     assert (numbers["capped"], numbers["empty"], numbers["large"]) == (1, 1, 3)
     finely.commit()
     assert_copied_once(pair)
@@ -135,8 +144,9 @@ KILLS_IN_TURN = [
 ]
 
 
+@everywhere
 def test_a_copy_goes_on_from_every_point(pair: Pair, finely: Daemon) -> None:
-    fill(pair.source.client)
+    fill(pair)
     finely.kill()
     for kill in KILLS_IN_TURN:
         finely.kill_at(*kill)
@@ -159,9 +169,10 @@ KILLS = [
 
 
 @pytest.mark.full
+@everywhere
 @pytest.mark.parametrize("point, number", KILLS, ids=lambda each: getattr(each, "value", each))
 def test_a_killed_copy_goes_on(pair: Pair, finely: Daemon, point: Point, number: int) -> None:
-    fill(pair.source.client)
+    fill(pair)
     finely.kill_at(point, number=number)
     finely.post_unanswered("start", {"source": "cluster0", "destination": "cluster1"})
     finely.wait_until_killed()
@@ -179,6 +190,7 @@ def assert_goes_on(pair: Pair, finely: Daemon) -> None:
     assert_copied_once(pair)
 
 
+@sharded
 def test_chunks_that_move_and_collections_that_go_during_the_copy(
     pair: Pair, finely: Daemon
 ) -> None:
@@ -201,6 +213,7 @@ def test_chunks_that_move_and_collections_that_go_during_the_copy(
 
 
 @pytest.mark.in_turns(2)
+@sharded
 @pytest.mark.parametrize(
     "first, second, told",
     [(7, 7, "int 7"), (7, 7.0, "7"), ("a", "A", 'string "'), (MaxKey(), MaxKey(), "maxKey")],
@@ -223,6 +236,7 @@ def test_documents_of_one_id_are_named(
 
 
 @pytest.mark.in_turns
+@sharded
 @pytest.mark.parametrize("point", [None, Point.BATCH_WRITTEN, Point.PARTITION_COPIED])
 def test_a_collection_that_comes_into_the_filter_is_copied(
     pair: Pair, finely: Daemon, point: Point | None
@@ -244,8 +258,9 @@ def test_a_collection_that_comes_into_the_filter_is_copied(
     pair.assert_equal()
 
 
+@everywhere
 def test_a_pause_goes_on_within_the_partitions(pair: Pair, finely: Daemon) -> None:
-    fill(pair.source.client)
+    fill(pair)
     with finely.held_at(Point.BATCH_WRITTEN, number=10):
         finely.start()
         finely.wait_until_reached(Point.BATCH_WRITTEN, number=10)
@@ -255,6 +270,7 @@ def test_a_pause_goes_on_within_the_partitions(pair: Pair, finely: Daemon) -> No
     assert_copied_once(pair)
 
 
+@sharded
 def test_two_routers_cost_no_retries_and_leave_no_cursors(pair: Pair, finely: Daemon) -> None:
     with ExitStack() as stack:
         shards = (*pair.source.shards, *pair.destination.shards)
@@ -277,3 +293,48 @@ def _sync_a_large_collection(pair: Pair, finely: Daemon) -> None:
     client.d.large.update_many({"_id": {"$lt": 0}}, {"$set": {"changed": True}})
     finely.commit()
     pair.assert_equal()
+
+
+def test_a_copy_of_an_earlier_version_goes_on_in_natural_order(pair: Pair, orderly: Daemon) -> None:
+    """The earlier version had copied a replica set without partitions, and saved the resume point in the registry."""
+    d = pair.source.client.d
+    d.c.insert_many({"_id": n, "pad": "p" * 5000} for n in range(4000))
+    orderly.kill_at(Point.COPY_SAVED, number=4)
+    orderly.post_unanswered("start", orderly.start_body())
+    orderly.wait_until_killed()
+    before = _as_of_an_earlier_version(pair)
+    orderly.small_partitions()
+    with orderly.held_at(Point.PARTITION_COPIED):
+        orderly.run()
+        orderly.wait_until_reached(Point.PARTITION_COPIED)
+        (saved,) = pair.destination.client[METADATA_DATABASE].partitions.find()
+        assert (saved["lower"], saved["upper"]) == (None, None)
+        d.c.update_many({"_id": {"$mod": [3, 0]}}, {"$set": {"changed": True}})
+    orderly.commit()
+    assert before["documents"] > 1000
+    # Only the pages after the resume point were read again.
+    assert _copied_again(orderly) < 4000 - before["documents"]
+    assert copied(pair) == {"c": 4000}
+    pair.assert_equal()
+
+
+def _as_of_an_earlier_version(pair: Pair) -> dict[str, Any]:
+    """Rewrite the metadata as an earlier version had saved them; return the record of the collection."""
+    client = pair.destination.client
+    (saved,) = client[METADATA_DATABASE].partitions.find()
+    copy = {"status": "copying", "resume": saved["place"]}
+    copy |= {name: saved[name] for name in ("copied", "documents")}
+    update = {"q": {}, "u": {"$set": copy}}
+    for command in (
+        {"update": "collections", "updates": [update]},
+        {"delete": "partitions", "deletes": [{"q": {}, "limit": 0}]},
+    ):
+        client[METADATA_DATABASE].command({**command, "mayBypassWriteBlocking": True})
+    record = client[METADATA_DATABASE].collections.find_one()
+    assert record is not None
+    return record
+
+
+def _copied_again(daemon: Daemon) -> float:
+    """How many documents the process has copied that the destination had."""
+    return scrape(daemon)["mongosync_documents_copied_again_total"][()]

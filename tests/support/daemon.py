@@ -139,9 +139,9 @@ class Daemon(ServiceProcess):
         """Make later starts save the resume point of the copy after every page."""
         (self.folder / "save-every-page").touch()
 
-    def small_partitions(self) -> None:
-        """Make later starts copy a sharded source by ranges of 2 KB."""
-        (self.folder / "small-partitions").touch()
+    def small_partitions(self, size: int = 2000) -> None:
+        """Make later starts copy larger collections by ranges of `size` bytes."""
+        (self.folder / "small-partitions").write_text(str(size))
 
     def watch_closely(self) -> None:
         """Make later starts check the source's oplog several times a second."""

@@ -4,7 +4,7 @@ More files in the folder change the daemon:
 
 - `classic-updates`: it does not use the oplog's own diffs.
 - `save-every-page`: the copy saves its resume point after every page.
-- `small-partitions`: a sharded source is copied by ranges of 2 KB.
+- `small-partitions`: larger collections are copied by ranges of the size, in bytes, that the file contains.
 - `old-source`: it treats servers of 6.0 like those of 5.0, and compares definitions only once, before the commit.
 - `watch-closely`: it checks the oplog, shard keys, balancers and definitions of an old source ten times a second.
 - `expect-heartbeats`: it warns of another instance after three seconds without a heartbeat.
@@ -58,7 +58,7 @@ def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
         yield "copy_save_interval", 0.0
         yield "settle_interval", 0.05
     if (folder / "small-partitions").exists():
-        yield "partition_bytes", 2000
+        yield "partition_bytes", int((folder / "small-partitions").read_text())
     if (folder / "watch-closely").exists():
         yield from ((name, 0.1) for name in _WATCH_CLOSELY)
     if (folder / "expect-heartbeats").exists():

@@ -120,7 +120,7 @@ def _threads() -> str:
     rows = [
         (
             level,
-            sync + load.readers + load.writers,
+            sync + 1 + load.readers + load.writers,
             sync + 3 + load.lanes + 2 + load.readers,
         )
         for level, load in LOAD_LEVELS.items()

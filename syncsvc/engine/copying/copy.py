@@ -7,13 +7,13 @@ Events are applied only when all copies are done, so the copy never meets a newe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.copying.partition_copy import PartitionCopy
 from syncsvc.engine.copying.partitioned import ClaimedPartitions, settle, settle_often
-from syncsvc.engine.copying.portion import PortionCopy
 from syncsvc.engine.documents.overwriting import overwrite
 from syncsvc.engine.documents.translate import Outcome, zero_timestamp_documents
 from syncsvc.engine.run.context import RunContext
@@ -22,8 +22,8 @@ from syncsvc.engine.run.frontier import Entry
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import DOCUMENT_NOT_COPIED
 from syncsvc.figures.durations import Operation, timed
-from syncsvc.saved.registry import CollectionRecord, CopyStatus
-from syncsvc.source.natural_scan import NaturalScan, ResumePoint
+from syncsvc.saved.partitions import Resume
+from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.keys import id_only, shown
 from verifier.cluster.note import append_note
 from verifier.cluster.renamed import CollectionGone
@@ -31,58 +31,17 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import SLOW_POLL, Channel, StopToken, TaskGroup, wait_until
 
 
-class CollectionCopy(PortionCopy[ResumePoint | None]):
-    """The copy of a whole collection of a replica set, in natural order."""
-
-    def __init__(
-        self, context: RunContext, record: CollectionRecord, not_before: Timestamp, stop: StopToken
-    ) -> None:
-        interval = context.tuning.copy_save_interval
-        super().__init__(record, record.resume_point, record.copied, record.documents, interval)
-        self._context = context
-        self._not_before = not_before
-        self._stop = stop
-
-    def pages(self) -> Iterator[tuple[Sequence[memoryview], ResumePoint | None]]:
-        self._context.progress.collections.reading(self.record.uuid)
-        scan = NaturalScan(
-            self._context.source_client,
-            self.record.source_storage,
-            self._context.source_uuid(self.record),
-            self._not_before,
-            self.record.resume_point,
-            self._stop,
-            self._context.tuning.page_bytes,
-        )
-        return ((page.documents(), point) for page, point in scan.pages())
-
-    def keep(
-        self, status: CopyStatus, resume_point: ResumePoint | None, copied: int, documents: int
-    ) -> None:
-        done = status is CopyStatus.DONE
-        # Only these fields: other threads may change the rest of the record meanwhile.
-        self._context.registry.change(
-            self.record,
-            status=status,
-            copied=copied,
-            documents=documents,
-            resume_point=None if done else resume_point,
-        )
-        point = Point.COLLECTION_COPIED if done else Point.COPY_SAVED
-        self._context.observe(point, str(self.record.namespace))
-
-
 class Batch(NamedTuple):
     """A page of documents of one collection on its way from a reader to a writer. `size` is in bytes."""
 
-    copy: PortionCopy[Any]
-    entry: Entry[Any]
+    copy: PartitionCopy
+    entry: Entry[Resume | None]
     documents: Sequence[memoryview]
     size: int
 
 
 class Copier:
-    """Copies all unfinished collections; from a sharded source, the partitions that this instance can claim."""
+    """Copies the partitions that this instance can claim."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -98,32 +57,12 @@ class Copier:
             for number in range(self._context.load.writers):
                 group.spawn(f"write-{number}", self._write_all, batches)
             with TaskGroup("copy", group.stop) as readers:
-                left = self._left(not_before, readers.stop)
+                left = ClaimedPartitions(self._context, not_before, readers.stop)
                 for number in range(self._context.load.readers):
                     readers.spawn(f"read-{number}", self._read_all, left, batches)
             batches.close()
 
-    def _left(self, not_before: Timestamp, stop: StopToken) -> Iterable[PortionCopy[Any]]:
-        """Return the portions that are left to copy.
-
-        Several threads iterate over them; each portion goes to one thread.
-        """
-        if self._context.source_facts.is_sharded:
-            return ClaimedPartitions(self._context, not_before, stop)
-        waiting: Channel[PortionCopy[Any]] = Channel(1 << 40, stop)
-        for record in self._unfinished():
-            waiting.put(CollectionCopy(self._context, record, not_before, stop), 1)
-        waiting.close()
-        return waiting
-
-    def _unfinished(self) -> list[CollectionRecord]:
-        """Return the records that are not copied yet, the largest first, so that no large one is left for the end."""
-        records = [
-            record for record in self._context.registry if record.status is not CopyStatus.DONE
-        ]
-        return sorted(records, key=lambda record: record.total, reverse=True)
-
-    def _read_all(self, left: Iterable[PortionCopy[Any]], batches: Channel[Batch]) -> None:
+    def _read_all(self, left: ClaimedPartitions, batches: Channel[Batch]) -> None:
         for copy in left:
             try:
                 self._read(copy, batches)
@@ -132,7 +71,7 @@ class Copier:
                 pass
             copy.all_read()
 
-    def _read(self, copy: PortionCopy[Any], batches: Channel[Batch]) -> None:
+    def _read(self, copy: PartitionCopy, batches: Channel[Batch]) -> None:
         progress = self._context.progress
         for (documents, resume_point), seconds in timed(copy.pages()):
             progress.stopwatch.note(Operation.COPY_READ, seconds)
@@ -196,11 +135,8 @@ class Copier:
 def copy_all(context: RunContext, stop: StopToken) -> None:
     """Copy all collections that are not copied yet, and return when that is done.
 
-    From a sharded source, all instances copy, each its own claims; this instance also saves the totals of all.
+    All instances copy, each its own claims; this instance also saves the totals of all.
     """
-    if not context.source_facts.is_sharded:
-        _copy(context, stop)
-        return
     with TaskGroup("copy", stop) as group:
         group.spawn("settle", settle_often, context, group.stop)
         copy_claimed(context, group.stop)

@@ -1,58 +1,70 @@
-"""Divides a sharded source into partitions, claims them for this instance, and adds up what all instances have copied.
+"""Divides the source into partitions, claims them for this instance, and adds up what all instances have copied.
 
-Several readers can read one large collection, and several instances share all collections. The router merges the
-documents of all shards in `_id` order. Natural order is used for capped collections only, because routers offer no
-resume point in it.
+Several readers can read one large collection, and a failover or a lost resume point costs at most one range of it. On a
+sharded source, several instances share all collections.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.copying.portion import PortionCopy
+from syncsvc.engine.copying.partition_copy import PartitionCopy
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
-from syncsvc.errors import DUPLICATE_IDS
-from syncsvc.saved.partitions import Partition
+from syncsvc.saved.partitions import Copied, Partition
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
-from syncsvc.source.equal_ids import EqualIds, refuse_equal
-from syncsvc.source.natural_scan import NaturalScan
-from syncsvc.source.range_scan import RangeScan
-from verifier.cluster.keys import shown
-from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import Range, split
 from verifier.cluster.renamed import CollectionGone
-from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
 
 def plan_copy(context: RunContext, stop: StopToken) -> None:
     """Divide each collection that is not copied yet into partitions, and save them; existing plans are kept.
 
-    A small or capped collection becomes one partition. No-op if the source is a replica set, whose collections are
-    copied as a whole.
+    Each collection is divided into ranges of `_id` or becomes one partition: see `_is_divided`.
     """
-    if not context.source_facts.is_sharded:
-        return
     planned = context.partitions.planned()
     left = [
         each
         for each in context.registry
         if each.status is not CopyStatus.DONE and each.uuid not in planned
     ]
-    large = [
-        each
-        for each in left
-        if each.total > context.tuning.partition_bytes and not each.definition.capped
-    ]
-    for record in large:
+    divided = [each for each in left if _is_divided(context, each)]
+    for record in divided:
         context.partitions.plan(record.uuid, _ranges(context, record, stop), record.total)
-    cut = {each.uuid for each in large}
-    context.partitions.plan_whole({each.uuid: each.total for each in left if each.uuid not in cut})
+    uuids = {each.uuid for each in divided}
+    context.partitions.plan_whole([_whole(each) for each in left if each.uuid not in uuids])
+
+
+def _is_divided(context: RunContext, record: CollectionRecord) -> bool:
+    """Return whether a collection is copied in ranges of `_id`; if not, it is one partition.
+
+    On a replica set, one partition is read in natural order: small and capped collections, those that the option
+    `copyInNaturalOrder` names, and those whose copy an earlier version has begun in natural order.
+    """
+    if record.total <= context.tuning.partition_bytes or record.definition.capped:
+        return False
+    if context.source_facts.is_sharded:
+        return True
+    named = context.run.record.options.in_natural_order(record.source_name)
+    return record.status is CopyStatus.WAITING and not named
+
+
+def _whole(record: CollectionRecord) -> Partition:
+    """Return the only partition of a collection. It continues a copy that an earlier version has begun."""
+    return Partition(
+        record.uuid,
+        0,
+        total=record.total,
+        copied=record.copied,
+        documents=record.documents,
+        resume_point=record.resume_point,
+    )
 
 
 def _ranges(context: RunContext, record: CollectionRecord, stop: StopToken) -> list[Range]:
@@ -62,7 +74,8 @@ def _ranges(context: RunContext, record: CollectionRecord, stop: StopToken) -> l
             record.source_storage,
             record.total_documents,
             record.total,
-            context.tuning.partition_bytes,
+            # At least two ranges: a single one would be read in natural order.
+            min(context.tuning.partition_bytes, record.total // 2),
             stop,
             context.source_uuid(record),
         )
@@ -76,19 +89,25 @@ def settle(context: RunContext) -> None:
     The figures are sums over all instances. No-op for collections that are already done or have no plan.
     """
     copied = context.partitions.copied()
-    changed, done = [], []
+    changes = []
     for record in context.registry:
-        now = copied.get(record.uuid)
-        if now is None or record.status is CopyStatus.DONE:
+        if record.status is CopyStatus.DONE or record.uuid not in copied:
             continue
-        if now.done:
-            done.append(record)
-        status = CopyStatus.DONE if now.done else record.status
-        saved = {"status": status, "copied": now.bytes, "documents": now.documents}
-        changed.append((record, saved))
-    context.registry.change_all(changed)
-    for record in done:
-        context.observe(Point.COLLECTION_COPIED, str(record.namespace))
+        new = _progress(copied[record.uuid])
+        # Thousands of collections may wait for their turn, and nothing about them changes.
+        if any(getattr(record, name) != value for name, value in new.items()):
+            changes.append((record, new))
+    context.registry.change_all(changes)
+    for record, new in changes:
+        if new["status"] is CopyStatus.DONE:
+            context.observe(Point.COLLECTION_COPIED, str(record.namespace))
+
+
+def _progress(copied: Copied) -> dict[str, Any]:
+    """Return the fields of a collection's record that say how much of it is copied."""
+    begun = CopyStatus.COPYING if copied.bytes else CopyStatus.WAITING
+    status = CopyStatus.DONE if copied.done else begun
+    return {"status": status, "copied": copied.bytes, "documents": copied.documents}
 
 
 def settle_often(context: RunContext, stop: StopToken) -> None:
@@ -125,85 +144,3 @@ class ClaimedPartitions:
             if first:
                 self._context.progress.collections.reading(partition.uuid)
             yield PartitionCopy(self._context, record, partition, self._not_before, self._stop)
-
-
-class PartitionCopy(PortionCopy[bytes | None]):
-    """The copy of one partition. Its resume point is a document with only an `_id`; None for a capped collection."""
-
-    def __init__(
-        self,
-        context: RunContext,
-        record: CollectionRecord,
-        partition: Partition,
-        not_before: Timestamp,
-        stop: StopToken,
-    ) -> None:
-        if partition.resume_point is None:
-            # Without a resume point, it is read from the beginning again.
-            partition = replace(partition, copied=0, documents=0)
-        super().__init__(
-            record,
-            partition.resume_point,
-            partition.copied,
-            partition.documents,
-            context.tuning.copy_save_interval,
-        )
-        self._context = context
-        self._partition = partition
-        self._not_before = not_before
-        self._stop = stop
-
-    def pages(self) -> Iterator[tuple[Sequence[memoryview], bytes | None]]:
-        """Return the remaining pages; see `PortionCopy.pages`. Also raises OperationError DuplicateIds."""
-        return self._in_natural_order() if self.record.definition.capped else self._by_id()
-
-    def _in_natural_order(self) -> Iterator[tuple[Sequence[memoryview], None]]:
-        source, uuid = self._context.source_client, self._context.source_uuid(self.record)
-        storage = self.record.source_storage
-        size = self._context.tuning.page_bytes
-        scan = NaturalScan(source, storage, uuid, self._not_before, None, self._stop, size)
-        return ((page.documents(), None) for page, _ in scan.pages())
-
-    def _by_id(self) -> Iterator[tuple[Sequence[memoryview], bytes | None]]:
-        scan = RangeScan(
-            self._context.source_client,
-            self.record.source_storage,
-            self._context.source_uuid(self.record),
-            self._partition.range,
-            self._not_before,
-            self._partition.resume_point,
-            self._stop,
-            # Within one shard, the index on _id prevents duplicates.
-            self._refuse_equal if self.record.definition.sharded else None,
-            self._context.tuning.page_bytes,
-        )
-        return scan.pages()
-
-    def _refuse_equal(self, namespace: Namespace, keys: Sequence[bytes]) -> None:
-        definition = self.record.definition
-        collation = definition.options["collation"] if definition.collated else None
-        uuid = self._context.source_uuid(self.record)
-        try:
-            refuse_equal(self._context.source_client, namespace, uuid, collation, keys, self._stop)
-        except EqualIds as error:
-            raise OperationError(
-                DUPLICATE_IDS,
-                f"{namespace} holds several documents with _id {shown(error.key)}, "
-                "each on a different shard.",
-            ) from error
-
-    def keep(
-        self, status: CopyStatus, resume_point: bytes | None, copied: int, documents: int
-    ) -> None:
-        done = status is CopyStatus.DONE
-        self._context.partitions.save(
-            replace(
-                self._partition,
-                status=status,
-                resume_point=None if done else resume_point,
-                copied=copied,
-                documents=documents,
-            )
-        )
-        point = Point.PARTITION_COPIED if done else Point.COPY_SAVED
-        self._context.observe(point, str(self.record.namespace))

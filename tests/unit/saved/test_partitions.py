@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import bson
 import pytest
+from bson import Int64
 
 from syncsvc.saved import partitions
 from syncsvc.saved.partitions import Partition, _document, _partition, _together
 from syncsvc.saved.registry import CopyStatus
+from syncsvc.source.natural_scan import ResumePoint
 from tests.unit.documents import key
 from verifier.cluster.ranges import LAST, Range
 
@@ -19,6 +21,8 @@ PARTITIONS = [
     Partition(UUID, 9_999, Range(None, SYMBOL), total=2**40),
     Partition(UUID, 3, Range(SYMBOL, LAST), 7, CopyStatus.COPYING, 2**33, 2**32, "shard0", SYMBOL),
     Partition(UUID, 3, Range(SYMBOL), status=CopyStatus.DONE, instance="shard0"),
+    Partition(UUID, 0, resume_point=ResumePoint({"$recordId": Int64(9)}, "65aa")),
+    Partition(UUID, 0, resume_point=ResumePoint({"$recordId": b"\0\1clustered"}, "65aa")),
 ]
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from syncsvc.options import BuildIndexes
+from syncsvc.options import BuildIndexes, StartOptions
+from verifier.cluster.namespace import Namespace
 
 
 @pytest.mark.parametrize(
@@ -21,3 +24,20 @@ def test_indexes_are_built_before_or_after_the_copy_with_or_without_hashed_ones(
     build: BuildIndexes, after_copy: bool, hashed: bool
 ) -> None:
     assert (build.after_copy, build.hashed) == (after_copy, hashed)
+
+
+@pytest.mark.parametrize(
+    "option, named",
+    [
+        ([], False),
+        ([{"database": "."}], True),
+        ([{"database": "d"}], True),
+        ([{"database": "e"}], False),
+        ([{"database": "d", "collections": ["b", "c"]}], True),
+        ([{"database": "d", "collections": ["b"]}, {"database": "e", "collections": ["c"]}], False),
+        ([{"database": "d", "collections": ["b"]}, {"database": ".", "collections": ["c"]}], True),
+    ],
+)
+def test_the_option_names_a_collection(option: list[dict[str, Any]], named: bool) -> None:
+    options = StartOptions("cluster0", "cluster1", copy_in_natural_order=tuple(option))
+    assert options.in_natural_order(Namespace("d", "c")) is named

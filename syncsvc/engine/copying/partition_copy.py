@@ -1,0 +1,149 @@
+"""The copy of one partition: reads its pages, tracks how much of it is written, and saves where to resume."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from time import monotonic
+
+from bson.timestamp import Timestamp
+
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.frontier import Entry, Frontier
+from syncsvc.engine.run.points import Point
+from syncsvc.errors import DUPLICATE_IDS
+from syncsvc.saved.partitions import Partition, Resume
+from syncsvc.saved.registry import CollectionRecord, CopyStatus
+from syncsvc.source.equal_ids import EqualIds, refuse_equal
+from syncsvc.source.natural_scan import NaturalScan, ResumePoint
+from syncsvc.source.range_scan import RangeScan
+from verifier.cluster.keys import shown
+from verifier.cluster.namespace import Namespace
+from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import StopToken
+
+Pages = Iterator[tuple[Sequence[memoryview], Resume | None]]
+
+
+class PartitionCopy:
+    """The copy of one partition of the collection of `record`.
+
+    One thread reads the pages, many write them. The progress is saved every `copy_save_interval` seconds while pages
+    are written. All reads see the source at the source time `not_before` or later.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        record: CollectionRecord,
+        partition: Partition,
+        not_before: Timestamp,
+        stop: StopToken,
+    ) -> None:
+        self.record = record
+        self._context = context
+        self._partition = partition
+        self._not_before = not_before
+        self._stop = stop
+        self._lock = threading.Lock()  # guards the fields below; held while saving, for the order
+        # Without a resume point, the partition is read from the beginning again.
+        begun = partition.resume_point is not None
+        self._copied = partition.copied if begun else 0
+        self._documents = partition.documents if begun else 0
+        self._saved_at = monotonic()
+        self._frontier: Frontier[Resume | None] = Frontier(partition.resume_point)
+        self._all_read = False
+
+    def pages(self) -> Pages:
+        """Return the remaining documents: pages, each with the resume point after it, None until there is one.
+
+        Raises CollectionGone, OperationError DuplicateIds and the driver's errors.
+        """
+        natural = self._partition.is_whole and not self._context.source_facts.is_sharded
+        # On a sharded source, a scan in natural order cannot be resumed, so only capped collections are read in it.
+        return self._in_natural_order() if natural or self._capped else self._by_id()
+
+    @property
+    def _capped(self) -> bool:
+        return self.record.definition.capped
+
+    def _in_natural_order(self) -> Pages:
+        resume_point = self._partition.resume_point
+        scan = NaturalScan(
+            self._context.source_client,
+            self.record.source_storage,
+            self._context.source_uuid(self.record),
+            self._not_before,
+            resume_point if isinstance(resume_point, ResumePoint) else None,
+            self._stop,
+            self._context.tuning.page_bytes,
+        )
+        return ((page.documents(), point) for page, point in scan.pages())
+
+    def _by_id(self) -> Pages:
+        resume_point = self._partition.resume_point
+        return RangeScan(
+            self._context.source_client,
+            self.record.source_storage,
+            self._context.source_uuid(self.record),
+            self._partition.range,
+            self._not_before,
+            resume_point if isinstance(resume_point, bytes) else None,
+            self._stop,
+            # Within one shard, the index on _id prevents duplicates.
+            self._refuse_equal if self.record.definition.sharded else None,
+            self._context.tuning.page_bytes,
+        ).pages()
+
+    def _refuse_equal(self, namespace: Namespace, keys: Sequence[bytes]) -> None:
+        definition = self.record.definition
+        collation = definition.options["collation"] if definition.collated else None
+        uuid = self._context.source_uuid(self.record)
+        try:
+            refuse_equal(self._context.source_client, namespace, uuid, collation, keys, self._stop)
+        except EqualIds as error:
+            raise OperationError(
+                DUPLICATE_IDS,
+                f"{namespace} holds several documents with _id {shown(error.key)}, "
+                "each on a different shard.",
+            ) from error
+
+    def enter(self, resume_point: Resume | None) -> Entry[Resume | None]:
+        """Register a page that was read, in reading order; return the entry to pass to `written`.
+
+        `resume_point` is the resume point after the page.
+        """
+        return self._frontier.enter(resume_point, 1)
+
+    def written(self, entry: Entry[Resume | None], documents: int, size: int) -> None:
+        """Record that the destination acknowledged a page of `size` bytes; save the progress if that is due."""
+        with self._lock:
+            # Under the lock: a thread that sees the frontier drained must also see all counts.
+            self._frontier.finish(entry)
+            self._copied += size
+            self._documents += documents
+            self._save()
+
+    def all_read(self) -> None:
+        """Record that no more pages will come; save the progress if that is due or everything is written."""
+        with self._lock:
+            self._all_read = True
+            self._save()
+
+    def _save(self) -> None:
+        done = self._all_read and self._frontier.drained
+        if not done and monotonic() - self._saved_at < self._context.tuning.copy_save_interval:
+            return
+        self._context.partitions.save(
+            replace(
+                self._partition,
+                status=CopyStatus.DONE if done else CopyStatus.COPYING,
+                resume_point=None if done else self._frontier.passed,
+                copied=self._copied,
+                documents=self._documents,
+            )
+        )
+        self._saved_at = monotonic()
+        point = Point.PARTITION_COPIED if done else Point.COPY_SAVED
+        self._context.observe(point, str(self.record.namespace))
