@@ -9,11 +9,11 @@ from __future__ import annotations
 from syncsvc.sandbox import ReplicaSet
 from tests.bench.data import fingerprint
 
-_CACHE_GB = 4.0
+CACHE_GB = 4.0
 
 
 def cluster(name: str) -> ReplicaSet:
-    return ReplicaSet(name=name, cache_size_gb=_CACHE_GB)
+    return ReplicaSet(name=name, cache_size_gb=CACHE_GB)
 
 
 def servers(*clusters: ReplicaSet) -> list[int]:
