@@ -98,6 +98,7 @@ class Plan:
     classic_updates: bool
     save_every_page: bool
     load_level: int
+    small_partitions: bool
 
 
 _WRITERS = 3
@@ -188,6 +189,7 @@ def plan(seed: int, profile: Profile) -> Plan:
         classic_updates=random.random() < 0.2,
         save_every_page=random.random() < 0.5,
         load_level=random.randint(1, 4),
+        small_partitions=random.random() < 0.5,
     )
 
 

@@ -102,6 +102,8 @@ class Run:
                 each.classic_updates()
             if self._plan.save_every_page:
                 each.save_every_page()
+            if self._plan.small_partitions:
+                each.small_partitions()
 
     @property
     def _coordinator(self) -> Daemon:
