@@ -15,12 +15,12 @@ from typing import Any
 
 import pymongo
 
-from tests.bench import applying, copying, delayed, verifying
+from tests.bench import applying, copying, delayed, downtime, verifying
 from tests.bench.backlog import BACKLOGS
 from tests.bench.data import MEDIUM, SETS, DataSet, medium
 from tests.bench.report import Result, document, table
 
-_BY_DEFAULT = ("copy", "apply", "verify")
+_BY_DEFAULT = ("copy", "apply", "verify", "downtime")
 _BENCHMARKS = (*_BY_DEFAULT, "delayed")
 _MEMORY_STEPS = (200_000, 2_000_000)
 _MEMORY_BACKLOGS = (100_000, 1_000_000)
@@ -29,12 +29,16 @@ _MEMORY_BACKLOGS = (100_000, 1_000_000)
 def main() -> None:
     options = _parser().parse_args()
     if options.memory:
-        _show_memory(options.benchmarks or _BENCHMARKS)
+        _show_memory(options.benchmarks or _BY_DEFAULT)
         return
     results = []
     for result in _results(options):
         print(f"\n{table(result)}\n", flush=True)
         results.append(document(result))
+    for number in options.collections if _is_wanted("downtime", options) else ():
+        steps = downtime.benchmark(number, _say)
+        print(f"\n{downtime.table(steps)}\n", flush=True)
+        results.append(downtime.document(steps))
     kept = {"machine": _machine(), "rounds": options.rounds, "results": results}
     options.json.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
     print(f"Written to {options.json}.")
@@ -64,6 +68,13 @@ def _parser() -> argparse.ArgumentParser:
         "--backlogs", nargs="+", choices=BACKLOGS, default=["mixed"], help="what is applied"
     )
     parser.add_argument(
+        "--collections",
+        nargs="+",
+        type=int,
+        default=[1000],
+        help="numbers of collections of which the downtime is measured, once each",
+    )
+    parser.add_argument(
         "--json", type=Path, default=Path("bench-results.json"), help="where figures are kept"
     )
     parser.add_argument(
@@ -84,18 +95,21 @@ _benchmark.__name__ = "benchmark"  # named in the message for a bad value
 
 
 def _results(options: argparse.Namespace) -> Iterator[Result]:
-    wanted = options.benchmarks or _BY_DEFAULT
-    if "copy" in wanted:
+    if _is_wanted("copy", options):
         for name in options.sets:
             yield copying.benchmark(_data_set(name, options.documents), options.rounds, _say)
-    if "apply" in wanted:
+    if _is_wanted("apply", options):
         for name in options.backlogs:
             yield applying.benchmark(name, options.events, options.rounds, _say)
-    if "verify" in wanted:
+    if _is_wanted("verify", options):
         for name in options.sets:
             yield verifying.benchmark(_data_set(name, options.documents), options.rounds, _say)
-    if "delayed" in wanted:
+    if _is_wanted("delayed", options):
         yield from delayed.benchmark(medium(options.documents), options.rounds, _say)
+
+
+def _is_wanted(benchmark: str, options: argparse.Namespace) -> bool:
+    return benchmark in (options.benchmarks or _BY_DEFAULT)
 
 
 def _data_set(name: str, documents: int) -> DataSet:

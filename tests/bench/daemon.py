@@ -33,10 +33,13 @@ class Daemon:
         self.pid = child.process.pid
 
     def start(self, verified: bool = False) -> None:
-        body = {**_START, "verification": {"enabled": verified}}
-        answer = self._session.post(f"{self._url}/start", json=body).json()
-        if not answer["success"]:
-            raise self._error(f"start was refused: {answer}")
+        self._post("start", _body(verified))
+
+    def preflight(self, verified: bool = False) -> None:
+        self._post("preflight", _body(verified))
+
+    def commit(self) -> None:
+        self._post("commit", {})
 
     def wait_until_copied(self) -> None:
         self.wait_until(lambda progress: progress["info"] == "change event application")
@@ -62,6 +65,11 @@ class Daemon:
         except requests.ConnectionError:
             return False
 
+    def _post(self, command: str, body: dict[str, Any]) -> None:
+        answer = self._session.post(f"{self._url}/{command}", json=body).json()
+        if not answer["success"]:
+            raise self._error(f"{command} was refused: {answer}")
+
     def _progress(self) -> dict[str, Any]:
         progress: dict[str, Any] = self._session.get(f"{self._url}/progress").json()["progress"]
         if progress["state"] == "FAILED":
@@ -70,6 +78,10 @@ class Daemon:
 
     def _error(self, what: str) -> RuntimeError:
         return RuntimeError(f"The daemon failed: {what}\n{self._child.said}")
+
+
+def _body(verified: bool) -> dict[str, Any]:
+    return {**_START, "verification": {"enabled": verified}}
 
 
 @contextmanager

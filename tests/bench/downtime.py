@@ -1,0 +1,160 @@
+"""Downtime by the number of collections: how long the steps of a sync take if there is hardly any data.
+
+Each collection has one document and four indexes, of which one is unique and one is TTL. The commands that the daemon
+sends are counted as well: unlike seconds, they hardly depend on the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from time import monotonic
+from typing import Any
+
+from syncsvc.sandbox.replica_set import Client
+from tests.bench.clusters import check_equal, cluster, servers
+from tests.bench.daemon import Daemon, running
+from tests.bench.data import DATABASE
+from tests.bench.measure import Stopwatch
+
+# What `info` in the progress is before the copy.
+_INITIALIZING = (None, "initializing collections and indexes")
+# Commands that servers and drivers send all the time, and those of this benchmark.
+_IDLE = frozenset({"hello", "isMaster", "serverStatus", "getMore", "ping"})
+_INDEXES = [
+    {"name": "unique", "key": {"a": 1}, "unique": True},
+    {"name": "ttl", "key": {"at": 1}, "expireAfterSeconds": 10**8},
+    {"name": "plain", "key": {"b": 1}},
+    {"name": "compound", "key": {"a": 1, "b": -1}},
+]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the sync. The commands are those of one collection, on each cluster, of all clients."""
+
+    name: str
+    seconds: float
+    source: float
+    destination: float
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of one sync with that many collections, and the client's CPU time and peak memory."""
+
+    collections: int
+    steps: tuple[Step, ...]
+    cpu_seconds: float
+    peak_mb: float
+    others: float
+
+
+def benchmark(collections: int, say: Callable[[str], None]) -> Steps:
+    with (
+        cluster("source") as source,
+        cluster("destination") as destination,
+        source.client() as reader,
+        destination.client() as written,
+    ):
+        _fill(reader, collections)
+        say(f"downtime: {collections:,} collections are filled")
+        with running(source, destination) as daemon:
+            recorder = _Recorder(collections, reader, written, say)
+            stopwatch = Stopwatch(daemon.pid, servers(source, destination))
+            _sync(daemon, recorder)
+            measured = stopwatch.read()
+        check_equal(source, destination)
+    return Steps(
+        collections,
+        tuple(recorder.steps),
+        measured.cpu_seconds,
+        measured.peak_mb,
+        measured.others,
+    )
+
+
+def table(result: Steps) -> str:
+    """A row a step; under it what the daemon needed in all."""
+    head = (f"{result.collections:,} collections", "seconds", "source", "destination")
+    rows = [
+        (each.name, f"{each.seconds:.2f}", f"{each.source:.2f}", f"{each.destination:.2f}")
+        for each in result.steps
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *rows)]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if number == 0 else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(row, widths))
+        )
+        for row in [head, *rows]
+    ]
+    lines.append(
+        f"daemon: {result.cpu_seconds:.1f} s of CPU, {result.peak_mb:.0f} MB; others: {result.others:.1f} CPUs"
+    )
+    return "\n".join(lines)
+
+
+def document(result: Steps) -> dict[str, Any]:
+    return {"title": "downtime", **asdict(result)}
+
+
+def _fill(client: Client, collections: int) -> None:
+    database = client[DATABASE]
+    for number in range(collections):
+        name = f"c{number}"
+        database.command({"createIndexes": name, "indexes": _INDEXES})
+        database.command({"insert": name, "documents": [{"_id": 1, "a": number, "b": "text"}]})
+
+
+class _Recorder:
+    """Measures steps, one after the other."""
+
+    def __init__(
+        self, collections: int, source: Client, destination: Client, say: Callable[[str], None]
+    ) -> None:
+        self._collections = collections
+        self._clients = (source, destination)
+        self._say = say
+        self.steps: list[Step] = []
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        before, began = self._commands(), monotonic()
+        yield
+        seconds, after = monotonic() - began, self._commands()
+        sent = [(now - then) / self._collections for then, now in zip(before, after)]
+        self.steps.append(Step(name, seconds, *sent))
+        self._say(f"downtime: {name}: {seconds:.2f} s")
+
+    def _commands(self) -> list[int]:
+        return [_count(client) for client in self._clients]
+
+
+def _count(client: Client) -> int:
+    """Return how many commands a server has run, without idle ones."""
+    commands = client.admin.command("serverStatus")["metrics"]["commands"]
+    return sum(
+        int(each["total"])
+        for name, each in commands.items()
+        if name not in _IDLE and isinstance(each, dict) and "total" in each
+    )
+
+
+def _sync(daemon: Daemon, recorder: _Recorder) -> None:
+    with recorder.step("preflight"):
+        daemon.preflight(verified=True)
+    with recorder.step("start"):
+        daemon.start(verified=True)
+    with recorder.step("definitions"):
+        daemon.wait_until(lambda progress: progress["info"] not in _INITIALIZING)
+    with recorder.step("copy"):
+        daemon.wait_until_copied()
+    with recorder.step("verification"):
+        daemon.wait_until_caught_up()
+    with recorder.step("commit to canWrite"):
+        daemon.commit()
+        daemon.wait_until(lambda progress: bool(progress["canWrite"]))
+    with recorder.step("unique indexes"):
+        daemon.wait_until(lambda progress: progress["state"] == "COMMITTED")
