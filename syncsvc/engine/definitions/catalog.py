@@ -283,10 +283,12 @@ class Catalog:
             database, _, target = target.partition(".")
             namespace = Namespace(database, target)
         # Servers do not accept the UUID of the buckets of a time-series collection.
-        listed = self._list(namespace.database, {"name": target, "type": Kind.COLLECTION.value})
-        if not listed or target.startswith("system."):
+        # Query by the name only: with a further condition, the server goes through all collections of the database.
+        listed = self._list(namespace.database, {"name": target})
+        found = next((each for each in listed if each["type"] == Kind.COLLECTION.value), None)
+        if found is None or target.startswith("system."):
             return {}
-        return {"collectionUUID": listed[0]["info"]["uuid"]}
+        return {"collectionUUID": found["info"]["uuid"]}
 
 
 def _loses_shard_key(
