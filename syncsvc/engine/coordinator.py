@@ -11,7 +11,6 @@ from bson.timestamp import Timestamp
 from syncsvc.engine.copying.copy import copy_all
 from syncsvc.engine.copying.partitioned import plan_copy, settle
 from syncsvc.engine.cutover import Cutover
-from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.index_builds import build_all, restore_indexes
 from syncsvc.engine.definitions.source_listing import SourceListing
 from syncsvc.engine.definitions.views import reconcile_views
@@ -151,7 +150,7 @@ class Coordinator(Phases):
     def _cut_over(self, stop: StopToken) -> Phase:
         # From here on users may write to the destination, so no instance may write to it any more.
         self._context.instances.wait_for_all(lambda other: other.phase.applied, stop)
-        Cutover(self._context, Catalog(self._context, stop), stop).run()
+        Cutover(self._context, stop).run()
         return Phase.DONE
 
     def _wait_for_commit(

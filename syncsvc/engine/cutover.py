@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from syncsvc.engine.definitions.catalog import Catalog
+from syncsvc.engine.definitions.catalog import Catalog, known_uuids
 from syncsvc.engine.reversal import prepare_reversal
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
-from verifier.runtime.tasks import StopToken
+from syncsvc.saved.registry import CollectionRecord
+from verifier.cluster.specification import CollectionSpec
+from verifier.runtime.tasks import StopToken, for_each
 
 Step = tuple[str, Callable[[], None]]
 
@@ -24,7 +26,6 @@ class Cutover:
     """Runs the steps of a commit, after the verification or if it is disabled. Reads no data of the source."""
 
     context: RunContext
-    catalog: Catalog
     stop: StopToken
 
     def run(self) -> None:
@@ -45,9 +46,8 @@ class Cutover:
                 self.context.observe(Point.STEP_DONE, name)
 
     def _prepare(self) -> None:
-        for record in self.context.registry:
-            self.stop.check()
-            self.catalog.prepare(record.definition)
+        # Users cannot write yet, so this is downtime: use more threads than for the conversion.
+        self._change_all(Catalog.prepare, self.context.definition_threads)
 
     def _reversal_steps(self) -> list[Step]:
         """Return the steps that prepare a reversal; none if the sync is not reversible.
@@ -79,6 +79,16 @@ class Cutover:
             each.put_back()
 
     def _convert(self) -> None:
-        for record in self.context.registry:
-            self.stop.check()
-            self.catalog.convert(record.definition)
+        self._change_all(
+            Catalog.convert, min(self.context.definition_threads, self.context.load.readers)
+        )
+
+    def _change_all(self, change: Callable[[Catalog, CollectionSpec], None], threads: int) -> None:
+        """Run a method of the catalog for each collection, in that many threads."""
+        context = self.context
+        uuids = known_uuids(context, self.stop)
+
+        def run(record: CollectionRecord, stop: StopToken) -> None:
+            change(Catalog(context, stop, uuids), record.definition)
+
+        for_each("cut-over", context.registry, run, threads, self.stop)

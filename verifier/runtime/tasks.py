@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -295,3 +295,30 @@ class Channel(Generic[T]):
     def _wait(self) -> None:
         self._stop.wait(self._changed)
         self._stop.check()
+
+
+def for_each(
+    name: str,
+    items: Iterable[T],
+    work: Callable[[T, StopToken], None],
+    threads: int,
+    stop: StopToken,
+) -> None:
+    """Run `work(item, stop)` for each item, in that many threads; return when all are done.
+
+    The items are begun in their order. The first error stops the others through the token that they are given, and is
+    raised; several errors are raised as a BaseExceptionGroup. Raises `Cancelled` when stopped.
+    """
+    with TaskGroup(name, stop) as group:
+        left = list(items)
+        waiting: Channel[T] = Channel(len(left) + 1, group.stop)
+        for item in left:
+            waiting.put(item, 1)
+        waiting.close()
+
+        def take_all() -> None:
+            for item in waiting:
+                work(item, group.stop)
+
+        for number in range(min(threads, len(left))):
+            group.spawn(str(number), take_all)

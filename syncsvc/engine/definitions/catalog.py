@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from bson.binary import Binary
 from pymongo.errors import OperationFailure
 
 from syncsvc import shard_rules
@@ -13,7 +15,7 @@ from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from verifier.cluster import failures
-from verifier.cluster.inventory import find_named, is_id_index, list_indexes, list_raw
+from verifier.cluster.inventory import find_named, is_id_index, list_indexes, list_raw, list_uuids
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Document, Kind, same_index
@@ -46,14 +48,20 @@ class Catalog:
     """Manages the definitions on the destination, which are stand-ins until the commit.
 
     Every operation raises OperationError DefinitionNotApplicable if the destination refuses a command, and the driver's
-    errors for other failures.
+    errors for other failures. Without `uuids` (see `known_uuids`), each command looks up the UUID of its collection.
     """
 
-    def __init__(self, context: RunContext, stop: StopToken) -> None:
+    def __init__(
+        self,
+        context: RunContext,
+        stop: StopToken,
+        uuids: Mapping[Namespace, bytes] | None = None,
+    ) -> None:
         self._destination_client = context.destination_client
         self._destination_writer = context.destination_writer
         self._stop = stop
         self._observe = context.observe
+        self._uuids = uuids
         sharded = context.destination_facts.is_sharded
         self._sharding = Sharding(context, stop) if sharded else None
 
@@ -282,6 +290,9 @@ class Catalog:
         if name == "renameCollection":
             database, _, target = target.partition(".")
             namespace = Namespace(database, target)
+        if self._uuids is not None:
+            uuid = self._uuids.get(Namespace(namespace.database, target))
+            return {} if uuid is None else {"collectionUUID": Binary(uuid, 4)}
         # Servers do not accept the UUID of the buckets of a time-series collection.
         # Query by the name only: with a further condition, the server goes through all collections of the database.
         listed = self._list(namespace.database, {"name": target})
@@ -289,6 +300,16 @@ class Catalog:
         if found is None or target.startswith("system."):
             return {}
         return {"collectionUUID": found["info"]["uuid"]}
+
+
+def known_uuids(context: RunContext, stop: StopToken) -> dict[Namespace, bytes]:
+    """Return the UUIDs that the synced collections have on the destination now, for a Catalog.
+
+    Time-series collections are left out, because servers do not accept the UUID of their buckets.
+    """
+    listed = read(lambda: list_uuids(context.destination_client), stop)
+    kinds = {each.definition.namespace: each.definition.kind for each in context.registry}
+    return {name: uuid for name, uuid in listed.items() if kinds.get(name) is Kind.COLLECTION}
 
 
 def _loses_shard_key(

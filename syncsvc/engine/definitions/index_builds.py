@@ -16,7 +16,7 @@ from syncsvc.engine.run.points import Point
 from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.registry import CollectionRecord
 from verifier.runtime.errors import OperationError
-from verifier.runtime.tasks import Channel, StopToken, TaskGroup
+from verifier.runtime.tasks import StopToken, for_each
 
 _log = logging.getLogger(__name__)
 
@@ -97,19 +97,13 @@ def _warn(context: RunContext) -> None:
 
 def build_all(context: RunContext, stop: StopToken) -> None:
     """Build the indexes of all collections in several threads; return when all are built or withheld."""
-    with TaskGroup("index", stop) as group:
-        waiting: Channel[CollectionRecord] = Channel(1 << 40, group.stop)
-        # Large collections first, so that no large one is left for the end.
-        for record in sorted(context.registry, key=lambda record: record.copied, reverse=True):
-            waiting.put(record, 1)
-        waiting.close()
-        for number in range(context.load.readers):
-            group.spawn(f"build-{number}", _build, context, waiting, group.stop)
 
-
-def _build(context: RunContext, waiting: Channel[CollectionRecord], stop: StopToken) -> None:
-    for record in waiting:
+    def build(record: CollectionRecord, stop: StopToken) -> None:
         context.progress.collections.indexing(record.uuid)
         build_indexes(context, record, stop)
         context.progress.collections.indexed(record.uuid)
         context.observe(Point.INDEXES_BUILT, str(record.namespace))
+
+    # Large collections first, so that no large one is left for the end.
+    records = sorted(context.registry, key=lambda record: record.copied, reverse=True)
+    for_each("index", records, build, context.load.readers, stop)

@@ -52,6 +52,14 @@ class RunContext:
     tuning: Tuning
     observe: Observer
 
+    @property
+    def definition_threads(self) -> int:
+        """Return how many threads create and change definitions on the destination at once.
+
+        One if it is sharded, because a cluster runs the DDL commands in a database one after the other.
+        """
+        return 1 if self.destination_facts.is_sharded else self.load.writers
+
     def source_uuid(self, record: CollectionRecord) -> bytes | None:
         """Return the UUID by which the source finds the collection after a rename; None if it accepts only names."""
         return record.uuid if self.source_facts.reports_ddl else None

@@ -442,3 +442,41 @@ def test_a_wait_ends_when_it_is_stopped() -> None:
     stop.stop("enough")
     with pytest.raises(Cancelled):
         tasks.wait_until(lambda: False, stop)
+
+
+class TestForEach:
+    def test_every_item_is_worked_on_once(self, stop: StopToken) -> None:
+        seen: list[int] = []
+        tasks.for_each("numbers", range(100), lambda each, _: seen.append(each), 4, stop)
+        assert sorted(seen) == list(range(100))
+
+    def test_several_items_are_worked_on_at_once(self, stop: StopToken) -> None:
+        together = threading.Barrier(3, timeout=LONG)
+
+        def meet(number: int, _: StopToken) -> None:
+            together.wait()
+
+        tasks.for_each("numbers", range(3), meet, 3, stop)
+
+    def test_an_error_stops_the_others(self, stop: StopToken) -> None:
+        def work(number: int, stop: StopToken) -> None:
+            if number == 0:
+                raise ValueError("zero")
+            stop.sleep(LONG)
+
+        with pytest.raises(ValueError, match="zero"):
+            tasks.for_each("numbers", range(100), work, 4, stop)
+
+    def test_a_stop_leaves_items_out(self, stop: StopToken) -> None:
+        seen: list[int] = []
+
+        def work(number: int, _: StopToken) -> None:
+            seen.append(number)
+            stop.stop("pause")
+
+        with pytest.raises(Cancelled, match="pause"):
+            tasks.for_each("numbers", range(100), work, 1, stop)
+        assert seen == [0]
+
+    def test_nothing_is_done_without_items(self, stop: StopToken) -> None:
+        tasks.for_each("nothing", list[int](), lambda each, _: pytest.fail(str(each)), 4, stop)
