@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.bench.data import DATABASE
 from verifier.cluster.connect import connect
-from verifier.cluster.inventory import size_of
+from verifier.cluster.inventory import extent
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import Range, split
 from verifier.compare.comparison import Comparison
@@ -28,7 +28,7 @@ def compare(source: str, destination: str) -> None:
         for name in clients[0][DATABASE].list_collection_names():
             namespace = Namespace(DATABASE, name)
             count = clients[0][DATABASE][name].estimated_document_count()
-            size = size_of(clients[0], namespace)
+            size = extent(clients[0], namespace).bytes
             for each in split(clients[0], namespace, count, size, _RANGE_BYTES, stop):
                 queue.put((namespace, each), 1)
         queue.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from syncsvc.engine.definitions import standin
 from tests.support import writes
 from tests.support.pair import Pair
-from verifier.cluster.inventory import find_named
+from verifier.cluster.inventory import Snapshot, find_named, list_collections, list_names
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec
 from verifier.compare.definitions import compare_definitions
@@ -71,3 +71,16 @@ def test_a_weakened_collection_refuses_nothing(pair: Pair) -> None:
         d.command(command)
     d.capped.insert_many({"u": 1, "pad": "p" * 1000} for _ in range(50))
     assert d.capped.count_documents({}) == 50
+
+
+def test_a_snapshot_has_the_definitions_that_are_found_one_by_one(pair: Pair) -> None:
+    client = pair.source.client
+    _fill(client)
+    client.d.command({"create": "view", "viewOn": "c", "pipeline": [{"$match": {"a": 1}}]})
+    client.d.collated.create_index("simple", collation={"locale": "simple"})
+    snapshot = Snapshot(client)
+    found = {name: find_named(client, name) for name in list_names(client)}
+    assert {Namespace("d", each) for each in (*COLLECTIONS, "view")} <= found.keys()
+    assert {name: snapshot.find(name) for name in found} == found
+    assert {each.namespace: each for each in list_collections(client)} == found
+    assert snapshot.find(Namespace("d", "missing")) is None

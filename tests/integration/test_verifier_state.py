@@ -135,12 +135,12 @@ def test_a_save_that_hangs_keeps_no_command_waiting(pair: Pair) -> None:
         delay = {"failCommands": ["update"], "blockConnection": True, "blockTimeMS": 5_000}
         data = {**delay, "appName": _APPLICATION}
         stack.enter_context(failing(pair.destination.client, data, times(1)))
-        with started(lambda: store.add_note("slow")):
+        with started(lambda: store.update(recheck_seconds=(1.0,))):
             wait_for(lambda: _is_delayed(pair), "the save hangs")
             with impatient(0.3):
-                _refused(CLUSTER_UNREACHABLE, lambda: store.add_note("later"))
+                _refused(CLUSTER_UNREACHABLE, lambda: store.update(recheck_seconds=()))
             assert _is_delayed(pair), "the save ended too early to prove anything"
-    assert store.record.notes == ("slow",)
+    assert store.record.recheck_seconds == (1.0,)
 
 
 def _is_delayed(pair: Pair) -> bool:

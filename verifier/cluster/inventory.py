@@ -8,15 +8,24 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bson.binary import Binary
+from bson.raw_bson import RawBSONDocument
 from pymongo.errors import OperationFailure
 
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
-from verifier.cluster.failures import COMMAND_NOT_SUPPORTED_ON_VIEW, NAMESPACE_NOT_FOUND
+from verifier.cluster.failures import (
+    COMMAND_NOT_SUPPORTED_ON_VIEW,
+    NAMESPACE_NOT_FOUND,
+    UNAUTHORIZED,
+    UNKNOWN_STAGE,
+)
 from verifier.cluster.filters import Selection
 from verifier.cluster.namespace import Namespace, is_user_database, is_user_namespace
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.specification import CollectionSpec, Document, Kind, collection_spec
+
+# The fields of `$collStats` that `measure` needs.
+_STATISTICS = ("count", "indexSizes", "size", "storageSize", "timeseries.bucketCount")
 
 
 def _id_index(options: Document, indexes: list[Document]) -> Document:
@@ -67,8 +76,57 @@ def list_indexes(client: Client, database: str, collection: str | Binary) -> lis
     return [index for index in listed if "buildUUID" not in index]
 
 
-def _specification(client: Client, name: Namespace, row: Document) -> CollectionSpec | None:
+class IndexCatalog:
+    """The indexes of all collections at one moment, read by one command; decoded when they are asked for.
+
+    Empty if the server cannot list them so: on mongos, before version 6.0, and without the privilege. Raises the
+    driver's errors.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._entries: dict[bytes, RawBSONDocument] = {}
+        if client.is_mongos:
+            # Each shard would list its own part.
+            return
+        stages = [{"$listCatalog": {}}, {"$match": {"type": "collection"}}]
+        command = {"aggregate": 1, "pipeline": stages, "cursor": {}}
+        try:
+            with RawCursor(client, "admin", command) as cursor:
+                for page in cursor.pages():
+                    for row in page.documents():
+                        entry = RawBSONDocument(bytes(row))["md"]
+                        self._entries[bytes(entry["options"]["uuid"])] = entry
+        except OperationFailure as error:
+            if error.code not in (UNKNOWN_STAGE, UNAUTHORIZED):
+                raise
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def of(self, uuid: bytes) -> list[Document] | None:
+        """Return the finished indexes of a collection, as `list_indexes` does; None if they are unknown.
+
+        The index of a clustered collection is left out.
+        """
+        entry = self._entries.get(uuid)
+        if entry is None:
+            return None
+        indexes = [
+            rawbson.decode_definition(each["spec"].raw)
+            for each in entry["indexes"]
+            if each["ready"]
+        ]
+        # `listIndexes` replaces the NaN that old servers have accepted.
+        seconds = [each.get("expireAfterSeconds", 0) for each in indexes]
+        return indexes if all(each == each for each in seconds) else None
+
+
+def _specification(
+    client: Client, name: Namespace, row: Document, catalog: IndexCatalog | None = None
+) -> CollectionSpec | None:
     """Return the collection or view in a row of `listCollections`; for a row of buckets, their time-series collection.
+
+    The indexes are those in the catalog; without it, or if it lacks the collection, they are listed now.
 
     On a sharded cluster, return None if the collection no longer has that name: mongos lists indexes only by name, so
     they could be those of another collection.
@@ -79,7 +137,10 @@ def _specification(client: Client, name: Namespace, row: Document) -> Collection
     # mongos does not take UUIDs here. During a rename of the collection, when its shard key may belong to no name for a
     # moment, mongos makes this call wait. So this call comes first.
     sharded = client.is_mongos
-    indexes = list_indexes(client, name.database, name.collection if sharded else Binary(uuid, 4))
+    indexes = None if catalog is None else catalog.of(uuid)
+    if indexes is None:
+        key = name.collection if sharded else Binary(uuid, 4)
+        indexes = list_indexes(client, name.database, key)
     shard_key = _shard_key(client, uuid) if sharded else None
     if sharded and not list_raw(client, *_named(name, uuid)):
         return None
@@ -158,12 +219,15 @@ def list_collections(
     """
     databases = client.list_database_names() if database is None else [database]
     query = None if kind is None else {"type": kind.value}
+    catalog = None if kind is Kind.VIEW else IndexCatalog(client)
     for each in sorted(filter(is_user_database, databases)):
         rows = _user_rows(client, each, query)
         names = set(filter(is_user_namespace, rows))
         for name in sorted(names if selection is None else selection.of(names)):
             stored = _stored(name, rows)
-            found = _specification(client, stored, rows[stored]) if stored in rows else None
+            found = (
+                _specification(client, stored, rows[stored], catalog) if stored in rows else None
+            )
             if found is not None:
                 yield found
 
@@ -190,6 +254,38 @@ def list_uuids(client: Client) -> dict[Namespace, bytes]:
             if "uuid" in row.get("info", {}):
                 uuids[name] = bytes(row["info"]["uuid"])
     return uuids
+
+
+class Snapshot:
+    """The collections and views of one cluster at one moment. Small: they are decoded when they are asked for.
+
+    Raises the driver's errors.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._catalog = IndexCatalog(client)
+        self._rows: dict[Namespace, bytes] = {}
+        if not len(self._catalog):
+            return
+        for database in filter(is_user_database, client.list_database_names()):
+            with RawCursor(client, database, {"listCollections": 1}) as cursor:
+                for page in cursor.pages():
+                    for row in page.documents():
+                        name = RawBSONDocument(bytes(row))["name"]
+                        self._rows[Namespace(database, name)] = bytes(row)
+
+    def find(self, name: Namespace) -> CollectionSpec | None:
+        """Return the collection or view that had that name; None if there was none, or that is unknown."""
+        rows = {
+            each: rawbson.decode_definition(self._rows[each])
+            for each in (name, name.buckets)
+            if each in self._rows
+        }
+        if name not in rows or _stored(name, rows) not in rows:
+            return None
+        stored = _stored(name, rows)
+        return _specification(self._client, stored, rows[stored], self._catalog)
 
 
 def find_named(client: Client, name: Namespace) -> CollectionSpec | None:
@@ -242,12 +338,20 @@ class Size:
     indexes: Mapping[str, int] = field(default_factory=dict)
 
 
-def size_of(client: Client, namespace: Namespace) -> int:
-    """Return the bytes of a collection's documents by its statistics; zero if it does not exist or is a view.
+def extent(client: Client, namespace: Namespace) -> Size:
+    """Return the documents and bytes of a collection, as `measure` does, but no sizes on disk.
 
-    Raises the driver's errors.
+    Much cheaper than `measure` on a replica set, whose `$collStats` also reads the statistics of each index.
     """
-    return measure(client, namespace).bytes
+    if client.is_mongos:
+        return measure(client, namespace)
+    try:
+        reply = client[namespace.database].command({"dataSize": str(namespace), "estimate": True})
+    except OperationFailure as error:
+        if error.code in (NAMESPACE_NOT_FOUND, COMMAND_NOT_SUPPORTED_ON_VIEW):
+            return Size()
+        raise
+    return Size(int(reply["numObjects"]), int(reply["size"]))
 
 
 def measure(client: Client, namespace: Namespace) -> Size:
@@ -255,7 +359,12 @@ def measure(client: Client, namespace: Namespace) -> Size:
 
     Raises the driver's errors.
     """
-    pipeline = [{"$collStats": {"storageStats": {"scale": 1}}}]
+    # The rest of the statistics takes about 20 KB for each collection.
+    wanted = {f"storageStats.{name}": 1 for name in _STATISTICS}
+    pipeline: list[Document] = [
+        {"$collStats": {"storageStats": {"scale": 1}}},
+        {"$project": wanted},
+    ]
     database = client[namespace.database]
     # Index names need not be UTF-8.
     collection = database.get_collection(namespace.collection, rawbson.DECODE_OPTIONS)

@@ -50,9 +50,12 @@ class Generation:
         stop: StopToken,
     ) -> None:
         self._threads = sides.workers
-        self._saving = threading.Lock()  # guards the next two
+        self._changing = threading.Lock()  # guards the next three
         self._unsaved: list[Task] = []
+        self._unsaved_ranges: list[Task] = []
         self._saved_at = 0.0
+        # Held while tasks are saved, for the order: a collection must never be saved as done before its ranges.
+        self._saving = threading.Lock()
         self._store = store
         self._observe = observe
         self._task_interval = sides.tuning.task_interval
@@ -78,6 +81,8 @@ class Generation:
 
         Raises the errors of the threads, several as a BaseExceptionGroup, and `Cancelled`.
         """
+        if self._planner.compares_all:
+            self._worker.take_snapshots()
         with self._group as group:
             for number in range(self._threads):
                 group.spawn(str(number), self._work)
@@ -99,17 +104,22 @@ class Generation:
     def _save(self, *done: Task) -> None:
         """Save finished tasks, at most once per interval; `done` is kept until then. Without `done`, save all kept.
 
-        A task that is done but not saved when the process is killed is simply run again.
+        Ranges that were added meanwhile are saved, too. A task that is done but not saved when the process is killed is
+        simply run again, and a collection whose ranges are not saved is split again.
         """
-        with self._saving:
+        with self._changing:
             self._unsaved.extend(done)
-            some = len(self._unsaved) < _SAVED_AT_ONCE
+            some = len(self._unsaved) + len(self._unsaved_ranges) < _SAVED_AT_ONCE
             if done and some and monotonic() - self._saved_at < self._task_interval:
                 return
-            unsaved, self._unsaved = self._unsaved, []
             self._saved_at = monotonic()
-        if unsaved:
-            self._store.save_tasks(unsaved)
+        with self._saving:
+            with self._changing:
+                ranges, self._unsaved_ranges = self._unsaved_ranges, []
+                unsaved, self._unsaved = self._unsaved, []
+            self._store.add_tasks(ranges)
+            if unsaved:
+                self._store.save_tasks(unsaved)
 
     def _plan(self) -> None:
         self._store.forget_plan()
@@ -151,21 +161,22 @@ class Generation:
     def _add_ranges(
         self, stored: NamespacePair, ranges: list[Range], documents: int, size: int
     ) -> None:
-        """Save and queue a task for each range of a collection.
+        """Queue a task for each range of a collection, to be saved before the collection is saved as done.
 
         `documents` and `size` (bytes) are estimates for the whole collection.
         """
-        self._add(
-            [
-                Task(
-                    number=self.queue.number(),
-                    work=Work.RANGE,
-                    names=stored,
-                    lower=each.lower,
-                    upper=each.upper,
-                    documents=documents // len(ranges),
-                    size=size // len(ranges),
-                )
-                for each in ranges
-            ]
-        )
+        tasks = [
+            Task(
+                number=self.queue.number(),
+                work=Work.RANGE,
+                names=stored,
+                lower=each.lower,
+                upper=each.upper,
+                documents=documents // len(ranges),
+                size=size // len(ranges),
+            )
+            for each in ranges
+        ]
+        with self._changing:
+            self._unsaved_ranges.extend(tasks)
+        self._queue(tasks)

@@ -31,6 +31,11 @@ class Planner:
         self._store = store
         self._queue = queue
 
+    @property
+    def compares_all(self) -> bool:
+        """Return whether this generation compares all definitions."""
+        return self._store.record.generation == 0 or self._all_again()
+
     def tasks(self) -> Iterator[Task]:
         """Yield all tasks that are known before the first one runs. RANGE tasks are added later, by COLLECTION tasks.
 

@@ -92,6 +92,8 @@ class CheckStore:
         self._patience = patience
         self._lock = threading.Lock()  # held while the record is saved and replaced
         self._record: CheckRecord | None = None
+        # Notes that are saved with the next change of the record, or before the next tasks.
+        self._unsaved_notes: list[str] = []
 
     @property
     def record(self) -> CheckRecord:
@@ -168,21 +170,24 @@ class CheckStore:
         return self._change(changed)
 
     def add_note(self, text: str) -> None:
-        """Save a note on what was not compared, and why, unless the record has it already."""
+        """Add a note on what was not compared, and why, unless the record has it already.
 
-        def changed(record: CheckRecord) -> CheckRecord:
-            return replace(record, notes=tuple(dict.fromkeys((*record.notes, text))))
-
-        self._change(changed)
+        It is saved with the record, at the latest before the tasks that are saved next.
+        """
+        self._unsaved_notes.append(text)
 
     def _change(self, change: Callable[[CheckRecord], CheckRecord]) -> CheckRecord:
         with one_save(self._lock, "The record of the check"):
+            count = len(self._unsaved_notes)
             new = change(self.record)
+            notes = dict.fromkeys((*new.notes, *self._unsaved_notes[:count]))
+            new = replace(new, notes=tuple(notes))
             owners = [self.record.owner, new.owner]
             statement = {"q": {"_id": CHECK, "owner": {"$in": owners}}, "u": as_document(new)}
             if self._run({"update": CHECK, "updates": [statement]})["n"] != 1:
                 raise OperationError(SUPERSEDED, "Another process has taken over the saved check.")
             self._record = new
+            del self._unsaved_notes[:count]
             return new
 
     def add_tasks(self, tasks: Iterable[Task]) -> None:
@@ -193,6 +198,9 @@ class CheckStore:
         return [read_task(row) for row in self._find(self._name(_TASKS, generation), {})]
 
     def save_tasks(self, tasks: Iterable[Task]) -> None:
+        if self._unsaved_notes:
+            # A task that is saved as done is not run again, so its notes must not be lost.
+            self.update()
         statements = [
             {"q": {"_id": task.number}, "u": task_row(task), "upsert": True} for task in tasks
         ]

@@ -14,7 +14,7 @@ from bson.timestamp import Timestamp
 
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.connect import Client
-from verifier.cluster.inventory import find_named, size_of
+from verifier.cluster.inventory import Snapshot, extent, find_named
 from verifier.cluster.keys import canonical, id_element
 from verifier.cluster.lookup import ONLY_IDS, fetch
 from verifier.cluster.namespace import Namespace
@@ -53,6 +53,13 @@ class Definitions(NamedTuple):
     @property
     def there(self) -> tuple[CollectionSpec | None, CollectionSpec | None]:
         return self.source, self.destination
+
+
+class _Counting(NamedTuple):
+    """What a COUNT task needs of the definitions: where the documents are stored, and whether they expire."""
+
+    stored: NamespacePair | None
+    expires: bool
 
 
 @dataclass(frozen=True)
@@ -98,11 +105,23 @@ class Worker:
         self._add_ranges = add_ranges
         self._observe = observe
         self._stop = stop
+        # The definitions on both sides, if the generation compares all of them.
+        self._snapshots: tuple[Snapshot, ...] = ()
         # Kept for the COUNT tasks of the same generation. Each name has one task of each kind.
-        self._compared: dict[NamespacePair, Definitions] = {}
+        self._to_count: dict[NamespacePair, _Counting] = {}
         raw = request.document_filter
         chosen = None if raw is None else RawBSONDocument(raw)
         self._comparison = Comparison(*self._clients, request.mode, chosen, stop, sides.tuning)
+
+    def take_snapshots(self) -> None:
+        """List all definitions now, with few commands. Call this if the generation compares all of them.
+
+        A definition that changes afterwards is compared again in the next generation, because its event arrives after
+        this generation began.
+        """
+        self._snapshots = tuple(
+            read(lambda: Snapshot(client), self._stop) for client in self._clients
+        )
 
     def run_task(self, task: Task) -> Task:
         """Run a task, save its mismatches and their rechecks, and return the task with its result.
@@ -194,9 +213,9 @@ class Worker:
 
     def _compare_definitions(self, task: Task) -> Task:
         definitions = self._definitions(task.names)
-        if self._counts_follow():
-            self._compared[task.names] = definitions
         stored = self._stored(definitions)
+        if self._counts_follow():
+            self._to_count[task.names] = _Counting(stored, expires(definitions.there))
         # Compare both under the name on the source.
         there = [
             each and replace(each, namespace=task.names.source)
@@ -230,13 +249,15 @@ class Worker:
         return self._store.record.generation == self._store.record.last_from
 
     def _definitions(self, names: NamespacePair) -> Definitions:
-        def find(client: Client, name: Namespace) -> CollectionSpec | None:
-            return read(lambda: find_named(client, name.owner), self._stop)
-
-        source = find(self._clients[0], names.source)
+        source, destination = (self._find(number, name.owner) for number, name in enumerate(names))
         expected = None if source is None else self._subject.expected(source)
-        destination = find(self._clients[1], names.destination)
         return Definitions(source if expected else None, expected, destination)
+
+    def _find(self, side: int, name: Namespace) -> CollectionSpec | None:
+        """Return the collection or view of that name on a side, in the snapshot or, if it is not there, now."""
+        client = self._clients[side]
+        listed = self._snapshots[side].find(name) if self._snapshots else None
+        return listed or read(lambda: find_named(client, name), self._stop)
 
     def _stored(self, definitions: Definitions) -> NamespacePair | None:
         """Return where the documents are stored on both sides; None if there are none to compare.
@@ -264,10 +285,13 @@ class Worker:
         numbers were not compared.
         """
         # If an earlier process or generation compared the definitions, they must be read again.
-        definitions = self._compared.pop(task.names, None) or self._definitions(task.names)
-        stored = self._stored(definitions)
+        counting = self._to_count.pop(task.names, None)
+        if counting is None:
+            definitions = self._definitions(task.names)
+            counting = _Counting(self._stored(definitions), expires(definitions.there))
+        stored = counting.stored
         found: list[DefinitionMismatch] = []
-        if stored is not None and expires(definitions.there):
+        if stored is not None and counting.expires:
             self._store.add_note(
                 f"{task.names.source}: the numbers of documents were not compared, because documents expire."
             )
@@ -301,9 +325,8 @@ class Worker:
     def _cut(self, stored: NamespacePair) -> None:
         """Split the documents of a collection into ranges, and add a task for each."""
         client, name = self._clients[0], stored.source
-        collection = client[name.database][name.collection]
-        size = read(lambda: size_of(client, name), self._stop)
-        count = read(collection.estimated_document_count, self._stop)
+        amount = read(lambda: extent(client, name), self._stop)
+        count, size = amount.documents, amount.bytes
         ranges = split(client, name, count, size, self._range_bytes, self._stop)
         self._add_ranges(stored, ranges, count, size)
 
