@@ -214,6 +214,10 @@ class Registry:
         """Save the record: add it, or replace the one with its UUID."""
         self._save_all([(None, record)])
 
+    def save_all(self, records: Iterable[CollectionRecord]) -> None:
+        """Save many records with few commands; see `save`."""
+        self._save_all([(None, each) for each in records])
+
     def _save_all(
         self, changes: Sequence[tuple[CollectionRecord | None, CollectionRecord]]
     ) -> None:

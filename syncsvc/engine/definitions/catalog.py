@@ -67,26 +67,48 @@ class Catalog:
 
     def create(self, definition: CollectionSpec) -> None:
         """Make sure that a collection exists as a stand-in, with exactly the indexes of its stand-in."""
-        self.create_bare(definition)
-        self.reconcile_indexes(definition)
+        if not self.create_bare(definition) or not self._build_all(definition):
+            self.reconcile_indexes(definition)
 
-    def create_bare(self, definition: CollectionSpec) -> None:
+    def create_bare(self, definition: CollectionSpec) -> bool:
         """Create a collection unless it exists; shard it if its definition has a shard key.
 
         Creates no index except the one that the shard key needs, and does not check the options of an existing
-        collection. A view with the same name is dropped: its own events will create it again.
+        collection. Return whether the collection is certainly new and without indexes. A view with the same name is
+        dropped: its own events will create it again, before or after the collection has the name.
         """
         namespace = definition.namespace
-        if self._kind_at(namespace) is Kind.VIEW:
-            # The view had the name before the collection, or will have it afterwards. Its own events will create it
-            # again.
-            self.drop(namespace)
         if self._sharding is not None:
             self._sharding.assign_primary(namespace.database)
         command = {"create": namespace.collection, **standin.stand_in(definition).options}
-        self._run(namespace, command, failures.NAMESPACE_EXISTS)
+        if definition.kind is Kind.TIME_SERIES or self._sharding is not None:
+            # These are created in several steps, of which some could succeed beside a view.
+            self.drop_view(namespace)
+        created = self._run(namespace, command, failures.NAMESPACE_EXISTS)
+        if created is None and self._kind_at(namespace) is Kind.VIEW:
+            self.drop(namespace)
+            self._run(namespace, command, failures.NAMESPACE_EXISTS)
         if definition.shard_key:
             self._shard(definition)
+        return created is not None and not definition.shard_key
+
+    def _build_all(self, definition: CollectionSpec) -> bool:
+        """Create all indexes of the stand-in of a new collection with one command.
+
+        Return False if the destination refuses it: one index may be to blame, or they conflict.
+        """
+        indexes = standin.stand_in(definition).indexes.values()
+        if not indexes:
+            return True
+        command = {
+            "createIndexes": definition.storage.collection,
+            "indexes": [standin.creatable(each, definition.collated) for each in indexes],
+        }
+        try:
+            self._run(definition.namespace, command)
+            return True
+        except OperationError:
+            return False
 
     def _shard(self, definition: CollectionSpec) -> None:
         """Create the index that the shard key needs, and shard the collection; finish what a killed process began."""

@@ -8,17 +8,18 @@ from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.indexing import definition_violations, destined
 from syncsvc.saved.registry import CopyStatus
-from verifier.cluster.inventory import list_collections, measure
+from verifier.cluster.inventory import Size, extent, list_collections
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import raise_all
-from verifier.runtime.tasks import StopToken
+from verifier.runtime.tasks import StopToken, for_each
 
 
 class SourceListing:
     """Lists the source. Must run after the start of the change stream is saved: later changes then arrive as events."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
+        self._context = context
         self._source_client = context.source_client
         self._catalog = Catalog(context, stop)
         self._facts = context.source_facts
@@ -43,9 +44,8 @@ class SourceListing:
         raise_all(definition_violations(self._options, self._facts, listed))
         collections = [each for each in listed if each.kind is not Kind.VIEW]
         self._forget_all_but(collections)
-        for definition in collections:
-            self._stop.check()
-            self._create(definition)
+        self._record(collections)
+        for_each("create", collections, self._create, self._context.definition_threads, self._stop)
         # Views come last, when their collections exist.
         for definition in listed:
             if definition.kind is Kind.VIEW:
@@ -63,20 +63,38 @@ class SourceListing:
                 self._partitions.forget(record.uuid)
                 self._registry.remove(record)
 
-    def _create(self, definition: CollectionSpec) -> None:
-        assert definition.uuid is not None
-        record = self._registry.get(definition.uuid)
-        if record is None:
-            amount = read(
-                lambda: measure(self._source_client, definition.storage),
-                self._stop,
+    def _record(self, collections: list[CollectionSpec]) -> None:
+        """Save a record of each collection that has none. It holds the true definition, and the size of the data."""
+        new = [each for each in collections if self._registry.get(_uuid(each)) is None]
+        amounts: dict[bytes, Size] = {}
+
+        def measure(definition: CollectionSpec, stop: StopToken) -> None:
+            found = read(lambda: extent(self._source_client, definition.storage), stop)
+            amounts[_uuid(definition)] = found
+
+        for_each("measure", new, measure, self._context.load.readers, self._stop)
+        self._registry.save_all(
+            new_record(
+                self._registry,
+                destined(each, self._options),
+                CopyStatus.WAITING,
+                amounts[_uuid(each)],
             )
-            # The record holds the true definition, and is saved before the stand-in is created.
-            wanted = destined(definition, self._options)
-            record = new_record(self._registry, wanted, CopyStatus.WAITING, amount)
-            self._registry.save(record)
+            for each in new
+        )
+
+    def _create(self, definition: CollectionSpec, stop: StopToken) -> None:
+        """Create a collection as a stand-in. Its record must be saved already, so that a restart finds both."""
+        record = self._registry.get(_uuid(definition))
+        assert record is not None
+        catalog = Catalog(self._context, stop)
         if self._options.build_indexes.after_copy:
-            self._catalog.create_bare(record.definition)
+            catalog.create_bare(record.definition)
         else:
-            self._catalog.create(record.present)
+            catalog.create(record.present)
         self._observe(Point.COLLECTION_CREATED, str(definition.namespace))
+
+
+def _uuid(definition: CollectionSpec) -> bytes:
+    assert definition.uuid is not None
+    return definition.uuid

@@ -1,0 +1,48 @@
+"""Many collections are defined, verified and committed by several threads; a kill in the middle leaves none out."""
+
+from __future__ import annotations
+
+from syncsvc.engine.run.points import Point
+from tests.support.daemon import Daemon
+from tests.support.pair import SHARDED, Pair, across
+from verifier.compare import points
+
+NUMBER = 40
+INDEXES = [
+    {"name": "unique", "key": {"a": 1}, "unique": True},
+    {"name": "ttl", "key": {"at": 1}, "expireAfterSeconds": 10**8},
+    {"name": "hidden", "key": {"b": 1}, "hidden": True},
+    {"name": "twin", "key": {"a": 1}, "sparse": True},
+]
+
+
+def _fill(pair: Pair) -> None:
+    database = pair.source.client.d
+    for number in range(NUMBER):
+        database.command({"createIndexes": f"c{number}", "indexes": INDEXES})
+        database[f"c{number}"].insert_one({"_id": 1, "a": number})
+    # The server refuses this index together with the other ones, so each is built by itself.
+    database.c0.create_index("a", name="deferred")
+
+
+def test_kills_in_the_middle_of_many_collections(pair: Pair, daemon: Daemon) -> None:
+    _fill(pair)
+    daemon.kill_at(Point.COLLECTION_CREATED, "d.c20")
+    daemon.post_unanswered("start", daemon.start_body())
+    daemon.wait_until_killed()
+    # Killed before the ranges of the last collections are saved.
+    daemon.kill_at(points.Point.TASK_DONE, "d.c20")
+    daemon.run()
+    daemon.wait_until_killed()
+    daemon.run()
+    daemon.wait_until_committable()
+    daemon.kill_at(points.Point.DEFINITION_COMPARED, "d.c20")
+    daemon.commit_until_killed()
+    daemon.run()
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
+
+
+@across(SHARDED)
+def test_kills_in_the_middle_of_many_collections_of_shards(pair: Pair, daemon: Daemon) -> None:
+    test_kills_in_the_middle_of_many_collections(pair, daemon)
