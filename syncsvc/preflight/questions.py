@@ -19,9 +19,9 @@ from verifier.cluster.cluster import Cluster, filter_evaluator
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import gather
 from verifier.cluster.filters import Selection, bad_patterns
-from verifier.cluster.inventory import list_collections, list_raw, measure
+from verifier.cluster.inventory import Size, extent, list_collections, list_raw, measure
 from verifier.cluster.namespace import RESERVED_PREFIXES, Namespace
-from verifier.cluster.specification import Kind
+from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
@@ -30,6 +30,12 @@ T = TypeVar("T")
 
 # The oldest server version that can evaluate namespace filters.
 _OLDEST_EVALUATOR = (6, 0)
+
+# The sizes on disk of a collection with at most so many bytes of documents are estimated, not measured: a file has at
+# least one page, and an index entry takes about so many bytes.
+_MOST_ESTIMATED = 1 << 20
+_LEAST_FILE = 4096
+_INDEX_ENTRY = 32
 
 
 def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: StopToken) -> Findings:
@@ -94,7 +100,22 @@ def _contents(client: Client, selection: Selection, stop: StopToken) -> Iterator
         if definition.kind is Kind.VIEW:
             yield Measured(definition)
         else:
-            yield Measured(definition, measure(client, definition.storage))
+            yield Measured(definition, _size(client, definition))
+
+
+def _size(client: Client, definition: CollectionSpec) -> Size:
+    """Return the size of a collection; if it is small, with an estimate of its sizes on disk.
+
+    The statistics that contain the sizes on disk take a server about twenty times as long as the other figures.
+    """
+    if client.is_mongos:
+        return measure(client, definition.storage)
+    amount = extent(client, definition.storage)
+    if amount.bytes > _MOST_ESTIMATED:
+        return measure(client, definition.storage)
+    of_index = _LEAST_FILE + _INDEX_ENTRY * amount.documents
+    indexes = dict.fromkeys(("_id_", *definition.indexes), of_index)
+    return replace(amount, on_disk=_LEAST_FILE + amount.bytes, indexes=indexes)
 
 
 def _metadata(client: Client) -> Iterator[Metadata]:

@@ -13,6 +13,7 @@ import pytest
 from tests.integration.test_bad_input import GOOD
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair, Side
+from tests.support.waiting import wait_for
 
 LEFT = "__mdb_internal_mongosync"
 
@@ -76,7 +77,13 @@ def fill(pair: Pair) -> None:
 
 def test_a_preflight_estimates_and_changes_nothing(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
+
+    def window() -> int | None:
+        known: int | None = preflight(daemon)["estimates"]["oplogWindowSeconds"]
+        return known
+
     with untouched(pair, daemon):
+        wait_for(lambda: window() is not None, "the oplog spans a second")
         answer = preflight(daemon)
         assert set(answer) == {"success", "violations", "warnings", "estimates"}
         assert (answer["violations"], answer["warnings"]) == ([], [])
