@@ -36,7 +36,10 @@ def test_kills_in_the_middle_of_many_collections(pair: Pair, daemon: Daemon) -> 
     daemon.wait_until_killed()
     daemon.run()
     daemon.wait_until_committable()
+    # A new process, in which only the definitions after the last write are left to be compared.
+    daemon.kill()
     daemon.kill_at(points.Point.DEFINITION_COMPARED, "d.c20")
+    daemon.run()
     daemon.commit_until_killed()
     daemon.run()
     daemon.wait_for_state("COMMITTED")
