@@ -38,6 +38,7 @@ from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.peers import Peers
 from syncsvc.saved.registry import CollectionRecord, Registry
 from syncsvc.saved.run import METADATA_DATABASE, Failure, RunRecord, RunStore
+from syncsvc.saved.views import CreatedViews
 from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from syncsvc.tuning import Tuning
@@ -306,6 +307,7 @@ class Runner:
                 self._store, Peers(home.client, self._store), process.progress, process.tuning
             ),
             registry=Registry(home.client, saving, record.reversals, stop),
+            views=CreatedViews(home.client, saving, stop),
             partitions=Partitions(home.client, saving, record.reversals, record.instance, stop),
             checks=CheckStore(home.client, saving, METADATA_DATABASE, stop),
             selection=Selection(record.options.namespaces, evaluator.client, stop),

@@ -64,7 +64,9 @@ def mirrored(
     for record in records:
         uuid = uuids.get(record.definition.namespace)
         if uuid is not None:
-            yield replace(record, definition=replace(prepared(record.definition), uuid=uuid))
+            definition = replace(prepared(record.definition), uuid=uuid)
+            # The reversed sync has created no collection: its destination is the old source.
+            yield replace(record, definition=definition, destination_uuid=None)
 
 
 def coordinator_reversal(record: RunRecord, reverse_start: Position) -> dict[str, Any]:

@@ -26,7 +26,10 @@ from verifier.runtime.tasks import StopToken
 
 # Fields that are saved without the rest of the record, which another instance may have changed: one instance saves copy
 # progress while another one withholds indexes.
-_OF_THE_COPY = {"status", "total", "totalDocuments", "copied", "documents", "resume", "withheld"}
+_OF_THE_COPY = {
+    *("status", "total", "totalDocuments", "copied", "documents", "resume", "withheld"),
+    "destinationUuid",
+}
 
 
 class CopyStatus(Enum):
@@ -48,6 +51,9 @@ class CollectionRecord:
     now. That is the source's name, except while another collection still has that name on the destination.
     `source_name` is the name on the source at the point up to which change events are applied. While `withheld` is
     True, the destination lacks the indexes.
+
+    `destination_uuid` is the UUID of the collection (for a time-series collection, of its buckets) that the sync has
+    created on the destination. It is None until the collection is created, and in rows that earlier versions saved.
     """
 
     definition: CollectionSpec
@@ -59,6 +65,7 @@ class CollectionRecord:
     documents: int = 0
     resume_point: ResumePoint | None = None
     withheld: bool = False
+    destination_uuid: bytes | None = None
 
     @property
     def present(self) -> CollectionSpec:
@@ -99,10 +106,16 @@ def _collection_document(record: CollectionRecord) -> dict[str, Any]:
         "documents": record.documents,
         "resume": None if record.resume_point is None else asdict(record.resume_point),
         "withheld": record.withheld,
+        "destinationUuid": _uuid_document(record.destination_uuid),
     }
 
 
+def _uuid_document(uuid: bytes | None) -> Binary | None:
+    return None if uuid is None else Binary(uuid, 4)
+
+
 def _collection_record(document: dict[str, Any]) -> CollectionRecord:
+    destination_uuid = document.get("destinationUuid")
     return CollectionRecord(
         definition=CollectionSpec(
             namespace=Namespace(document["database"], document["collection"]),
@@ -120,6 +133,7 @@ def _collection_record(document: dict[str, Any]) -> CollectionRecord:
         documents=document["documents"],
         resume_point=None if document["resume"] is None else ResumePoint(**document["resume"]),
         withheld=document["withheld"],
+        destination_uuid=None if destination_uuid is None else bytes(destination_uuid),
     )
 
 

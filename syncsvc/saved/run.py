@@ -38,6 +38,8 @@ from verifier.runtime.retry import FOREVER, patience_left
 
 METADATA_DATABASE = "mongosync_reserved_for_internal_use"
 _RUNS = "runs"
+# The metadata collection for the views that the sync has created.
+VIEWS = "views"
 # Allows one run at most: every coordinator saves the same value in this field, and a follower its instance ID.
 _ONLY_INDEX = {"key": {"only": 1}, "name": "only", "unique": True}
 # The metadata collections of the two directions, by the number of reversals modulo 2.

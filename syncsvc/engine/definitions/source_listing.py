@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from syncsvc.engine.definitions.catalog import Catalog
+from syncsvc.engine.definitions.created import save_created
 from syncsvc.engine.definitions.naming import new_record
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
@@ -46,10 +47,12 @@ class SourceListing:
         self._forget_all_but(collections)
         self._record(collections)
         for_each("create", collections, self._create, self._context.definition_threads, self._stop)
+        save_created(self._context, self._stop)
         # Views come last, when their collections exist.
-        for definition in listed:
-            if definition.kind is Kind.VIEW:
-                self._catalog.create_view(definition)
+        views = [each for each in listed if each.kind is Kind.VIEW]
+        self._context.views.add(views)
+        for definition in views:
+            self._catalog.create_view(definition)
 
     def _forget_all_but(self, collections: list[CollectionSpec]) -> None:
         """Drop and forget the collections that an earlier, interrupted listing created and the source no longer has.

@@ -25,6 +25,7 @@ def reconcile_views(context: RunContext, stop: StopToken) -> None:
     for namespace, view in found.items():
         if namespace not in wanted or not same_document(wanted[namespace].options, view.options):
             catalog.drop(namespace)
+    context.views.add(wanted.values())
     for view in wanted.values():
         catalog.create_view(view)
 

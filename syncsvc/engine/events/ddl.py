@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from syncsvc.engine.definitions.catalog import Catalog
+from syncsvc.engine.definitions.created import save_created
 from syncsvc.engine.definitions.index_builds import build_indexes
 from syncsvc.engine.definitions.naming import new_record
 from syncsvc.engine.definitions.source_lookup import find_on_source, time_series_on_source
@@ -104,6 +105,7 @@ class DefinitionEvents:
             # Saved before it is created: a restart in between then creates it, and never leaves an unknown collection.
             self._registry.save(record)
         self._catalog.create_bare(record.present)
+        save_created(self._context, self._stop)
         build_indexes(self._context, record, self._stop)
 
     def _with_id_index(self, definition: CollectionSpec) -> CollectionSpec:
@@ -138,6 +140,7 @@ class DefinitionEvents:
             check(view, self._options)
             # A view of an older definition may exist: this event is newer, or later events will replace it again.
             self._catalog.drop_view(event.namespace)
+            self._context.views.add([view])
             self._catalog.create_view(view)
 
     def _define_time_series(self, event: DefinitionEvent) -> None:

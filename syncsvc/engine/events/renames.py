@@ -14,6 +14,7 @@ from dataclasses import replace
 from syncsvc.engine.copying.copy import copy_all
 from syncsvc.engine.copying.partitioned import plan_copy
 from syncsvc.engine.definitions.catalog import Catalog
+from syncsvc.engine.definitions.created import created_uuid, save_created
 from syncsvc.engine.definitions.naming import destination_name, new_record, parked_for
 from syncsvc.engine.definitions.source_lookup import find_on_source
 from syncsvc.engine.run.context import RunContext
@@ -94,7 +95,13 @@ class Renames:
         self._catalog.rename(record.definition.namespace, kept_as)
         options = {key: value for key, value in record.definition.options.items() if key != "temp"}
         definition = replace(record.definition, namespace=kept_as, options=options)
-        self._registry.save(replace(record, definition=definition, source_name=name))
+        uuid = record.destination_uuid
+        if name.database != record.definition.namespace.database:
+            # For such a rename, servers create a new collection.
+            uuid = created_uuid(self._context, kept_as, self._stop)
+        self._registry.save(
+            replace(record, definition=definition, source_name=name, destination_uuid=uuid)
+        )
         if not definition.shard_key and key_of(name, self._context.run.record.options.sharding):
             _log.warning(
                 "A collection of shardingEntries was replaced by another one in a rename. The new one is not "
@@ -126,6 +133,7 @@ class Renames:
             record = new_record(self._registry, wanted, CopyStatus.WAITING)
             self._registry.save(record)
         self._catalog.create(record.present)
+        save_created(self._context, self._stop)
         plan_copy(self._context, self._stop)
         copy_all(self._context, self._stop)
 

@@ -13,6 +13,7 @@ from syncsvc.saved.fence import FencedWriter
 from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.registry import CollectionRecord, Registry
 from syncsvc.saved.run import RunStore
+from syncsvc.saved.views import CreatedViews
 from syncsvc.settings import LoadLevel
 from syncsvc.tuning import Tuning
 from verifier.cluster.connect import Client
@@ -27,9 +28,9 @@ class RunContext:
     """The clusters, saved state and settings of one run.
 
     The clients only read, except for no-ops in the source's oplog. `destination_writer` runs commands on the
-    destination, `document_writer` writes user documents there. `run`, `registry`, `partitions` and `checks` are saved
-    state; `instances` are the other instances of the run. `selection` is the filter, and `load` has the numbers of
-    threads.
+    destination, `document_writer` writes user documents there. `run`, `registry`, `views`, `partitions` and `checks`
+    are saved state; `instances` are the other instances of the run. `selection` is the filter, and `load` has the
+    numbers of threads.
     """
 
     source_client: Client
@@ -44,6 +45,7 @@ class RunContext:
     run: RunStore
     instances: Instances
     registry: Registry
+    views: CreatedViews
     partitions: Partitions
     checks: CheckStore
     selection: Selection

@@ -252,6 +252,7 @@ COLLECTIONS = [
     collection_record(resume_point=ResumePoint({"$recordId": Int64(9)}, "65aa")),
     collection_record(resume_point=ResumePoint({"$recordId": b"\0\1clustered"}, "65aa")),
     collection_record(resume_point=ResumePoint({"$recordId": None}, "65aa")),
+    collection_record(destination_uuid=b"d" * 16),
 ]
 
 
@@ -260,6 +261,12 @@ def test_a_collection_is_read_back_as_it_was(record: CollectionRecord) -> None:
     again = collection_again(record)
     assert again == record
     assert repr(again) == repr(record)  # with the order of everything
+
+
+def test_a_collection_that_an_earlier_version_saved_has_no_uuid_of_the_destination() -> None:
+    document = _collection_document(collection_record(destination_uuid=b"d" * 16))
+    del document["destinationUuid"]
+    assert _collection_record(document) == collection_record()
 
 
 def test_the_order_of_indexes_and_keys_is_kept() -> None:

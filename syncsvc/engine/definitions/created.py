@@ -1,0 +1,48 @@
+"""Saves which collections the sync has created on the destination, so that a reset drops these and no others.
+
+A name is not enough: users may drop such a collection, and create another one with its name.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from syncsvc.engine.run.context import RunContext
+from syncsvc.saved.registry import CollectionRecord
+from verifier.cluster.inventory import list_raw
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.reading import read
+from verifier.runtime.tasks import StopToken
+
+
+def save_created(context: RunContext, stop: StopToken) -> None:
+    """Save the UUIDs on the destination of all collections in the registry whose UUID is not saved yet.
+
+    Must be called between the creation of a collection and the first write to it: a reset drops a collection whose
+    creation was not saved only if it is empty. Raises the driver's errors.
+    """
+    missing: dict[str, dict[str, CollectionRecord]] = defaultdict(dict)
+    for record in context.registry:
+        if record.destination_uuid is None:
+            missing[record.namespace.database][record.namespace.collection] = record
+    for database, records in missing.items():
+        uuids = _uuids(context, database, list(records), stop)
+        context.registry.change_all(
+            (records[name], {"destination_uuid": uuid}) for name, uuid in uuids.items()
+        )
+
+
+def created_uuid(context: RunContext, namespace: Namespace, stop: StopToken) -> bytes | None:
+    """Return the UUID of the collection that has that name on the destination now; None if there is none."""
+    return _uuids(context, namespace.database, [namespace.collection], stop).get(
+        namespace.collection
+    )
+
+
+def _uuids(
+    context: RunContext, database: str, names: list[str], stop: StopToken
+) -> dict[str, bytes]:
+    """Return the UUIDs of the collections of the destination with these names, by name."""
+    query = {"name": {"$in": names}}
+    rows = read(lambda: list_raw(context.destination_client, database, query), stop)
+    return {row["name"]: bytes(row["info"]["uuid"]) for row in rows if "uuid" in row["info"]}
