@@ -12,7 +12,7 @@ from typing import Any
 from flask import Blueprint, Response
 
 from syncsvc.reports.preflight import preflight_report
-from syncsvc.schemas import NamespacesSchema, StartSchema
+from syncsvc.schemas import NamespacesSchema, ResetSchema, StartSchema
 from syncsvc.service import Service
 from verifier.compare.mismatch_lines import json_lines
 from verifier.compare.schemas import DocumentMismatchesSchema
@@ -31,6 +31,7 @@ def blueprint(service: Service) -> Blueprint:
     for command in (service.pause, service.resume, service.commit, service.reverse):
         name = command.__name__
         api.add_url_rule(f"/{name}", name, _handler(name, command), methods=["POST"])
+    _add_reset(api, service)
     _add_queries(api, service)
     return api
 
@@ -46,6 +47,17 @@ def _add_starts(api: Blueprint, service: Service) -> None:
     @api.post("/preflight")
     def preflight() -> dict[str, Any]:
         return {**SUCCESS, **preflight_report(service.preflight(load(StartSchema(), json_body())))}
+
+
+def _add_reset(api: Blueprint, service: Service) -> None:
+    @api.post("/reset")
+    def reset() -> dict[str, Any]:
+        given = load(ResetSchema(), json_body())
+        if given["dryRun"]:
+            return {**SUCCESS, **service.list_reset(given["confirm"])}
+        _log.info("Reset handler called")
+        service.reset(given["confirm"])
+        return SUCCESS
 
 
 def _handler(name: str, command: Callable[[], None]) -> Callable[[], dict[str, Any]]:

@@ -280,6 +280,13 @@ OLD_SOURCE_WRITTEN = ErrorKind(
     "The sync stays committed, and applications continue to use the destination. To go back, clean the former source, "
     "drop the metadata database on both clusters, and start a new sync to the former source.",
 )
+DESTINATION_IN_USE = ErrorKind(
+    "DestinationInUse",
+    409,
+    "Users may write to the destination, or could do so after an earlier commit, so its data must not be dropped.",
+    "Nothing was changed. To return to the former source, use POST /api/v1/reverse if the sync is reversible. To end a "
+    "committed sync, stop the process and drop only its metadata database: see the page on cleaning up.",
+)
 SUPERSEDED = ErrorKind(
     "Superseded",
     409,
@@ -363,6 +370,7 @@ ALL = (
     VERIFICATION_INCOMPLETE,
     NOT_REVERSIBLE,
     OLD_SOURCE_WRITTEN,
+    DESTINATION_IN_USE,
     MISMATCHES_REPLACED,
     OPLOG_WINDOW_EXCEEDED,
     EVENT_TOO_LARGE,

@@ -10,7 +10,7 @@ from syncsvc import __version__, errors
 from syncsvc.reports.namespaces import NamespacePhase
 from syncsvc.reports.progress_answer import Stage
 from syncsvc.reports.verification_answer import Hashing
-from syncsvc.schemas import NamespacesSchema, StartSchema
+from syncsvc.schemas import NamespacesSchema, ResetSchema, StartSchema
 from syncsvc.state import Phase, State
 from verifier.cluster.cluster import SAME_CLUSTER
 from verifier.cluster.failures import (
@@ -241,6 +241,28 @@ class _PreflightAnswer(SuccessAnswer):
     estimates = always(fields.Nested, "The estimated cost of the sync.", _Estimates)
 
 
+class _ResetAnswer(SuccessAnswer):
+    """With `dryRun` all fields, otherwise only `success`."""
+
+    collections = sometimes(
+        fields.List, "The collections on the destination that would be dropped.", fields.String()
+    )
+    views = sometimes(
+        fields.List, "The views on the destination that would be dropped.", fields.String()
+    )
+    kept = sometimes(
+        fields.List,
+        "The collections and views on the destination that the sync did not create, and that would stay.",
+        fields.String(),
+    )
+    unblocked = sometimes(
+        fields.List, "The clusters whose users would be unblocked.", fields.String()
+    )
+    balancersStarted = sometimes(
+        fields.List, "The clusters whose balancer would be started again.", fields.String()
+    )
+
+
 class _NamespaceVerification(Strict):
     comparedDocuments = always(
         fields.Integer, "The number of documents that the first pass has compared."
@@ -343,6 +365,14 @@ OPERATIONS = (
             errors.OLD_SOURCE_WRITTEN,
             OPLOG_WINDOW_EXCEEDED,
         ),
+    ),
+    Operation(
+        "post",
+        "/api/v1/reset",
+        "Gives a sync up: drops what it created on the destination, and unblocks what it had blocked.",
+        _ResetAnswer(),
+        body=ResetSchema(),
+        errors=(*_ANY, errors.DESTINATION_IN_USE),
     ),
     Operation("get", "/api/v1/progress", "Shows the progress of the sync.", _ProgressAnswer()),
     Operation(

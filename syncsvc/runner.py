@@ -16,9 +16,11 @@ from typing import Any
 from pymongo.errors import PyMongoError
 
 from syncsvc import errors
+from syncsvc.created import Contents, contents
 from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.follower import Follower
 from syncsvc.engine.phases import Phases
+from syncsvc.engine.reset import Reset
 from syncsvc.engine.reversal import (
     coordinator_reversal,
     follower_reversal,
@@ -37,7 +39,14 @@ from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.peers import Peers
 from syncsvc.saved.registry import CollectionRecord, Registry
-from syncsvc.saved.run import METADATA_DATABASE, Failure, RunRecord, RunStore
+from syncsvc.saved.run import (
+    METADATA_DATABASE,
+    Failure,
+    RunRecord,
+    RunStore,
+    refuse_in_use,
+    refuse_resetting,
+)
 from syncsvc.saved.views import CreatedViews
 from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
@@ -117,11 +126,15 @@ class Runner:
     """Runs one sync from its saved record.
 
     The constructor prepares an engine: it saves the next epoch, and fences off earlier engines. `begin` starts it.
+    `cleared` is called at the end of a reset, when the run is saved nowhere any more.
     """
 
-    def __init__(self, store: RunStore, process: ProcessContext) -> None:
+    def __init__(
+        self, store: RunStore, process: ProcessContext, cleared: Callable[[], None]
+    ) -> None:
         self._store = store
         self._process = process
+        self._cleared = cleared
         self._changing = threading.Lock()  # held while a command or a failure changes the state
         self._at_rest = threading.Event()  # set while no thread runs the sync
         self._at_rest.set()
@@ -136,7 +149,7 @@ class Runner:
             "The sync was started or loaded.",
             extra={"state": self.record.state.value},
         )
-        if self.record.state in ACTIVE:
+        if self.record.state in ACTIVE or self.record.state is State.RESETTING:
             self._spawn()
         elif self.record.state is State.FAILED:
             self._conclude()
@@ -230,6 +243,58 @@ class Runner:
         else:
             self._spawn()
 
+    def reset(self) -> None:
+        """Save the state RESETTING, and stop the engine; then reset the run in a thread.
+
+        A no-op during a reset. Raises OperationError if the reset is refused.
+        """
+        self._refuse_reset()
+        with self._changing:
+            state = next_state(self.record.state, Trigger.RESET)
+            if self.record.state is state:
+                return
+            self._store.update_unless(refuse_in_use, state=state, failure=None)
+        _log.info("The sync is reset.", extra={"state": state.value})
+        self._process.observe(Point.RESET_SAVED, "")
+        self._stop.stop("reset")
+        self._spawn()
+
+    def _refuse_reset(self) -> None:
+        """Raise OperationError if users may write to the destination, or if the coordinator is not reset first.
+
+        Only the coordinator knows for sure whether users may write. Once it is reset, that does not change any more.
+        """
+        leader = self._coordinator_in_use()
+        if leader is not None and leader.state is not State.RESETTING:
+            raise OperationError(
+                errors.INVALID_STATE,
+                f"reset must be sent to the coordinator {leader.instance} first, whose state is "
+                f"{leader.state.value}.",
+            )
+
+    def _coordinator_in_use(self) -> RunRecord | None:
+        """Return the coordinator's saved record; None if it was not started, or is this instance.
+
+        Raises OperationError DestinationInUse.
+        """
+        home = self._process.clusters[self.record.options.destination]
+        leader = Peers(home.client, self._store).coordinator(self._process.stop)
+        for each in (self.record, leader):
+            if each is not None:
+                refuse_in_use(each)
+        return leader
+
+    def contents(self) -> Contents:
+        """List what a reset would drop on the destination, and everything else there. Raises OperationError."""
+        self._coordinator_in_use()
+        next_state(self.record.state, Trigger.RESET)
+        process, destination = self._process, self.record.options.destination
+        client, writer = process.clusters[destination].client, process.saver(destination)
+        # Other instances save the registry, too.
+        registry = Registry(client, writer, self.record.reversals, process.stop)
+        views = CreatedViews(client, writer, process.stop).load()
+        return contents(client, registry, views, process.stop)
+
     def _refuse_to_reverse_alone(self, record: RunRecord) -> None:
         """Raise OperationError if the coordinator, judged by its saved record, will refuse the reversal.
 
@@ -266,8 +331,8 @@ class Runner:
                     "They end after a minute at most; then send the command again.",
                 )
 
-    def _prepare(self) -> None:
-        """Save the next epoch, and create the engine from the saved state, with a new stop token."""
+    def _prepare(self) -> RunContext:
+        """Save the next epoch, create an engine from the saved state with a new stop token, and return its context."""
         self._process.stop.release(self._stop)
         self._stop = StopToken(self._process.stop)
         # Saved before it is used, so that no other engine of the run has this epoch.
@@ -276,8 +341,12 @@ class Runner:
         self._registry = context.registry
         kind = Coordinator if self.record.coordinates else Follower
         self._phases: Phases = kind(context, self._stop)
+        return context
 
     def _spawn(self) -> None:
+        if self.record.state is State.RESETTING:
+            self._process.spawn("reset", self._run_reset)
+            return
         self._at_rest.clear()
         self._process.spawn("sync", self._run_sync)
 
@@ -363,13 +432,29 @@ class Runner:
         finally:
             self._at_rest.set()
 
-    def _fail(self, error: Exception) -> None:
+    def _run_reset(self) -> None:
+        """Reset the run once its engine has stopped, as the outermost function of a thread, and record a failure."""
+        while not self._at_rest.wait(SLOW_POLL):
+            self._process.stop.check()
+        self._at_rest.clear()
+        try:
+            Reset(self._prepare(), self._stop).run()
+        except Exception as error:
+            self._fail(error, during_reset=True)
+        else:
+            _log.info("The reset is complete.")
+            self._cleared()
+        finally:
+            self._at_rest.set()
+
+    def _fail(self, error: Exception, during_reset: bool = False) -> None:
         kind, description = describe(in_words_of(errors.ALL, failures.named(error)))
         with self._changing:
-            if self.record.state is State.PAUSED:
-                # Ignored: it is retried after the pause, because failed work never counts as done.
+            stopped = self.record.state in (State.PAUSED, State.RESETTING)
+            if stopped and not during_reset:
+                # Ignored: it is retried after a pause, because failed work never counts as done.
                 _log.warning(
-                    "An error occurred while the sync was paused; the failed work is repeated after the pause.",
+                    "An error occurred while the sync was paused or reset; the failed work is repeated after a pause.",
                     exc_info=error,
                 )
                 return
@@ -377,7 +462,9 @@ class Runner:
                 "state": next_state(self.record.state, Trigger.FAIL),
                 "failure": Failure(kind.name, description),
             }
-            self._failed_in = self.record.state if kind in _RESUMABLE else None
+            # A reset may have dropped data already, so it can only be continued.
+            resumable = during_reset or kind in _RESUMABLE
+            self._failed_in = self.record.state if resumable else None
             # An exception to saving first: the save may take long or fail, for the same reason as the run.
             self._store.show(**failed)
         _log.error(
@@ -396,7 +483,7 @@ class Runner:
         """
         try:
             # In this order: a run that continues must never find its source unblocked.
-            self._store.update(**failed)
+            self._store.update_unless(refuse_resetting, **failed)
             self._process.observe(Point.FAILURE_SAVED, "")
             for name in to_put_back(self.record):
                 self._block(self._process.clusters[name], self._process.stop).put_back()

@@ -184,6 +184,16 @@ class StartSchema(Strict):
         )
 
 
+class ResetSchema(Strict):
+    """The body of `POST /api/v1/reset`."""
+
+    confirm = _text(
+        "The name of the sync's destination, as a confirmation that its data is dropped.",
+        enum=list(CLUSTERS),
+    )
+    dryRun = _flag("Whether only to list what a reset would do.", False)
+
+
 class NamespacesSchema(Strict):
     """The query parameters of `GET /api/v1/namespaces`."""
 

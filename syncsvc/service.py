@@ -22,6 +22,7 @@ from syncsvc.preflight.judgement import Judgement, judge
 from syncsvc.reporter import Reporter
 from syncsvc.reports.namespaces import namespaces_report
 from syncsvc.reports.progress_answer import progress_report
+from syncsvc.reports.reset import reset_report
 from syncsvc.reports.sync import Sync
 from syncsvc.runner import ProcessContext, Runner, can_commit
 from syncsvc.saved.peers import Peers, described, differences
@@ -37,6 +38,7 @@ from verifier.runtime.commands import Commands, Startup
 from verifier.runtime.errors import OperationError, Violation, raise_all
 from verifier.runtime.observer import Observer
 from verifier.runtime.retry import impatient
+from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.tasks import StopToken
 from verifier.runtime.waits import LongWait
 
@@ -158,6 +160,38 @@ class Service:
         with self._command(), impatient(PATIENCE):
             self._runner_for(Trigger.REVERSE).reverse()
 
+    def reset(self, confirm: str) -> None:
+        """Give the sync up: save the state RESETTING, and let the run drop what it has created. Raises OperationError.
+
+        `confirm` must be the name of the sync's destination.
+        """
+        with self._command(), answered_soon():
+            self._confirmed(confirm).reset()
+
+    def list_reset(self, confirm: str) -> dict[str, Any]:
+        """Return what `reset` would drop and restore, without `success`. Raises OperationError as `reset` does."""
+        with self._command(), impatient(PATIENCE):
+            runner = self._confirmed(confirm)
+            return reset_report(runner.record, runner.contents())
+
+    def _confirmed(self, confirm: str) -> Runner:
+        """Return the runner, if `confirm` is the name of its destination.
+
+        Raises OperationError InvalidRequest if it is not, and InvalidState if there is no sync.
+        """
+        runner = self._runner
+        if runner is None:
+            raise OperationError(
+                errors.INVALID_STATE, f"There is no sync to reset; the state is {self.state.value}."
+            )
+        destination = runner.record.options.destination
+        if confirm != destination:
+            raise OperationError(
+                INVALID_REQUEST,
+                f"confirm: Must be the name of the destination, {destination}, whose data is dropped.",
+            )
+        return runner
+
     def show_waits(self, waits: tuple[LongWait, ...]) -> None:
         """Publish these long waits of the process in place of the previous ones."""
         self._progress.set(waits=waits)
@@ -235,6 +269,13 @@ class Service:
         if different:
             store.withdraw()
             raise OperationError(errors.DIFFERENT_START, described(different))
+        # The coordinator no longer waits for instances that it did not find when it was reset.
+        others = Peers(self._process.clusters[record.options.destination].client, store)
+        if any(each.state is State.RESETTING for each in others.others(self._stop)):
+            store.withdraw()
+            raise OperationError(
+                errors.METADATA_LEFT_OVER, "The sync of the other instances is being reset."
+            )
         self._launch(store)
 
     def _recover(self, saved: RunRecord) -> bool:
@@ -264,9 +305,15 @@ class Service:
         return differences(record.options, record.instances, others.others(self._stop))
 
     def _launch(self, store: RunStore) -> None:
-        runner = Runner(store, self._process)
-        runner.begin()
-        self._runner = runner
+        self._runner = Runner(store, self._process, self._forget_run)
+        self._runner.begin()
+
+    def _forget_run(self) -> None:
+        """Become idle, at the end of a reset."""
+        self._progress.clear()
+        self._recovered = False
+        self._state = next_state(State.RESETTING, Trigger.CLEARED)
+        self._runner = None
 
     def _runner_for(self, trigger: Trigger) -> Runner:
         """Return the runner. Raises OperationError InvalidState if the present state does not allow the command."""
@@ -275,14 +322,16 @@ class Service:
         return self._runner
 
     def _is_answered_again(self, options: StartOptions) -> bool:
-        """Return whether a start has the options of the saved run that this process continues, unless paused or failed.
+        """Return whether a start has the options of the saved run that this process continues.
+
+        False if that run is paused, failed or being reset.
 
         Such a start is answered with success, because a script may send it again after a restart.
         """
         runner = self._runner
         if not self._recovered or runner is None:
             return False
-        if runner.record.state in (State.PAUSED, State.FAILED):
+        if runner.record.state in (State.PAUSED, State.FAILED, State.RESETTING):
             return False
         # A reversed run has the other direction now, so it must not count as the requested one.
         return runner.record.options == options and runner.record.source == options.source

@@ -17,6 +17,7 @@ class State(Enum):
     COMMITTED = "COMMITTED"
     REVERSING = "REVERSING"
     FAILED = "FAILED"
+    RESETTING = "RESETTING"
 
 
 class Trigger(Enum):
@@ -31,6 +32,8 @@ class Trigger(Enum):
     REVERSE = "reverse"
     REVERSED = "reversed"
     FAIL = "fail"
+    RESET = "reset"
+    CLEARED = "cleared"
 
 
 # A process that finds a saved sync leaves INITIALIZING for the state of that sync, which is not a transition of the
@@ -40,7 +43,7 @@ _NEXT: dict[tuple[State, Trigger], State] = {
     (State.IDLE, Trigger.START): State.RUNNING,
     (State.RUNNING, Trigger.PAUSE): State.PAUSED,
     (State.PAUSED, Trigger.RESUME): State.RUNNING,
-    # Or to COMMITTING or REVERSING, if the sync failed in that state; refused if the failure is final.
+    # Or to COMMITTING, REVERSING or RESETTING, if the sync failed in that state; refused if the failure is final.
     (State.FAILED, Trigger.RESUME): State.RUNNING,
     (State.RUNNING, Trigger.COMMIT): State.COMMITTING,
     (State.RUNNING, Trigger.FAIL): State.FAILED,
@@ -49,6 +52,14 @@ _NEXT: dict[tuple[State, Trigger], State] = {
     (State.COMMITTED, Trigger.REVERSE): State.REVERSING,
     (State.REVERSING, Trigger.REVERSED): State.RUNNING,
     (State.REVERSING, Trigger.FAIL): State.FAILED,
+    (State.RUNNING, Trigger.RESET): State.RESETTING,
+    (State.PAUSED, Trigger.RESET): State.RESETTING,
+    (State.COMMITTING, Trigger.RESET): State.RESETTING,
+    (State.FAILED, Trigger.RESET): State.RESETTING,
+    # A reset that was requested continues by itself; the request may be repeated.
+    (State.RESETTING, Trigger.RESET): State.RESETTING,
+    (State.RESETTING, Trigger.FAIL): State.FAILED,
+    (State.RESETTING, Trigger.CLEARED): State.IDLE,
 }
 
 ACTIVE = frozenset({State.RUNNING, State.COMMITTING, State.REVERSING})
@@ -78,6 +89,7 @@ class Phase(Enum):
     CUTTING_OVER = "waiting for commit to complete"
     DONE = "commit completed"
     REVERSING = "reversing"
+    RESETTING = "resetting"
 
     @property
     def copied(self) -> bool:

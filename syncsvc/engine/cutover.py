@@ -15,6 +15,7 @@ from syncsvc.engine.reversal import prepare_reversal
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.saved.registry import CollectionRecord
+from syncsvc.saved.run import refuse_resetting
 from verifier.cluster.specification import CollectionSpec
 from verifier.runtime.tasks import StopToken, for_each
 
@@ -67,7 +68,8 @@ class Cutover:
             self.context.destination_block.lift()
 
     def _allow_writes(self) -> None:
-        self.context.run.update(can_write=True)
+        # A reset that was saved first will drop the data, so users must not write any more.
+        self.context.run.update_unless(refuse_resetting, can_write=True)
 
     def _balancer_steps(self) -> list[Step]:
         if not any(each.sharded for each in self.context.balancers):

@@ -120,6 +120,13 @@ class Progress:
         self.forget_lag()
         self.set(caught_up=False, oplog_seconds_left=None)
 
+    def clear(self) -> None:
+        """Forget the figures and warnings of a sync that is over; keep those of the process."""
+        self.collections = Collections()
+        with self._lock:
+            now = self._snapshot
+            self._snapshot = ProgressSnapshot(waits=now.waits, pings=now.pings)
+
     def add(self, **amounts: int) -> None:
         """Add to counters of the snapshot. The names of the arguments are those of the counters."""
         with self._lock:

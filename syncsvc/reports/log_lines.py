@@ -43,15 +43,21 @@ def lines(before: Sync, now: Sync, durations: Mapping[Operation, Durations]) -> 
     if record.phase is Phase.COPYING:
         yield Line(copy_summary(now.collections))
     if record.phase is Phase.APPLYING:
-        rate = (now.snapshot.events_read - before.snapshot.events_read) / seconds
-        yield Line("Average Source CRUD events rate", {"srcCRUDEventsPerSec": round(rate, 2)})
+        read = _increase(before.snapshot.events_read, now.snapshot.events_read)
+        rate = round(read / seconds, 2)
+        yield Line("Average Source CRUD events rate", {"srcCRUDEventsPerSec": rate})
     if now.snapshot.check is not None:
         yield from _verification(now.snapshot.check)
 
 
+def _increase(before: int, now: int) -> int:
+    """Return by how much a counter has increased. A reset of the sync sets it to 0."""
+    return now - before if now >= before else now
+
+
 def _progress(before: Sync, now: Sync, record: RunRecord, seconds: float) -> Line:
     snapshot = now.snapshot
-    applied = snapshot.events_applied - before.snapshot.events_applied
+    applied = _increase(before.snapshot.events_applied, snapshot.events_applied)
     return Line(
         "Replication progress.",
         {

@@ -54,9 +54,11 @@ def phase_shown(record: RunRecord) -> Phase:
 def lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
     """Return the lag in seconds; None if it is unknown.
 
-    It is unknown while the sync is paused, and after a failure, because the last measurement is out of date then.
+    It is unknown while the sync is paused or reset, and after a failure, because the last measurement is out of date
+    then.
     """
-    return None if record.state in (State.PAUSED, State.FAILED) else snapshot.lag_seconds
+    stopped = record.state in (State.PAUSED, State.FAILED, State.RESETTING)
+    return None if stopped else snapshot.lag_seconds
 
 
 def write_lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:

@@ -50,13 +50,17 @@ def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterato
     """
     by_instance = {each.instance: each for each in records}
     reversals = max(each.reversals for each in records)
+    resetting = any(each.state is State.RESETTING for each in records)
     committing = any(
         each.reversals == reversals and each.state in (State.COMMITTING, State.COMMITTED)
         for each in records
     )
     for name in instances:
         record = by_instance.get(name)
-        if record is None:
+        if resetting:
+            if record is not None and record.state is not State.RESETTING:
+                yield name, "reset"
+        elif record is None:
             yield name, "start"
         elif record.state is State.PAUSED:
             yield name, "resume"

@@ -11,16 +11,17 @@ recognise itself.)
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
+from bson.binary import Binary
 from bson.timestamp import Timestamp
 from marshmallow import ValidationError, fields
-from pymongo.errors import PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 
 from syncsvc import errors
 from syncsvc.options import StartOptions
@@ -37,7 +38,7 @@ from verifier.runtime.formats import Formats
 from verifier.runtime.retry import FOREVER, patience_left
 
 METADATA_DATABASE = "mongosync_reserved_for_internal_use"
-_RUNS = "runs"
+RUNS = "runs"
 # The metadata collection for the views that the sync has created.
 VIEWS = "views"
 # Allows one run at most: every coordinator saves the same value in this field, and a follower its instance ID.
@@ -212,7 +213,7 @@ def _run_record(document: dict[str, Any]) -> RunRecord:
 
 def saved_instances(client: Client) -> tuple[str, ...]:
     """Return the IDs of the instances whose runs are saved on a cluster. Raises the driver's errors."""
-    return tuple(str(each["_id"]) for each in client[METADATA_DATABASE][_RUNS].find())
+    return tuple(str(each["_id"]) for each in client[METADATA_DATABASE][RUNS].find())
 
 
 def load_run(client: Client, instance: str) -> RunRecord | None:
@@ -220,18 +221,47 @@ def load_run(client: Client, instance: str) -> RunRecord | None:
 
     Raises OperationError IncompatibleMetadata, and the driver's errors.
     """
-    document = read_newest(client, METADATA_DATABASE, _RUNS, instance)
+    document = read_newest(client, METADATA_DATABASE, RUNS, instance)
     return None if document is None else _run_record(document)
 
 
 def load_runs(client: Client) -> list[RunRecord]:
     """Return the saved runs of all instances. Raises OperationError IncompatibleMetadata, and the driver's errors."""
-    return [_run_record(each) for each in client[METADATA_DATABASE][_RUNS].find()]
+    return [_run_record(each) for each in client[METADATA_DATABASE][RUNS].find()]
 
 
 def new_owner() -> str:
     """Return a name that no other process has."""
     return uuid4().hex
+
+
+def drop_metadata(writer: ClusterWriter, name: str, uuid: Binary) -> None:
+    """Drop the metadata collection with that name and UUID; a no-op if it does not exist."""
+    try:
+        writer.run(METADATA_DATABASE, {"drop": name, "collectionUUID": uuid})
+    except OperationFailure as error:
+        if error.code not in (failures.NAMESPACE_NOT_FOUND, failures.COLLECTION_UUID_MISMATCH):
+            raise
+
+
+def refuse_in_use(record: RunRecord) -> None:
+    """Raise OperationError DestinationInUse if users may write to a cluster that a reset would empty, or ever could."""
+    if record.can_write or record.reversals:
+        users = "canWrite is true" if record.can_write else "the sync was reversed after a commit"
+        raise OperationError(
+            errors.DESTINATION_IN_USE,
+            f"The sync cannot be reset: {users}, and {record.options.destination} may hold data of users.",
+        )
+
+
+def refuse_resetting(record: RunRecord) -> None:
+    """Raise OperationError InvalidState if the run is being reset."""
+    if record.state is State.RESETTING:
+        raise OperationError(errors.INVALID_STATE, "The sync is being reset.")
+
+
+def _refuse_nothing(record: RunRecord) -> None:
+    pass
 
 
 class _GaveUp(NamedTuple):
@@ -257,9 +287,9 @@ class RunStore:
         """Insert a new run record. Raises OperationError MetadataLeftOver if another process inserted one first."""
         store = cls(writer, record)
         # If two processes find no run at the same moment, one of them must fail, even if their IDs differ.
-        writer.run(METADATA_DATABASE, {"createIndexes": _RUNS, "indexes": [_ONLY_INDEX]})
+        writer.run(METADATA_DATABASE, {"createIndexes": RUNS, "indexes": [_ONLY_INDEX]})
         reply = writer.run(
-            METADATA_DATABASE, {"insert": _RUNS, "documents": [_run_document(record)]}
+            METADATA_DATABASE, {"insert": RUNS, "documents": [_run_document(record)]}
         )
         if reply.get("writeErrors") and not store._is_ours():
             raise OperationError(
@@ -299,7 +329,15 @@ class RunStore:
         A caller inside `impatient` gets OperationError ClusterUnreachable while the save of another thread hangs. A
         caller that waited while another thread gave up its save gets the error of that save.
         """
+        return self.update_unless(_refuse_nothing, **changes)
+
+    def update_unless(self, refuse: Callable[[RunRecord], None], **changes: Any) -> RunRecord:
+        """Save the record as `update` does, unless `refuse` raises an error for its newest version, which is raised.
+
+        No other thread of this process changes the record in between.
+        """
         with self._one_save():
+            refuse(self.record)
             self._save(self.record, replace(self.record, **changes))
             return self.record
 
@@ -336,8 +374,17 @@ class RunStore:
         """Delete the saved record, because the start of the run is refused after all. The run has done nothing yet."""
         record = self.record
         query = {"_id": record.instance, "owner": record.owner}
-        command = {"delete": _RUNS, "deletes": [{"q": query, "limit": 1}]}
+        command = {"delete": RUNS, "deletes": [{"q": query, "limit": 1}]}
         self._writer.run(METADATA_DATABASE, command)
+
+    def drop_all(self, uuid: Binary) -> None:
+        """Drop the collection of the records of all instances, which has that UUID: the end of a reset.
+
+        A command that arrives late, when a new run has been saved, does not find that UUID. A no-op if the collection
+        was dropped already. Raises OperationError Superseded, and the driver's errors.
+        """
+        self.confirm()
+        drop_metadata(self._writer, RUNS, uuid)
 
     def _save(self, old: RunRecord, new: RunRecord) -> None:
         new = replace(new, beat=old.beat + 1)
@@ -349,7 +396,7 @@ class RunStore:
         saved = [{"owner": each.owner, "beat": each.beat} for each in (old, new)]
         query = {"_id": old.instance, "$or": saved}
         statement = {"q": query, "u": _run_document(new)}
-        reply = self._writer.run(METADATA_DATABASE, {"update": _RUNS, "updates": [statement]})
+        reply = self._writer.run(METADATA_DATABASE, {"update": RUNS, "updates": [statement]})
         if reply.get("writeErrors") or reply["n"] != 1:
             raise OperationError(
                 errors.SUPERSEDED,

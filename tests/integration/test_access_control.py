@@ -177,7 +177,12 @@ def test_the_documented_roles_are_enough(clusters: Clusters, tmp_path: Path, use
     blocking = use.options.get("enableUserWriteBlocking", "destinationOnly")
     for each in SOME_BEHAVIOURS:
         each.fill(source.side.client[each.name])
+    source.side.client.d.create_collection("view", viewOn="c", pipeline=[])
     with running(clusters, tmp_path) as daemon:
+        daemon.start(**use.options)
+        daemon.wait_until_committable()
+        assert daemon.post("reset", {"confirm": "cluster1"}).ok
+        daemon.wait_for_state("IDLE")
         daemon.start(**use.options)
         daemon.wait_until_committable()
         assert source.takes_writes()

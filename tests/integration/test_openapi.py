@@ -28,10 +28,10 @@ def test_the_sync_service(pair: Pair, daemon: Daemon) -> None:
     pair.destination.empty()
     daemon.start()
     daemon.wait_until_committable()
-    fuzzer.fuzz(only_bad=("pause", "commit"))
+    fuzzer.fuzz(only_bad=("pause", "commit", "reset"))
     assert daemon.progress()["state"] == "RUNNING"
     daemon.pause()
-    fuzzer.fuzz(only_bad=("resume",))
+    fuzzer.fuzz(only_bad=("resume", "reset"))
     assert daemon.progress()["state"] == "PAUSED"
     daemon.resume()
     daemon.commit()
@@ -46,7 +46,7 @@ def test_a_sync_that_failed(pair: Pair, daemon: Daemon) -> None:
     daemon.wait_until_applying()
     pair.source.client.d.c.rename("out")
     daemon.wait_for_state("FAILED")
-    Fuzzer(daemon).fuzz()
+    Fuzzer(daemon).fuzz(only_bad=("reset",))
     assert daemon.progress()["error"] == "RenamedOutOfFilter"
 
 

@@ -36,7 +36,7 @@ SYNC = (
     {"syncsvc.errors", "syncsvc.options", "syncsvc.source", "syncsvc.tuning"},
     {"syncsvc.schemas", "syncsvc.settings", "syncsvc.shard_rules", "syncsvc.state"},
     {"syncsvc.indexing", "syncsvc.saved", "syncsvc.figures"},
-    {"syncsvc.engine.run", "syncsvc.mismatches", "syncsvc.preflight"},
+    {"syncsvc.created", "syncsvc.engine.run", "syncsvc.mismatches", "syncsvc.preflight"},
     {"syncsvc.engine.definitions"},
     {"syncsvc.engine.documents"},
     {"syncsvc.engine.copying"},
@@ -142,6 +142,7 @@ BROAD_EXCEPTS_ALLOWED = {
     ("verifier.runtime.httpd", "_ended_by_error"),
     ("verifier.runtime.tasks", "_outermost"),
     ("syncsvc.runner", "_run_sync"),
+    ("syncsvc.runner", "_run_reset"),
     ("verifier.service", "_run_check"),
 }
 LONGEST_FUNCTION = 50

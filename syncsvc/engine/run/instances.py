@@ -48,6 +48,11 @@ class Instances:
         with waiting("This instance waits for the other instances", _LOOK_AT_INSTANCES):
             wait_until(lambda: self.all_hold(holds, stop), stop)
 
+    def wait_for_started(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
+        """Return when `holds` is true of the saved records of all other instances that have been started."""
+        with waiting("This instance waits for the other instances", _LOOK_AT_INSTANCES):
+            wait_until(lambda: all(map(holds, self._peers.others(stop))), stop)
+
     def wait_for_coordinator(
         self, holds: Callable[[RunRecord], bool], stop: StopToken
     ) -> RunRecord:

@@ -67,6 +67,13 @@ def test_each_phase_has_its_lines(phase: Phase, more: list[str]) -> None:
     assert {line.level for line in found.values()} == {logging.INFO}
 
 
+def test_rates_of_a_sync_that_began_after_a_reset_count_from_zero() -> None:
+    before = running(Phase.APPLYING, replace(SNAPSHOT, events_applied=900, events_read=900))
+    found = told(running(Phase.APPLYING), replace(before, now=100.0))
+    assert found["Replication progress."].fields["eventApplicationRatePerSecond"] == 2.0
+    assert found["Average Source CRUD events rate"].fields == {"srcCRUDEventsPerSec": 3.0}
+
+
 def test_the_progress_of_the_replication() -> None:
     before = running(Phase.APPLYING, replace(SNAPSHOT, events_applied=0))
     line = told(running(Phase.APPLYING), replace(before, now=100.0))["Replication progress."]

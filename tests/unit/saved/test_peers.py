@@ -38,6 +38,10 @@ def of(instance: str, **fields: Any) -> RunRecord:
             + [of(each, state=State.COMMITTED) for each in "bc"],
             [("b", "reverse"), ("c", "reverse")],
         ),
+        (
+            [of("a", state=State.RESETTING), of("b", state=State.PAUSED)],
+            [("b", "reset")],
+        ),
         ([of("a", reversals=1), of("b", reversals=1), of("c", reversals=1)], []),
     ],
 )

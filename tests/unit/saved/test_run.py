@@ -291,12 +291,12 @@ def test_the_saved_words_stay() -> None:
     assert words == {
         "State": {
             *("INITIALIZING", "IDLE", "RUNNING", "PAUSED", "COMMITTING", "COMMITTED"),
-            *("REVERSING", "FAILED"),
+            *("REVERSING", "FAILED", "RESETTING"),
         },
         "Phase": {
             *("initializing collections and indexes", "collection copy", "building indexes"),
             *("change event application", "waiting for commit to complete", "commit completed"),
-            "reversing",
+            *("reversing", "resetting"),
         },
         "CopyStatus": {"waiting", "copying", "done"},
     }

@@ -117,6 +117,11 @@ def test_metrics_are_read_from_no_cluster(api: FlaskClient) -> None:
         ("resume", b'{"now": true}', 400, "InvalidRequest"),
         ("resume", b"{}", 409, "InvalidState"),
         ("resume", b"", 409, "InvalidState"),
+        ("reset", b"x", 400, "MalformedBody"),
+        ("reset", b"{}", 400, "InvalidRequest"),
+        ("reset", b'{"confirm": "cluster1", "dryRun": 1}', 400, "InvalidRequest"),
+        ("reset", b'{"confirm": "cluster1"}', 409, "InvalidState"),
+        ("reset", b'{"confirm": "cluster1", "dryRun": true}', 409, "InvalidState"),
         ("unpause", b"{}", 404, "NotFound"),
         ("progress", b"{}", 405, "MethodNotAllowed"),
     ],
@@ -164,6 +169,7 @@ COMMANDS = {
     "resume": {},
     "commit": {},
     "reverse": {},
+    "reset": {"confirm": "cluster1"},
 }
 
 

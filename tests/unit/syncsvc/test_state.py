@@ -23,6 +23,13 @@ TABLE = {
     ("COMMITTED", "reverse"): "REVERSING",
     ("REVERSING", "reversed"): "RUNNING",
     ("REVERSING", "fail"): "FAILED",
+    ("RUNNING", "reset"): "RESETTING",
+    ("PAUSED", "reset"): "RESETTING",
+    ("COMMITTING", "reset"): "RESETTING",
+    ("FAILED", "reset"): "RESETTING",
+    ("RESETTING", "reset"): "RESETTING",
+    ("RESETTING", "fail"): "FAILED",
+    ("RESETTING", "cleared"): "IDLE",
 }
 EVERYTHING = [(state.value, trigger.value) for state, trigger in product(State, Trigger)]
 
@@ -55,7 +62,7 @@ def test_any_other_trigger_is_refused(state: str, trigger: str) -> None:
         (
             State.IDLE,
             Trigger.FAIL,
-            "fail needs state RUNNING or COMMITTING or REVERSING; the state is IDLE.",
+            "fail needs state RUNNING or COMMITTING or REVERSING or RESETTING; the state is IDLE.",
         ),
     ],
 )
@@ -69,6 +76,8 @@ def test_a_refusal_names_the_states_that_would_do(
 
 def test_a_run_is_active_between_its_commands_and_their_ends() -> None:
     at_rest = {State.INITIALIZING, State.IDLE, State.PAUSED, State.COMMITTED, State.FAILED}
+    # A reset ends a run, and does none of its work.
+    at_rest.add(State.RESETTING)
     assert ACTIVE == set(State) - at_rest
 
 

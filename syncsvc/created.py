@@ -1,0 +1,95 @@
+"""Finds what the sync has created on the destination, by the saved UUIDs and definitions. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from syncsvc.saved.registry import CollectionRecord
+from verifier.cluster.connect import Client
+from verifier.cluster.inventory import list_raw
+from verifier.cluster.namespace import Namespace, is_user_database, is_user_namespace
+from verifier.cluster.rawcursor import RawCursor
+from verifier.cluster.reading import read
+from verifier.cluster.specification import Document, Kind, same_document
+from verifier.runtime.tasks import StopToken
+
+
+class Found(NamedTuple):
+    """A collection or view on the destination. `uuid` is that of its documents' collection; None for a view."""
+
+    namespace: Namespace
+    kind: Kind
+    uuid: bytes | None
+    options: Document
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The collections and views of the destination: those that the sync has created, and all others."""
+
+    created: tuple[Found, ...]
+    others: tuple[Found, ...]
+
+
+def contents(
+    client: Client,
+    records: Iterable[CollectionRecord],
+    views: Mapping[Namespace, list[Document]],
+    stop: StopToken,
+) -> Contents:
+    """List the destination. `records` is the registry, and `views` holds the saved definitions of the created views.
+
+    Raises the driver's errors.
+    """
+    is_created = _creations(client, list(records), views, stop)
+    found: dict[bool, list[Found]] = {True: [], False: []}
+    for each in read(lambda: list(_listed(client)), stop):
+        found[is_created(each)].append(each)
+    return Contents(tuple(found[True]), tuple(found[False]))
+
+
+def _creations(
+    client: Client,
+    records: list[CollectionRecord],
+    views: Mapping[Namespace, list[Document]],
+    stop: StopToken,
+) -> Callable[[Found], bool]:
+    """Return a predicate: whether the sync has created what was found.
+
+    A name proves nothing, because users may drop a collection and create another one with its name. If a process was
+    killed before it saved the UUID of a new collection, nothing was written to that collection yet, so it is empty. (An
+    earlier version saved no UUIDs. It has counted the documents that it copied.)
+    """
+    uuids = {each.destination_uuid for each in records if each.destination_uuid}
+    unsaved = {each.definition.namespace: each for each in records if not each.destination_uuid}
+
+    def is_created(found: Found) -> bool:
+        if found.kind is Kind.VIEW:
+            return any(
+                same_document(each, found.options) for each in views.get(found.namespace, ())
+            )
+        if found.namespace in unsaved and found.uuid not in uuids:
+            copied = unsaved[found.namespace].documents > 0
+            return copied or read(lambda: _is_empty(client, found.namespace), stop)
+        return found.uuid in uuids
+
+    return is_created
+
+
+def _listed(client: Client) -> Iterator[Found]:
+    for database in sorted(filter(is_user_database, client.list_database_names())):
+        rows = {Namespace(database, row["name"]): row for row in list_raw(client, database)}
+        for name in sorted(filter(is_user_namespace, rows)):
+            kind = Kind(rows[name]["type"])
+            stored = name.buckets if kind is Kind.TIME_SERIES else name
+            uuid = rows.get(stored, rows[name])["info"].get("uuid")
+            options = dict(rows[name]["options"])
+            yield Found(name, kind, None if uuid is None else bytes(uuid), options)
+
+
+def _is_empty(client: Client, namespace: Namespace) -> bool:
+    command = {"find": namespace.collection, "limit": 1, "singleBatch": True}
+    with RawCursor(client, namespace.database, command) as cursor:
+        return not any(any(True for _ in page.documents()) for page in cursor.pages())

@@ -1,0 +1,131 @@
+"""Gives a sync up: drops what it has created on the destination, and restores the clusters' blocks and balancers.
+
+Every step is idempotent, and the run records are dropped last. Until then they have the state RESETTING, so a reset
+that was killed continues when its process is restarted.
+
+If several instances share the run, each one stops when it is told to. The coordinator then does the rest: the run
+records of all instances are gone at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bson.binary import Binary
+from pymongo.errors import OperationFailure
+
+from syncsvc.created import Found, contents
+from syncsvc.engine.definitions.catalog import Catalog
+from syncsvc.engine.definitions.shard_setup import Sharding
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
+from syncsvc.saved.fence import FENCES
+from syncsvc.saved.run import METADATA_DATABASE, RUNS, drop_metadata, saved_instances
+from syncsvc.state import Phase
+from verifier.cluster import failures
+from verifier.cluster.inventory import list_raw
+from verifier.cluster.reading import read
+from verifier.cluster.specification import Document, Kind
+from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
+from verifier.runtime.waits import waiting
+
+_GONE = (failures.NAMESPACE_NOT_FOUND, failures.COLLECTION_UUID_MISMATCH)
+
+
+class Reset:
+    """The reset of one instance. The state RESETTING must be saved, and the instance must have stopped all its work."""
+
+    def __init__(self, context: RunContext, stop: StopToken) -> None:
+        self._context = context
+        self._client = context.destination_client
+        self._writer = context.destination_writer
+        self._stop = stop
+
+    def run(self) -> None:
+        """Run the reset to its end: afterwards, the run is saved nowhere.
+
+        Raises OperationError, the driver's errors, and `Cancelled` when stopped.
+        """
+        run = self._context.run
+        # Nothing that this instance has sent before can take effect any more, which the coordinator waits for.
+        run.update(phase=Phase.RESETTING)
+        self._context.observe(Point.SYNC_STOPPED, "")
+        if run.record.coordinates:
+            self._clear()
+        else:
+            self._wait_for_coordinator()
+
+    def _wait_for_coordinator(self) -> None:
+        with waiting(
+            "The reset of this instance waits for the coordinator",
+            "Check that the coordinator runs, and send POST /api/v1/reset to it.",
+        ):
+            wait_until(self._is_cleared, self._stop, SLOW_POLL)
+        # A run without a coordinator, which was never started, has created nothing.
+        self._context.run.withdraw()
+
+    def _is_cleared(self) -> bool:
+        run = self._context.run.record
+        saved = read(lambda: saved_instances(self._client), self._stop)
+        return not {run.instance, run.coordinator} <= {*saved}
+
+    def _clear(self) -> None:
+        context = self._context
+        source_balancer, destination_balancer = context.balancers
+        # First of all, because production may be waiting for it.
+        context.source_block.put_back()
+        source_balancer.put_back()
+        context.observe(Point.SOURCE_RELEASED, "")
+        context.instances.wait_for_started(lambda other: other.phase is Phase.RESETTING, self._stop)
+        if context.run.record.options.blocks_destination:
+            # A commit may have lifted it. Users must not add anything to what is dropped.
+            context.destination_block.set()
+        self._drop_created()
+        context.destination_block.put_back()
+        destination_balancer.put_back()
+        context.observe(Point.DESTINATION_RELEASED, "")
+        self._drop_metadata()
+
+    def _drop_created(self) -> None:
+        context, views = self._context, self._context.views.load()
+        # Repeated, because users may rename a collection before it is dropped.
+        while found := contents(self._client, context.registry, views, self._stop).created:
+            # Views first: they read collections.
+            for each in sorted(found, key=lambda each: each.kind is not Kind.VIEW):
+                self._stop.check()
+                self._drop(each)
+                context.observe(Point.COLLECTION_DROPPED, str(each.namespace))
+        if context.destination_facts.is_sharded:
+            Sharding(context, self._stop).remove_zones()
+        synced = {each.definition.namespace.database for each in context.registry}
+        self._drop_databases(synced | {each.database for each in views})
+
+    def _drop(self, found: Found) -> None:
+        command: Document = {"drop": found.namespace.collection}
+        if found.kind is Kind.COLLECTION and found.uuid is not None:
+            # Servers do not accept the UUID of the buckets of a time-series collection.
+            command["collectionUUID"] = Binary(found.uuid, 4)
+        try:
+            self._writer.run(found.namespace.database, command)
+        except OperationFailure as error:
+            if error.code not in _GONE:
+                raise
+
+    def _drop_databases(self, names: Iterable[str]) -> None:
+        """Drop these databases if they hold only `system.views`, because a new sync would refuse them.
+
+        Databases without any collection are not listed, and must not be dropped: this command names no UUID, so it
+        could arrive late and drop newer collections.
+        """
+        listed = read(self._client.list_database_names, self._stop)
+        for name in sorted({*names} & {*listed}):
+            Catalog(self._context, self._stop).drop_empty_database(name)
+
+    def _drop_metadata(self) -> None:
+        rows = read(lambda: list_raw(self._client, METADATA_DATABASE), self._stop)
+        uuids = {row["name"]: row["info"]["uuid"] for row in rows}
+        # The fences are needed by the writes of all steps before.
+        for name in sorted(uuids.keys() - {RUNS}, key=lambda name: (name == FENCES, name)):
+            drop_metadata(self._writer, name, uuids[name])
+            self._context.observe(Point.METADATA_DROPPED, name)
+        self._context.run.drop_all(uuids[RUNS])

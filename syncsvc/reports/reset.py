@@ -1,0 +1,31 @@
+"""The answer of `POST /api/v1/reset` with `dryRun`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from syncsvc.created import Contents, Found
+from syncsvc.saved.run import RunRecord
+from verifier.cluster.specification import Kind
+
+
+def reset_report(record: RunRecord, found: Contents) -> dict[str, Any]:
+    """Return the answer without `success`: what a reset drops, restores and leaves on the destination."""
+    views = [each for each in found.created if each.kind is Kind.VIEW]
+    collections = [each for each in found.created if each.kind is not Kind.VIEW]
+    return {
+        "collections": _names(collections),
+        "views": _names(views),
+        "kept": _names(found.others),
+        "unblocked": [name for name, was in record.found_blocked.items() if not was],
+        "balancersStarted": _true(record.found_balancing),
+    }
+
+
+def _names(found: Iterable[Found]) -> list[str]:
+    return [str(each.namespace) for each in found]
+
+
+def _true(flags: Mapping[str, bool]) -> list[str]:
+    return [name for name, flag in flags.items() if flag]
