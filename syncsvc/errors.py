@@ -88,7 +88,7 @@ COLLECTION_NOT_SHARDABLE = ErrorKind(
     "sharding.shardingEntries names a view, or a collection that cannot be sharded; or the source has sharded a "
     "time-series collection.",
     "Leave the entry out: the collection is then synced unsharded. Exclude a sharded time-series collection by a "
-    "filter. If the sync has already begun, clean the destination before you start it again.",
+    "filter. If the sync has already begun, reset the sync (POST /api/v1/reset) before you start it again.",
 )
 SHARD_KEY_INDEX_MISSING = ErrorKind(
     "ShardKeyIndexMissing",
@@ -102,15 +102,15 @@ UNIQUE_INDEX_INCOMPATIBLE = ErrorKind(
     409,
     "A collection has a unique index that servers cannot keep unique with the requested shard key.",
     "Choose a shard key that the index begins with, drop the index on the source, or set buildIndexes to never. "
-    "If the sync has already begun, clean the destination before you start it again.",
+    "If the sync has already begun, reset the sync (POST /api/v1/reset) before you start it again.",
 )
 RENAMED_ACROSS_DATABASES = ErrorKind(
     "RenamedAcrossDatabases",
     409,
     "A collection was moved into another database by a rename, which a sync from a replica set to a sharded cluster "
     "cannot apply.",
-    "Clean the destination and start the sync again; do not rename collections into another database before the "
-    "commit.",
+    "Reset the sync (POST /api/v1/reset) and start it again; do not rename collections into another database before "
+    "the commit.",
 )
 UNKNOWN_INSTANCE = ErrorKind(
     "UnknownInstance",
@@ -122,7 +122,8 @@ DIFFERENT_START = ErrorKind(
     "DifferentStart",
     409,
     "Another instance of this sync was started with other options.",
-    "Send the same body to all instances; or clean the destination, and start all of them again.",
+    "Send the same body to all instances; or reset the other instances (POST /api/v1/reset), and start all of them "
+    "again.",
 )
 WRITE_BLOCKING_WITH_FILTER = ErrorKind(
     "WriteBlockingWithFilter",
@@ -196,75 +197,75 @@ UNSUPPORTED_COLLECTION = ErrorKind(
     "UnsupportedCollection",
     409,
     "The source holds a collection of a kind that cannot be synced.",
-    "Exclude the named collections by a filter, or drop them on the source. If the sync has already begun, clean the "
-    "destination before you start it again.",
+    "Exclude the named collections by a filter, or drop them on the source. If the sync has already begun, reset the "
+    "sync (POST /api/v1/reset) before you start it again.",
 )
 UNSUPPORTED_CHANGE = ErrorKind(
     "UnsupportedChange",
     409,
     "A definition was changed on the source in a way that this version cannot apply.",
-    "Clean the destination and start the sync again; do not make such changes before the commit.",
+    "Reset the sync (POST /api/v1/reset) and start it again; do not make such changes before the commit.",
 )
 SHARD_KEY_CHANGED = ErrorKind(
     "ShardKeyChanged",
     409,
     "A collection was resharded on the source, which creates a new collection in its place.",
-    "Clean the destination and start the sync again; do not run reshardCollection before the commit.",
+    "Reset the sync (POST /api/v1/reset) and start it again; do not run reshardCollection before the commit.",
 )
 RENAMED_OUT_OF_FILTER = ErrorKind(
     "RenamedOutOfFilter",
     409,
     "A synced collection was renamed on the source to a name that the filter excludes.",
-    "No data was dropped. Clean the destination, and start the sync again with a filter that includes the new name; "
-    "or rename the collection back before you start the sync again.",
+    "No data was dropped. Reset the sync (POST /api/v1/reset), and start it again with a filter that includes the "
+    "new name; or rename the collection back before you start the sync again.",
 )
 TTL_NOT_VERIFIABLE = ErrorKind(
     "TTLNotVerifiable",
     409,
     "A collection has a TTL index, buildIndexes is never, and verification is enabled: a verified destination must not "
     "lack an index that deletes documents.",
-    "Set buildIndexes to another value, or verification.enabled to false. If the sync has already begun, clean the "
-    "destination before you start it again.",
+    "Set buildIndexes to another value, or verification.enabled to false. If the sync has already begun, reset the "
+    "sync (POST /api/v1/reset) before you start it again.",
 )
 EVENT_NOT_APPLICABLE = ErrorKind(
     "EventNotApplicable",
     409,
     "The destination refuses a change of the source, even after the document was read again.",
-    "Remove the cause that the server's message names; then clean the destination and start the sync again.",
+    "Remove the cause that the server's message names; then reset the sync (POST /api/v1/reset) and start it again.",
 )
 DOCUMENT_NOT_COPIED = ErrorKind(
     "DocumentNotCopied",
     409,
     "The destination refuses a document of the source.",
-    "Remove the cause that the server's message names; then clean the destination and start the sync again.",
+    "Remove the cause that the server's message names; then reset the sync (POST /api/v1/reset) and start it again.",
 )
 DUPLICATE_IDS = ErrorKind(
     "DuplicateIds",
     409,
     "A sharded collection of the source holds several documents with the same _id, which cannot be told apart.",
     "Delete all but one of the named documents, or give them a different _id; check for more duplicates; "
-    "then clean the destination and start the sync again.",
+    "then reset the sync (POST /api/v1/reset) and start it again.",
 )
 DEFINITION_NOT_APPLICABLE = ErrorKind(
     "DefinitionNotApplicable",
     409,
     "The destination refuses a collection, view or index of the source.",
-    "Remove the cause that the server's message names; then clean the destination and start the sync again.",
+    "Remove the cause that the server's message names; then reset the sync (POST /api/v1/reset) and start it again.",
 )
 VERIFICATION_FAILED = ErrorKind(
     "VerificationFailed",
     409,
     "The destination differs from the source.",
     "Do not switch to the destination. GET /api/v1/mismatches lists all differences: save them, and find the cause, "
-    "such as writes to the destination, or writes to the source after the commit was requested. Then clean the "
-    "destination and start the sync again.",
+    "such as writes to the destination, or writes to the source after the commit was requested. Then reset the sync "
+    "(POST /api/v1/reset) and start it again.",
 )
 VERIFICATION_INCOMPLETE = ErrorKind(
     "VerificationIncomplete",
     409,
     "The verification could not compare everything, so it is unknown whether the clusters are equal.",
     "Do not switch to the destination. GET /api/v1/mismatches lists the differences found so far. Remove the named "
-    "cause; then clean the destination and start the sync again.",
+    "cause; then reset the sync (POST /api/v1/reset) and start it again.",
 )
 NOT_REVERSIBLE = ErrorKind(
     "NotReversible",
@@ -308,7 +309,7 @@ INCOMPATIBLE_METADATA = ErrorKind(
 
 # Errors of the `verifier` packages, with their remedies in a sync.
 _CONTINUES = "Nothing is lost: the sync continues with POST /api/v1/resume, or when the process is restarted."
-_BEGIN_AGAIN = "Then start a new sync, with a clean destination."
+_BEGIN_AGAIN = "Then reset the sync (POST /api/v1/reset) and start it again."
 UNSUPPORTED_TOPOLOGY = cluster.UNSUPPORTED_TOPOLOGY.with_remedy(
     "A sharded cluster can be synced to a sharded cluster only."
 )

@@ -106,8 +106,8 @@ class DefinitionWatch:
     def _warning(self, found: Sequence[DefinitionMismatch]) -> str:
         return (
             f"{_named(found, change_of)}. {self._unreported()} A commit is not possible until this is undone on the "
-            f"source ({_named(found, remedy_of)}); then this warning ends. To keep the change instead, clean "
-            "the destination and start the sync again."
+            f"source ({_named(found, remedy_of)}); then this warning ends. To keep the change instead, reset "
+            "the sync (POST /api/v1/reset) and start it again."
         )
 
     def _unreported(self) -> str:
