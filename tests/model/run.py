@@ -103,7 +103,7 @@ class Run:
             if self._plan.save_every_page:
                 each.save_every_page()
             if self._plan.small_partitions:
-                each.small_partitions()
+                each.small_partitions(20_000)
 
     @property
     def _coordinator(self) -> Daemon:
