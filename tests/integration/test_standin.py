@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from syncsvc.engine.definitions import standin
 from tests.support import writes
+from tests.support.failpoints import ALWAYS, failing
 from tests.support.pair import Pair
+from verifier.cluster.failures import UNAUTHORIZED, UNKNOWN_STAGE
 from verifier.cluster.inventory import Snapshot, find_named, list_collections, list_names
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec
@@ -84,3 +86,9 @@ def test_a_snapshot_has_the_definitions_that_are_found_one_by_one(pair: Pair) ->
     assert {name: snapshot.find(name) for name in found} == found
     assert {each.namespace: each for each in list_collections(client)} == found
     assert snapshot.find(Namespace("d", "missing")) is None
+    # Servers before 6.0 do not know $listCatalog, and users may lack its privilege.
+    for code in (UNKNOWN_STAGE, UNAUTHORIZED):
+        refusal = {"failCommands": ["aggregate"], "errorCode": code}
+        with failing(client, refusal, ALWAYS):
+            assert {each.namespace: each for each in list_collections(client)} == found
+            assert Snapshot(client).find(Namespace("d", "c")) is None

@@ -127,6 +127,7 @@ class CheckStore:
         self._drop(self._generations())
         new = replace(record, owner=_new_owner())
         self._run({"insert": CHECK, "documents": [{"_id": CHECK, **as_document(new)}]})
+        self._unsaved_notes.clear()
         self._record = new
 
     def take_over(self) -> None:
