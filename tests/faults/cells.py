@@ -45,7 +45,7 @@ class Times(Enum):
 # test_the_matrix_has_the_commands_of_a_sync keeps the table up to date.
 COMMANDS: dict[tuple[Stage, On], tuple[str, ...]] = {
     (Stage.LISTING, On.SOURCE): (
-        *("listDatabases", "listCollections", "listIndexes", "aggregate", "find"),
+        *("listDatabases", "listCollections", "listIndexes", "aggregate", "dataSize", "find"),
     ),
     (Stage.LISTING, On.DESTINATION): ("update", "listCollections", "create"),
     (Stage.COPY, On.SOURCE): ("find",),
@@ -54,7 +54,7 @@ COMMANDS: dict[tuple[Stage, On], tuple[str, ...]] = {
     (Stage.INDEXES, On.DESTINATION): ("listIndexes", "createIndexes", "update"),
     (Stage.VERIFICATION, On.SOURCE): (
         *("aggregate", "getMore", "listDatabases", "listCollections", "listIndexes", "count"),
-        "find",
+        *("dataSize", "find"),
     ),
     (Stage.VERIFICATION, On.DESTINATION): (
         *("aggregate", "find", "listCollections", "insert", "listDatabases", "getMore"),
