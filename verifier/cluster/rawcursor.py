@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import pymongo
 from bson.timestamp import Timestamp
 from pymongo.client_session import ClientSession
-from pymongo.errors import PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
@@ -135,7 +135,8 @@ class RawCursor:
                     self._run({"killCursors": self._collection, "cursors": [self._cursor_id]})
                 return
             except PyMongoError as error:
-                if error.timeout:
+                # With MaxTimeMSExpired, which counts as a timeout, a server has answered, so it can be asked again.
+                if error.timeout and not isinstance(error, OperationFailure):
                     return
 
     def pages(self) -> Iterator[Page]:
