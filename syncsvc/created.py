@@ -72,7 +72,7 @@ def _creations(
             )
         if found.namespace in unsaved and found.uuid not in uuids:
             copied = unsaved[found.namespace].documents > 0
-            return copied or read(lambda: _is_empty(client, found.namespace), stop)
+            return copied or read(lambda: is_empty(client, found.namespace), stop)
         return found.uuid in uuids
 
     return is_created
@@ -89,7 +89,8 @@ def _listed(client: Client) -> Iterator[Found]:
             yield Found(name, kind, None if uuid is None else bytes(uuid), options)
 
 
-def _is_empty(client: Client, namespace: Namespace) -> bool:
+def is_empty(client: Client, namespace: Namespace) -> bool:
+    """Return whether a collection has no documents. Raises the driver's errors."""
     command = {"find": namespace.collection, "limit": 1, "singleBatch": True}
     with RawCursor(client, namespace.database, command) as cursor:
         return not any(any(True for _ in page.documents()) for page in cursor.pages())

@@ -10,12 +10,12 @@ records of all instances are gone at its end.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from bson.binary import Binary
 from pymongo.errors import OperationFailure
 
 from syncsvc.created import Found, contents
-from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.shard_setup import Sharding
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
@@ -24,6 +24,7 @@ from syncsvc.saved.run import METADATA_DATABASE, RUNS, drop_metadata, saved_inst
 from syncsvc.state import Phase
 from verifier.cluster import failures
 from verifier.cluster.inventory import list_raw
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Document, Kind
 from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
@@ -98,28 +99,34 @@ class Reset:
         if context.destination_facts.is_sharded:
             Sharding(context, self._stop).remove_zones()
         synced = {each.definition.namespace.database for each in context.registry}
-        self._drop_databases(synced | {each.database for each in views})
+        self._drop_view_catalogs(synced | {each.database for each in views})
 
     def _drop(self, found: Found) -> None:
         command: Document = {"drop": found.namespace.collection}
         if found.kind is Kind.COLLECTION and found.uuid is not None:
-            # Servers do not accept the UUID of the buckets of a time-series collection.
             command["collectionUUID"] = Binary(found.uuid, 4)
+        else:
+            # Servers do not accept the UUID of a time-series collection, so the name may be that of a successor's by
+            # now: find out first whether this process still owns the run.
+            self._context.run.update()
         try:
             self._writer.run(found.namespace.database, command)
         except OperationFailure as error:
             if error.code not in _GONE:
                 raise
 
-    def _drop_databases(self, names: Iterable[str]) -> None:
-        """Drop these databases if they hold only `system.views`, because a new sync would refuse them.
+    def _drop_view_catalogs(self, names: Iterable[str]) -> None:
+        """Drop `system.views` where a database holds nothing else, because a new sync would refuse that database.
 
-        Databases without any collection are not listed, and must not be dropped: this command names no UUID, so it
-        could arrive late and drop newer collections.
+        The database itself is not dropped, because users may create a collection in it at the same moment.
         """
         listed = read(self._client.list_database_names, self._stop)
         for name in sorted({*names} & {*listed}):
-            Catalog(self._context, self._stop).drop_empty_database(name)
+            rows = read(partial(list_raw, self._client, name), self._stop)
+            if [row["name"] for row in rows] == ["system.views"]:
+                uuid = bytes(rows[0]["info"]["uuid"])
+                views = Namespace(name, "system.views")
+                self._drop(Found(views, Kind.COLLECTION, uuid, {}))
 
     def _drop_metadata(self) -> None:
         rows = read(lambda: list_raw(self._client, METADATA_DATABASE), self._stop)

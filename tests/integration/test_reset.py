@@ -207,6 +207,20 @@ def test_collections_whose_creation_was_not_saved(pair: Pair, daemon: Daemon) ->
     assert d.other.find_one() == {"_id": "of a user"}
 
 
+def test_a_collection_of_users_that_the_source_creates_later(pair: Pair, daemon: Daemon) -> None:
+    """The users had the name first, so a reset leaves the collection."""
+    writes.fill(pair.source.client)
+    daemon.start(enableUserWriteBlocking="none", verification={"enabled": False})
+    daemon.wait_until_committable()
+    pair.destination.client.d.late.insert_one({"_id": "of a user"})
+    pair.source.client.d.create_collection("late")
+    pair.source.client.d.create_collection("last")
+    wait_for(lambda: "d.last" in contents(pair.destination.client), "the last change")
+    reset(daemon)
+    assert contents(pair.destination.client) == {"d.late"}
+    assert pair.destination.client.d.late.find_one() == {"_id": "of a user"}
+
+
 def test_production_data_is_never_dropped(pair: Pair, daemon: Daemon) -> None:
     """A reset is refused as soon as users may write to the destination, and for a sync that was reversed."""
     writes.fill(pair.source.client)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from syncsvc.created import is_empty
 from syncsvc.engine.run.context import RunContext
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.inventory import list_raw
@@ -16,10 +17,11 @@ from verifier.runtime.tasks import StopToken
 
 
 def save_created(context: RunContext, stop: StopToken) -> None:
-    """Save the UUIDs on the destination of all collections in the registry whose UUID is not saved yet.
+    """Save the UUIDs on the destination of all empty collections in the registry whose UUID is not saved yet.
 
     Must be called between the creation of a collection and the first write to it: a reset drops a collection whose
-    creation was not saved only if it is empty. Raises the driver's errors.
+    creation was not saved only if it is empty. A collection with documents was created by a user, who had the name
+    first. Raises the driver's errors.
     """
     missing: dict[str, dict[str, CollectionRecord]] = defaultdict(dict)
     for record in context.registry:
@@ -28,7 +30,9 @@ def save_created(context: RunContext, stop: StopToken) -> None:
     for database, records in missing.items():
         uuids = _uuids(context, database, list(records), stop)
         context.registry.change_all(
-            (records[name], {"destination_uuid": uuid}) for name, uuid in uuids.items()
+            (records[name], {"destination_uuid": uuid})
+            for name, uuid in uuids.items()
+            if _is_empty(context, Namespace(database, name), stop)
         )
 
 
@@ -37,6 +41,10 @@ def created_uuid(context: RunContext, namespace: Namespace, stop: StopToken) -> 
     return _uuids(context, namespace.database, [namespace.collection], stop).get(
         namespace.collection
     )
+
+
+def _is_empty(context: RunContext, namespace: Namespace, stop: StopToken) -> bool:
+    return read(lambda: is_empty(context.destination_client, namespace), stop)
 
 
 def _uuids(
