@@ -6,6 +6,7 @@ A name is not enough: users may drop such a collection, and create another one w
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 from syncsvc.created import is_empty
 from syncsvc.engine.run.context import RunContext
@@ -16,21 +17,21 @@ from verifier.cluster.reading import read
 from verifier.runtime.tasks import StopToken
 
 
-def save_created(context: RunContext, stop: StopToken) -> None:
-    """Save the UUIDs on the destination of all empty collections in the registry whose UUID is not saved yet.
+def save_created(context: RunContext, records: Iterable[CollectionRecord], stop: StopToken) -> None:
+    """Save the UUIDs on the destination of those collections of `records` that are empty and have no saved UUID.
 
     Must be called between the creation of a collection and the first write to it: a reset drops a collection whose
     creation was not saved only if it is empty. A collection with documents was created by a user, who had the name
     first. Raises the driver's errors.
     """
     missing: dict[str, dict[str, CollectionRecord]] = defaultdict(dict)
-    for record in context.registry:
+    for record in records:
         if record.destination_uuid is None:
             missing[record.namespace.database][record.namespace.collection] = record
-    for database, records in missing.items():
-        uuids = _uuids(context, database, list(records), stop)
+    for database, by_name in missing.items():
+        uuids = _uuids(context, database, list(by_name), stop)
         context.registry.change_all(
-            (records[name], {"destination_uuid": uuid})
+            (by_name[name], {"destination_uuid": uuid})
             for name, uuid in uuids.items()
             if _is_empty(context, Namespace(database, name), stop)
         )

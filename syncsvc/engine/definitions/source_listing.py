@@ -47,7 +47,7 @@ class SourceListing:
         self._forget_all_but(collections)
         self._record(collections)
         for_each("create", collections, self._create, self._context.definition_threads, self._stop)
-        save_created(self._context, self._stop)
+        save_created(self._context, self._registry, self._stop)
         # Views come last, when their collections exist.
         views = [each for each in listed if each.kind is Kind.VIEW]
         self._context.views.add(views)

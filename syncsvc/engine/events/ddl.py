@@ -105,7 +105,7 @@ class DefinitionEvents:
             # Saved before it is created: a restart in between then creates it, and never leaves an unknown collection.
             self._registry.save(record)
         self._catalog.create_bare(record.present)
-        save_created(self._context, self._stop)
+        save_created(self._context, [record], self._stop)
         build_indexes(self._context, record, self._stop)
 
     def _with_id_index(self, definition: CollectionSpec) -> CollectionSpec:

@@ -133,7 +133,7 @@ class Renames:
             record = new_record(self._registry, wanted, CopyStatus.WAITING)
             self._registry.save(record)
         self._catalog.create(record.present)
-        save_created(self._context, self._stop)
+        save_created(self._context, [record], self._stop)
         plan_copy(self._context, self._stop)
         copy_all(self._context, self._stop)
 
