@@ -30,8 +30,6 @@ from verifier.cluster.specification import Document, Kind
 from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
 
-_GONE = (failures.NAMESPACE_NOT_FOUND, failures.COLLECTION_UUID_MISMATCH)
-
 
 class Reset:
     """The reset of one instance. The state RESETTING must be saved, and the instance must have stopped all its work."""
@@ -112,7 +110,7 @@ class Reset:
         try:
             self._writer.run(found.namespace.database, command)
         except OperationFailure as error:
-            if error.code not in _GONE:
+            if error.code not in failures.DROPPED:
                 raise
 
     def _drop_view_catalogs(self, names: Iterable[str]) -> None:

@@ -240,7 +240,7 @@ def drop_metadata(writer: ClusterWriter, name: str, uuid: Binary) -> None:
     try:
         writer.run(METADATA_DATABASE, {"drop": name, "collectionUUID": uuid})
     except OperationFailure as error:
-        if error.code not in (failures.NAMESPACE_NOT_FOUND, failures.COLLECTION_UUID_MISMATCH):
+        if error.code not in failures.DROPPED:
             raise
 
 

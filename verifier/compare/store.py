@@ -63,8 +63,6 @@ _TASKS, _RECHECKS = "tasks", "rechecks"
 _DOCUMENTS, _DEFINITIONS = "documentMismatches", "definitionMismatches"
 _OF_A_GENERATION = (_TASKS, _RECHECKS, _DOCUMENTS, _DEFINITIONS)
 
-_DROPPED = (failures.NAMESPACE_NOT_FOUND, failures.COLLECTION_UUID_MISMATCH)
-
 # Limits of one insert, well below those of the server: 48 MB per message, 100,000 documents per command.
 _MOST_DOCUMENTS = 5_000
 _MOST_BYTES = 8 << 20
@@ -342,7 +340,7 @@ class CheckStore:
                     # By UUID: a retried drop must not hit the collection of a later plan.
                     self._run({"drop": name, "collectionUUID": uuid})
                 except OperationFailure as error:
-                    if error.code not in _DROPPED:
+                    if error.code not in failures.DROPPED:
                         raise
 
     def _uuids(self, name: str) -> list[Any]:
