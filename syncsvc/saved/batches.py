@@ -1,4 +1,4 @@
-"""Splits documents into commands of a size that servers accept."""
+"""Splits documents into commands of a size that servers accept, and saves rows of the metadata with them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import bson
+
+from syncsvc.saved.run import METADATA_DATABASE
+from verifier.cluster.writer import ClusterWriter
 
 # The limits of one command: the number of documents, and their total size in bytes.
 MOST_SAVED = 1000
@@ -28,3 +31,14 @@ def batches(documents: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]
         size += length
     if batch:
         yield batch
+
+
+def save_rows(writer: ClusterWriter, name: str, statements: Iterable[dict[str, Any]]) -> None:
+    """Run these update statements on the metadata collection `name`.
+
+    Raises RuntimeError if the server refuses one, and the driver's errors.
+    """
+    for batch in batches(statements):
+        reply = writer.run(METADATA_DATABASE, {"update": name, "updates": batch})
+        if reply.get("writeErrors"):
+            raise RuntimeError(f"the metadata cannot be saved: {reply['writeErrors'][:3]}")

@@ -15,7 +15,7 @@ from typing import Any
 from bson.binary import Binary
 from bson.timestamp import Timestamp
 
-from syncsvc.saved.batches import batches
+from syncsvc.saved.batches import save_rows
 from syncsvc.saved.emptying import delete_rows
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.saved.run import METADATA_DATABASE, partitions_of
@@ -253,13 +253,12 @@ class Partitions:
         self._run({"createIndexes": self._name, "indexes": [_INDEX]})
 
     def _insert(self, partitions: Sequence[Partition]) -> None:
-        for documents in batches(map(_document, partitions)):
-            # Upserts that never change an existing row, because a command may be retried after a lost reply.
-            statements = [
-                {"q": {"_id": each["_id"]}, "u": {"$setOnInsert": each}, "upsert": True}
-                for each in documents
-            ]
-            self._run({"update": self._name, "updates": statements})
+        # Upserts that never change an existing row, because a command may be retried after a lost reply.
+        statements = (
+            {"q": {"_id": each["_id"]}, "u": {"$setOnInsert": each}, "upsert": True}
+            for each in map(_document, partitions)
+        )
+        save_rows(self._writer, self._name, statements)
 
     def _run(self, command: dict[str, Any]) -> dict[str, Any]:
         reply = self._writer.run(METADATA_DATABASE, command)

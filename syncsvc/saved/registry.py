@@ -11,7 +11,7 @@ from typing import Any
 
 from bson.binary import Binary
 
-from syncsvc.saved.batches import batches
+from syncsvc.saved.batches import save_rows
 from syncsvc.saved.emptying import delete_rows
 from syncsvc.saved.run import METADATA_DATABASE, collections_of
 from syncsvc.source.natural_scan import ResumePoint
@@ -236,7 +236,7 @@ class Registry:
         self, changes: Sequence[tuple[CollectionRecord | None, CollectionRecord]]
     ) -> None:
         """Save the new record of each pair of an old and a new one; if the old one is None, save all fields."""
-        self._put(self._name, [_statement(old, new) for old, new in changes])
+        save_rows(self._writer, self._name, [_statement(old, new) for old, new in changes])
         records = [new for _, new in changes]
         with self._lock:
             for record in records:
@@ -251,7 +251,7 @@ class Registry:
         """
         name = collections_of(self._reversals + 1)
         delete_rows(self._client, self._writer, name, {}, self._stop)
-        self._put(name, [_statement(None, each) for each in records])
+        save_rows(self._writer, name, [_statement(None, each) for each in records])
 
     def remove(self, record: CollectionRecord) -> None:
         statement = {"q": {"_id": Binary(record.uuid, 4)}, "limit": 1}
@@ -259,10 +259,6 @@ class Registry:
         with self._lock:
             self._release_name(record.uuid)
             del self._records[record.uuid]
-
-    def _put(self, name: str, statements: Iterable[dict[str, Any]]) -> None:
-        for batch in batches(statements):
-            self._run({"update": name, "updates": batch})
 
     def _release_name(self, uuid: bytes) -> None:
         old = self._records.get(uuid)

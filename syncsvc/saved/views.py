@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from syncsvc.saved.batches import batches
+from syncsvc.saved.batches import save_rows
 from syncsvc.saved.run import METADATA_DATABASE, VIEWS
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
@@ -26,10 +26,7 @@ class CreatedViews:
 
     def add(self, views: Iterable[CollectionSpec]) -> None:
         """Save the names and definitions of these views. Raises the driver's errors."""
-        for batch in batches(map(_statement, views)):
-            reply = self._writer.run(METADATA_DATABASE, {"update": VIEWS, "updates": batch})
-            if reply.get("writeErrors"):
-                raise RuntimeError(f"the views cannot be saved: {reply['writeErrors'][:3]}")
+        save_rows(self._writer, VIEWS, map(_statement, views))
 
     def load(self) -> dict[Namespace, list[Document]]:
         """Return the saved definitions by name. Raises the driver's errors."""
