@@ -9,9 +9,6 @@ records of all instances are gone at its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
-
 from bson.binary import Binary
 from pymongo.errors import OperationFailure
 
@@ -24,7 +21,6 @@ from syncsvc.saved.run import METADATA_DATABASE, RUNS, drop_metadata, saved_inst
 from syncsvc.state import Phase
 from verifier.cluster import failures
 from verifier.cluster.inventory import list_raw
-from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Document, Kind
 from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
@@ -96,8 +92,6 @@ class Reset:
                 context.observe(Point.COLLECTION_DROPPED, str(each.namespace))
         if context.destination_facts.is_sharded:
             Sharding(context, self._stop).remove_zones()
-        synced = {each.definition.namespace.database for each in context.registry}
-        self._drop_view_catalogs(synced | {each.database for each in views})
 
     def _drop(self, found: Found) -> None:
         command: Document = {"drop": found.namespace.collection}
@@ -112,19 +106,6 @@ class Reset:
         except OperationFailure as error:
             if error.code not in failures.DROPPED:
                 raise
-
-    def _drop_view_catalogs(self, names: Iterable[str]) -> None:
-        """Drop `system.views` where a database holds nothing else, because a new sync would refuse that database.
-
-        The database itself is not dropped, because users may create a collection in it at the same moment.
-        """
-        listed = read(self._client.list_database_names, self._stop)
-        for name in sorted({*names} & {*listed}):
-            rows = read(partial(list_raw, self._client, name), self._stop)
-            if [row["name"] for row in rows] == ["system.views"]:
-                uuid = bytes(rows[0]["info"]["uuid"])
-                views = Namespace(name, "system.views")
-                self._drop(Found(views, Kind.COLLECTION, uuid, {}))
 
     def _drop_metadata(self) -> None:
         rows = read(lambda: list_raw(self._client, METADATA_DATABASE), self._stop)

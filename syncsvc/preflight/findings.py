@@ -36,16 +36,17 @@ class Measured:
 class Findings:
     """The facts about both clusters at one moment. A fact that is unknown, or that the user may not read, is None.
 
-    `bad_patterns` are the server's errors for the regular expressions of the filter. `metadata` are the metadata
-    databases on the destination. `contents` are the collections and views to sync. `left_out` are the namespaces in the
-    option `sharding` that the filter excludes. `disk_free` is the free space on the destination's primary, `oplog` is
-    the source's oplog, `memory_available` is what this process may still allocate. Sizes are in bytes. `runs` are the
-    run records that instances saved on the destination.
+    `bad_patterns` are the server's errors for the regular expressions of the filter. `occupied` are the user databases
+    on the destination that hold anything, and `metadata` the metadata databases there. `contents` are the collections
+    and views to sync. `left_out` are the namespaces in the option `sharding` that the filter excludes. `disk_free` is
+    the free space on the destination's primary, `oplog` is the source's oplog, `memory_available` is what this process
+    may still allocate. Sizes are in bytes. `runs` are the run records that instances saved on the destination.
     """
 
     source: ClusterFacts
     destination: ClusterFacts
     bad_patterns: tuple[str, ...] = ()
+    occupied: tuple[str, ...] = ()
     metadata: tuple[Metadata, ...] = ()
     contents: tuple[Measured, ...] | None = None
     left_out: frozenset[Namespace] = frozenset()

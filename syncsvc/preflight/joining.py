@@ -63,7 +63,7 @@ def join_violations(
             )
     if instances[0] not in {each.instance for each in others}:
         # The coordinator has not been started yet, so the destination cannot hold any data of this sync.
-        yield from emptiness_violations(found.destination, ())
+        yield from emptiness_violations(found.occupied, ())
     different = differences(options, instances, others)
     if different:
         yield errors.DIFFERENT_START, described(different)

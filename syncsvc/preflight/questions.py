@@ -20,7 +20,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.facts import gather
 from verifier.cluster.filters import Selection, bad_patterns
 from verifier.cluster.inventory import Size, extent, list_collections, list_raw, measure
-from verifier.cluster.namespace import RESERVED_PREFIXES, Namespace
+from verifier.cluster.namespace import RESERVED_PREFIXES, Namespace, is_user_database
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
@@ -55,6 +55,7 @@ def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: Stop
         source=source.facts,
         destination=destination.facts,
         bad_patterns=bad,
+        occupied=_if_allowed(lambda: tuple(_occupied(destination.client)), stop) or (),
         metadata=_if_allowed(lambda: tuple(_metadata(destination.client)), stop) or (),
         contents=contents,
         left_out=left_out,
@@ -116,6 +117,16 @@ def _size(client: Client, definition: CollectionSpec) -> Size:
     of_index = _LEAST_FILE + _INDEX_ENTRY * amount.documents
     indexes = dict.fromkeys(("_id_", *definition.indexes), of_index)
     return replace(amount, on_disk=_LEAST_FILE + amount.bytes, indexes=indexes)
+
+
+def _occupied(client: Client) -> Iterator[str]:
+    """Yield the user databases that hold a collection or view.
+
+    A server keeps an empty `system.views` after the last view of a database was dropped.
+    """
+    for name in sorted(filter(is_user_database, client.list_database_names())):
+        if {row["name"] for row in list_raw(client, name)} - {"system.views"}:
+            yield name
 
 
 def _metadata(client: Client) -> Iterator[Metadata]:

@@ -5,7 +5,7 @@ A violation only says what was found. Its error kind, in `errors`, adds what tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from syncsvc import errors, shard_rules
 from syncsvc.indexing import definition_violations
@@ -83,7 +83,7 @@ def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Viola
     if source.identity is not None and source.identity == destination.identity:
         yield SAME_CLUSTER, "Both connection strings lead to the same replica set."
     else:
-        yield from emptiness_violations(destination, found.metadata)
+        yield from emptiness_violations(found.occupied, found.metadata)
     definitions = [each.definition for each in found.contents or ()]
     # If the contents could not be read, assume that there are time-series collections.
     time_series = found.contents is None or any(
@@ -143,11 +143,11 @@ def _version_violations(
 
 
 def emptiness_violations(
-    destination: ClusterFacts, metadata: Iterable[Metadata]
+    occupied: Sequence[str], metadata: Iterable[Metadata]
 ) -> Iterator[Violation]:
-    """Yield violations if the destination holds user databases, or if a database in `metadata` holds a sync."""
-    if destination.user_databases:
-        names = ", ".join(destination.user_databases)
+    """Yield violations for the `occupied` user databases of the destination, and for `metadata` of a sync."""
+    if occupied:
+        names = ", ".join(occupied)
         yield errors.DESTINATION_NOT_EMPTY, f"The destination holds user databases: {names}."
     for each in metadata:
         if each.instances:

@@ -21,14 +21,22 @@ REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestinati
 
 
 def contents(client: Client) -> set[str]:
-    """Return the names of all collections and views, those of the metadata included, and of empty databases."""
+    """Return the names of all collections and views, those of the metadata included, and of empty databases.
+
+    Without `system.views`, which a server keeps after the last view was dropped.
+    """
     names = {*client.list_database_names()} - SYSTEM
     found = {each: client[each].list_collection_names() for each in names}
-    return {f"{each}.{name}" for each, inside in found.items() for name in inside or [""]}
+    return {
+        f"{each}.{name}"
+        for each, inside in found.items()
+        for name in inside or [""]
+        if name != "system.views"
+    }
 
 
 def but_metadata(client: Client) -> set[str]:
-    """Return the contents without those of the metadata, which change while a sync runs, and without system.views."""
+    """Return the contents without those of the metadata, which change while a sync runs, and without system.*."""
     return {
         each
         for each in contents(client)

@@ -10,7 +10,6 @@ from typing import Any
 from pymongo.errors import OperationFailure
 
 from verifier.cluster.connect import Client
-from verifier.cluster.namespace import is_user_database
 
 
 class Topology(Enum):
@@ -37,7 +36,6 @@ class ClusterFacts:
     identity: str | None
     access_control: bool
     privileges: frozenset[str] | None
-    user_databases: tuple[str, ...]
     database_privileges: frozenset[str] | None = None
     bucket_privileges: frozenset[str] | None = None
     config_privileges: frozenset[tuple[str, str]] | None = None
@@ -205,5 +203,4 @@ def gather(client: Client) -> ClusterFacts:
         bucket_privileges=_privileges(status, _is_every_bucket),
         config_privileges=_config_privileges(status),
         shards=_shards(client) if topology is Topology.SHARDED else (),
-        user_databases=tuple(filter(is_user_database, client.list_database_names())),
     )

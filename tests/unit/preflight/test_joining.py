@@ -95,9 +95,8 @@ def test_a_shard_that_came_between_two_starts_is_named() -> None:
 
 
 def test_whoever_joins_first_as_coordinator_finds_an_empty_destination() -> None:
-    written = replace(sharded().destination, user_databases=("shop",))
     for begun, expected in (("b", ["DestinationNotEmpty"]), ("a", [])):
-        found = replace(sharded(of(begun)), destination=written)
+        found = replace(sharded(of(begun)), occupied=("shop",))
         assert names(join_violations(options(), SHARDS, found, found.runs)) == expected
 
 

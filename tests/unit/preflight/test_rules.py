@@ -125,10 +125,7 @@ CLUSTER_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({"version": (10, 0, 0)}, {"version": (9, 9, 9)}, ["UnsupportedServerVersion"]),
     ({"version": (6, 0, 0)}, {"version": (5, 0, 0)}, ["UnsupportedServerVersion"] * 2),
     ({"identity": "x"}, {"identity": "x"}, ["SameCluster"]),
-    ({"identity": "x"}, {"identity": "x", "user_databases": ("a",)}, ["SameCluster"]),
     ({"identity": None}, {"identity": None}, ["NotAuthorized"] * 2),
-    ({}, {"user_databases": ("a", "b")}, ["DestinationNotEmpty"]),
-    ({"user_databases": ("a", "b")}, {}, []),
 ]
 
 
@@ -138,6 +135,14 @@ def test_clusters_fit_each_other(
 ) -> None:
     found = findings(of_source, of_destination)
     assert names(cluster_violations(options(), found)) == expected
+
+
+@pytest.mark.parametrize(
+    "identity, expected", [("other", "DestinationNotEmpty"), ("source", "SameCluster")]
+)
+def test_an_occupied_destination_is_refused(identity: str, expected: str) -> None:
+    found = findings(destination={"identity": identity}, occupied=("a", "b"))
+    assert names(cluster_violations(options(), found)) == [expected]
 
 
 ALONE = {"topology": Topology.STANDALONE}
@@ -358,7 +363,8 @@ def test_buckets_must_be_readable_where_there_may_be_some(
 def test_all_violations_are_found_at_once() -> None:
     found = findings(
         {"topology": Topology.SHARDED, "version": (7, 0, 0)},
-        {"version": (5, 0, 0), "user_databases": ("a",), "privileges": frozenset()},
+        {"version": (5, 0, 0), "privileges": frozenset()},
+        occupied=("a",),
         metadata=(Metadata("__mdb_internal_mongosync", frozenset()),),
         bad_patterns=("x",),
     )

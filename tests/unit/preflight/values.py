@@ -31,7 +31,6 @@ def facts(**fields: Any) -> ClusterFacts:
         "identity": "source",
         "access_control": False,
         "privileges": None,
-        "user_databases": (),
     }
     return ClusterFacts(**{**usual, **fields})
 

@@ -27,7 +27,6 @@ def facts(**fields: Any) -> ClusterFacts:
         "identity": None,
         "access_control": False,
         "privileges": None,
-        "user_databases": (),
     }
     return ClusterFacts(**{**usual, **fields})
 
