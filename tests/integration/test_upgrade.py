@@ -16,8 +16,13 @@ from tests.support.pair import Pair
 from tests.upgrade.saved_state import METADATA, State, contents, load, restore
 
 FOLDER = Path(upgrade.__file__).parent
-# The last state of each format that is still read, each saved by a version of that format.
+# The states of each format that is still read, each killed in another phase by the last version of that format.
 STATES = sorted(FOLDER.glob("format-*.json"))
+PHASES = {
+    "copy": "collection copy",
+    "events": "change event application",
+    "commit": "waiting for commit to complete",
+}
 
 
 @pytest.fixture
@@ -38,9 +43,12 @@ def saved(state: State, name: str) -> Any:
     return document
 
 
-def test_each_format_has_a_state() -> None:
-    numbers = {saved(load(each), "runs")["format"] for each in STATES}
-    assert numbers == {*range(FORMATS.oldest, FORMATS.current)}
+def test_each_format_has_a_state_of_each_phase() -> None:
+    earlier = range(FORMATS.oldest, FORMATS.current)
+    assert {each.stem for each in STATES} == {
+        f"format-{n}-{phase}" for n in earlier for phase in PHASES
+    }
+    assert {saved(load(each), "runs")["format"] for each in STATES} == {*earlier}
 
 
 @pytest.mark.parametrize("path", STATES, ids=lambda path: path.stem)
@@ -50,15 +58,18 @@ def test_a_sync_of_an_earlier_version_is_committed(pair: Pair, idle: Daemon, pat
     saved(state, "runs")["options"]["unknown"] = {"a": 1}
     restore(state, pair)
     assert pair.differences()
+    phase = path.stem.rpartition("-")[2]
     idle.run()
-    runs = pair.destination.client[METADATA].runs
-    run = runs.find_one()
+    run = pair.destination.client[METADATA].runs.find_one()
     assert run is not None and run["format"] == FORMATS.current
-    # Nothing is copied again.
-    assert idle.progress()["info"] == "change event application"
-    writes.many_collections(pair.source.client)
-    pair.source.client.d.c.delete_one({"_id": 30})
-    idle.commit()
+    # What was done is not done again.
+    assert idle.progress()["info"] == PHASES[phase]
+    if phase == "commit":
+        idle.wait_for_state("COMMITTED")
+    else:
+        writes.many_collections(pair.source.client)
+        pair.source.client.d.c.delete_one({"_id": 30})
+        idle.commit()
     pair.assert_equal()
 
 

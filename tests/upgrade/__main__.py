@@ -1,11 +1,13 @@
-"""Save the state of a sync that is killed while it applies change events: `python -m tests.upgrade FILE`.
+"""Save the state of a sync that is killed in a phase: `python -m tests.upgrade PHASE FILE`.
 
-Run this with the last version of each format. Then `test_upgrade` continues the sync with all later versions.
+The phases are `copy`, `events` (change event application) and `commit`. Run this for each of them with the last version
+of each format. Then `test_upgrade` continues these syncs with all later versions.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,21 +19,26 @@ from tests.support.waiting import wait_for
 from tests.support.writes import AnyClient
 from tests.upgrade.saved_state import State, contents, dump, identities
 
+# Commands, each with its database.
+Writes = list[tuple[str, dict[str, Any]]]
+
 _DOCUMENTS = 40
 
 
 class Point(Enum):
     """Where the daemon is killed. The daemon's own names have moved between versions."""
 
+    COLLECTION_COPIED = "collection copied"
     EVENTS_APPLIED = "events applied"
+    STEP_DONE = "step done"
 
 
-def main(path: Path) -> None:
+def main(phase: str, path: Path) -> None:
     with started_pair() as pair, TemporaryDirectory() as folder:
         _fill(pair.source.client)
         daemon = pair.daemon(Path(folder))
         try:
-            dump(_killed_sync(pair, daemon), path)
+            dump(_PHASES[phase](pair, daemon), path)
         finally:
             daemon.close()
 
@@ -47,10 +54,21 @@ def _fill(client: AnyClient) -> None:
     d.create_collection("view", viewOn="c", pipeline=[{"$match": {"n": {"$gt": 3}}}])
 
 
-def _killed_sync(pair: Pair, daemon: Daemon) -> State:
+def _killed_in_copy(pair: Pair, daemon: Daemon) -> State:
+    """Kill the process when it has copied one of the collections."""
+    before = contents(pair.source.client)
+    daemon.kill_at(Point.COLLECTION_COPIED)
+    daemon.run()
+    _start(daemon)
+    daemon.wait_until_killed()
+    return _state(pair, before, _writes())
+
+
+def _killed_in_events(pair: Pair, daemon: Daemon) -> State:
+    """Kill the process when it has applied some of the writes, before it saves its new position."""
     source, destination = pair.source.client, pair.destination.client
     daemon.run()
-    daemon.start(reversible=False, excludeNamespaces=[{"database": "no"}])
+    _start(daemon)
     daemon.wait_until_committable()
     # The verification will look at this document again.
     source.d.c.update_one({"_id": 0}, {"$set": {"pad": "changed"}})
@@ -60,19 +78,43 @@ def _killed_sync(pair: Pair, daemon: Daemon) -> State:
     before = contents(source)
     daemon.kill_at(Point.EVENTS_APPLIED)
     daemon.run()
-    writes = _writes()
-    for database, command in writes:
-        source[database].command(command)
+    _apply(source, _writes())
     daemon.wait_until_killed()
+    return _state(pair, before, _writes())
+
+
+def _killed_in_commit(pair: Pair, daemon: Daemon) -> State:
+    """Kill the process after the first step of the commit."""
+    source = pair.source.client
+    daemon.run()
+    _start(daemon)
+    _apply(source, _writes())
+    daemon.wait_until_committable()
+    daemon.kill_at(Point.STEP_DONE)
+    daemon.post_unanswered("commit", {})
+    daemon.wait_until_killed()
+    return _state(pair, contents(source), [])
+
+
+def _start(daemon: Daemon) -> None:
+    daemon.start(reversible=False, excludeNamespaces=[{"database": "no"}])
+
+
+def _state(pair: Pair, before: list[dict[str, Any]], writes: Writes) -> State:
     return {
         "identities": identities(pair),
         "source": before,
         "writes": writes,
-        "destination": contents(destination),
+        "destination": contents(pair.destination.client),
     }
 
 
-def _writes() -> list[tuple[str, dict[str, Any]]]:
+def _apply(client: AnyClient, writes: Writes) -> None:
+    for database, command in writes:
+        client[database].command(command)
+
+
+def _writes() -> Writes:
     added = [{"_id": f"new {n}", "n": 1000 + n} for n in range(5)]
     updates = [{"q": {"_id": n}, "u": {"$set": {"n": -n}}} for n in range(1, 9)]
     replaced = [{"q": {"_id": n}, "u": {"n": 500 + n}} for n in range(10, 15)]
@@ -87,5 +129,12 @@ def _writes() -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
+_PHASES: dict[str, Callable[[Pair, Daemon], State]] = {
+    "copy": _killed_in_copy,
+    "events": _killed_in_events,
+    "commit": _killed_in_commit,
+}
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1], Path(sys.argv[2]))
