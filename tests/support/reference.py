@@ -29,7 +29,7 @@ import verifier.settings
 from syncsvc.settings import LOAD_LEVELS
 from syncsvc.state import State, Trigger, next_state
 from syncsvc.tuning import Tuning
-from tests.support import descriptions, roles
+from tests.support import descriptions, log_lines, roles
 from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS
 from verifier.cluster import extended
 from verifier.compare.mismatch_lines import line
@@ -50,6 +50,8 @@ _REGION = re.compile(
 _COMMON = tuple(
     kind.name for kind in Operation("post", "", "", None, body=EmptySchema()).all_errors
 )
+# What only the stand-alone verifier runs.
+_VERIFIER_ONLY = [f"verifier/{name}.py" for name in ("announce", "api", "cli", "service")]
 # Bodies that are described by hand on another page.
 _ELSEWHERE = {"Start": "The body has the :ref:`options of a start <start-options>`."}
 
@@ -127,6 +129,14 @@ def _threads() -> str:
     ]
     heads = ("load level", "collection copy", "change event application, with verification")
     return tabulate(rows, heads, tablefmt="rst") + "\n"
+
+
+def _log_lines(*parts: str) -> str:
+    """Render the log lines of packages or modules, by their paths in the repository."""
+    paths = [DOCS.parent / each for each in parts]
+    return log_lines.as_rst(
+        module for path in paths for module in (path.rglob("*.py") if path.is_dir() else [path])
+    )
 
 
 def _report() -> str:
@@ -273,6 +283,11 @@ GENERATED: dict[str, Callable[[], str]] = {
     "verifier-metrics": lambda: metrics.as_rst(verifier.metrics.TABLE),
     "verifier-options": lambda: options.as_rst(verifier.settings.TABLE, verifier.settings.PREFIX),
     "load-levels": _load_levels,
+    "syncsvc-log-lines": lambda: _log_lines("syncsvc"),
+    "verifier-log-lines": lambda: _log_lines(*_VERIFIER_ONLY),
+    "log-lines-of-both": lambda: _log_lines(
+        "verifier/cluster", "verifier/compare", "verifier/runtime"
+    ),
     "mismatch-lines": _mismatch_lines,
     "report": _report,
     "roles": roles.as_rst,
