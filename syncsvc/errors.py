@@ -35,13 +35,13 @@ NOT_SUPPORTED_YET = ErrorKind(
 INVALID_STATE = ErrorKind(
     "InvalidState",
     409,
-    "The command is not allowed in the present state of the sync.",
+    "The command is not allowed in the current state of the sync.",
     "See state in GET /api/v1/progress.",
 )
 FAILURE_IS_FINAL = ErrorKind(
     "FailureIsFinal",
     409,
-    "The sync failed for a reason that does not go away, so it cannot be resumed.",
+    "The sync failed permanently, so it cannot be resumed.",
     "See errorDescription in GET /api/v1/progress for the reason and what to do.",
 )
 CANNOT_COMMIT = ErrorKind(

@@ -117,7 +117,7 @@ class _IndexBuilding(Strict):
 class _VerificationSide(Strict):
     phase = always(fields.Enum, "The stage of the verification.", Hashing, by_value=True)
     estimatedDocumentCount = nullable(
-        fields.Integer, "The number of documents to compare, by estimate."
+        fields.Integer, "The estimated number of documents to compare."
     )
     hashedDocumentCount = always(fields.Integer, "The number of documents compared.")
     totalCollectionCount = nullable(fields.Integer, "The number of collections to compare.")
@@ -149,20 +149,18 @@ class _Progress(Strict):
     info = nullable(fields.Enum, "The phase of the sync.", Phase, by_value=True)
     ceaStage = nullable(
         fields.Enum,
-        "collection copy drain while the changes made during the copy are applied, then steady state.",
+        "`collection copy drain` while the changes made during the copy are applied, then `steady state`.",
         Stage,
         by_value=True,
     )
-    lag = nullable(fields.Nested, "The lag, by kind of change.", _Lag)
+    lag = nullable(fields.Nested, "The lag by kind of change.", _Lag)
     lagTimeSeconds = nullable(
         fields.Integer, "How far the destination is behind the source, in seconds."
     )
     totalEventsApplied = nullable(
         fields.Integer, "The number of change events that this process has applied."
     )
-    collectionCopy = nullable(
-        fields.Nested, "The progress of the copy, by estimate.", _CollectionCopy
-    )
+    collectionCopy = nullable(fields.Nested, "The estimated progress of the copy.", _CollectionCopy)
     directionMapping = nullable(fields.Nested, "The clusters and their roles.", _DirectionMapping)
     source = nullable(fields.Nested, "The last ping of the source.", _Ping)
     destination = nullable(fields.Nested, "The last ping of the destination.", _Ping)
@@ -223,7 +221,7 @@ class _Estimates(Strict):
         fields.Integer, "The memory that is available to this process, in bytes."
     )
     copySeconds = nullable(
-        fields.Integer, "The duration of the copy, in seconds, by a cautious estimate."
+        fields.Integer, "A cautious estimate of the duration of the copy, in seconds."
     )
     oplogWindowSeconds = nullable(
         fields.Integer,
@@ -252,14 +250,14 @@ class _ResetAnswer(SuccessAnswer):
     )
     kept = sometimes(
         fields.List,
-        "The collections and views on the destination that the sync did not create, and that would stay.",
+        "The collections and views on the destination that would stay, because the sync did not create them.",
         fields.String(),
     )
     unblocked = sometimes(
         fields.List, "The clusters whose users would be unblocked.", fields.String()
     )
     balancersStarted = sometimes(
-        fields.List, "The clusters whose balancer would be started again.", fields.String()
+        fields.List, "The clusters whose balancer would be restarted.", fields.String()
     )
 
 
@@ -268,7 +266,7 @@ class _NamespaceVerification(Strict):
         fields.Integer, "The number of documents that the first pass has compared."
     )
     estimatedTotalDocuments = nullable(
-        fields.Integer, "The number of documents to compare, by estimate."
+        fields.Integer, "The estimated number of documents to compare."
     )
     mismatches = always(fields.Integer, "The number of documents that differ.")
 
@@ -279,9 +277,7 @@ class _Namespace(Strict):
     namespace = always(fields.String, "The name of the collection on the source.")
     phase = always(fields.Enum, "The phase of the collection.", NamespacePhase, by_value=True)
     copiedDocuments = always(fields.Integer, "The number of documents copied.")
-    estimatedTotalDocuments = always(
-        fields.Integer, "The number of documents to copy, by estimate."
-    )
+    estimatedTotalDocuments = always(fields.Integer, "The estimated number of documents to copy.")
     copiedBytes = always(fields.Integer, "The number of bytes copied.")
     estimatedTotalBytes = always(fields.Integer, "The number of bytes to copy.")
     documentsPerSecond = nullable(
@@ -340,7 +336,7 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/resume",
-        "Continues a sync that was paused, or that failed for a temporary reason.",
+        "Resumes a sync that was paused, or that failed for a temporary reason.",
         SuccessAnswer(),
         body=EmptySchema(),
         errors=(*_ANY, errors.FAILURE_IS_FINAL),
@@ -369,7 +365,7 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/reset",
-        "Gives a sync up: drops what it created on the destination, and unblocks what it had blocked.",
+        "Abandons the sync: drops everything that it created on the destination, and lifts its user write blocks.",
         _ResetAnswer(),
         body=ResetSchema(),
         errors=(*_ANY, errors.DESTINATION_IN_USE),

@@ -149,7 +149,7 @@ class StartSchema(Strict):
     sharding = fields.Nested(
         _ShardingSchema,
         metadata={
-            "description": "What to shard on the destination; only for a sync from a replica set to a sharded cluster."
+            "description": "The collections to shard; only for a sync from a replica set to a sharded cluster."
         },
     )
     preExistingDestinationData = _flag("Must be false: the destination must be empty.", False)

@@ -19,7 +19,7 @@ NO_EFFECT = ("acceptDisclaimer", "disableTelemetry", "disableMetricsLogging")
 DEFAULT_ID = "coordinator"
 
 TABLE = (
-    Option("cluster0", "connection string of the one cluster", required=True, value="URI"),
+    Option("cluster0", "connection string of one cluster", required=True, value="URI"),
     Option("cluster1", "connection string of the other cluster", required=True, value="URI"),
     Option("port", "port of the HTTP API", parse=number(0, 65535), default=27182, value="PORT"),
     Option("bindAddress", "address of the HTTP API", default="127.0.0.1", value="ADDRESS"),

@@ -23,44 +23,55 @@ class Tuning:
     """
 
     page_bytes: int = size(
-        PAGE_BYTES, "Page of the copy: read by one call, written by one command."
+        PAGE_BYTES, "One page of the copy, which one call reads and one command writes."
     )
-    queue_bytes: int = size(16 * MB, "Pages of the copy that wait for a writer.")
+    queue_bytes: int = size(16 * MB, "All pages of the copy that wait for a writer.")
     sending_bytes: int = size(
         16 * MB, "Documents that all threads send at once; the driver holds three copies of them."
     )
     partition_bytes: int = size(64 * MB, "Partition of a large collection: a range of `_id`.")
     copy_save_interval: float = seconds(1.0, "How often the resume point of a copy is saved.")
-    settle_interval: float = seconds(
-        1.0, "How often the total that all instances have copied is saved."
-    )
+    settle_interval: float = seconds(1.0, "How often the copied total of all instances is saved.")
     # Use the oplog's own diffs if both clusters offer them. False makes each update reread its document.
     raw_updates: bool = True
     portion_bytes: int = size(
-        1 * MB, "Events that are handed to a lane before the whole page is read."
+        1 * MB, "Events that are passed to a lane together, before the whole page is read."
     )
-    waiting_events_bytes: int = size(24 * MB, "Events that wait for all lanes together.")
-    lane_batch_bytes: int = size(4 * MB, "Events that one lane applies at once.")
-    reread_bytes: int = size(16 * MB, "Documents that all lanes read again at once.")
+    waiting_events_bytes: int = size(24 * MB, "All events that wait in the lanes.")
+    lane_batch_bytes: int = size(4 * MB, "Events that one lane applies in one batch.")
+    reread_bytes: int = size(16 * MB, "Documents that all lanes together reread at a time.")
     stream_wait_ms: int = number(200, "ms", "How long a getMore of an idle change stream waits.")
-    position_interval: float = seconds(1.0, "How often the applied position is saved.")
-    note_interval: float = seconds(4.0, "How often a note moves the stream of an idle source.")
-    verification_bytes: int = size(64 * MB, "Range of a collection that is compared at once.")
+    position_interval: float = seconds(
+        1.0, "How often the resume point of the change stream is saved."
+    )
+    note_interval: float = seconds(
+        4.0, "How often a no-op in the oplog advances the change stream of an idle source."
+    )
+    verification_bytes: int = size(
+        64 * MB, "Range of a collection that one verification task compares."
+    )
     grace: float = seconds(
-        3.0, "How long a difference left at the end is compared again: documents may expire late."
+        3.0,
+        "How long remaining differences are rechecked at the end, because documents may expire late.",
     )
     check: CheckTuning = CheckTuning()
-    oplog_interval: float = seconds(10.0, "How often the oplog of the source is looked at.")
-    shard_key_interval: float = seconds(10.0, "How often shard keys are compared.")
-    balancer_interval: float = seconds(10.0, "How often balancers are looked at.")
-    definition_interval: float = seconds(
-        30.0, "How often the definitions of a source before 6.0 are compared, at most."
+    oplog_interval: float = seconds(10.0, "How often the oplog of the source is checked.")
+    shard_key_interval: float = seconds(
+        10.0, "How often the shard keys of the source are checked for changes."
     )
-    instance_interval: float = seconds(1.0, "How often the other instances are looked at.")
-    most_silence: float = seconds(10.0, "How long an instance may be silent before a warning.")
-    report_interval: float = seconds(30.0, "How often the log shows how the sync goes.")
+    balancer_interval: float = seconds(10.0, "How often the balancers are checked.")
+    definition_interval: float = seconds(
+        30.0, "How often, at most, the definitions of a source before 6.0 are checked for changes."
+    )
+    instance_interval: float = seconds(
+        1.0, "How often the saved records of the other instances are read."
+    )
+    most_silence: float = seconds(
+        10.0, "How long an instance may send no heartbeat before a warning."
+    )
+    report_interval: float = seconds(30.0, "How often the log shows the progress of the sync.")
     ping_interval: float = seconds(5.0, "How often the clusters are pinged.")
-    startup_wait: float = seconds(30.0, "How long a command waits for the start of the process.")
+    startup_wait: float = seconds(30.0, "How long a command waits for the startup of the process.")
 
     def memory_needed(self, threads: int) -> int:
         """Return how many bytes of memory the process may need. `threads` is the number of readers and writers.

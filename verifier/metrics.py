@@ -81,14 +81,14 @@ TABLE: tuple[Metric[CheckProgress], ...] = (
     Metric(
         Kind.GAUGE,
         "verifier_phase",
-        "1 for the phase that the verifier is in, 0 for each other one.",
+        "1 for the current phase of the verifier, 0 for the other phases.",
         ("phase",),
         lambda progress: one_hot(Phase, progress.phase),
     ),
     Metric(
         Kind.GAUGE,
         "verifier_verdict",
-        "1 for the verdict of a check that has ended, 0 for each other one.",
+        "1 for the verdict of a check that has ended, 0 for the other verdicts.",
         ("verdict",),
         _verdict,
     ),
@@ -123,14 +123,14 @@ TABLE: tuple[Metric[CheckProgress], ...] = (
     Metric(
         Kind.GAUGE,
         "verifier_generation",
-        "The number of the generation, from 0.",
+        "The number of the current generation; the first one is 0.",
         (),
         single(lambda progress: progress.generation),
     ),
     Metric(
         Kind.GAUGE,
         "verifier_tasks",
-        "Tasks of this generation by status: added, processing, completed or failed.",
+        "Tasks of the current generation by status: added, processing, completed or failed.",
         ("status",),
         _tasks,
     ),
@@ -144,7 +144,7 @@ TABLE: tuple[Metric[CheckProgress], ...] = (
     Metric(
         Kind.GAUGE,
         "verifier_estimated_documents",
-        "Documents that the first generation compares, by estimate.",
+        "Estimated number of documents that the first generation compares.",
         (),
         _of_amounts(lambda amounts: amounts.total_documents),
     ),
@@ -165,7 +165,7 @@ TABLE: tuple[Metric[CheckProgress], ...] = (
     Metric(
         Kind.COUNTER,
         "verifier_rechecked_documents_total",
-        "Documents compared again by all later generations.",
+        "Documents rechecked by all later generations.",
         (),
         _of_check(lambda progress: progress.rechecked),
     ),
@@ -179,7 +179,7 @@ TABLE: tuple[Metric[CheckProgress], ...] = (
     Metric(
         Kind.GAUGE,
         "verifier_definition_mismatches",
-        "Differences of collections, views and indexes, as nsMismatches shows them.",
+        "Number of differences of collections, views and indexes, which nsMismatches lists.",
         (),
         _of_check(lambda progress: progress.mismatches.definitions),
     ),
@@ -200,7 +200,7 @@ TABLE: tuple[Metric[CheckProgress], ...] = (
     Metric(
         Kind.GAUGE,
         "verifier_rechecked_time_seconds",
-        "All changes of each cluster up to this time were processed, in seconds since 1970.",
+        "Time up to which all changes of each cluster are processed, in seconds since 1970.",
         ("cluster",),
         _rechecked,
     ),

@@ -68,7 +68,7 @@ _AT_CHECK = (
 
 class _Timestamp(Strict):
     t = always(fields.Integer, "Seconds since 1970.")
-    i = always(fields.Integer, "The number of the operation within the second.")
+    i = always(fields.Integer, "The ordinal of the operation within the second.")
 
 
 _ClusterTime = Strict.from_dict(
@@ -97,12 +97,12 @@ class _Amounts(Strict):
     """How much a generation has compared, and how much there is to compare; totals are estimates."""
 
     docsCompared = always(fields.Integer, "The number of documents compared.")
-    totalDocs = nullable(fields.Integer, "The number of documents to compare, by estimate.")
+    totalDocs = nullable(fields.Integer, "The estimated number of documents to compare.")
     srcBytesCompared = always(
         fields.Integer, "The size of the compared documents of the source, in bytes."
     )
     totalSrcBytes = nullable(
-        fields.Integer, "The size of the source's documents to compare, in bytes, by estimate."
+        fields.Integer, "The estimated size of the source's documents to compare, in bytes."
     )
     totalNamespaces = always(fields.Integer, "The number of collections and views to compare.")
 
@@ -129,7 +129,7 @@ class _Progress(Strict):
 
     phase = always(
         fields.Enum,
-        "idle if no check runs, check in the first generation, recheck in later ones.",
+        "`idle` without a running check, `check` in the first generation, `recheck` in later generations.",
         Phase,
         by_value=True,
     )
@@ -145,7 +145,9 @@ class _Progress(Strict):
     )
     verdictReasons = always(fields.List, "The reasons for the verdict.", fields.String())
     writesOff = always(Boolean, "Whether the check has received POST /api/v1/writesOff.")
-    generation = nullable(fields.Integer, "The number of this generation, from 0.")
+    generation = nullable(
+        fields.Integer, "The number of the current generation; the first one is 0."
+    )
     generationStats = always(fields.Nested, "How much this generation has compared.", _Amounts)
     gen0Stats = nullable(
         fields.Nested, "How much the first generation has compared; null before its end.", _Amounts

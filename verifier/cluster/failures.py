@@ -288,7 +288,7 @@ def lost_cursor(error: BaseException) -> Temporary | None:
 
 
 def only_lost_cursor(error: BaseException) -> Temporary | None:
-    """Classify an error for `retry`, for a read that a caller waits for: retry a lost cursor; None for other errors."""
+    """Classify an error for `retry` in a read that an operator waits for: only a lost cursor is temporary."""
     return again(error) if is_cursor_lost(error) else None
 
 

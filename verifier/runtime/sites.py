@@ -34,7 +34,7 @@ ORIGIN_NOT_ALLOWED = ErrorKind(
 
 ALLOWED_HOSTS = Option(
     "allowedHosts",
-    "names by which the HTTP API may be called, beside IP addresses, localhost, bindAddress and the machine's name; "
+    "host names that HTTP requests may use, besides IP addresses, localhost, bindAddress and the machine's name; "
     "repeated or separated by commas",
     value="NAME",
     form=Form.LIST,
