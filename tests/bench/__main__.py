@@ -1,6 +1,6 @@
-"""`python -m tests.bench`: runs the benchmarks, prints a table of each, and keeps all figures as JSON.
+"""`python -m tests.bench`: runs the benchmarks, prints a table for each, and saves all figures as JSON.
 
-The clusters lie in the system's temporary folder; TMPDIR=/dev/shm takes the disk out of the figures.
+The clusters store their data in the system's temporary folder; set TMPDIR=/dev/shm to exclude the disk.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench",
-        description="Measure the service side by side with what is possible and what is usual.",
+        description="Measure the service, and compare it with the limits of the servers and with plain pymongo.",
     )
     parser.add_argument(
         "benchmarks",
         nargs="*",
         type=_benchmark,
         metavar="|".join(_BENCHMARKS),
-        help="which to run (default: all but delayed, which takes long)",
+        help="benchmarks to run (default: all except delayed, which takes long)",
     )
     parser.add_argument("--rounds", type=int, default=3, help="runs of each candidate")
     parser.add_argument(
@@ -62,25 +62,25 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--events", type=int, default=100_000, help="size of the backlog")
     parser.add_argument(
-        "--sets", nargs="+", choices=SETS, default=["medium"], help="what is copied, and verified"
+        "--sets", nargs="+", choices=SETS, default=["medium"], help="data sets to copy and verify"
     )
     parser.add_argument(
-        "--backlogs", nargs="+", choices=BACKLOGS, default=["mixed"], help="what is applied"
+        "--backlogs", nargs="+", choices=BACKLOGS, default=["mixed"], help="backlogs to apply"
     )
     parser.add_argument(
         "--collections",
         nargs="+",
         type=int,
         default=[1000],
-        help="numbers of collections of which the downtime is measured, once each",
+        help="numbers of collections; the downtime is measured once for each",
     )
     parser.add_argument(
-        "--json", type=Path, default=Path("bench-results.json"), help="where figures are kept"
+        "--json", type=Path, default=Path("bench-results.json"), help="file for the figures"
     )
     parser.add_argument(
         "--memory",
         action="store_true",
-        help="show instead the peak memory of the product, for small and large data",
+        help="measure only the peak memory of the service and the verifier, with small and large data",
     )
     return parser
 
@@ -91,7 +91,7 @@ def _benchmark(text: str) -> str:
     return text
 
 
-_benchmark.__name__ = "benchmark"  # named in the message for a bad value
+_benchmark.__name__ = "benchmark"  # argparse shows this name in the message for an invalid value
 
 
 def _results(options: argparse.Namespace) -> Iterator[Result]:

@@ -1,6 +1,6 @@
-"""Change event application: the same backlog is read, applied by a plain loop, and applied by the service.
+"""Change event application: the same backlog is read only, applied by plain pymongo, and applied by the service.
 
-The service gets it by being suspended while the backlog is written. Each round has clusters of its own.
+The service is suspended while the backlog is written. Each round has its own clusters.
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ from tests.bench.measure import Measurement, Stopwatch, turns
 from tests.bench.report import Result
 
 _CANDIDATES = ["daemon", "pymongo", "stream"]
-# How often the destination is asked whether the last of the backlog has come, in seconds.
+# How often to check whether the whole backlog has reached the destination, in seconds.
 _POLL_INTERVAL = 0.02
 
 
 @dataclass(frozen=True)
 class Round:
-    """A source with a backlog from `start` on, a suspended daemon that has not read it, and a base apart from it."""
+    """The clusters of one round.
+
+    `source` has a backlog from `start` on, which the suspended `daemon` has not read yet. The other candidates use
+    `base`, which has the documents without the backlog.
+    """
 
     source: ReplicaSet
     destination: ReplicaSet
@@ -56,7 +60,7 @@ class Round:
 
 
 def benchmark(name: str, asked: int, rounds: int, say: Callable[[str], None]) -> Result:
-    """Apply the backlog of that name, of about as many events as asked."""
+    """Measure all candidates with the backlog of this name. `asked` is the approximate number of events."""
     chosen = BACKLOGS[name]
     result = Result(f"apply {name}", "event", chosen.events(asked), "stream", _CANDIDATES)
     for turn in turns(_CANDIDATES, rounds):
@@ -69,7 +73,7 @@ def benchmark(name: str, asked: int, rounds: int, say: Callable[[str], None]) ->
 
 
 def memory(events: int) -> Measurement:
-    """One application of so many mixed events by the service."""
+    """Measure the service once while it applies this many events of the backlog "mixed"."""
     with _prepared(BACKLOGS["mixed"], events) as prepared:
         return prepared.measure("daemon")
 

@@ -1,6 +1,6 @@
-"""The change events to be applied: a base that both clusters hold, and the writes after it.
+"""The change events to apply: a base that both clusters have, and the writes after it.
 
-Markers come last; so many that each applying thread meets some.
+The last writes insert so many markers that each applying thread gets some of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pymongo import DeleteOne, InsertOne, ReplaceOne, UpdateOne
 from syncsvc.sandbox.replica_set import Client
 from tests.bench.data import DATABASE, DataSet, fields, load
 
-# As bulk_write takes them.
+# The requests that bulk_write accepts.
 Write = InsertOne[dict[str, Any]] | UpdateOne | ReplaceOne[dict[str, Any]] | DeleteOne
 
 MARKERS = "markers"
@@ -31,7 +31,7 @@ def _small_update(random: Random, size: int) -> dict[str, Any]:
 
 
 def _sometimes_large_update(random: Random, size: int) -> dict[str, Any]:
-    """Nine in ten change a few bytes, and one nearly all."""
+    """Return an update that changes a few bytes in nine of ten cases, and almost the whole document otherwise."""
     if random.random() < 0.9:
         return _small_update(random, size)
     return {"$set": {"text": fields(random, size)["text"]}}
@@ -39,10 +39,10 @@ def _sometimes_large_update(random: Random, size: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Backlog:
-    """Writes to the documents of `base`, mixed as users would mix them; `mix` is how many of each kind there are.
+    """Writes to the documents of `base`, in a typical mix; `mix` has the weight of each kind.
 
-    Of large ones, that take longer, only one in `thinned` of those asked for is written. `verified` is whether the
-    service compares meanwhile what it applies.
+    Only one in `thinned` of the requested writes is made, because large documents take longer. `verified` enables the
+    verification by the service during the benchmark.
     """
 
     base: DataSet
@@ -54,7 +54,7 @@ class Backlog:
     verified: bool = False
 
     def events(self, asked: int) -> int:
-        """How many there are when so many are asked for."""
+        """Return the actual number of events if `asked` events are requested."""
         return asked // self.thinned // self.base.collections * self.base.collections
 
 
@@ -73,12 +73,12 @@ BACKLOGS = {
 
 def load_base(client: Client, backlog: Backlog) -> None:
     load(client, backlog.base)
-    # Made now, so that the backlog holds nothing but writes.
+    # Create the collection now, so that the backlog contains only writes.
     client[DATABASE].create_collection(MARKERS)
 
 
 def write(client: Client, backlog: Backlog, asked: int) -> None:
-    """Write the backlog, by some threads, each collection by one."""
+    """Write the backlog with several threads, each of which writes to one collection at a time."""
     share = backlog.events(asked) // backlog.base.collections
 
     def write_to(name: str) -> None:
@@ -93,12 +93,12 @@ def write(client: Client, backlog: Backlog, asked: int) -> None:
 
 
 def is_applied(client: Client) -> bool:
-    """Return whether the destination holds the last document of the backlog."""
+    """Return whether the destination has all markers, and therefore the whole backlog."""
     return client[DATABASE][MARKERS].count_documents({}) == len(MARKER_IDS)
 
 
 def _writes(random: Random, backlog: Backlog) -> Iterator[Write]:
-    """Writes that all find their document, so that each makes one event."""
+    """Yield random writes that always match a document, so that each causes one event."""
     base = backlog.base
     there = list(range(base.documents))
     following = base.documents

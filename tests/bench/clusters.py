@@ -1,7 +1,7 @@
-"""The clusters of the benchmarks: of one server each, with a cache that holds all data.
+"""The clusters of the benchmarks: one server each, with a cache that is large enough for all data.
 
-A server begins to write changed data back when it fills a twentieth of its cache, and that doubles what a small write
-costs it. By default the cache is half of the machine's memory.
+A server begins to write back dirty data when that fills a twentieth of its cache, which doubles the cost of small
+writes. The default cache size is half of the machine's memory.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ def cluster(name: str) -> ReplicaSet:
 
 
 def servers(*clusters: ReplicaSet) -> list[int]:
-    """The process ids of their servers."""
+    """Return the process IDs of the servers of these clusters."""
     pids = (member.pid for each in clusters for member in each.members)
     return [pid for pid in pids if pid is not None]
 
 
 def check_equal(source: ReplicaSet, destination: ReplicaSet) -> None:
-    """A candidate that left something out must not win."""
+    """Raise RuntimeError if the clusters differ, because a candidate that omits documents must not win."""
     with source.client() as expected, destination.client() as found:
         if fingerprint(expected) != fingerprint(found):
             raise RuntimeError("the clusters differ after the run")

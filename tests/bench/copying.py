@@ -1,4 +1,4 @@
-"""The copy: each candidate copies the same source to a destination that was made for it, and is checked."""
+"""The copy: each candidate copies the same source to a new destination, which is then compared with the source."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def benchmark(data_set: DataSet, rounds: int, say: Callable[[str], None]) -> Res
 
 
 def memory(documents: int) -> Measurement:
-    """One copy by the service of that many documents of the medium size."""
+    """Measure one copy by the service of this many documents of medium size."""
     with cluster("source") as source:
         _fill(source, data.medium(documents))
         return _copy(_daemon, source)
@@ -51,7 +51,7 @@ def _candidates(say: Callable[[str], None]) -> dict[str, Candidate]:
 
 
 def _fill(source: ReplicaSet, data_set: DataSet) -> int:
-    """Load the data set; its size in bytes."""
+    """Load the data set, and return its size in bytes."""
     with source.client() as client:
         data.load(client, data_set)
         return int(client[data.DATABASE].command("dbStats")["dataSize"])
@@ -65,7 +65,7 @@ def _copy(candidate: Candidate, source: ReplicaSet) -> Measurement:
 
 
 def _daemon(source: ReplicaSet, destination: ReplicaSet) -> Measurement:
-    """From the request to start to the end of the copy."""
+    """Measure the service from the start request to the end of the copy."""
     with running(source, destination) as daemon:
         stopwatch = Stopwatch(daemon.pid, [os.getpid(), *servers(source, destination)])
         daemon.start()

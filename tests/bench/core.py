@@ -1,4 +1,4 @@
-"""The verifier's core by itself, without generations, store or process: what comparing costs."""
+"""The comparison of the verifier alone, without generations, saved state or a service process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RANGE_BYTES = 32 << 20
 
 
 def compare(source: str, destination: str) -> None:
-    """Compare all documents by the verifier's core alone."""
+    """Compare all documents with only the comparison code of the verifier."""
     keep_large_buffers()
     stop = StopToken()
     clients = connect(source, "bench"), connect(destination, "bench")

@@ -1,4 +1,4 @@
-"""The service as a process, between two clusters. Of it only its command line and its API are known."""
+"""Runs the service as a separate process between two clusters, and uses only its command line and its API."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import requests
 from syncsvc.sandbox import ReplicaSet
 from tests.bench.processes import Child, python
 
-# Rare enough to cost the service nothing that shows, in seconds.
+# In seconds; long enough that polling does not slow the service down.
 _POLL_INTERVAL = 0.05
 _DEADLINE = 600.0
 _START = {"source": "cluster0", "destination": "cluster1"}
 
 
 class Daemon:
-    """Made by `running`, which waits until it takes commands."""
+    """A service process that accepts commands. Created by `running`."""
 
     def __init__(self, child: Child, port: int) -> None:
         self._child = child
@@ -48,7 +48,7 @@ class Daemon:
         self.wait_until(lambda progress: bool(progress["canCommit"]))
 
     def wait_until(self, condition: Callable[[dict[str, Any]], bool]) -> None:
-        """Wait until the progress is so."""
+        """Wait until the condition is true for the progress."""
         wait_for(lambda: condition(self._progress()), _POLL_INTERVAL)
 
     def suspend(self) -> None:

@@ -1,4 +1,4 @@
-"""The documents of the benchmarks: the same bytes in every run, since everything comes from one seed."""
+"""The documents of the benchmarks: the same bytes in every run, because all values come from one seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DATABASE = "bench"
 PAGE_BYTES = 3_000_000
 
 _SEED = 7
-_VARIETY = 1009  # so many different documents, apart from their `_id`
+_VARIETY = 1009  # the number of different documents, ignoring their `_id`
 _EPOCH = datetime(2020, 1, 1, tzinfo=timezone.utc)
 _WORDS = [
     "".join(Random(f"{_SEED} {number}").choices("abcdefghijklmnopqrstuvwxyz", k=3 + number % 8))
@@ -27,7 +27,7 @@ _WORDS = [
 
 @dataclass(frozen=True)
 class DataSet:
-    """`documents` is the number in each collection; `size` is of one document, in bytes."""
+    """Some equal collections: `documents` is the number in each collection, `size` the size of a document in bytes."""
 
     name: str
     collections: int
@@ -59,7 +59,7 @@ def medium(documents: int) -> DataSet:
 
 
 def fields(random: Random, size: int) -> dict[str, Any]:
-    """A document without its `_id`; with an integer `_id` it has that size in bytes."""
+    """Return a document without its `_id`. With an integer `_id`, it has the given size in bytes."""
     document = {
         "name": " ".join(random.choices(_WORDS, k=2)),
         "price": round(random.uniform(1, 1000), 2),
@@ -75,7 +75,7 @@ def fields(random: Random, size: int) -> dict[str, Any]:
 
 
 def load(client: Client, data: DataSet) -> None:
-    """Insert the data set, whose collections must not be there."""
+    """Insert the data set. Its collections must not exist yet."""
     for name in data.names:
         for page in _pages(data):
             command = {"insert": name, "ordered": False, "documents": [RawDocuments(page)]}
@@ -84,7 +84,7 @@ def load(client: Client, data: DataSet) -> None:
 
 
 def fingerprint(client: Client) -> str:
-    """Equal for two clusters that hold the same documents."""
+    """Return a hash of all documents, which is equal for clusters with the same documents."""
     reply = client[DATABASE].command("dbHash")
     return str(reply["md5"])
 

@@ -1,6 +1,6 @@
-"""The copy of one large collection behind proxies that delay every message: the service next to a plain loop.
+"""The copy of one large collection through proxies that delay every message, by the service and by plain pymongo.
 
-Of the service, only the phase of the copy is measured: preflight and listing take as long for a small collection.
+For the service, only the copy phase is measured, because preflight and listing take as long for a small collection.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _destination(network: Network, source: ReplicaSet) -> Iterator[ReplicaSet]:
 
 @contextmanager
 def _delayed(network: Network, delay: int) -> Iterator[None]:
-    # Of all applications: the empty name is part of each.
+    # Delay all applications: the empty name is part of every name.
     with network.obeying(Rule(application="", latency=delay / 2000)):
         yield
 

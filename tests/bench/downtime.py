@@ -1,7 +1,7 @@
-"""Downtime by the number of collections: how long the steps of a sync take if there is hardly any data.
+"""Downtime by the number of collections: the duration of each step of a sync with almost no data.
 
-Each collection has one document and four indexes, of which one is unique and one is TTL. The commands that the daemon
-sends are counted as well: unlike seconds, they hardly depend on the machine.
+Each collection has one document and four indexes, one of them unique and one TTL. The commands that the servers run are
+counted as well, because their number hardly depends on the machine.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tests.bench.daemon import Daemon, running
 from tests.bench.data import DATABASE
 from tests.bench.measure import Stopwatch
 
-# What `info` in the progress is before the copy.
+# The values of `info` in the progress before the copy.
 _INITIALIZING = (None, "initializing collections and indexes")
-# Commands that servers and drivers send all the time, and those of this benchmark.
+# Commands that servers, drivers and this benchmark send in the background.
 _IDLE = frozenset({"hello", "isMaster", "serverStatus", "getMore", "ping"})
 _INDEXES = [
     {"name": "unique", "key": {"a": 1}, "unique": True},
@@ -32,7 +32,10 @@ _INDEXES = [
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the sync. The commands are those of one collection, on each cluster, of all clients."""
+    """One step of the sync. `source` and `destination` are the commands per collection on each cluster.
+
+    Commands of all clients are counted.
+    """
 
     name: str
     seconds: float
@@ -42,7 +45,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of one sync with that many collections, and the client's CPU time and peak memory."""
+    """The steps of one sync of `collections` collections, and the CPU time and peak memory of the daemon."""
 
     collections: int
     steps: tuple[Step, ...]
@@ -76,7 +79,7 @@ def benchmark(collections: int, say: Callable[[str], None]) -> Steps:
 
 
 def table(result: Steps) -> str:
-    """A row a step; under it what the daemon needed in all."""
+    """Return the table of the steps, with the totals of the daemon in the last line."""
     head = (f"{result.collections:,} collections", "seconds", "source", "destination")
     rows = [
         (each.name, f"{each.seconds:.2f}", f"{each.source:.2f}", f"{each.destination:.2f}")
@@ -109,7 +112,7 @@ def _fill(client: Client, collections: int) -> None:
 
 
 class _Recorder:
-    """Measures steps, one after the other."""
+    """Measures the steps one after another."""
 
     def __init__(
         self, collections: int, source: Client, destination: Client, say: Callable[[str], None]
@@ -133,7 +136,7 @@ class _Recorder:
 
 
 def _count(client: Client) -> int:
-    """Return how many commands a server has run, without idle ones."""
+    """Return how many commands a server has run, excluding background commands."""
     commands = client.admin.command("serverStatus")["metrics"]["commands"]
     return sum(
         int(each["total"])

@@ -1,6 +1,6 @@
-"""The limits: what the two servers allow when the client does nothing but pass bytes on.
+"""The upper limits: the speed of the two servers if the client only forwards bytes.
 
-No state, no retry, no progress, and none of the product's code, so none of its mistakes either.
+This client has no state, no retries and no progress. It uses no code of the product, so it cannot share its bugs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EVENTS_A_PAGE = 5_000
 
 
 def copy(source: str, destination: str, writers: int) -> None:
-    """Read with one thread in natural order, insert with others what comes, in batches of about 3 MB."""
+    """Read in natural order with one thread, and insert with the others, in batches of about 3 MB."""
     own = threading.local()
 
     def connect() -> None:
@@ -57,7 +57,7 @@ def read_stream(source: str, start: Timestamp) -> None:
 
 
 def hash_both(source: str, destination: str) -> None:
-    """Have both servers hash all their documents at once: that tells whether they are equal, not what is not."""
+    """Hash all documents on both servers in parallel, which shows whether they are equal, but not what differs."""
 
     def hashed(uri: str) -> str:
         client: Client = MongoClient(uri)

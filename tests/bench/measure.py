@@ -1,4 +1,4 @@
-"""What one run of a candidate cost, read from /proc; and the order in which candidates take turns."""
+"""Measures the cost of one run of a candidate through /proc, and determines the order of the candidates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Measurement:
-    """CPU and memory are the client's; `others` is the CPU that strangers took meanwhile, in cores."""
+    """The cost of one run: CPU time and peak memory of the client.
+
+    `others` is the average number of CPUs that unrelated processes used meanwhile.
+    """
 
     seconds: float
     cpu_seconds: float
@@ -22,7 +25,7 @@ class Measurement:
 
 
 class Stopwatch:
-    """Measures a process, from now on. `ours` are the other processes that take part, as servers do."""
+    """Measures a process from now on. `ours` are the other processes that take part, such as servers."""
 
     def __init__(self, pid: int, ours: Sequence[int]) -> None:
         self._pid = pid
@@ -41,9 +44,9 @@ class Stopwatch:
 
 
 class Strangers:
-    """Everything on this machine but these processes, from now on; a hypervisor's other guests included.
+    """The CPU time of everything on this machine except `ours`, from now on; includes other guests of the hypervisor.
 
-    A rough figure: the kernel counts the machine's time by ticks, and that of processes exactly.
+    The result is approximate: the kernel counts the machine's time in ticks, but that of processes exactly.
     """
 
     def __init__(self, ours: Sequence[int]) -> None:
@@ -58,13 +61,13 @@ class Strangers:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process, all threads together."""
+    """Return the user and system CPU time of a process, for all its threads together."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def turns(names: Sequence[str], rounds: int) -> Iterator[list[str]]:
-    """A B C, then C B A, then A B C, ...: whatever drifts meanwhile meets all of them alike."""
+    """Yield the names as A B C, then C B A, then A B C, and so on, so that a drift affects all candidates equally."""
     for number in range(rounds):
         yield list(reversed(names)) if number % 2 else list(names)
 

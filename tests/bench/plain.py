@@ -1,4 +1,4 @@
-"""What anyone would write first with pymongo: the yardstick from below."""
+"""The obvious implementation with pymongo, as the lower limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BATCH = 1000
 
 
 def copy(source: str, destination: str) -> None:
-    """`find` and `insert_many`."""
+    """Copy all collections with `find` and `insert_many`."""
     with _connect(source) as reading, _connect(destination) as writing:
         for name in reading[DATABASE].list_collection_names():
             documents = reading[DATABASE][name].find()
@@ -27,7 +27,7 @@ def copy(source: str, destination: str) -> None:
 
 
 def apply(source: str, destination: str, start: Timestamp) -> None:
-    """`watch` and ordered `bulk_write`, up to the last marker."""
+    """Apply change events with `watch` and ordered `bulk_write`, up to the last marker."""
     waiting: dict[str, list[Write]] = defaultdict(list)
     with _connect(source) as reading, _connect(destination) as writing:
         with reading[DATABASE].watch(start_at_operation_time=start) as events:
@@ -49,7 +49,7 @@ def _connect(uri: str) -> Client:
 def _write(event: Mapping[str, Any]) -> Write:
     key = event["documentKey"]
     if event["operationType"] in ("insert", "replace"):
-        # Safe to repeat, as whoever copies first and then watches needs it.
+        # An idempotent write, because events from the time of the copy may be applied already.
         return ReplaceOne(key, event["fullDocument"], upsert=True)
     if event["operationType"] == "delete":
         return DeleteOne(key)

@@ -1,6 +1,6 @@
-"""Runs a limit or a plain loop in a process of its own, which measures itself.
+"""Runs a candidate other than the service in a separate process, which measures itself.
 
-The module is both sides: `run` starts it as a script, with a task on the command line, and reads what it prints.
+The module is both sides: `run` starts it as a script with a task on the command line, and reads its output.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SECONDS = 600
 
 @dataclass(frozen=True)
 class Task:
-    """`ours` are processes that take part; `time` is where change events begin."""
+    """The clusters of a run. `ours` are the processes that take part, `time` is the time of the first change event."""
 
     source: str
     destination: str
@@ -44,7 +44,7 @@ def _default_writers(task: Task) -> int:
 
 
 def _verify(task: Task) -> None:
-    """A whole check as `--checkOnce` does it, state, change readers and counts included."""
+    """Run a complete check with `--checkOnce`, including its saved state, change readers and counts."""
     flags = ["--verifyAll", "--checkOnce", "--clean", "--verbosity", "WARN"]
     if verifier.main([*flags, "--srcURI", task.source, "--destURI", task.destination]):
         raise RuntimeError("the check did not pass")

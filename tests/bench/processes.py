@@ -1,4 +1,4 @@
-"""Child processes that end with us, whatever happens; what they say goes to a file in a folder of theirs."""
+"""Child processes that end with this process in any case. The output of each goes to a file in its own folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Child:
 
 @contextmanager
 def python(arguments: Sequence[str]) -> Iterator[Child]:
-    """Python with these arguments, killed at the end of the block if it still runs."""
+    """Run Python with these arguments within the block; the process is killed at the end of the block."""
     folder = keeper.make_folder(Path(gettempdir()))
     try:
         output = folder / "output"

@@ -1,4 +1,4 @@
-"""Turns measurements into rows, and rows into a table for people and JSON for programs. Pure."""
+"""Converts measurements to rows, and rows to a table for people and JSON for programs. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.bench.measure import Measurement
 
 @dataclass
 class Result:
-    """The measurements of one benchmark; `limit` is the candidate to which the rates of the others are related."""
+    """The measurements of one benchmark; the rates of all candidates are compared with those of `limit`."""
 
     title: str
     unit: str
@@ -26,7 +26,7 @@ class Result:
         self.runs.setdefault(candidate, []).append(measurement)
 
     def columns(self) -> dict[str, Callable[[str], list[float]]]:
-        """Of each column, the values of a candidate, round by round."""
+        """Return a function for each column, which returns the values of a candidate, one for each round."""
         columns = {
             f"{self.unit}s/s": self._rates,
             "MB/s": lambda name: [rate * self._mb_each for rate in self._rates(name)],
@@ -40,7 +40,7 @@ class Result:
         return columns
 
     def best_ratio(self, name: str) -> float:
-        """Best run against the limit's best run: the least touched by what others did on the machine."""
+        """Return the ratio of the candidate's best run to the limit's; the best runs are the least disturbed."""
         return max(self._rates(name)) / max(self._rates(self.limit))
 
     @property
@@ -58,7 +58,7 @@ class Result:
 
 
 def table(result: Result) -> str:
-    """A row a candidate; a cell is the median (least–most) of its rounds."""
+    """Return a table with one row for each candidate. A cell has the median of the rounds, and the range."""
     columns = result.columns()
     head = [result.title, *columns, "best ÷ best"]
     rows = [
@@ -79,7 +79,7 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def document(result: Result) -> dict[str, Any]:
-    """The rows with all that was measured."""
+    """Return the rows and all measurements as JSON."""
     return {
         "title": result.title,
         "unit": result.unit,

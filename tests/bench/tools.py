@@ -1,4 +1,4 @@
-"""`mongodump | mongorestore`, where both are on PATH."""
+"""The candidate `mongodump | mongorestore`, if both programs are on PATH."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def are_there() -> bool:
 
 
 def dump_and_restore(source: ReplicaSet, destination: ReplicaSet) -> Measurement:
-    """The clock starts before the processes do; their memory is added up."""
+    """Measure both programs together, including their start, and add up their CPU time and peak memory."""
     dump = ["mongodump", f"--uri={source.uri}", f"--db={DATABASE}", "--archive", "--quiet"]
     restore = ["mongorestore", f"--uri={destination.uri}", "--archive", "--quiet"]
     strangers = Strangers([os.getpid(), *servers(source, destination)])
     start = monotonic()
     with _piped(dump, None) as reading:
         with _piped(restore, reading.stdout) as writing:
-            # Ours is closed, so that a dump does not wait for ever for a restore that has ended.
+            # Close our copy of the pipe, so that the dump fails instead of blocking forever if the restore has ended.
             _close(reading.stdout)
             usages = [_end(writing), _end(reading)]
     seconds = monotonic() - start

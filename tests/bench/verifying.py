@@ -1,4 +1,4 @@
-"""Verification: two clusters that hold the same are checked by the verifier, compared by its core alone, and hashed."""
+"""Verification: two equal clusters are checked by the verifier, compared by its core alone, and hashed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def benchmark(data_set: DataSet, rounds: int, say: Callable[[str], None]) -> Res
 
 
 def memory(documents: int) -> Measurement:
-    """One check of that many documents of the medium size."""
+    """Measure one check of this many documents of medium size."""
     with ExitStack() as clusters:
         return probe.run("verifier", *_filled(clusters, data.medium(documents)))
 

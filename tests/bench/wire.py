@@ -1,6 +1,6 @@
-"""Speaks the wire protocol of the server on a raw socket: OP_MSG, one command at a time, without access control.
+"""A client for the wire protocol on a raw socket: OP_MSG, one command at a time, without access control.
 
-Nothing of it is the product's or the driver's: it shows what is left when both are taken away.
+It uses no code of the product or the driver, to measure the cost without either.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Any, NamedTuple, Self
 import bson
 from pymongo.uri_parser import parse_uri
 
-_HEADER = Struct("<iiii")  # length, request, response to, operation
+_HEADER = Struct("<iiii")  # message length, request ID, response to, opcode
 _INT32 = Struct("<i")
 _INT64 = Struct("<q")
 _OP_MSG = 2013
-_PRELUDE = bytes(5)  # no flags; a section of kind 0, which is one document
+_PRELUDE = bytes(5)  # no flags, and a section of kind 0 (one document)
 
 Buffer = bytes | bytearray | memoryview
 
 
 class Batch(NamedTuple):
-    """The array of documents of a reply, as it came."""
+    """One batch of a cursor: its array of documents as BSON bytes, and the cursor ID."""
 
     array: memoryview
     cursor: int
 
 
 class Wire:
-    """One connection to the server of a replica set of one. A context manager."""
+    """A connection to the server of a replica set with one member. A context manager."""
 
     def __init__(self, uri: str) -> None:
         self._socket = socket.create_connection(parse_uri(uri)["nodelist"][0])
@@ -49,7 +49,7 @@ class Wire:
         self._socket.close()
 
     def batches(self, database: str, command: dict[str, Any], size: int) -> Iterator[memoryview]:
-        """The arrays of documents of a find or an aggregate with batches of `size` documents."""
+        """Yield the array of documents of each batch of a find or aggregate, with `size` documents per batch."""
         collection = command.get("find", "$cmd.aggregate")
         batch = self._batch(command | {"$db": database})
         yield batch.array
@@ -59,7 +59,7 @@ class Wire:
             yield batch.array
 
     def insert(self, database: str, collection: str, array: memoryview) -> None:
-        """Insert an array of documents, acknowledged by the majority."""
+        """Insert an array of documents with write concern majority."""
         options = {"ordered": False, "writeConcern": {"w": "majority"}, "$db": database}
         head = bson.encode({"insert": collection} | options)[4:-1] + b"\x04documents\0"
         length = _INT32.pack(4 + len(head) + len(array) + 1)

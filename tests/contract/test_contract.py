@@ -1,7 +1,7 @@
-"""Every row of the interface's tables holds: `pytest -k <name of a row>` shows one.
+"""Every row of the interface's tables holds: `pytest -k <name of a row>` tests one of them.
 
-A row is a question to what was seen of some whole syncs, and the answer that the interface gives. `DOCUMENTED` has the
-names of all rows in the order of the interface.
+Each row here compares what some complete syncs have shown with the value that the interface promises. `DOCUMENTED` has
+the names of all rows in the order of the interface.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.contract.walks import GOOD, Document, Moment, Seen, Walk, everything
 from tests.support.blocks import USER_WRITES_BLOCKED
 from tests.support.pair import TO_SHARDED, Clusters
 
-# What was seen, and what should have been.
+# The observed value, and the expected one.
 Row = Callable[[Seen], tuple[object, object]]
 
 _ENTRY: Document = {"database": "d", "collection": "c", "shardCollection": {"key": [{"a": 1}]}}
@@ -36,7 +36,7 @@ def _entry(**fields: object) -> Document:
     return _sharding(shardingEntries=[entry])
 
 
-# Starts that must be refused, by what is wrong with them.
+# Starts that must be refused, by the field or combination that is wrong.
 REFUSED: dict[str, Document] = {
     "source": {"destination": "cluster1"},
     "destination": {"source": "cluster0", "destination": 1},
@@ -73,7 +73,7 @@ REFUSED: dict[str, Document] = {
 
 
 def refused(field: str) -> Row:
-    """A start with such a field of a wrong type or value, or without it, names the field."""
+    """Return a row: a start without this field, or with a wrong type or value in it, is refused with its name."""
 
     def row(seen: Seen) -> tuple[object, object]:
         answer = seen.refused[field]
@@ -84,7 +84,7 @@ def refused(field: str) -> Row:
 
 
 def not_begun(name: str, *words: str) -> Row:
-    """Such a start is refused by what its description says, and begins nothing."""
+    """Return a row: this start is refused with a description that contains the words, and begins no sync."""
 
     def row(seen: Seen) -> tuple[object, object]:
         answer = seen.refused[name]
@@ -96,7 +96,7 @@ def not_begun(name: str, *words: str) -> Row:
 
 
 def accepted(field: str) -> Row:
-    """The start request has that field."""
+    """Return a row: the start request has this field. `field` may be nested: `name.inner`."""
     name, _, inner = field.partition(".")
 
     def row(seen: Seen) -> tuple[object, object]:
@@ -116,7 +116,7 @@ def all_of(*rows: Row) -> Row:
 
 
 def of_type(kind: type, *path: str) -> Row:
-    """While change events are applied, the figure is known and of that type."""
+    """Return a row: during change event application, the field at this path has a value of this type."""
 
     def row(seen: Seen) -> tuple[object, object]:
         value: Any = seen.usual.applying.progress
@@ -128,7 +128,7 @@ def of_type(kind: type, *path: str) -> Row:
 
 
 def count(name: str) -> Row:
-    """The verifier's counter is 0 before a check, and a whole number after it."""
+    """Return a row: this counter of the verifier is 0 before a check, and an integer after it."""
 
     def row(seen: Seen) -> tuple[object, object]:
         before, after = (
@@ -144,7 +144,7 @@ def stages(walk: Walk) -> list[Moment]:
 
 
 def shown(name: str, walk: Walk) -> list[Any]:
-    """Return one field of the progress at all moments of a sync."""
+    """Return the values of one field of the progress at all moments of a sync."""
     return [each.progress[name] for each in stages(walk)]
 
 
@@ -184,7 +184,7 @@ START: dict[str, Row] = {
     "start.verification": refused("verification"),
     "start.verification.enabled": all_of(
         refused("verification.enabled"),
-        # With it, such a sync fails: see `start_behavior.7`.
+        # With verification, the same sync fails: see `start_behavior.7`.
         lambda seen: (seen.blocking.committed.progress["state"], "COMMITTED"),
     ),
     "write_blocking.sourceAndDestination": lambda seen: (
@@ -211,7 +211,7 @@ START: dict[str, Row] = {
     "filter.collectionsRegex.pattern": refused("collectionsRegex.pattern"),
     "filter.collectionsRegex.options": all_of(
         refused("collectionsRegex.options"),
-        # The pattern is in capitals.
+        # The pattern is in upper case.
         lambda seen: ("regex.kept 1" in seen.filtered_names, True),
     ),
     "filter.only_what_is_named": lambda seen: (
@@ -337,7 +337,7 @@ ENDPOINTS: dict[str, Row] = {
     "endpoint.progress": lambda seen: (seen.idle["state"], "IDLE"),
     "endpoint.commit": all_of(
         lambda seen: (seen.refused["commit"].body["error"], "InvalidState"),
-        # Blocks the writes of the source when both are to be blocked.
+        # The commit blocks user writes on the source if both clusters are to be blocked.
         lambda seen: (seen.blocking.committing.source_refuses, USER_WRITES_BLOCKED),
     ),
     "endpoint.reverse": all_of(
@@ -371,7 +371,7 @@ START_BEHAVIOR: dict[str, Row] = {
         (seen.usual.started.body, seen.usual.copying.progress["state"]),
         ({"success": True}, "RUNNING"),
     ),
-    # All starts of these tests are sent without the header.
+    # No start of these tests sends the header.
     "start_behavior.3": lambda seen: (seen.usual.started.status, 200),
     "start_behavior.4": not_begun("never and reversible", "reversible"),
     "start_behavior.5": all_of(
@@ -380,7 +380,7 @@ START_BEHAVIOR: dict[str, Row] = {
     ),
     "start_behavior.6": all_of(
         not_begun("little memory", "memory"),
-        # A check that a cluster does not support: that of a TTL collection without its index.
+        # A verification that cannot succeed: that of a TTL collection without its index.
         lambda seen: (seen.ttl["error"], "TTLNotVerifiable"),
     ),
     "start_behavior.7": lambda seen: (
@@ -401,7 +401,7 @@ START_BEHAVIOR: dict[str, Row] = {
         BLOCKED_UNTIL_WRITABLE,
     ),
     "start_behavior.10": all_of(
-        # Sharded is what was created so, before its copy began: whatever it is called then.
+        # Entries apply to the names at the listing: later renames do not change which collections are sharded.
         lambda seen: (
             seen.sharded.keys,
             dict.fromkeys(("d.c", "d.from before", "d.from after"), {"n": 1}),
@@ -415,7 +415,7 @@ PROCESSES: dict[str, Row] = {
     "verifier_flag.srcURI": lambda seen: (seen.check.ended["srcChangeStats"]["eventCounts"] != {}, True),
     "verifier_flag.destURI": lambda seen: (seen.check.ended["dstChangeStats"]["eventCounts"] != {}, True),
     "verifier_flag.metaURI": lambda seen: (seen.check.state_kept_on_source, True),
-    # Every other row is about answers below that prefix.
+    # All other rows use answers below this prefix, too.
     "versioning.prefix": lambda seen: (seen.idle["state"], "IDLE"),
     "versioning.sharding": accepted("sharding"),
     "versioning.includeNamespaces": accepted("includeNamespaces"),

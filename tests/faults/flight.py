@@ -34,11 +34,11 @@ _pause = threading.Event()
 
 
 class Flown(AssertionError):
-    """A sync failed permanently."""
+    """The sync has failed permanently."""
 
 
 class Action(Protocol):
-    """An action that runs during a stage, beside the sync."""
+    """An action that runs during a stage while the sync continues."""
 
     def run(self, over: threading.Event) -> None:
         """Run until done, or until the stage is over."""

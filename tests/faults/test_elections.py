@@ -162,7 +162,7 @@ def _disturbance(name: str, members: ThreeMembers, daemon: Daemon) -> Disturbanc
 
 
 def test_a_failover_costs_a_small_part_of_a_large_collection(sets: Sets, tmp_path: Path) -> None:
-    """The source's primary is killed in the middle of the copy. A counter shows what is read again."""
+    """Kill the source's primary in the middle of the copy, and count the documents that are read again."""
     clients = [each.client() for each in sets]
     sides = [Side(each.uri, client) for each, client in zip(sets, clients, strict=True)]
     pair = Pair(sides[0], sides[1])

@@ -1,6 +1,7 @@
-"""With access control and TLS: the documented roles are enough, none of them is too many, and no password shows.
+"""Runs the service with access control and TLS.
 
-The roles of the two users change from test to test: a start asks for them anew.
+The documented roles must suffice, each of them must be necessary, and no password may appear in the output. The tests
+change the roles of the two users, which is safe because each start reads the roles again.
 """
 
 from __future__ import annotations
@@ -35,15 +36,16 @@ from verifier.runtime.schemas import load
 NAMES = {"source": "cluster0", "destination": "cluster1"}
 IDS = ["none", "destinationOnly", "sourceAndDestination", "reversible"]
 
-# Enough of them to need every privilege of the roles.
+# Enough behaviours to need every privilege of the roles.
 SOME_BEHAVIOURS = ALL[::20]
 
 
 @dataclass(frozen=True)
 class Guarded:
-    """A cluster that lets nobody in without a password and TLS.
+    """A cluster that requires authentication and TLS.
 
-    `uri` is for the user of the process, whose roles change; `application` for one that writes as applications do.
+    `uri` is the connection string of the service's user, whose roles change; `application` is the client of an
+    application.
     """
 
     side: Side
@@ -51,7 +53,7 @@ class Guarded:
     application: Client
 
     def grant(self, roles: Sequence[str]) -> None:
-        """These roles and no others."""
+        """Give the service's user exactly these roles."""
         self.side.client.admin.command("updateUser", "syncer", roles=list(roles))
 
     def takes_writes(self) -> bool:
@@ -73,7 +75,7 @@ class Clusters:
         return Pair(self.source.side, self.destination.side)
 
     def grant(self, use: Use, side: str = "", without: str = "") -> None:
-        """The roles of that use, on one side without one of them."""
+        """Grant the roles that `use` requires on both sides; omit the role `without` on `side`."""
         for name, roles in use.sides.items():
             kept = [role for role in roles if (name, role) != (side, without)]
             {"source": self.source, "destination": self.destination}[name].grant(kept)
@@ -102,7 +104,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
 
 @pytest.fixture
 def clusters(both: Clusters) -> Clusters:
-    """The clusters of this module, empty but for some documents on the source."""
+    """Return the clusters of this module with no data but some documents on the source."""
     both.pair.empty()
     both.source.side.client.d.c.insert_many([{"_id": number} for number in range(100)])
     return both
@@ -110,7 +112,7 @@ def clusters(both: Clusters) -> Clusters:
 
 @contextmanager
 def running(clusters: Clusters, folder: Path) -> Iterator[Daemon]:
-    """A daemon that tells no password."""
+    """Run a daemon, and check at the end of the block that its output contains no password."""
     daemon = Daemon(clusters.source.uri, clusters.destination.uri, folder)
     try:
         daemon.run()
@@ -128,7 +130,7 @@ def assert_no_password(clusters: Clusters, daemon: Daemon) -> None:
 
 
 def missing(daemon: Daemon, use: Use) -> list[str]:
-    """What a start for that use would be refused for."""
+    """Return the reasons why a preflight refuses this use; each of them must be NotAuthorized."""
     answer = daemon.post("preflight", {**NAMES, **use.options}).json()
     assert {each["error"] for each in answer["violations"]} <= {"NotAuthorized"}, answer
     return [each["errorDescription"] for each in answer["violations"]]
@@ -155,7 +157,7 @@ def test_each_documented_role_is_asked_for_by_name(clusters: Clusters, tmp_path:
 def test_the_roles_for_sharded_clusters_have_what_is_asked_for(
     clusters: Clusters, use: Use
 ) -> None:
-    """A replica set knows the same roles, and there is no router here that has access control."""
+    """Test on a replica set, which has the same built-in roles: the router of these tests has no access control."""
     asked = load(StartSchema(), {**NAMES, **use.options})
     for wide, enough in ((use.on_sharded, True), (use, False)):
         clusters.grant(wide)
@@ -165,7 +167,7 @@ def test_the_roles_for_sharded_clusters_have_what_is_asked_for(
 
 
 def as_sharded(cluster: Guarded) -> ClusterFacts:
-    """What its user may do, as if it were a router."""
+    """Return the facts about the cluster and its user's privileges, with the topology of a sharded cluster."""
     with Client(cluster.uri) as client:
         return replace(gather(client), topology=Topology.SHARDED)
 
@@ -203,7 +205,7 @@ def test_the_documented_roles_are_enough(clusters: Clusters, tmp_path: Path, use
 
 
 def beginning(folder: Path, cluster0: str, cluster1: str) -> subprocess.Popen[str]:
-    """The real program, which does not get as far as to serve anything."""
+    """Start the real program, which must fail before it serves any request."""
     uris = (f"--cluster0={cluster0}&serverSelectionTimeoutMS=5000", f"--cluster1={cluster1}")
     command = [sys.executable, "-m", "syncsvc", *uris, "--port", "0", "--logPath", str(folder)]
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""Bad requests: each has a named error, and changes nothing."""
+"""Sends bad requests: each must fail with a named error and change nothing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def assert_refused(
 
 @pytest.fixture(scope="module")
 def idle(replica_sets: Pair, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A daemon that no test of this module starts a sync with."""
+    """Run a daemon with which no test of this module starts a sync."""
     replica_sets.empty()
     daemon = Daemon(
         replica_sets.source.uri, replica_sets.destination.uri, tmp_path_factory.mktemp("idle")

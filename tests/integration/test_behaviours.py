@@ -1,6 +1,6 @@
-"""Everything that a source may do, in each phase of a sync: one sync carries all behaviours of a phase.
+"""Makes every kind of change to the source in every phase of a sync; one sync per phase includes all behaviours.
 
-`pytest -k <name of a behaviour>` runs that one alone.
+`pytest -k <name of a behaviour>` runs a single behaviour.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.phases import When, writes_in
 
 @dataclass(frozen=True)
 class Round:
-    """One sync: when the changes happen, if the source offers the oplog's own diffs, and between which clusters."""
+    """One sync: the phase of the changes, whether the source offers the oplog's own diffs, and the topologies."""
 
     when: When
     raw_diffs: bool = True
@@ -36,7 +36,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a round ended: why it failed, if it did, and in what the clusters differ, by database."""
+    """The result of a round: the failure (empty if it committed), and the differences by database."""
 
     failure: str
     differences: Mapping[str, tuple[str, ...]]
@@ -48,7 +48,7 @@ class Outcome:
 
 
 def _chosen(request: pytest.FixtureRequest) -> list[Behaviour]:
-    """The behaviours of the tests that are to run with this round."""
+    """Return the behaviours of the tests that are selected with this round."""
     rows = [getattr(item, "callspec").params for item in request.session.items if _is_ours(item)]
     return [row["behaviour"] for row in rows if row.get("outcome") == request.param]
 
@@ -58,20 +58,20 @@ def _is_ours(item: pytest.Item) -> bool:
 
 
 def _do(calls: list[Callable[[], object]]) -> None:
-    """Several at a time, as most of them wait for the server; raises the first error."""
+    """Run the calls in four threads, because most of them wait for the server. Raises the first error."""
     with ThreadPoolExecutor(max_workers=4) as executor:
         for future in [executor.submit(call) for call in calls]:
             future.result()
 
 
-# What can be sharded by its `_id`: it has no unique index besides, and is neither collated nor capped.
+# Behaviours whose collection can be sharded by `_id`: no other unique index, no collation, not capped.
 _ODD = {"keys_that_a_collation_makes_one", "updates_of_a_capped_and_collated_collection"}
 _SHARDED = [each.name for each in UPDATES if each.name not in _ODD]
 _SHARDED += ["drop_and_create_again", "out_again_and_again"]
 _COLLECTIONS = {
     "keys_of_every_type": ("updated", "replaced", "deleted", "made again"),
 }
-# What no router does, or not ours: transactions, map and reduce, cloneCollectionAsCapped.
+# Unsupported by routers or by our stand-in router: transactions, mapReduce, cloneCollectionAsCapped.
 _NOT_ON_ROUTERS = {
     *(each.name for each in vars(transactions).values() if isinstance(each, Behaviour)),
     *("create_in_a_transaction", "create_and_drop_between_transactions"),
@@ -79,7 +79,7 @@ _NOT_ON_ROUTERS = {
 }
 
 
-# To a sharded cluster, no collection goes to another database.
+# In a sync to a sharded cluster, no collection can be renamed to another database.
 _ACROSS_DATABASES = {
     *("rename_across_databases", "rename_across_databases_over_another"),
     *("rename_odd_collections_across_databases", "rename_across_databases_and_back"),
@@ -88,13 +88,13 @@ _ACROSS_DATABASES = {
 
 
 def _some(offset: int) -> list[Behaviour]:
-    """All whose collections are sharded, and half of the others, for time: every second one."""
+    """Return all behaviours with sharded collections, but only every second of the others, to save time."""
     return [each for n, each in enumerate(ALL) if each.name in _SHARDED or n % 2 == offset]
 
 
 def _shard(pair: Pair, behaviour: Behaviour) -> None:
     if pair.source.shards:
-        # Collections are renamed between databases of one shard only.
+        # Collections can only be renamed to a database on the same shard.
         primary = {"primaryShard": pair.source.shards[0].name}
         for name in (behaviour.name, f"{behaviour.name}_other"):
             pair.source.client.admin.command("enableSharding", name, **primary)
@@ -105,7 +105,7 @@ def _shard(pair: Pair, behaviour: Behaviour) -> None:
 
 def _sync(pair: Pair, daemon: Daemon, round_: Round, behaviours: list[Behaviour]) -> Outcome:
     source = pair.source.client
-    # Something to copy, even if all databases of the behaviours begin empty.
+    # A document to copy, even if all databases of the behaviours are empty at first.
     source.anchor.c.insert_one({"_id": 1})
     _do([partial(_shard, pair, each) for each in behaviours])
     _do([partial(each.fill, source[each.name]) for each in behaviours])
@@ -123,7 +123,7 @@ def _sync(pair: Pair, daemon: Daemon, round_: Round, behaviours: list[Behaviour]
 @pytest.fixture(scope="module")
 def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     folder = tmp_path_factory.mktemp(str(request.param))
-    # Clusters of its own: to drop hundreds of databases takes much longer than to start a server.
+    # New clusters, because dropping hundreds of databases takes much longer than starting a server.
     with started_pair(request.param.topology) as pair:
         daemon = pair.daemon(folder)
         try:

@@ -1,4 +1,4 @@
-"""Collections that change while they are copied themselves. One sync carries all of it, as in `test_behaviours`."""
+"""Changes collections while they are being copied. One sync covers all cases, as in `test_behaviours`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ Change = Callable[[AnyDatabase], object]
 
 
 class Moment(Enum):
-    """Where the copy of the collection is held: `capped` ones are read on only when a page is written."""
+    """The point at which a collection's copy is held, and whether the collection is capped.
+
+    The copy of a capped collection reads its next page only after it has written the previous one.
+    """
 
     READ_IN_PART = (Point.BATCH_WRITTEN, True)
     NOT_ACKNOWLEDGED = (Point.BATCH_WRITTEN, False)
@@ -31,7 +34,7 @@ class Moment(Enum):
         return self.value[0]
 
     def fill(self, db: AnyDatabase) -> None:
-        """More than one page."""
+        """Create a collection of more than one page."""
         if self.value[1]:
             db.create_collection("c", capped=True, size=16 << 20)
         db.c.create_index("n", unique=True)
@@ -117,7 +120,7 @@ CASES = [Case(change, moment) for moment in Moment for change in CHANGES]
 
 
 def _change_each_in_its_copy(pair: Pair, daemon: Daemon) -> None:
-    """The copies are held wherever they get to; the order of collections is not ours."""
+    """Change each collection while its copy is held. The daemon chooses the order of the copies."""
     source = pair.source.client
     with ExitStack() as orders:
         held = {case: orders.enter_context(ExitStack()) for case in CASES}
@@ -137,7 +140,7 @@ def _reached(daemon: Daemon, held: Mapping[Case, ExitStack]) -> Case | None:
 
 @pytest.fixture(scope="module")
 def differences(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, ...]]:
-    """In what the clusters differ, by database."""
+    """Run the sync, and return the differences between the clusters by database."""
     with started_pair() as pair:
         daemon = pair.daemon(tmp_path_factory.mktemp("copies"))
         try:

@@ -1,4 +1,4 @@
-"""Of the saved partitions each is claimed by one instance, whatever gets lost on the way."""
+"""Each saved partition is claimed by exactly one instance, even if replies are lost."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ RANGES = [Range(*each) for each in zip(BOUNDS, BOUNDS[1:])]
 
 
 def saved(pair: Pair, instance: str, reversals: int = 0) -> Partitions:
-    """What a process of that id has when it begins."""
+    """Return the partitions as a new process with this instance ID reads them."""
     stop = StopToken()
     client = pair.destination.client
     return Partitions(client, ClusterWriter(client, False, stop), reversals, instance, stop)
 
 
 def whole(totals: Mapping[bytes, int]) -> list[Partition]:
-    """The only partitions of collections of about that many bytes, by UUID."""
+    """Return one partition for each collection, covering all of it. `totals` has the estimated bytes by UUID."""
     return [Partition(uuid, 0, total=total) for uuid, total in totals.items()]
 
 
@@ -43,7 +43,7 @@ def claimed(partitions: Partitions) -> list[Partition]:
 
 @contextmanager
 def lost_answers(pair: Pair, command: str) -> Iterator[None]:
-    """Within the block, a command is carried out, but of the first one is told that nobody knows whether it is."""
+    """Make the first command in the block run but report a write concern error, so that its outcome is unknown."""
     lost = {"code": 91, "errmsg": "lost"}
     data = {"failCommands": [command], "writeConcernError": lost}
     with failing(pair.destination.client, data, times(1)):
@@ -96,7 +96,7 @@ def test_the_largest_come_first_and_small_ones_together(pair: Pair) -> None:
     first = [partitions.claim(), partitions.claim(), partitions.claim()]
     assert [each and each.total for each in first] == [2000, 2000, 29]
     others = claimed(saved(pair, "b"))
-    # What was claimed together with the third is not theirs.
+    # The partitions that were claimed in one batch with the third one are already taken.
     assert [each.total for each in others] == [*reversed(range(10))]
 
 
@@ -107,7 +107,7 @@ def test_two_claim_at_once(pair: Pair) -> None:
     with connect(pair.destination.uri, "test") as client, ThreadPoolExecutor() as pool:
         other = Pair(pair.source, replace(pair.destination, client=client))
         instances = saved(pair, "a"), saved(other, "b")
-        # Two threads of each.
+        # Two threads for each instance.
         lists = list(pool.map(claimed, (*instances, *instances)))
         assert [claimed(each) for each in instances] == [[], []]
     found = [each for part in lists for each in part]

@@ -1,4 +1,4 @@
-"""Clusters as they are in the field: access control, members that fail, either cluster as the source."""
+"""Syncs clusters as they occur in production: access control, failing members, either cluster as the source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METADATA = "mongosync_reserved_for_internal_use"
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[tuple[ReplicaSet, ReplicaSet]]:
-    """Two clusters with access control."""
+    """Start two replica sets with access control."""
     with ReplicaSet(name="s", access_control=True) as source:
         with ReplicaSet(name="d", access_control=True) as destination:
             yield source, destination
@@ -170,9 +170,9 @@ def _cut_a_copy(pair: Pair, orderly: Daemon) -> None:
 
 
 def test_record_ids_of_another_member_are_not_trusted(pair: Pair, orderly: Daemon) -> None:
-    """A resume point counts only on the copy of the data where it was made."""
+    """A resume point is valid only on the copy of the data where it was made."""
     _cut_a_copy(pair, orderly)
-    # As if the other member had given these documents other, larger record ids.
+    # Simulate another member, on which these documents have different, larger record IDs.
     elsewhere = {"$set": {"place.origin": "other", "place.token.$recordId": 5999}}
     command = {"update": "partitions", "updates": [{"q": {}, "u": elsewhere}]}
     pair.destination.client[METADATA].command({**command, "mayBypassWriteBlocking": True})

@@ -1,4 +1,4 @@
-"""Documents of two clusters are compared: what was changed is named, and nothing else."""
+"""Compares documents of two clusters: every changed document must be reported, and no other."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SMALL_PAGES = CheckTuning(first_page=50, most_page=50)
 
 
 def nobody(documents: int, size: int) -> None:
-    """Told of what was compared."""
+    """Ignore the numbers of compared documents and bytes."""
 
 
 def mismatches(
@@ -66,7 +66,7 @@ def mismatches(
 
 
 def told(found: list[DocumentMismatch]) -> dict[Any, str]:
-    """The differences by `_id`."""
+    """Return the texts of the differences by `_id`."""
     return {
         bson.decode(each.key)["_id"]: str(each).partition(" is ")[2] if not each.fields else
         ", ".join(field.path or "order" for field in each.fields)
@@ -204,12 +204,12 @@ def test_large_documents_that_are_missing_take_little_memory(pair: Pair) -> None
 @pytest.mark.parametrize("missing_on", ["source", "destination"])
 def test_a_gap_takes_little_memory(pair: Pair, kind: str, missing_on: str) -> None:
     fill(pair, LETTERS, **KINDS[kind])
-    # What memory had no room for would come out even if it is equal.
+    # Documents that exceeded the memory limit would be reported even if they are equal.
     compared = comparison(pair, tuning=replace(SMALL_PAGES, unmatched_bytes=5000))
     side = pair.source if missing_on == "source" else pair.destination
     missing = [each["_id"] for each in LETTERS if "2" in str(each["_id"])]
     if kind == "capped":
-        # Nothing can be deleted there.
+        # Documents of a capped collection cannot be deleted here.
         side.client.d.drop_collection("c")
         side.client.d.create_collection("c", **KINDS[kind])
         side.client.d.c.insert_many(each for each in LETTERS if each["_id"] not in missing)
@@ -237,7 +237,7 @@ def test_a_stop_ends_it(pair: Pair) -> None:
 
 @pytest.fixture
 def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
-    """Every 25th page, the cursor is gone on the server; how often that was."""
+    """Kill the server cursor before every 25th getMore; the value returns how many were killed."""
     original = RawCursor._get_more
     reads = 0
 

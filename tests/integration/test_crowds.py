@@ -1,4 +1,4 @@
-"""Quiet connections keep neither process from answering."""
+"""Idle, half-sent and unread connections must not keep the daemon or the verifier from answering."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from tests.support.service_process import ServiceProcess
 from tests.support.verifier import Verifier
 from tests.unit.deadlines import no_longer_than
 
-# Without room for others, a process would answer when connections time out, after a minute. In seconds.
+# In seconds. A process that does not make room would answer only when connections time out, after a minute.
 DEADLINE = 40
 
 
 def assert_answers_beside_a_crowd(process: ServiceProcess, slow: str) -> None:
-    """Beside 300 idle connections, 300 with half a request, and 50 that do not read the answer to a path."""
+    """Check that a process answers despite 650 useless connections.
+
+    They are 300 idle connections, 300 with half a request, and 50 that do not read the answer to GET `slow`.
+    """
     half = b"POST /api/v1/commit HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{"
     unread = f"GET /api/v1/{slow} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     with ExitStack() as opened, no_longer_than(DEADLINE):

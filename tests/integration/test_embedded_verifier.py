@@ -1,4 +1,4 @@
-"""The verification beside change event application: what it finds, what it does not mind, what it survives."""
+"""The verification during change event application: it finds differences, ignores expected ones, survives restarts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from verifier.compare.points import Point
 METADATA = "mongosync_reserved_for_internal_use"
 
 SUB_FIRST = {"$replaceWith": {"$mergeObjects": [{"_id": 5, "sub": 1}, "$$ROOT"]}}
-# Each with how it is listed: type, aspect of a definition, and `_id` or component.
+# Each command with the mismatch that it causes: type, aspect of a definition, and `_id` or component.
 CORRUPTIONS: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
     ({"update": "c", "updates": [{"q": {"_id": 2}, "u": {"$set": {"sub.a": -1}}}]}, ("content", None, 2)),
     ({"delete": "c", "deletes": [{"q": {"_id": 3}, "limit": 1}]}, ("missingOnDst", None, 3)),
@@ -36,7 +36,7 @@ CORRUPTIONS: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
 
 
 def behind_our_back(pair: Pair, command: dict[str, Any]) -> None:
-    """A write on the destination that passes the block, as ours do."""
+    """Run a write command on the destination that bypasses the user write block, as the service's own writes do."""
     reply = pair.destination.client.d.command({**command, "mayBypassWriteBlocking": True})
     assert reply["ok"] == 1 and not reply.get("writeErrors")
 
@@ -52,7 +52,7 @@ def mismatches(daemon: Daemon, **parameters: Any) -> list[dict[str, Any]]:
 
 
 def listed(daemon: Daemon) -> set[tuple[Any, ...]]:
-    """What is listed, without figures."""
+    """Return type, aspect, and component or `_id` of each listed mismatch."""
     return {
         (each["type"], each.get("aspect"), each["component"] if "aspect" in each else each["_id"])
         for each in mismatches(daemon)
@@ -67,7 +67,7 @@ def test_what_differs_is_named_and_not_committed(pair: Pair, daemon: Daemon) -> 
     pair.source.client.d.c.create_index("n")
     first = ("content", None, 1)
     with daemon.held_at(Point.LISTED, "", 2):
-        # Before the first generation, then beside later ones.
+        # This write happens before generation 0, the others happen during later generations.
         daemon.start()
         daemon.wait_until_reached(Point.LISTED, "", 2)
         behind_our_back(pair, set_number(1, -1))
@@ -173,13 +173,13 @@ def test_a_killed_check_forgets_nothing(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     kill_and_write(pair, daemon, behind=True)
     assert daemon.wait_for_state("FAILED")["error"] == "VerificationFailed"
-    # One before each kill, and one after it.
+    # One write before each kill, and one after it.
     keys = range(100, 100 + 2 * len(KILLS))
     assert listed(daemon) == {("content", None, key) for key in keys}
 
 
 def kill_and_write(pair: Pair, daemon: Daemon, behind: bool) -> None:
-    """Kill the daemon at several points of its check, and again and again in its commit; write in between."""
+    """Kill the daemon at several points of its check and of its commit, and write before and after each kill."""
 
     def write(key: int) -> None:
         pair.source.client.d.c.update_one({"_id": key - 50}, {"$set": {"n": -key}})
@@ -187,7 +187,7 @@ def kill_and_write(pair: Pair, daemon: Daemon, behind: bool) -> None:
             behind_our_back(pair, set_number(key, -1))
 
     with daemon.held_at(Point.LISTED, "", 2):
-        # The second one is the check's.
+        # The second pass of this point is that of the check.
         daemon.start()
         daemon.wait_until_reached(Point.LISTED, "", 2)
         daemon.kill_at(*KILLS[0])
@@ -221,7 +221,7 @@ def test_a_check_that_cannot_go_on_is_not_passed(pair: Pair, daemon: Daemon) -> 
     daemon.start()
     daemon.wait_until_committable()
     daemon.kill()
-    # By another version, which does not spoil what this one can go on with.
+    # Simulate the state of another version: the daemon must refuse it without damaging it.
     change_saved_check(pair, {"$inc": {"format": 1}})
     daemon.run()
     assert daemon.wait_for_state("FAILED")["error"] == "IncompatibleMetadata"

@@ -1,7 +1,7 @@
-"""Events replayed over documents that are ahead of them end in the source's bytes, whatever the updates were.
+"""Replays change events over documents that are newer than the events: the result must equal the source byte for byte.
 
-Each document on the destination begins in the state that it had at a random moment, as a copy would have read it, and
-all its events are then applied, from the first one on.
+Each document on the destination begins in its state at a random moment, as the copy would have read it. Then all its
+events are applied from the first one on.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.tasks import StopToken
 
 RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
-# Longer than any update: of a small document the server logs a replacement.
+# Larger than any update: the server logs an update of a small document as a replacement.
 PAD = "p" * 2000
-# Few, so that most paths lead to something; the letters are those of the oplog's diffs.
+# Only a few names, so that most paths exist; the letters are those that the oplog's diffs use.
 NAMES = ["a", "u", "i", "s", "sa", "0"]
 ODD_NAMES = ["", ".", "a.u", "$a", "s.a", "a.0", "$"]
 
@@ -51,7 +51,7 @@ Write = UpdateOne | ReplaceOne[Any] | DeleteOne | InsertOne[Any]
 
 
 class Writes:
-    """Random writes of one document."""
+    """Generates random writes to one document."""
 
     def __init__(self, random: Random, odd: bool) -> None:
         self._random = random
@@ -127,7 +127,7 @@ class Writes:
 
 
 class Replay:
-    """Applies the events of one collection by a lane."""
+    """Applies the change events of one collection with a real lane."""
 
     def __init__(self, pair: Pair, shard_key: dict[str, Any] | None = None) -> None:
         self._stop = StopToken()
@@ -162,7 +162,7 @@ class Replay:
         self._lane = Lane(context, self._frontier, Room(Tuning(), self._stop), self._stop)
 
     def run(self, random: Random) -> int:
-        """Apply what was written since this was made, in batches of random size; the number of events."""
+        """Apply all events since this object was created, in batches of random size, and return their number."""
         end = self._source.admin.command({"appendOplogNote": 1, "data": {}})["operationTime"]
         events = self._events(end)
         count = 0
@@ -184,7 +184,7 @@ class Replay:
 
 
 def write(collection: Collection[Any], writes: list[Write]) -> None:
-    """Do what the server takes of them."""
+    """Send the writes, and ignore those that the server refuses."""
     try:
         collection.bulk_write(writes, ordered=False)
     except BulkWriteError:
@@ -203,7 +203,7 @@ def test_replayed_documents_have_the_sources_bytes(pair: Pair, seed: int) -> Non
     pair.destination.client.d.create_collection("c")
     source.insert_many([writes.document(n) for n in range(_DOCUMENTS)])
     replay = Replay(pair)
-    # Documents that come later are inserted by the events.
+    # The events insert the remaining documents.
     copied_at = {n: random.randrange(_WRITES) for n in range(_DOCUMENTS + 20)}
     for turn in range(_WRITES):
         write(source, [writes.write(n) for n in copied_at])

@@ -1,4 +1,4 @@
-"""A server refuses the writes of a fenced writer that run after their call has ended, or after a later engine began."""
+"""Servers refuse delayed writes of a fenced writer: after their call has ended, or after a later engine began."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from verifier.runtime.tasks import StopToken
 
 _APPLICATION = "late"
 _HELD_MS = 4_000
-# More than a client of these tests waits for an answer.
+# Longer than the clients of these tests wait for an answer.
 _WAIT_MS = 1_000
 MANY = range(20)
 
 
 @pytest.fixture
 def client(pair: Pair) -> Iterator[Client]:
-    """A client that gives up soon, as after an outage of the network."""
+    """Return a client with a short timeout, which gives up as after a network outage."""
     with closing(connect(pair.destination.uri, _APPLICATION, socket_ms=_WAIT_MS)) as client:
         yield client
 
@@ -40,7 +40,7 @@ def writer(client: Client, run: UUID, epoch: int = 1, sharded: bool = False) -> 
 
 @contextmanager
 def held(pair: Pair, name: str) -> Iterator[None]:
-    """Have the server hold the next command of that name; the block ends when it has run, or was refused."""
+    """Delay the next command of that name on the server; after the block, wait until it has run or was refused."""
     client = pair.destination.client
     data = {
         "failCommands": [name],
@@ -71,13 +71,13 @@ def insert(ids: Any) -> dict[str, Any]:
     return {"insert": "c", "documents": [{"_id": each} for each in ids], "ordered": False}
 
 
-# What is held, whether it is one transaction, and what is written after it and must stay.
+# The held command, whether it is one transaction, and the later write, whose effect must stay.
 CASES: dict[str, tuple[str, dict[str, Any], bool, dict[str, Any]]] = {
     "update": ("update", update(1), False, update(2)),
     "updates": ("update", update(1, MANY), True, update(2, MANY)),
     "commit": ("commitTransaction", update(1, MANY), True, update(2, MANY)),
     "insert": ("insert", insert(MANY), False, delete(MANY)),
-    # The second attempt changes nothing, and the server does not record that it has run.
+    # The second attempt is a no-op, and the server does not record that it has run.
     "delete of nothing": ("delete", delete(MANY), False, insert(MANY)),
     "deletes of nothing": ("delete", delete(MANY), True, insert(MANY)),
 }
@@ -209,7 +209,7 @@ def test_a_document_that_is_refused_leaves_the_others(pair: Pair, client: Client
 
 
 def test_the_session_goes_with_every_write(pair: Pair, client: Client) -> None:
-    """Not the driver's own: a server would not know that two processes are one run."""
+    """Writes use the run's session, not the driver's own: only then can a server relate the processes of one run."""
     run = uuid4()
     writer(client, run).run("d", update(1))
     sessions = pair.destination.client.config.transactions.distinct("_id.id")

@@ -1,4 +1,4 @@
-"""Filters: the same ones for listing, copy, change events, definitions and verification."""
+"""Listing, copy, change events, definitions and verification must apply the same namespace filters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXCLUDE = [
 
 
 def is_selected(database: str, collection: str) -> bool:
-    """What the filters mean, in Python's patterns."""
+    """Return whether the filters select the collection, evaluated independently with Python's `re`."""
     if database == "shop":
         return re.search("^orders", collection, re.IGNORECASE) is not None
     if database == "hr":
@@ -39,7 +39,7 @@ def is_selected(database: str, collection: str) -> bool:
 def fill(client: AnyClient) -> None:
     for database in ("shop", "hr", "logs_1", "logs_22", "logs_x", "other"):
         for collection in ("orders", "ORDERS.old", "items", "app", "db", "secret", "late"):
-            # Before the documents: a build on an empty collection takes no time.
+            # Create indexes before the documents, because the build on an empty collection takes no time.
             client[database][collection].create_index("pad")
             documents = [{"_id": n, "pad": "p" * 500} for n in range(20)]
             client[database][collection].insert_many(documents)
@@ -59,16 +59,16 @@ def change(pair: Pair) -> None:
     client.shop.orders.rename("orders 2")
     client.shop.items.aggregate([{"$out": "orders out"}])
     client.shop.command({"convertToCapped": "ORDERS.old", "size": 100_000})
-    # From outside of the filter into it.
+    # Rename collections into the filter.
     client.shop.app.rename("orders app")
     client.shop["orders app"].insert_one({"_id": "after"})
     client.shop.db.rename("orders db")
     client.shop["orders db"].rename("orders db 2")
     client.logs_x.app.rename("never seen")
     client.hr.late.drop()
-    # By way of collections of the server's own, which have names that fit.
+    # These commands use temporary collections of the server, whose names match the filter.
     client.hr.app.aggregate([{"$out": "secret"}])
-    # To a sharded cluster that is refused; and of one, it depends on where the databases are.
+    # A sync to a sharded cluster refuses this; on a sharded source, it depends on the databases' primary shards.
     if not pair.is_sharded:
         rename_across_databases(client)
     client.drop_database("other")
@@ -108,7 +108,7 @@ def is_view(side: Side, database: str, collection: str) -> bool:
 def assert_selected(pair: Pair) -> None:
     expected = {each for each in names(pair.source) if is_selected(*each)}
     assert names(pair.destination) == expected
-    # A view may show a collection that is not selected.
+    # The documents of views may differ, because a view may be defined on a collection that is not selected.
     for each in [each for each in expected if not is_view(pair.source, *each)]:
         assert documents(pair.destination, *each) == documents(pair.source, *each), each
         assert indexes(pair.destination, *each) == indexes(pair.source, *each), each
@@ -127,7 +127,7 @@ def test_only_what_is_selected_is_synced(pair: Pair, daemon: Daemon, when: When)
 @pytest.mark.in_turns
 @across(TO_SHARDED, SHARDED)
 def test_only_what_is_selected_is_synced_to_shards(pair: Pair, daemon: Daemon) -> None:
-    # By an index that is there anyway.
+    # Shard by `_id`, whose index always exists.
     for each in ("hr.app", "shop.orders"):
         pair.shard(each, {"_id": 1})
     test_only_what_is_selected_is_synced(pair, daemon, When.APPLY)
@@ -175,7 +175,7 @@ def test_a_restart_within_a_transaction_over_the_border(pair: Pair, daemon: Daem
         with client.start_session() as session, session.start_transaction():
             client.outside.c.insert_one({"_id": 2}, session=session)
             client.inside.c.insert_one({"_id": 2}, session=session)
-        # The position is saved in front of it.
+        # The resume point is saved before this event.
         client.inside.c.create_index("n")
     daemon.wait_until_killed()
     daemon.run()

@@ -19,7 +19,7 @@ def index_names(client: writes.AnyClient, collection: str = "c") -> set[str]:
 
 
 def create_and_drop(pair: Pair) -> None:
-    """Before a sync and during it: some of every kind, also on a collection that is new."""
+    """Create indexes of every kind, also on a new collection, and drop some of them."""
     client = pair.source.client
     writes.indexes(client, unique=not pair.is_sharded)
     client.d.c.create_index("m", name="dropped")
@@ -75,7 +75,7 @@ def test_never(pair: Pair, daemon: Daemon, when: When) -> None:
 
 
 def needed(pair: Pair, collection: str) -> set[str]:
-    """The indexes that a collection has in any case."""
+    """Return the indexes that a collection has with every value of `buildIndexes`."""
     serving = {"_id_hashed"} if pair.is_sharded and collection == "c" else set()
     return {"_id_", *serving}
 
@@ -148,7 +148,7 @@ def test_all_but_hashed_on_shards(pair: Pair, daemon: Daemon) -> None:
 
 
 def test_an_index_that_cannot_be_built_is_named(pair: Pair, daemon: Daemon) -> None:
-    """The destination holds, behind our back, a document that the index refuses."""
+    """Insert a document on the destination, bypassing the daemon, that makes the index build fail."""
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
@@ -172,7 +172,7 @@ def test_an_index_that_cannot_be_built_is_named(pair: Pair, daemon: Daemon) -> N
 def test_documents_that_an_index_of_another_time_refuses(
     pair: Pair, daemon: Daemon, point: Point, build: str
 ) -> None:
-    """An index is dropped, documents come that it would refuse, an index of its name is made."""
+    """Drop an index, insert documents that violate it, and create another index with its name."""
     writes.fill(pair.source.client)
     c = pair.source.client.d.c
     c.create_index([("p", 1), ("q", 1)], name="x", hidden=True)

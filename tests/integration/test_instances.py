@@ -1,4 +1,4 @@
-"""Several instances carry out one sync between sharded clusters, one for each shard of the source."""
+"""Several instances run one sync between sharded clusters together, one instance for each shard of the source."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fleet(pair: Pair, tmp_path: Path) -> Iterator[Fleet]:
 
 
 def prepare_copy(pair: Pair, fleet: Fleet) -> None:
-    """Something to be copied in many partitions."""
+    """Insert documents, and restart the daemons so that they copy them in many partitions."""
     source = pair.source.client
     source.admin.command("shardCollection", "shop.orders", key={"n": "hashed"})
     source.shop.orders.insert_many([{"n": n, "pad": "p" * 200} for n in range(DOCUMENTS)])
@@ -40,7 +40,7 @@ def prepare_copy(pair: Pair, fleet: Fleet) -> None:
 
 def test_the_copy_is_shared(pair: Pair, fleet: Fleet) -> None:
     prepare_copy(pair, fleet)
-    # None begins before all can.
+    # No instance copies more than its first batches before all of them have begun.
     with ExitStack() as held:
         for each in fleet.daemons:
             held.enter_context(each.held_at(Point.BATCH_WRITTEN))
@@ -63,7 +63,7 @@ def test_an_instance_that_is_killed_in_the_copy_goes_on(
     prepare_copy(pair, fleet)
     killed, other = fleet.daemons[number], fleet.daemons[1 - number]
     killed.kill_at(Point.BATCH_WRITTEN)
-    # Or it might have copied everything before the first one is killed.
+    # Otherwise the other instance might copy everything before this one is killed.
     with other.held_at(Point.BATCH_WRITTEN):
         fleet.start()
         killed.wait_until_killed()
@@ -169,7 +169,7 @@ def test_a_start_that_differs_is_withdrawn_when_it_was_killed_before_it_could_be
     fleet.follower.start()
     fleet.follower.kill()
     fleet.coordinator.start()
-    # As if both had begun at one moment, each before it could see the other.
+    # Simulate two starts at the same moment, before either instance could see the other.
     runs = pair.destination.client["mongosync_reserved_for_internal_use"].runs
     other = {"$set": {"options.buildIndexes": "never"}}
     assert runs.update_one({"_id": fleet.names[1]}, other).modified_count == 1
@@ -286,7 +286,7 @@ def test_a_killed_instance_goes_on(pair: Pair, fleet: Fleet, number: int) -> Non
     source, destination = pair.source.client, pair.destination.client
     killed, other = fleet.daemons[number], fleet.daemons[1 - number]
     writes.fill(source)
-    # Before the other one is told.
+    # This instance is killed before the other one is started.
     killed.start(**REVERSIBLE)
     killed.kill()
     killed.run()

@@ -1,4 +1,4 @@
-"""Keys sort as the server's own index sorts them, whatever their types."""
+"""The product must sort keys as the server's own index does, regardless of their types."""
 
 from __future__ import annotations
 

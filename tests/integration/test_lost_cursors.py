@@ -1,4 +1,4 @@
-"""A cursor that a server forgets between two pages makes the whole read start again."""
+"""If a server loses a cursor between two pages, the whole read must start again."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
 
 NAME = Namespace("d", "c")
-# The codes with which servers say that a cursor is gone.
+# The error codes for a lost cursor.
 CURSOR_NOT_FOUND, QUERY_PLAN_KILLED = 43, 175
-# More than a first page holds, of the driver's cursors and of ours.
+# More than the first page of a driver's cursor, or of one of ours, contains.
 ROWS = 1200
 APPLICATION = "lost cursors"
 
 
 @contextmanager
 def failing_pages(pair: Pair, mode: Any, code: int, application: str) -> Iterator[None]:
-    """Within the block, the getMores of that application fail with the code on all servers.
+    """Make getMore commands of the application fail with the code on all servers within the block.
 
-    Shards do not know whose getMores a router passes on: there, those of all applications fail.
+    On shards, the getMores of all applications fail, because shards do not know the application behind a router.
     """
     with ExitStack() as stack:
         for side in (pair.source, pair.destination):
@@ -58,12 +58,12 @@ def cluster(pair: Pair) -> Iterator[Cluster]:
     opened.client.close()
 
 
-# Each saves or makes what takes more than one page to read, and returns the read: how many it finds.
+# A read of more than one page, which returns the number of items found. The functions below prepare the data.
 Read = Callable[[], int]
 
 
 def _views(cluster: Cluster, stop: StopToken) -> Read:
-    """A page of a listing ends before 16 MB."""
+    """Create views that are too large for one page of a listing, which ends at 16 MB."""
     large = {"$match": {"x": "x" * (7 << 20)}}
     for number in range(5):
         cluster.client.d.create_collection(f"v{number}", viewOn="c", pipeline=[large])
@@ -132,7 +132,7 @@ def test_a_read_is_repeated_as_a_whole(
 @pytest.mark.in_turns
 @across_topologies
 def test_a_sync_survives_lost_cursors_everywhere(pair: Pair, tmp_path: Path) -> None:
-    """Every fifth page is lost, in all phases and after a restart."""
+    """Make every fifth getMore fail, in all phases of a sync and after a restart."""
     client = pair.source.client
     pair.shard("d.big")
     writes.fill(client)

@@ -1,4 +1,4 @@
-"""The main job: copy, change events, commit, on real clusters and through the API."""
+"""Tests the basic sync through the API on real clusters: copy, change events, commit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _has_done_everything(workload: Workload) -> bool:
 @pytest.mark.in_turns
 @across_topologies
 def test_a_writer_may_go_on_while_the_commit_is_asked_for(pair: Pair, daemon: Daemon) -> None:
-    """What was written before the commit was asked for arrives; of the rest, what came first."""
+    """Writes acknowledged before the commit request must arrive; of the later ones, a prefix may."""
     pair.shard("d.c")
     c = pair.source.client.d.c
     acknowledged: list[int] = []

@@ -1,4 +1,4 @@
-"""Change streams come past the time that a note to the oplog tells, however idle a cluster is."""
+"""A no-op in the oplog (a note) must advance change streams past its time, even on an idle cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verifier.runtime.tasks import StopToken
 
 
 def test_the_stream_of_idle_shards_comes_past_a_note() -> None:
-    """None of them writes a no-op of its own accord here."""
+    """Use shards that write no periodic no-ops, so that only the note can advance the stream."""
     still = {"writePeriodicNoops": "false"}
     with ShardedCluster(name="still", parameters=still) as shards, ExitStack() as opened:
         cluster = open_cluster("still", shards.uri, "test")

@@ -1,4 +1,4 @@
-"""Values in definitions that a driver cannot decode, or changes when it does, arrive as they are."""
+"""Values in definitions that a driver cannot decode, or would change, must be synced byte for byte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _text(value: bytes) -> bytes:
     return rawbson.int32(len(value) + 1) + value + b"\0"
 
 
-# Each with its type and its bytes: what decoding and encoding changes, and what the driver's own decoder refuses.
+# Type and bytes of values that decoding and encoding would change, or that the driver's decoder refuses.
 ODD = {
     "symbol": (rawbson.SYMBOL, _text(b"s")),
     "dbpointer": (rawbson.DB_POINTER, _text(b"d.c") + bytes(12)),
@@ -34,12 +34,12 @@ ODD = {
     "decimal": (rawbson.DECIMAL128, bytes(15) + b"\x7e"),
     "scope": (rawbson.CODE_WITH_SCOPE, rawbson.int32(4 + 6 + 12) + _text(b"f") + bson.encode({"a": 1})),
 }  # fmt: skip
-# Which servers take in aggregation expressions only.
+# Values that servers accept only in aggregation expressions.
 _LITERAL_ONLY = {"undefined"}
 
 
 def expression(name: str) -> RawBSONDocument:
-    """A filter with that value."""
+    """Return a query expression that contains this value."""
     kind, value = ODD[name]
     if name in _LITERAL_ONLY:
         literal = rawbson.single(kind, b"$literal", value)
@@ -70,10 +70,10 @@ def define(client: Client, mark: str) -> None:
 
 
 def modify(client: Client, mark: str) -> None:
-    """Give each value to a collection and a view that exist."""
+    """Create collections and views, and change each of them by a collMod with one of the values."""
     d = client[mark]
     for name in ODD:
-        # With the options that a collMod of the validator would add.
+        # Specify the options that a collMod of the validator would add.
         options = {"validationLevel": "strict", "validationAction": "error"}
         d.create_collection(f"modified {name}", validator={"a": 1}, **options)
         d.create_collection(f"modified view {name}", viewOn=name)
@@ -90,7 +90,7 @@ def test_definitions_arrive_with_values_of_every_type(pair: Pair, daemon: Daemon
         define(pair.source.client, "after")
         modify(pair.source.client, "after")
         modify(pair.source.client, "before")
-    # What is saved of them is read again.
+    # After the restart, the daemon reads the saved definitions.
     daemon.kill()
     daemon.run()
     daemon.commit()

@@ -1,4 +1,4 @@
-"""A cluster holds the metadata of one sync, whichever of several processes begins one first."""
+"""A cluster holds the metadata of one sync only: of several processes that begin a sync, the first one wins."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from verifier.runtime.tasks import StopToken
 
 @pytest.mark.parametrize("instance", ["the same", "another"])
 def test_of_two_that_begin_at_once_one_is_refused(pair: Pair, instance: str) -> None:
-    """Both have found an empty destination before; the one that is late leaves what the other has saved by then."""
+    """Both processes have found an empty destination; the later one must not change the metadata of the other."""
     client = pair.destination.client
     writer = ClusterWriter(client, False, StopToken())
     first = RunStore.begin(writer, run_record(instance="the same", owner="first"))
@@ -41,7 +41,7 @@ def test_of_two_that_begin_at_once_one_is_refused(pair: Pair, instance: str) -> 
 
 
 def test_a_take_over_keeps_what_was_saved_since_the_record_was_read(pair: Pair) -> None:
-    """For example that a cluster is blocked, which has to be put back one day."""
+    """For example, the new owner must know that a cluster is blocked, because it must lift the block."""
     client = pair.destination.client
     writer = ClusterWriter(client, False, StopToken())
     owner = RunStore.begin(writer, run_record(owner="first"))
@@ -62,7 +62,7 @@ def test_a_take_over_keeps_what_was_saved_since_the_record_was_read(pair: Pair) 
 
 @pytest.fixture(scope="module")
 def members() -> Iterator[ReplicaSet]:
-    """A set whose primary can be ahead of what the majority has acknowledged."""
+    """Start a replica set whose primary can be ahead of the majority."""
     with ReplicaSet(name="three", members=3) as started:
         yield started
 
@@ -83,7 +83,7 @@ def test_a_run_is_not_read_before_the_majority_has_it(members: ReplicaSet) -> No
 
 @contextmanager
 def _without_followers(members: ReplicaSet) -> Iterator[None]:
-    """Within the block, no secondary has what the primary writes."""
+    """Stop replication to the secondaries within the block."""
     secondaries = [each for each in members.members if each is not members.primary()]
     try:
         for each in secondaries:
@@ -104,7 +104,7 @@ def _running(client: Client, query: dict[str, Any]) -> bool:
 
 
 def test_what_an_earlier_run_left_is_no_part_of_a_new_one(pair: Pair, daemon: Daemon) -> None:
-    """Such a row would be read as a collection that is copied already."""
+    """The new run would otherwise treat such a row as a collection that is already copied."""
     pair.source.client.d.c.insert_one({"_id": 1})
     metadata = pair.destination.client[METADATA_DATABASE]
     names = ("collections", "collectionsReversed", "partitions", "partitionsReversed")

@@ -1,4 +1,7 @@
-"""Whatever is sent to a service, in whichever state: no answer is a fault of ours, and each is as described."""
+"""Sends generated requests to a service in every state.
+
+No request may cause an internal error, and each answer must match the OpenAPI description.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def fill(pair: Pair) -> None:
 def test_the_sync_service(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     fuzzer = Fuzzer(daemon)
-    # A start that could succeed is refused, whichever cluster it names as the destination: both hold documents.
+    # Both clusters hold documents, so a valid start is refused for either destination.
     fuzzer.fuzz()
     assert daemon.progress()["state"] == "IDLE"
     pair.destination.empty()

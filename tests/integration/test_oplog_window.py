@@ -1,4 +1,4 @@
-"""A source whose oplog is small: warnings come before the loss, the loss is told at once, and by name."""
+"""On a source with a small oplog, a warning must precede the loss of events, and the loss must have a named error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METADATA = "mongosync_reserved_for_internal_use"
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[ReplicaSet]:
-    """A replica set with an oplog of 16 MB that writes nothing by itself."""
+    """Start a replica set with an oplog of 16 MB and without periodic no-ops."""
     parameters = {"writePeriodicNoops": "false"}
     with ReplicaSet(name="small", oplog_size_mb=16, parameters=parameters) as source:
         yield source
@@ -40,7 +40,7 @@ def pair(small: ReplicaSet, replica_sets: Pair) -> Iterator[Pair]:
 
 @pytest.fixture
 def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """A running daemon that watches the oplog closely, with one writer and one lane."""
+    """Run a daemon that checks the oplog several times a second, with one writer and one lane."""
     process = pair.daemon(tmp_path, "--loadLevel", "1")
     process.watch_closely()
     try:
@@ -51,7 +51,7 @@ def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 
 def events_read(client: writes.AnyClient) -> int:
-    """Return how many events the cursors of those change streams have returned that the daemon applies."""
+    """Return how many events the cursors of the daemon's change streams have returned."""
     stream = "cursor.originatingCommand.pipeline.$changeStream"
     cursors = client.admin.aggregate(
         [
@@ -64,7 +64,7 @@ def events_read(client: writes.AnyClient) -> int:
 
 @contextmanager
 def slow(pair: Pair, command: str, milliseconds: int) -> Iterator[None]:
-    """Within the block, each such command takes long on the destination."""
+    """Delay each such command on the destination within the block."""
     data = {"failCommands": [command], "blockConnection": True, "blockTimeMS": milliseconds}
     with failing(pair.destination.client, data):
         yield
@@ -85,7 +85,7 @@ def saved_time(pair: Pair) -> Timestamp:
 
 
 def test_during_the_copy(pair: Pair, daemon: Daemon) -> None:
-    # So many that the copy takes a minute, if it is let.
+    # Enough documents for a copy of about a minute.
     for number in range(40):
         pair.source.client.d[f"c{number}"].insert_one({"_id": 1})
     with slow(pair, "insert", 1500):
@@ -110,7 +110,7 @@ def test_during_the_copy(pair: Pair, daemon: Daemon) -> None:
 
 
 def test_while_the_copy_hangs(pair: Pair, daemon: Daemon) -> None:
-    """A thread that does not end keeps the run from failing, but not the warning from being seen."""
+    """A hanging thread delays the failure of the run, but must not hide the warning."""
     for number in range(3):
         pair.source.client.d[f"c{number}"].insert_one({"_id": 1})
     with daemon.held_at(Point.BATCH_WRITTEN):
@@ -150,7 +150,7 @@ def test_while_events_wait_to_be_applied(pair: Pair, daemon: Daemon) -> None:
         pair.source.client.d.c.update_one({"_id": 1}, {"$set": {"held": True}})
         daemon.wait_until_reached(Point.EVENTS_APPLIED)
         before = wait_for(lambda: events_read(pair.source.client), "the cursor is idle")
-        # Its event waits until all others are applied, and the reader waits with it.
+        # Its event waits until all earlier events are applied, and blocks the reader meanwhile.
         pair.source.client.d.create_collection("later")
         wait_for(lambda: events_read(pair.source.client) > before, "the reader has the event")
         roll_over(pair.source.client)
@@ -161,7 +161,7 @@ def test_while_events_wait_to_be_applied(pair: Pair, daemon: Daemon) -> None:
 
 
 def test_what_is_read_already_is_not_lost(pair: Pair, daemon: Daemon) -> None:
-    """The saved position is gone from the oplog; but the process that goes on needs it no more."""
+    """The saved resume point is gone from the oplog, but the running process does not need it any more."""
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
@@ -184,14 +184,14 @@ def test_an_idle_source_stays_in_its_oplog(pair: Pair, daemon: Daemon) -> None:
     daemon.wait_until_committable()
     before = saved_time(pair)
     wait_for(lambda: saved_time(pair).time >= before.time + 5, "the saved position moves on")
-    # Not always: a page may be older than the time that comes with it.
+    # Not at every moment: a page may be older than the cluster time in its reply.
     wait_for(lambda: daemon.progress()["lagTimeSeconds"] in (0, 1), "there is no lag")
     daemon.commit()
     pair.assert_equal()
 
 
 def test_a_reversal_too_long_after_the_commit(pair: Pair, daemon: Daemon) -> None:
-    """Applications have written much to the new cluster, whose oplog is small."""
+    """Applications have written so much to the new cluster that its small oplog has rolled over."""
     writes.fill(pair.destination.client, 20)
     daemon.start(
         source="cluster1",

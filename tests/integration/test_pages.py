@@ -1,4 +1,4 @@
-"""The commands in the documentation, run as they are printed and in their order; only the addresses differ."""
+"""Runs the commands of the documentation as printed and in their order; only addresses and programs are replaced."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DESTINATIONS = (
 
 
 class Operator:
-    """Follows the pages: pastes commands, and does what systemd does with the two services.
+    """Follows the pages as an operator: pastes commands, and starts and stops services in place of systemd.
 
     The daemon does not run at first.
     """
@@ -50,7 +50,7 @@ class Operator:
         self._verifier.close()
 
     def follow(self, page: str, *titles: str) -> str:
-        """Run the commands of a page, under these titles or all, and return what the shell shows."""
+        """Run the commands under these titles of a page (default: all commands), and return the output of the shell."""
         return "".join(map(self._run, commands(page, *titles)))
 
     def _run(self, block: Block) -> str:
@@ -124,7 +124,7 @@ def operator(pair: Pair, tmp_path: Path) -> Iterator[Operator]:
 
 @pytest.fixture
 def daemon(operator: Operator) -> Daemon:
-    """The daemon of the operator, which runs as a service does."""
+    """Start the operator's daemon, and return it."""
     operator.daemon.run()
     return operator.daemon
 

@@ -1,4 +1,4 @@
-"""Large collections are copied in ranges: each document once, whatever its `_id` is and wherever it moves."""
+"""Large collections are copied in ranges: each document once, whatever its `_id` is, even if chunks move meanwhile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.metrics import scrape
 from tests.support.pair import REPLICA_SETS, SHARDED, TO_SHARDED, Pair, across
 
 sharded = across(SHARDED)
-# On both kinds of sources.
+# On replica sets and on sharded clusters.
 everywhere = across(REPLICA_SETS, SHARDED)
 
 TEXTS = [f"{letter}{number}" for letter in "aBcD" for number in range(30)]
@@ -32,7 +32,7 @@ CLUSTERED = {"key": {"_id": 1}, "unique": True}
 
 @pytest.fixture
 def finely(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """A running daemon that copies by small partitions, and saves their places after every page."""
+    """Run a daemon that copies in small partitions and saves their resume points after every page."""
     process = pair.daemon(tmp_path)
     process.small_partitions()
     process.save_every_page()
@@ -44,7 +44,7 @@ def finely(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 
 def halve(client: Client, name: str) -> None:
-    """Move what is from 0 on in the order of the shard key, which is `k`, to the other shard."""
+    """Move the documents with a shard key `k` of at least 0 to the other shard."""
     (metadata,) = client.config.collections.find({"_id": name})
     *_, chunk = client.config.chunks.find({"uuid": metadata["uuid"]}).sort("min")
     (other,) = client.config.shards.find({"_id": {"$ne": chunk["shard"]}})
@@ -56,7 +56,7 @@ def shard(client: Client, name: str) -> None:
 
 
 def mixed(ids: list[Any]) -> list[dict[str, Any]]:
-    """Of each shard key half of the documents, in any order."""
+    """Return documents in random order; half of them have the shard key 1, and half have -1."""
     shuffled = Random(1).sample(ids, len(ids))
     return [{"_id": each, "k": (-1) ** n, "t": "x" * 100} for n, each in enumerate(shuffled)]
 
@@ -69,7 +69,7 @@ def fill(pair: Pair) -> None:
         shard(client, "d.collated")
     d.mixed.insert_many(mixed(MIXED))
     if pair.source.shards:
-        # What is left behind on the first shard is older than what is on the second.
+        # The orphaned documents on the first shard are older than the documents on the second one.
         halve(client, "d.mixed")
         d.mixed.update_many({}, {"$set": {"moved": True}})
         halve(client, "d.collated")
@@ -88,7 +88,7 @@ def fill(pair: Pair) -> None:
 
 
 def copied(pair: Pair) -> dict[str, int]:
-    """How many documents the metadata says were copied, by collection."""
+    """Return the numbers of copied documents in the metadata, by collection."""
     metadata = pair.destination.client[METADATA_DATABASE]
     return {each["collection"]: each["documents"] for each in metadata.collections.find()}
 
@@ -130,7 +130,7 @@ def test_every_document_is_copied_once(pair: Pair, finely: Daemon) -> None:
     assert_copied_once(pair)
 
 
-# Each with a subject and a number. The first ones leave most of the partitions to the next process. The last one is the
+# Points, each with a subject and a pass. The first ones leave most partitions to the next process. The last one is the
 # empty collection, whose partition is claimed last.
 KILLS_IN_TURN = [
     (Point.LISTED, "", 1),
@@ -275,7 +275,7 @@ def test_two_routers_cost_no_retries_and_leave_no_cursors(pair: Pair, finely: Da
     with ExitStack() as stack:
         shards = (*pair.source.shards, *pair.destination.shards)
         servers = [stack.enter_context(each.client()) for each in shards]
-        # Other tests have killed daemons, whose cursors stay open for minutes.
+        # Cursors of daemons that other tests have killed stay open for minutes.
         before = idle_cursors(*servers)
         _sync_a_large_collection(pair, finely)
         assert "A call failed and will be retried." not in finely.log
@@ -319,7 +319,7 @@ def test_a_copy_of_an_earlier_version_goes_on_in_natural_order(pair: Pair, order
 
 
 def _as_of_an_earlier_version(pair: Pair) -> dict[str, Any]:
-    """Rewrite the metadata as an earlier version had saved them; return the record of the collection."""
+    """Rewrite the metadata to the form that an earlier version saved; return the record of the collection."""
     client = pair.destination.client
     (saved,) = client[METADATA_DATABASE].partitions.find()
     copy = {"status": "copying", "resume": saved["place"]}
@@ -336,5 +336,5 @@ def _as_of_an_earlier_version(pair: Pair) -> dict[str, Any]:
 
 
 def _copied_again(daemon: Daemon) -> float:
-    """How many documents the process has copied that the destination had."""
+    """Return how many documents this process has copied although the destination already had them."""
     return scrape(daemon)["mongosync_documents_copied_again_total"][()]

@@ -1,4 +1,4 @@
-"""A sync is paused in each phase, killed or not, and resumed: nothing is lost, and nothing is written meanwhile."""
+"""Pauses a sync in each phase and resumes it, also after a kill: nothing is lost, and a paused sync writes nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def fill(pair: Pair) -> None:
 
 
 def start_until(pair: Pair, daemon: Daemon, point: Point) -> None:
-    """Start a sync, and wait until it is held at that point."""
+    """Start a sync, and wait until it is held at `point`."""
     fill(pair)
     daemon.start(buildIndexes="afterDataCopy")
     if point is Point.EVENTS_APPLIED:
@@ -77,7 +77,7 @@ def dropped(point: Point) -> str:
 
 
 def write_once(client: writes.AnyClient, point: Point) -> None:
-    """Write what `write_meanwhile` writes, but to other collections in the pause at each point."""
+    """Make the same kinds of writes as `write_meanwhile`, to collections that only the pause at `point` uses."""
     writes.hot_document(client)
     client[f"db{[*PHASES].index(point)}"].new.insert_many({"_id": n} for n in range(5))
     client.d.drop_collection(dropped(point))
@@ -109,7 +109,7 @@ def assert_stays_paused_when_killed(daemon: Daemon, point: Point) -> None:
 
 
 def wait_until_stopped(daemon: Daemon, times: int = 1) -> None:
-    """Wait until that many pauses have ended the threads of the run."""
+    """Wait until the threads of the run have ended in `times` pauses."""
     wait_for(lambda: daemon.log.count("The run has stopped") >= times, "the run has stopped")
 
 
@@ -118,7 +118,7 @@ def wait_until_stopped(daemon: Daemon, times: int = 1) -> None:
 def test_a_sync_paused_in_each_phase_has_lost_nothing(
     pair: Pair, daemon: Daemon, killed: bool
 ) -> None:
-    """One sync, paused at each point in turn; killed in each pause as in the test below."""
+    """Pause and resume one sync at each point in turn; if `killed`, also kill it in each pause."""
     for point in PHASES:
         pair.shard(f"d.{dropped(point)}")
         pair.source.client.d[dropped(point)].insert_many({"_id": n, "n": n} for n in range(50))
@@ -179,7 +179,7 @@ def test_a_resumed_sync_to_shards_has_lost_nothing(
 @pytest.mark.full
 @in_each_phase
 def test_a_sync_killed_in_a_pause_stays_paused(pair: Pair, daemon: Daemon, point: Point) -> None:
-    """Killed while its threads have not ended yet, and a second time when it has none."""
+    """Kill the paused daemon twice: before its threads have ended, and when it has no threads."""
     with daemon.held_at(point):
         start_until(pair, daemon, point)
         daemon.pause()

@@ -1,4 +1,4 @@
-"""What speaks against a start, on real clusters: told by a preflight, obeyed by a start, and nothing is touched."""
+"""Tests preflights on real clusters: they report the violations that a start refuses, and change nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def told(answer: dict[str, Any]) -> list[str]:
 
 
 def everything(side: Side) -> dict[str, Any]:
-    """What the cluster holds, and whether its users are blocked."""
+    """Return hashes of the cluster's databases, and the state of the user write block."""
     client = side.client
     names = [name for name in client.list_database_names() if name not in ("admin", "local")]
     status = client.admin.command("serverStatus")
@@ -49,7 +49,7 @@ def untouched(pair: Pair, daemon: Daemon) -> Iterator[None]:
 
 
 def assert_both_tell(daemon: Daemon, expected: list[str], **options: Any) -> list[str]:
-    """A preflight tells these violations, and a start is refused for all of them; the texts."""
+    """Check that a preflight reports these violations and a start is refused for them; return their descriptions."""
     found = preflight(daemon, **options)
     assert told(found) == expected
     texts = [each["errorDescription"] for each in found["violations"]]
@@ -91,7 +91,7 @@ def test_a_preflight_estimates_and_changes_nothing(pair: Pair, daemon: Daemon) -
         statistics = pair.source.client.shop.command("collStats", "orders")
         buckets = pair.source.client.other.command("collStats", "system.buckets.weather")
         assert estimates["namespaces"] == 4
-        # The measurements of a time-series collection are in one bucket.
+        # One bucket holds all measurements of the time-series collection.
         assert estimates["documents"] == 1002
         assert estimates["bytes"] == statistics["size"] + 14 + buckets["size"]
         assert estimates["indexes"] == 2
@@ -107,7 +107,7 @@ def test_a_preflight_estimates_and_changes_nothing(pair: Pair, daemon: Daemon) -
         )["estimates"]
         assert (filtered["namespaces"], filtered["documents"]) == (1, 1000)
         assert (filtered["indexes"], filtered["memoryNeededBytes"]) == (1, None)
-    # What a preflight has nothing against, a start does; after that, the state is what speaks against another one.
+    # A start without violations succeeds; a second one is then refused because of the state.
     options = {"buildIndexes": "excludeHashedAfterCopy", "copyInNaturalOrder": [{"database": "."}]}
     daemon.start(**options, detectRandomId=False, skipDiskSpaceCheck=True)
     daemon.wait_until_committable()
@@ -148,7 +148,7 @@ def test_every_violation_is_told_at_once(pair: Pair, daemon: Daemon) -> None:
         assert "shop.orders has the TTL index when_1. " in said
         assert "may need 438 MB of memory, but only 100 MB are available to this process. " in said
         assert "only 0 MB are free. " in said
-        # Each of these goes where its cause does.
+        # Without their causes, the other violations disappear.
         assert_both_tell(
             daemon,
             [

@@ -1,4 +1,4 @@
-"""The process as an operator meets it: options, messages, exit statuses, log lines."""
+"""Tests the daemon as its operator sees it: options, messages, exit statuses, log lines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def standalone(tmp_path: Path) -> Iterator[Mongod]:
         server.kill()
 
 
-# Whichever is free: another process of the tests may have the usual one.
+# Any free port, because another test process may use the default one.
 ANY_PORT = ("--port", "0")
 
 
@@ -134,7 +134,7 @@ COMMANDS = {
 
 @contextmanager
 def still_connecting(daemon: Daemon) -> Iterator[None]:
-    """Within the block, the process answers and is not initialized."""
+    """Hold the process within the block while it connects: it already answers, but is not initialized."""
     with daemon.held_at(Point.CONNECTED):
         daemon.launch()
         daemon.wait_until_reached(Point.CONNECTED)
@@ -151,7 +151,7 @@ def sent(daemon: Daemon, *commands: str) -> Iterator[list[Future[requests.Respon
             threads.submit(requests.post, daemon.url(each), json=COMMANDS[each], timeout=PATIENCE)
             for each in commands
         ]
-        # Asking for the log sends no request.
+        # Reading the log sends no request.
         received = before + len(commands)
         wait_for(lambda: daemon.log.count('"Received request"') >= received, "all are received")
         yield answers
@@ -239,7 +239,7 @@ def test_a_signal_rotates_the_log(pair: Pair, daemon: Daemon) -> None:
     folder = daemon.folder / "log"
     assert [each.name for each in folder.iterdir()] == ["syncsvc.log"]
     os.kill(daemon.pid, signal.SIGUSR1)
-    # Each request is logged; the process learns of the signal when it gets to it.
+    # The log is rotated before the first line after the signal, and each request writes a line.
     wait_for(lambda: daemon.progress() and len(list(folder.iterdir())) == 2, "it is rotated")
     daemon.start()
     wait_for(lambda: '"The sync was started or loaded."' in daemon.log, "the start is logged")

@@ -1,6 +1,6 @@
-"""One sync seen through all of its phases: what the progress, the namespaces, the metrics and the log say of it.
+"""Follows one sync through all of its phases, and checks its progress, namespaces, metrics and log lines.
 
-The types of all fields are seen to with every answer: each is held against its description.
+The test client checks every answer against the OpenAPI description, so these tests do not check types.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def collections(daemon: Daemon) -> dict[str, dict[str, Any]]:
 
 
 def wait_for_phases(daemon: Daemon, **phases: str) -> dict[str, dict[str, Any]]:
-    """Until the collections are in these phases, in the order of their names; what is known of them then."""
+    """Wait until the collections are in these phases, and return their progress; `_` in a keyword stands for `.`."""
 
     def look() -> dict[str, dict[str, Any]] | None:
         shown = collections(daemon)
@@ -133,12 +133,12 @@ def copying(pair: Pair, daemon: Daemon) -> None:
     assert (shown["info"], shown["canCommit"]) == ("collection copy", False)
     assert shown["collectionCopy"]["estimatedTotalBytes"] == copied_bytes(pair)
     wait_until_logged(daemon, "Completed writing 2 / 3 partitions to destination cluster")
-    # The backlog of the copy.
+    # These documents are inserted during the copy, and applied as change events after it.
     pair.source.client.a.x.insert_many({"_id": f"late {n}"} for n in range(5))
 
 
 def copied_bytes(pair: Pair) -> int:
-    """Of what there was before the sync."""
+    """Return the bytes of the documents that existed before the sync."""
     return sum(len(bson.encode({"_id": n})) for number in DOCUMENTS.values() for n in range(number))
 
 
@@ -176,7 +176,7 @@ def applying(pair: Pair, daemon: Daemon) -> None:
     assert set(shown["lag"].values()) == {shown["lagTimeSeconds"]}
     assert shown["verification"]["source"].keys() == shown["verification"]["destination"].keys()
     wait_until_logged(daemon, "Average Source CRUD events rate")
-    # Before the commit, or it may be told never.
+    # Wait before the commit, after which this may never be logged.
     wait_for(
         lambda: any(each["CEADestinationWrite"] for each in logged(daemon, DURATIONS_TOLD)),
         "how long writes take is told",
@@ -216,7 +216,7 @@ def the_namespaces(pair: Pair, daemon: Daemon, progress: dict[str, Any]) -> None
     assert sorted(found) == ["a.x", "a.y", "b.made", "b.x"]
     assert {each["phase"] for each in found.values()} == {"copied"}
     assert sum(each["eventsApplied"] for each in found.values()) == progress["totalEventsApplied"]
-    # The copy of a.x was held with all that it read in one batch, so it has none of the backlog.
+    # The held copy of a.x had read all its documents in one batch, without the later ones.
     assert {name: each["copiedDocuments"] for name, each in found.items()} == {
         **DOCUMENTS,
         "b.made": 0,
@@ -260,7 +260,7 @@ LEVELS = {"debug", "info", "warn", "error", "fatal"}
 
 
 def the_log(daemon: Daemon) -> None:
-    """Each message with its fields, as a tool reads them that was made for today's program."""
+    """Check that each expected message has the fields that existing log tools read."""
     found = lines(daemon)
     assert {line["level"] for line in found} <= LEVELS
     assert len({line["serverID"] for line in found}) == 1

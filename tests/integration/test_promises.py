@@ -1,4 +1,4 @@
-"""What a user relies on: blocked writes, a verdict that means something, uniqueness, failures by name."""
+"""Tests the guarantees for users: write blocking, a reliable verdict, uniqueness, named failures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_uniqueness_holds_when_writes_are_allowed(pair: Pair, daemon: Daemon) ->
     with daemon.held_at(*step):
         daemon.start()
         daemon.wait_until_committable()
-        # A state that the source never had: two documents swap a unique value, in two batches.
+        # Move unique values between documents: the destination may pass through a state that the source never had.
         pair.source.client.d.c.delete_one({"n": 3})
         pair.source.client.d.c.update_one({"n": 4}, {"$set": {"n": 3}})
         pair.source.client.d.c.insert_one({"_id": "swapped", "n": 4})
@@ -97,7 +97,7 @@ def test_a_commit_during_the_copy_is_refused(pair: Pair, daemon: Daemon) -> None
 
 def test_one_command_at_a_time(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
-    # Long enough for another request, however busy the machine is.
+    # Long enough for another request, even on a busy machine.
     slow = {"failCommands": ["listDatabases"], "blockConnection": True, "blockTimeMS": 5000}
     with writes.started(lambda: _start_slowly(pair, daemon, slow)) as first:
         wait_for(

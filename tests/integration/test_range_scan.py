@@ -1,4 +1,4 @@
-"""Through a router, every document is read once by ranges, in the order of `_id`, from any resume point on."""
+"""Through a router, a range scan returns every document once, in `_id` order, from any resume point."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def client(cluster: ShardedCluster) -> Iterator[Client]:
 
 
 def sharded(client: Client, halved: bool = True, **options: Any) -> None:
-    """A collection by `k`, of which each shard has a half, or one has all."""
+    """Create a collection sharded by `k`: half of it on each shard, or all of it on one shard."""
     client[NAME.database].create_collection(NAME.collection, **options)
     key = {"k": 1, "_id": 1} if not options else {"k": 1}
     client.admin.command("shardCollection", str(NAME), key=key, collation=SIMPLE)
@@ -54,7 +54,7 @@ def sharded(client: Client, halved: bool = True, **options: Any) -> None:
 
 
 def move(client: Client, bound: int) -> None:
-    """From that key on, to the other shard."""
+    """Move the documents with a shard key of at least `bound` to the other shard."""
     (metadata,) = client.config.collections.find({"_id": str(NAME)})
     *_, chunk = client.config.chunks.find({"uuid": metadata["uuid"]}).sort("min")
     (other,) = client.config.shards.find({"_id": {"$ne": chunk["shard"]}})
@@ -63,10 +63,10 @@ def move(client: Client, bound: int) -> None:
 
 
 def fill(client: Client, ids: list[Any]) -> list[bytes]:
-    """Documents of these, in any order and on both shards; the keys in the order of the index."""
+    """Insert documents with these IDs in random order on both shards; return the keys in index order."""
     mixed = Random(1).sample(ids, len(ids))
     documents = [{"_id": each, "k": (-1) ** n, "t": "x" * 100} for n, each in enumerate(mixed)]
-    # In any order: a router sends what is in order shard by shard.
+    # Unordered, because a router sends ordered inserts to one shard at a time.
     client[NAME.database][NAME.collection].insert_many(documents, ordered=False)
     return [bson.encode({"_id": bson.decode(each)["_id"]}) for each in in_order(client)]
 
@@ -134,7 +134,7 @@ def test_orphans_are_not_read(client: Client) -> None:
     sharded(client, halved=False)
     fill(client, TEXTS)
     move(client, 0)
-    # What is left behind is older than what is there.
+    # The orphaned documents are older than the documents on the new shard.
     client.d.c.update_many({}, {"$set": {"t": "new"}})
     found = [bson.decode(each) for each in read(scan(client))]
     assert [each["_id"] for each in found] == sorted(TEXTS)
@@ -142,13 +142,13 @@ def test_orphans_are_not_read(client: Client) -> None:
 
 
 def many(client: Client, halved: bool = True) -> None:
-    """More than a page."""
+    """Fill the collection with more than one page."""
     sharded(client, halved)
     fill(client, [*range(3000)])
 
 
 def begun(client: Client) -> tuple[list[bytes], Iterator[list[bytes]]]:
-    """What the first page has, and the others."""
+    """Start a scan; return its first page, and an iterator of the other pages."""
     pages = ([bytes(each) for each in documents] for documents, _ in scan(client).pages())
     return next(pages), pages
 
@@ -212,7 +212,7 @@ def test_documents_larger_than_a_page_and_keys_longer_than_a_bound(client: Clien
 def test_documents_of_one_id_are_found(
     client: Client, before: int, first: Any, second: Any
 ) -> None:
-    """Also where a page ends between them."""
+    """Also test two equal `_id`s on different pages."""
     collated = first != second and isinstance(first, str)
     sharded(client, **(KINDS["collated"] if collated else {}))
     client.d.c.insert_many({"_id": number, "k": 1} for number in range(before))
@@ -224,7 +224,7 @@ def test_documents_of_one_id_are_found(
 
 
 def test_a_document_that_is_seen_twice_is_one(client: Client) -> None:
-    """As one is that moves from one shard to the other meanwhile."""
+    """A scan can return a document twice if it moves to another shard meanwhile."""
     sharded(client)
     (key,) = fill(client, ["a"])
     uuid = scan(client)._uuid

@@ -1,4 +1,4 @@
-"""Every document of a collection is in exactly one of its ranges, whatever the type of its `_id`."""
+"""Every document of a collection is in exactly one of its ranges, regardless of the type of its `_id`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def found_in(pair: Pair, portion: Portion, name: Namespace = NAME) -> list[bytes]:
-    """The keys of the documents in a portion: all of them are missing on the other side."""
+    """Return the keys of the documents in a portion, found as mismatches because the destination is empty."""
     comparison = Comparison(
         pair.source.client, pair.destination.client, Mode.BINARY, None, StopToken()
     )
@@ -60,7 +60,7 @@ def test_every_document_is_in_one_range(pair: Pair, kind: str) -> None:
     def look(inserted: list[bytes], seed: int) -> None:
         insert(client, NAME, inserted)
         stored = in_order_of_index(client, NAME)
-        # The first and the last one are the ends of all keys, which are no bounds.
+        # The first and the last key are MinKey and MaxKey, which are never bounds.
         picked = sorted(Random(seed).sample(range(1, len(stored) - 1), 5))
         bounds = [None, *(stored[at] for at in picked), None]
         ranges = [Range(*each) for each in zip(bounds, bounds[1:])]

@@ -1,4 +1,4 @@
-"""What the listing and the events say of one thing at different times, and processes that say different things."""
+"""Changes between or during the listing and the change stream, crashes of servers, and index builds in progress."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_capped_collection_that_writes_over_what_is_copied(pair: Pair, daemon:
 
 
 def test_an_update_that_ends_the_destinations_server(pair: Pair, tmp_path: Path) -> None:
-    """A server of 6.0 ends when a pipeline changes a field whose name is in its document twice."""
+    """WARNING: MongoDB 6.0 crashes if a pipeline changes a field whose name occurs twice in the document."""
     twice = bson.encode({"_id": 1, "a": 1})[4:-1] + bson.encode({"a": 2, "pad": "p" * 3000})[4:-1]
     document = RawBSONDocument((len(twice) + 5).to_bytes(4, "little") + twice + b"\0")
     pair.source.client.d.c.insert_one(document)

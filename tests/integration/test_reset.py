@@ -1,4 +1,4 @@
-"""`POST /api/v1/reset`: drops what the sync has created on the destination and nothing else, and allows a new start."""
+"""`POST /api/v1/reset` drops exactly what the sync has created on the destination, and then allows a new start."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestinati
 
 
 def contents(client: Client) -> set[str]:
-    """Return the names of all collections and views, those of the metadata included, and of empty databases.
+    """Return the names of all collections and views, including metadata, and the names of empty databases.
 
-    Without `system.views`, which a server keeps after the last view was dropped.
+    `system.views` is left out, because a server keeps it after the last view was dropped.
     """
     names = {*client.list_database_names()} - SYSTEM
     found = {each: client[each].list_collection_names() for each in names}
@@ -36,7 +36,7 @@ def contents(client: Client) -> set[str]:
 
 
 def but_metadata(client: Client) -> set[str]:
-    """Return the contents without those of the metadata, which change while a sync runs, and without system.*."""
+    """Return `contents` without system collections and without the metadata, which changes while a sync runs."""
     return {
         each
         for each in contents(client)
@@ -66,7 +66,7 @@ def refusal(daemon: Daemon, body: dict[str, Any]) -> tuple[int, str, str]:
 
 
 def fill(pair: Pair) -> None:
-    """Collections of all kinds, one of them sharded, and views."""
+    """Create collections of all kinds, one of them sharded, and views."""
     pair.shard("d.c")
     client = pair.source.client
     writes.fill(client)
@@ -96,7 +96,7 @@ def test_a_reset_drops_what_the_sync_created_and_nothing_else(pair: Pair, daemon
     fill(pair)
     daemon.start(enableUserWriteBlocking="none")
     daemon.wait_until_committable()
-    # Collections and views that change events create, too.
+    # Change events create collections and views, too.
     source = pair.source.client
     source.d["late name"].insert_one({"_id": 1})
     writes.modifications(source)
@@ -164,7 +164,7 @@ def test_a_sync_is_reset_in_every_state(pair: Pair, daemon: Daemon, state: str) 
             daemon.wait_until_reached(Point.BATCH_WRITTEN)
             assert daemon.post("reset", CONFIRM).ok
             assert daemon.progress()["state"] == "RESETTING"
-            # Sent again, and with other commands, before the copy has stopped.
+            # Before the copy has stopped, a second reset is accepted, and other commands are refused.
             assert daemon.post("reset", CONFIRM).ok
             for command in ("pause", "resume", "commit", "reverse"):
                 assert daemon.post(command).json()["error"] == "InvalidState"
@@ -197,7 +197,7 @@ def test_a_sync_is_reset_in_every_state(pair: Pair, daemon: Daemon, state: str) 
 
 
 def test_collections_whose_creation_was_not_saved(pair: Pair, daemon: Daemon) -> None:
-    """Nothing was copied into them: what is empty is dropped, what holds documents is of users."""
+    """If such a collection is empty, a reset drops it; if it has documents, users have written them, and it stays."""
     writes.fill(pair.source.client)
     daemon.kill_at(Point.COLLECTION_CREATED, number=2)
     daemon.post_unanswered("start", daemon.start_body(enableUserWriteBlocking="none"))
@@ -216,7 +216,7 @@ def test_collections_whose_creation_was_not_saved(pair: Pair, daemon: Daemon) ->
 
 
 def test_a_collection_of_users_that_the_source_creates_later(pair: Pair, daemon: Daemon) -> None:
-    """The users had the name first, so a reset leaves the collection."""
+    """The users created the collection before the sync would have, so a reset must not drop it."""
     writes.fill(pair.source.client)
     daemon.start(enableUserWriteBlocking="none", verification={"enabled": False})
     daemon.wait_until_committable()
@@ -254,7 +254,7 @@ def test_production_data_is_never_dropped(pair: Pair, daemon: Daemon) -> None:
 
 
 def test_of_a_commit_and_a_reset_the_first_wins(pair: Pair, daemon: Daemon) -> None:
-    """The commit comes to a stop before it tells users to write, if a reset was saved before."""
+    """The commit must stop before it allows users to write, if a reset was saved earlier."""
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
@@ -313,7 +313,7 @@ def test_several_instances_are_reset_together(pair: Pair, tmp_path: Any) -> None
 
 
 def _reset_through_kills(pair: Pair, fleet: Fleet) -> None:
-    """Reset the follower, and kill each instance before it has finished."""
+    """Reset the follower and the coordinator, and kill each of them before its reset is complete."""
     coordinator, follower = fleet.coordinator, fleet.follower
     coordinator.kill()
     follower.kill_at(Point.SYNC_STOPPED)

@@ -1,4 +1,4 @@
-"""A committed sync runs the other way, and back again: no copy, nothing lost, and the real definitions at each end."""
+"""Reverses a committed sync, repeatedly: no copy, no lost writes, and the source's definitions after each commit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FAR = datetime(2099, 6, 1, tzinfo=UTC)
 
 
 def address(client: writes.AnyClient) -> str:
-    """Return the address that the progress shows: of the primary, or of the first router."""
+    """Return the address that the progress shows: that of the primary, or of the first router."""
     host, port = client.primary or min(client.topology_description.server_descriptions())
     return f"{host}:{port}"
 
@@ -46,12 +46,12 @@ def _fill(pair: Pair) -> None:
 
 
 def _change(client: writes.AnyClient, mark: str) -> None:
-    """Changes of every kind to what `_fill` made."""
+    """Make changes of every kind to the collections of `_fill`."""
     d = client.d
     d.kept.insert_many(
         {"_id": f"{mark} {n}", "u": f"{mark} {n}", "p": f"{mark} {n}"} for n in range(9)
     )
-    # A unique value goes from one document to the next.
+    # Move a unique value from one document to the next.
     for n in range(1, 5):
         d.kept.update_one({"_id": n}, {"$set": {"u": f"{mark} goes round"}})
         d.kept.update_one({"_id": n}, {"$unset": {"twin": 1}, "$set": {"u": f"{mark} was at {n}"}})
@@ -75,7 +75,7 @@ def _change(client: writes.AnyClient, mark: str) -> None:
 
 
 def _redefine(client: writes.AnyClient) -> None:
-    """Makes everything that the commit has put back another thing."""
+    """Change every definition that the commit has restored."""
     d = client.d
     d.command({"collMod": "capped", "cappedSize": 8192, "cappedMax": 40})
     d.command({"collMod": "clustered", "expireAfterSeconds": 10**7})
@@ -119,7 +119,7 @@ def _assert_committed(pair: Pair, daemon: Daemon, writable: Side, refusing: Side
 
 
 def _assert_reversed(pair: Pair, daemon: Daemon, expected: tuple[bool, bool]) -> None:
-    """Users write to what is the source now, as before."""
+    """Check that a reversed sync is applying events, and on which clusters users are blocked."""
     progress = daemon.progress()
     assert (progress["canWrite"], progress["info"]) == (False, "change event application")
     assert blocked(pair) == expected
@@ -156,7 +156,7 @@ def test_there_and_back_and_there_again(pair: Pair, daemon: Daemon) -> None:
 
 
 def test_users_are_faster_than_the_end_of_the_commit(pair: Pair, daemon: Daemon) -> None:
-    """They write, and change definitions, while indexes are still to be made unique."""
+    """Users write and change definitions while the commit still makes indexes unique."""
     _fill(pair)
     d = pair.source.client.d
     for name in (
@@ -217,7 +217,7 @@ def test_an_old_source_that_was_written_to(pair: Pair, daemon: Daemon) -> None:
     daemon.start(**REVERSIBLE)
     _assert_refused(daemon, "InvalidState")
     daemon.commit()
-    # Only looking, after the block was lifted, does no harm.
+    # Reading the old source after its block was lifted does not prevent a reverse.
     block(pair.source, False)
     pair.source.client.d.c.find_one()
     daemon.reverse()
@@ -251,5 +251,5 @@ def test_what_differs_fails_the_commit_of_a_reversed_sync(pair: Pair, daemon: Da
     progress = daemon.commit_or_fail()
     assert (progress["state"], progress["error"]) == ("FAILED", "VerificationFailed")
     assert not progress["canWrite"]
-    # Production goes on where it was.
+    # Users can still write to the source.
     assert blocked(pair) == (True, False)

@@ -1,4 +1,4 @@
-"""Through several routers, a cursor stays with the one that opened it, and none is left open."""
+"""With several routers, each cursor must stay on the router that opened it, and no cursor may stay open."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from verifier.runtime.tasks import Cancelled, StopToken
 
 NAME = Namespace("d", "c")
 DOCUMENTS = 20_000
-# Enough of each that not all of them find their router by chance.
+# Enough tries that a wrong choice of the router cannot succeed every time by chance.
 TRIES = 5
 
 

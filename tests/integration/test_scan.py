@@ -1,4 +1,4 @@
-"""A scan goes on after a failure only where record ids mean what they meant, and starts again elsewhere."""
+"""A natural-order scan resumes only if record IDs still refer to the same documents; otherwise, it starts again."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def fill(replica_set: ReplicaSet) -> None:
 def pages(
     cluster: Cluster, resume: ResumePoint | None = None
 ) -> Iterator[tuple[list[int], ResumePoint | None]]:
-    """The `_id`s of each page, with the point after it."""
+    """Yield the `_id`s of each page, with the resume point after it."""
     stop = StopToken()
     definition = find_named(cluster.client, NAME)
     assert definition is not None
@@ -59,7 +59,7 @@ def pages(
 
 
 def two_pages(replica_set: ReplicaSet, checkpoint: bool) -> tuple[list[int], ResumePoint | None]:
-    """The `_id`s of the first two pages and the point after them, with a checkpoint in between or without."""
+    """Return the `_id`s of the first two pages and the resume point after them; `checkpoint` forces one in between."""
     with opened(replica_set.uri) as cluster, replica_set.client() as client:
         scan = pages(cluster)
         first, _ = next(scan)
@@ -75,7 +75,7 @@ def the_rest(uri: str, point: ResumePoint | None) -> list[int]:
 
 
 def shut_down(member: Mongod) -> None:
-    """End the process in order, which leaves all of its data in its files."""
+    """Shut the server down cleanly, so that its files contain all data."""
     assert member.pid is not None
     os.kill(member.pid, signal.SIGTERM)
     wait_for(lambda: member.pid is None, "the server ends")
@@ -102,7 +102,7 @@ def test_a_restarted_member_keeps_its_resume_points(access_control: bool) -> Non
 
 
 def test_a_crash_before_a_checkpoint_voids_resume_points() -> None:
-    """The server gives the documents since its last checkpoint other record ids."""
+    """After a crash, the server gives documents newer than its last checkpoint other record IDs."""
     with ReplicaSet(name="crashed") as replica_set:
         fill(replica_set)
         found, point = two_pages(replica_set, checkpoint=False)
@@ -112,7 +112,7 @@ def test_a_crash_before_a_checkpoint_voids_resume_points() -> None:
 
 
 def test_replaced_files_void_resume_points(tmp_path: Path) -> None:
-    """The member is restored, under its address, from a snapshot that is older than its last start."""
+    """Restore the member from a snapshot older than its last start; its address stays the same."""
     with ReplicaSet(name="restored") as replica_set:
         fill(replica_set)
         (member,) = replica_set.members
@@ -146,10 +146,10 @@ def test_a_member_seeded_with_the_files_of_another_has_record_ids_of_its_own() -
 
 
 def renumber(member: Mongod) -> None:
-    """Give the documents of a member that does not run the same record ids in the opposite order."""
+    """Reverse the order of the record IDs of the documents on a stopped member."""
     alone = Mongod(find_mongod(), folder_of(member), MongodOptions(None))
     documents: list[dict[str, Any]] = []
-    # Numbers begin with 1 again when an empty collection is opened.
+    # Record IDs begin at 1 again when a server opens an empty collection.
     for write in ("delete", "insert"):
         alone.start()
         alone.wait_until_listening()
@@ -163,7 +163,7 @@ def renumber(member: Mongod) -> None:
 
 
 def make_primary(replica_set: ReplicaSet, wanted: Mongod) -> None:
-    """Have that member elected."""
+    """Make this member the primary."""
 
     def is_primary() -> bool:
         if (primary := replica_set.primary()) is wanted:

@@ -1,4 +1,4 @@
-"""Which starts may name shard keys, and shard keys that are carried over from one sharded cluster to another."""
+"""Starts that may not specify shard keys, and syncs that copy shard keys from one sharded cluster to another."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_no_sync_leads_from_a_sharded_cluster_to_a_replica_set(pair: Pair, daemo
 
 
 def make_unique(pair: Pair) -> None:
-    """A collection that is sharded by a unique key, with an index of a name of its own."""
+    """Create a collection sharded by a unique key, whose index has a custom name."""
     source = pair.source.client
     source.d.create_collection("c", collation={"locale": "en", "strength": 2})
     simple = {"locale": "simple"}
@@ -65,7 +65,7 @@ def test_a_unique_key_is_unique_from_the_commit_on(
     make_unique(pair)
     daemon.start(**options)
     daemon.wait_until_committable()
-    # Until then, the documents may be those of several times.
+    # Before the commit, documents can be of different times and so violate uniqueness.
     assert found(pair) == (True, {"_id_": False, index: False})
     daemon.commit()
     assert found(pair) == (True, {"_id_": False, index: True})

@@ -1,4 +1,4 @@
-"""A sharded source through its router: definitions, balancers, chunks that move, and the merged change stream."""
+"""Syncs a sharded source through its router: definitions, balancers, chunk migrations, and the merged change stream."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shard(client: Client, name: str, **options: Any) -> None:
 
 
 def others(client: Client, database: str) -> list[str]:
-    """The shards that are not the primary one of the database."""
+    """Return the names of the shards other than the primary shard of the database."""
     primary = client.config.databases.find_one({"_id": database})
     assert primary is not None
     return [
@@ -38,7 +38,7 @@ def others(client: Client, database: str) -> list[str]:
 
 
 def move(client: Client, name: str, low: Any, high: Any) -> None:
-    """To a shard that is not the primary one of the database."""
+    """Move a range to a shard other than the primary shard of the database."""
     bounds = {"min": low, "max": high}
     client.admin.command("moveRange", name, toShard=others(client, name.split(".")[0])[0], **bounds)
 
@@ -57,7 +57,7 @@ def assert_equal(pair: Pair) -> None:
 
 
 def fill(client: Client) -> None:
-    """Sharded collections on both shards, unsharded ones in two databases."""
+    """Create sharded collections on both shards, and unsharded collections in two databases."""
     shard(client, "d.hashed", key={"k": "hashed"})
     shard(client, "d.ranged", key={"k": 1})
     client.d.hashed.insert_many({"_id": n, "k": n, "m": n % 7} for n in range(200))
@@ -68,7 +68,7 @@ def fill(client: Client) -> None:
 
 
 def define(client: Client) -> None:
-    """Whatever may be done to definitions but to shard keys."""
+    """Make every kind of DDL operation except changes of shard keys."""
     d = client.d
     d.hashed.create_index("m")
     d.hashed.create_index([("k", 1), ("m", 1)], name="both")
@@ -99,7 +99,7 @@ def define(client: Client) -> None:
 @pytest.mark.in_turns(2)
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_definitions_are_followed(pair: Pair, daemon: Daemon, when: When) -> None:
-    """A shard tells each change of its own, and those of one that is dropped and made anew are of two."""
+    """Each shard reports DDL operations for itself, with different UUIDs if a collection was dropped and recreated."""
     client = pair.source.client
     fill(client)
     with writes_in(when, daemon):
@@ -127,7 +127,7 @@ def test_collections_are_sharded_and_keys_refined(pair: Pair, daemon: Daemon, wh
 @pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_a_database_moves_to_another_shard(pair: Pair, daemon: Daemon, when: When) -> None:
-    """No event tells of the documents that come with it."""
+    """The documents that move with the database cause no events."""
     client = pair.source.client
     fill(client)
     client.d.plain.create_index("k", unique=True)
@@ -147,7 +147,7 @@ def test_a_database_moves_to_another_shard(pair: Pair, daemon: Daemon, when: Whe
 @pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_a_collection_becomes_capped(pair: Pair, daemon: Daemon, when: When) -> None:
-    """The same."""
+    """The documents of the converted collection cause no events."""
     client = pair.source.client
     fill(client)
     with writes_in(when, daemon):
@@ -178,7 +178,7 @@ def _failed(daemon: Daemon) -> dict[str, Any] | None:
 
 
 def test_a_sharded_time_series_is_refused(pair: Pair, daemon: Daemon) -> None:
-    """At the start, and when it comes later."""
+    """A sharded time series must be refused at the start, and must fail a sync if it is created later."""
     client = pair.source.client
     fill(client)
     series = {"key": {"at": 1}, "timeseries": {"timeField": "at"}}
@@ -196,7 +196,7 @@ def test_a_sharded_time_series_is_refused(pair: Pair, daemon: Daemon) -> None:
 
 
 class _AtListIndexes(monitoring.CommandListener):
-    """Calls a function when a client asks for indexes of `d.c`, once."""
+    """Calls a function once, when a client lists the indexes of `d.c`."""
 
     def __init__(self, act: Any) -> None:
         self._act = act
@@ -234,7 +234,7 @@ def test_a_listing_takes_no_collection_for_another(pair: Pair) -> None:
 
 
 def modes(pair: Pair) -> tuple[str, str]:
-    """Of the balancers of source and destination."""
+    """Return the balancer modes of the source and the destination."""
     first, second = (
         side.client.admin.command("balancerStatus")["mode"]
         for side in (pair.source, pair.destination)
@@ -262,7 +262,7 @@ def test_balancers_are_still_until_the_commit(pair: Pair, daemon: Daemon, by_han
 
 
 def test_balancers_are_put_back_after_a_failure(pair: Pair, daemon: Daemon) -> None:
-    """The daemon is killed when it has saved how it found them, and once more when it has saved its failure."""
+    """Kill the daemon after it has saved the balancer modes, and again after it has saved its failure."""
     client = pair.source.client
     fill(client)
     daemon.kill_at(Point.BALANCER_SAVED, "cluster0")
@@ -309,10 +309,10 @@ def test_a_balancer_that_somebody_starts_is_warned_of(pair: Pair, tmp_path: Path
 def test_chunks_move_while_documents_are_copied_and_changes_applied(
     pair: Pair, daemon: Daemon
 ) -> None:
-    """What a shard keeps of chunks that it gave away is never copied, though it is older and deleted since."""
+    """A shard keeps orphaned documents after a migration. They may be outdated or deleted, and must not be copied."""
     client = pair.source.client
     fill(client)
-    # The first shard keeps what it had of these.
+    # The first shard keeps the old versions of these documents as orphans.
     client.d.ranged.update_many({"k": {"$gte": 150}}, {"$set": {"moved": 1}})
     client.d.ranged.delete_many({"k": {"$gte": 190}})
     with daemon.held_at(Point.BATCH_WRITTEN):
@@ -331,7 +331,7 @@ def test_chunks_move_while_documents_are_copied_and_changes_applied(
 
 
 def change(client: Client, mark: int) -> None:
-    """Writes that concern both shards."""
+    """Write to both shards."""
     for name in ("hashed", "ranged", "plain"):
         each = client.d[name]
         each.insert_many({"_id": f"{mark}.{n}", "k": 1000 * mark + n} for n in range(100))
@@ -369,7 +369,7 @@ def test_a_sync_between_sharded_clusters_is_reversed(pair: Pair, daemon: Daemon)
     daemon.commit()
     assert_equal(pair)
     assert modes(pair) == ("full", "full")
-    # Documents move on the source that was, as its balancer may have it.
+    # The balancer of the old source runs again, and may move documents.
     move(client, "d.hashed", *(_bounds(client, "d.hashed")))
     change(pair.destination.client, 1)
     pair.destination.client.d.unique.insert_many({"_id": f"n{n}", "k": 100 + n} for n in range(50))
@@ -385,7 +385,7 @@ def test_a_sync_between_sharded_clusters_is_reversed(pair: Pair, daemon: Daemon)
 
 
 def _bounds(client: Client, name: str) -> tuple[Any, Any]:
-    """Of a chunk on the primary shard of the database."""
+    """Return the bounds of a chunk on the primary shard of the database."""
     collection = client.config.collections.find_one({"_id": name})
     away = others(client, name.split(".")[0])
     assert collection is not None
@@ -429,7 +429,7 @@ _REVERSIBLE = {
 
 
 def _fill_kinds_of_keys(client: Client) -> None:
-    """A unique shard key, and one of a collection with a collation, beside the others."""
+    """Add a collection with a unique shard key, and a sharded collection with a collation, to those of `fill`."""
     fill(client)
     shard(client, "d.unique", key={"k": 1}, unique=True)
     client.d.unique.insert_many({"_id": n, "k": n} for n in range(50))

@@ -28,7 +28,7 @@ def fill(pair: Pair) -> None:
 
 
 def leave_the_primary_shard(side: Side) -> str:
-    """Move all chunks to the other shard; the name of the one that has none."""
+    """Move all chunks away from the primary shard, and return the name of that shard."""
     config = side.client.config
     (database,) = config.databases.find({"_id": "d"})
     (metadata,) = config.collections.find({"_id": "d.c"})
@@ -42,7 +42,7 @@ def leave_the_primary_shard(side: Side) -> str:
 
 
 def indexes(side: Side, without: str = "") -> list[Any]:
-    """Those of the collection on each shard."""
+    """Return the indexes of the collection on each shard except `without`."""
     found = []
     for each in side.shards:
         if each.name != without:

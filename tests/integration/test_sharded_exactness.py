@@ -1,4 +1,4 @@
-"""Events replayed over documents that are ahead of them, on shards of their own, end in the source's bytes."""
+"""Replays change events over newer documents, with different chunks on both sides: the result must equal the source."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _WRITES = 20
 
 
 class KeyedWrites(Writes):
-    """Random writes, some of which change the shard key."""
+    """Generates random writes, some of which change the shard key."""
 
     def document(self, identity: int) -> dict[str, Any]:
         return {**super().document(identity), **self._shard_key()}
 
     def keyed(self, collection: Collection[Any], identity: int) -> Write:
-        """A write that knows the present shard key of the document."""
+        """Return a write whose filter contains the document's current shard key."""
         present = collection.find_one({"_id": identity}, {"k": 1, "b.c": 1})
         if present is None:
             return InsertOne(self.document(identity))
@@ -45,7 +45,7 @@ class KeyedWrites(Writes):
     def _keyless(self, identity: int) -> Write:
         chosen = self.write(identity)
         if isinstance(chosen, (ReplaceOne, InsertOne)):
-            # Of another shard key, there would be two documents of one _id.
+            # With another shard key, there could be two documents with the same `_id`.
             return UpdateOne({"_id": identity}, {"$set": {"pad2": identity}})
         return chosen
 
@@ -62,7 +62,7 @@ def prepare(pair: Pair) -> None:
             (metadata,) = side.client.config.collections.find({"_id": "d.c"})
             (chunk,) = side.client.config.chunks.find({"uuid": metadata["uuid"]})
             (other,) = {each.name for each in side.shards} - {chunk["shard"]}
-            # Not at the same places: what moves on one side stays on the other.
+            # Use different bounds, so that a new key moves a document on one side but not on the other.
             least = {"k": 50 if side is pair.source else 5, "b.c": 30}
             side.client.admin.command("moveRange", "d.c", min=least, toShard=other)
 
@@ -84,7 +84,7 @@ def test_replayed_documents_have_the_sources_bytes(pair: Pair, seed: int) -> Non
     copied_at = {n: random.randrange(_WRITES) for n in range(_DOCUMENTS + 20)}
     for turn in range(_WRITES):
         for number in copied_at:
-            # Each by itself, or a router does not take a change of the shard key.
+            # Send each write separately, because a router refuses a change of the shard key in a batch.
             with suppress(OperationFailure):
                 write(source, [writes.keyed(pair.source.client.d.c, number)])
         now = [n for n, when in copied_at.items() if when == turn]

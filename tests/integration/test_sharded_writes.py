@@ -1,4 +1,4 @@
-"""Documents of sharded collections are those of the source, whatever happens to their shard keys, and whenever."""
+"""The documents of sharded collections must equal the source's, also if their shard keys change, in every phase."""
 
 from __future__ import annotations
 
@@ -20,23 +20,26 @@ from tests.support.waiting import wait_for
 
 Key = dict[str, Any]
 
-# Longer than any update: of a small document the server logs a replacement.
+# Larger than any update: the server logs an update of a small document as a replacement.
 PAD = "p" * 1000
-# Below and above where chunks are cut.
+# Values below and above the boundary of the chunks.
 LOW, MIDDLE, HIGH = 1, 50, 100
 VALUES: tuple[Any, ...] = (
     *(LOW, HIGH, 2.5, Int64(3), Decimal128("70"), "s", "", True, None, ObjectId(), Binary(b"b")),
     *(datetime(2020, 1, 1, tzinfo=UTC), Timestamp(1, 1), MinKey()),
     *({"x": 1}, {"a.b": 1, "": 2}, {}),
 )
-# Values with which servers do not find their own document when it is to move.
+# Values with which a server fails to move a document to another shard, because it does not find the document.
 STAYING: tuple[Any, ...] = (Regex("x", "i"), {"$x": 1})
 
 pytestmark = across(TO_SHARDED, SHARDED)
 
 
 class Keyed:
-    """A sharded collection whose documents are told by a value of their shard key; MISSING is one without it."""
+    """A sharded collection, each of whose documents has one value in all fields of the shard key.
+
+    `MISSING` stands for a document without these fields.
+    """
 
     MISSING = object()
 
@@ -45,7 +48,7 @@ class Keyed:
         self.key = key
 
     def fields(self, value: Any) -> dict[str, Any]:
-        """The fields of a document whose shard key has that value."""
+        """Return the fields of a document with this shard key value."""
         fields: dict[str, Any] = {}
         for path in [] if value is self.MISSING else self.key:
             *parents, last = path.split(".")
@@ -59,7 +62,7 @@ class Keyed:
         return {"_id": identity, "pad": PAD, **self.fields(value), **more}
 
     def query(self, identity: Any, value: Any) -> dict[str, Any]:
-        """What a router wants to know of a document whose shard key is changed."""
+        """Return a filter with the `_id` and the shard key, which routers require for a change of the shard key."""
         known = None if value is self.MISSING else value
         return {"_id": identity, **{path: {"$eq": known} for path in self.key}}
 
@@ -100,7 +103,7 @@ def fill(pair: Pair) -> None:
 
 
 def spread(source: Side) -> None:
-    """Let each shard of the source, where it has several, have a part of every collection."""
+    """Move one range of each collection, so that every shard of a sharded source has some of its documents."""
     for each in COLLECTIONS:
         name = f"d.{each.name}"
         metadata = source.client.config.collections.find_one({"_id": name}) or {}
@@ -126,7 +129,7 @@ def churn(collection: Collection[Any], each: Keyed) -> None:
         update("moved", value, each.change(other))
         update("written", value, {"$set": {"n": 1}, "$inc": {"c": 1}})
         update("written", value, {"$push": {"list": number}})
-        # Back and forth.
+        # Change the shard key, and change it back.
         query = each.query(f"replaced {number}", value)
         collection.replace_one(query, each.document(f"replaced {number}", other, n=1))
         update("replaced", other, each.change(value))
@@ -138,7 +141,7 @@ def churn(collection: Collection[Any], each: Keyed) -> None:
 
 
 def more_churn(collection: Collection[Any]) -> None:
-    """What needs no shard key of its own."""
+    """Make writes that do not depend on the shard key of the collection."""
     literal = {"$literal": {"_id": "zero", "k": HIGH, "a": {"b": 1}, "t": Timestamp(0, 0)}}
     collection.insert_one({"_id": "zero", "k": HIGH, "a": {"b": 1}})
     collection.update_one({"_id": "zero"}, [{"$replaceWith": literal}])
@@ -191,7 +194,7 @@ def test_updates_that_are_not_told_exactly(pair: Pair, daemon: Daemon) -> None:
 @pytest.mark.each_once
 @pytest.mark.parametrize("when", [When.COPY, When.APPLY])
 def test_large_documents(pair: Pair, daemon: Daemon, when: When) -> None:
-    """As large as a document may be."""
+    """Write documents of the maximum size."""
 
     def large(**fields: Any) -> dict[str, Any]:
         rest = len(bson.encode({**fields, "pad": b""}))
@@ -214,7 +217,7 @@ def test_large_documents(pair: Pair, daemon: Daemon, when: When) -> None:
 @pytest.mark.each_once
 @pytest.mark.parametrize("when", [When.BEFORE, When.LISTED, When.COPY, When.APPLY])
 def test_collated_collections(pair: Pair, daemon: Daemon, when: When) -> None:
-    """Strings that are one key to the collection, and several to its shard key."""
+    """Use strings that are equal under the collection's collation, but are different shard keys."""
     database, each = pair.source.client.d, Keyed("collated", {"k": 1})
     collated = database.create_collection("collated", collation={"locale": "en", "strength": 2})
     collated.create_index("k", collation={"locale": "simple"})
@@ -265,7 +268,7 @@ def test_a_document_that_an_index_of_another_time_refuses(pair: Pair, daemon: Da
 
 @pytest.mark.in_turns
 def test_an_orphaned_document_is_awaited(pair: Pair, daemon: Daemon) -> None:
-    """A range has moved away, and a document of it gets a shard key of the shard that it came from."""
+    """After a migration, a document moves back to the shard that still has an orphaned copy of it."""
     pair.source.client.d.c.create_index("k")
     pair.shard("d.c", {"k": 1})
     pair.source.client.d.c.insert_many({"_id": number, "k": number} for number in range(HIGH))
@@ -283,7 +286,7 @@ def test_an_orphaned_document_is_awaited(pair: Pair, daemon: Daemon) -> None:
     (warning,) = daemon.progress()["warnings"]
     assert "an orphaned document with that _id" in warning
     with one.client() as client:
-        # As the shard does itself, later.
+        # Delete the orphan, as the shard itself does later.
         assert client.d.c.delete_one(query).deleted_count
     wait_for(lambda: not daemon.progress().get("warnings"), "the end of the warning")
     daemon.commit()

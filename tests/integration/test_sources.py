@@ -1,4 +1,4 @@
-"""Sources whose change streams tell less: large events, servers before 6.0."""
+"""Sources whose change streams are limited: events above 16 MB, and servers before 6.0."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEGABYTE = 1 << 20
 
 
 def large_keys(client: writes.AnyClient) -> None:
-    """An event has the document, its key, and the key again, twice as long, in its resume token: more than 16 MB."""
+    """Cause events of more than 16 MB: each contains the document, its key, and the key again in its resume token."""
     large = client.d.large
     for number in range(2):
         key = f"{number}" + "k" * (3 * MEGABYTE)
@@ -53,7 +53,7 @@ def test_a_key_that_is_too_large_for_any_event_fails_by_name(pair: Pair, daemon:
 
 @pytest.fixture
 def unknowing(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """A running daemon that asks a server of 6.0 as it would ask one of 5.0."""
+    """Run a daemon that treats the source, a server of 6.0, like one of 5.0."""
     process = pair.daemon(tmp_path)
     process.believe_the_source_is_old()
     try:
@@ -150,7 +150,7 @@ def test_what_such_a_source_does_not_tell_is_found_at_commit(
 
 @pytest.fixture
 def watchful(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """A running daemon that compares the definitions of its old source several times a second."""
+    """Run a daemon that compares the definitions of its old source several times a second."""
     process = pair.daemon(tmp_path)
     process.believe_the_source_is_old()
     process.watch_closely()
@@ -167,7 +167,7 @@ def index(name: str, **options: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Undone:
-    """A change of a definition that has no event, the commands that undo it, and what the warning says."""
+    """A change of a definition that causes no event, the commands that undo it, and the text of the warning."""
 
     change: tuple[dict[str, Any], ...]
     undo: tuple[dict[str, Any], ...]
@@ -197,7 +197,7 @@ UNDONE = [
 
 
 def _fill_defined(client: writes.AnyClient) -> None:
-    # With the options that a collMod of the validator would add.
+    # Specify the options that a collMod of the validator would add.
     options = {"validationLevel": "strict", "validationAction": "error"}
     client.d.create_collection("items", validator={"n": {"$gte": 0}}, **options)
     for name in ("items", "plain"):
@@ -281,7 +281,7 @@ def test_preflight_warns_of_such_a_source(pair: Pair, unknowing: Daemon) -> None
 
 @pytest.fixture(scope="module")
 def old_source() -> Iterator[ReplicaSet]:
-    """A replica set of the server that the environment names."""
+    """Start a replica set of the old server version that the environment specifies."""
     binary = os.environ.get("SYNCSVC_MONGOD_50")
     if not binary:
         pytest.skip("SYNCSVC_MONGOD_50 names no mongod of version 5.0")

@@ -1,4 +1,4 @@
-"""Real servers make of a real collection its stand-in and of a stand-in the real thing, and build no index for it."""
+"""Real servers must accept the conversion of definitions to stand-ins and back, without building an index for it."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_snapshot_has_the_definitions_that_are_found_one_by_one(pair: Pair) ->
     assert {name: snapshot.find(name) for name in found} == found
     assert {each.namespace: each for each in list_collections(client)} == found
     assert snapshot.find(Namespace("d", "missing")) is None
-    # Servers before 6.0 do not know $listCatalog, and users may lack its privilege.
+    # Servers before 6.0 have no $listCatalog, and the user may lack the privilege for it.
     for code in (UNKNOWN_STAGE, UNAUTHORIZED):
         refusal = {"failCommands": ["aggregate"], "errorCode": code}
         with failing(client, refusal, ALWAYS):

@@ -1,4 +1,4 @@
-"""An application writes throughout a migration and its reversals, and goes where it may write: nothing is lost."""
+"""An application writes throughout a migration and its reversals, and switches clusters as told: no write is lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.pair import Pair
 
 
 class Migration:
-    """From one side of a pair to the other and back, under the eyes of an application that goes on writing."""
+    """A migration between two clusters and back, while an application keeps writing."""
 
     def __init__(self, pair: Pair, daemon: Daemon, application: Application) -> None:
         self._pair = pair
@@ -25,7 +25,7 @@ class Migration:
         self._application.wait_for_writes()
 
     def commit(self) -> None:
-        """Both clusters are equal at the moment when the application may go on at the other one."""
+        """Commit the sync. The clusters must be equal before the application may write to the destination."""
         self._commits += 1
         self._daemon.wait_until_committable()
         self._assert_blocked(source=False, destination=True)
@@ -50,7 +50,7 @@ class Migration:
         self._application.wait_for_writes()
 
     def reverse(self) -> None:
-        """The application notices nothing."""
+        """Reverse the sync while the application keeps writing."""
         self._daemon.reverse()
         self._source, self._destination = self._destination, self._source
         self._assert_blocked(source=False, destination=True)
@@ -58,7 +58,7 @@ class Migration:
         self._application.wait_for_writes()
 
     def assert_nothing_is_lost(self) -> None:
-        """Every document is as it was acknowledged, where users write now; for when nobody does."""
+        """Check that the current cluster has every acknowledged document; call this while no client writes."""
         found = self._destination.client.app.data.find()
         assert {each["_id"]: each for each in found} == self._application.documents
 

@@ -1,4 +1,4 @@
-"""Time-series collections where they are not like others; what happens to them in each phase is in test_behaviours."""
+"""Differences between time-series and other collections; `test_behaviours` tests their changes in each phase."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_source_that_does_not_tell_of_them_is_refused(pair: Pair, daemon: Daem
 
 
 def test_one_without_buckets_is_left_out(pair: Pair, daemon: Daemon) -> None:
-    """A server leaves such a view if a time series is dropped while it is created."""
+    """A server leaves a view without buckets if a time series is dropped while it is being created."""
     d = pair.source.client.d
     d.c.insert_one({"_id": 1})
     for name in ("before", "during"):

@@ -1,4 +1,4 @@
-"""From a replica set to a sharded cluster: what is sharded, where it lands, which indexes serve it, what is refused."""
+"""Syncs a replica set to a sharded cluster: shard keys, distribution, supporting indexes, refused options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = across(TO_SHARDED)
 
 DOCUMENTS = 1200
 CASELESS = {"locale": "en", "strength": 2}
-# Keys by the collection that has them.
+# Shard keys by collection.
 KEYS: dict[str, Document] = {
     "numbers": {"n": 1},
     "texts": {"text": 1},
@@ -56,7 +56,7 @@ def fill(pair: Pair, name: str = "c", **options: Any) -> None:
 
 
 def shares(side: Side, collection: str) -> list[int]:
-    """How many documents each shard has."""
+    """Return how many documents each shard has."""
     counts = []
     for shard in side.shards:
         with shard.client() as client:
@@ -82,7 +82,7 @@ def assert_no_zones(pair: Pair) -> None:
 
 
 def assert_spread(pair: Pair, daemon: Daemon) -> None:
-    """Each shard of the destination takes its share of every collection, and of the databases."""
+    """Check that the documents of every collection, and the databases, are spread over all destination shards."""
     for name, key in KEYS.items():
         fill(pair, name)
         pair.shard(f"d.{name}", key)
@@ -93,14 +93,14 @@ def assert_spread(pair: Pair, daemon: Daemon) -> None:
     with daemon.held_at(Point.BATCH_WRITTEN, "d.numbers"):
         daemon.start()
         daemon.wait_until_reached(Point.BATCH_WRITTEN, "d.numbers")
-        # Of the first page already.
+        # Even the first page is spread over all shards.
         assert all(shares(pair.destination, "numbers"))
     daemon.wait_until_committable()
     fair = DOCUMENTS / len(pair.destination.shards)
     for name in (*KEYS, "collated"):
         found = shares(pair.destination, name)
         assert sum(found) == DOCUMENTS
-        # Where a hash follows, few values of the first field are few places to cut.
+        # Before a hashed field, ranges can only be split at the few values of the first field.
         least = 0.5 if name == "hash last" else 0.75
         assert min(found) >= least * fair, (name, found)
     assert_no_zones(pair)
@@ -464,7 +464,7 @@ class TestLater:
 
 
 def define(pair: Pair) -> None:
-    """What the starts that are refused are about."""
+    """Create the collections that the refused starts refer to."""
     d = pair.source.client.d
     fill(pair)
     d.unique.create_index("text", unique=True)
@@ -566,7 +566,7 @@ def test_sharding_goes_on_from_every_point(pair: Pair, daemon: Daemon) -> None:
     fill_and_shard(pair)
     daemon.kill()
     for point, number in KILLS:
-        # After a restart, the second collection is the first one that is sharded.
+        # After a restart, the second collection is the first one that this process shards.
         daemon.kill_at(point, number=1 if point is Point.COLLECTION_SHARDED else number)
         daemon.run()
         daemon.post_unanswered("start", daemon.start_body())
@@ -614,7 +614,7 @@ def assert_sharding_goes_on(pair: Pair, daemon: Daemon) -> None:
         assert min(shares(pair.destination, name)) > 0
 
 
-# In the order in which the events pass them.
+# In the order in which the daemon passes these points while it applies the events.
 KILLS_IN_EVENTS = [
     (Point.ZONES_SET, "d.late"),
     (Point.COLLECTION_SHARDED, "d.late"),

@@ -1,4 +1,4 @@
-"""Transactions that are open while phases of a sync begin and end."""
+"""Transactions that are open when phases of a sync begin or end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.three_members
 
 @contextmanager
 def _open_transaction(client: writes.AnyClient, first: int) -> Iterator[ClientSession]:
-    """A transaction that has written already: to the ten documents from `first` on, and new ones."""
+    """Open a transaction that has already changed ten documents, from `first` on, and inserted new ones."""
     with client.start_session() as session:
         session.start_transaction()
         for n in range(first, first + 5):
@@ -53,7 +53,7 @@ def test_transactions_that_were_open_before(pair: Pair, daemon: Daemon) -> None:
 
 
 def test_a_transaction_over_the_start_of_the_stream(pair: Pair, daemon: Daemon) -> None:
-    """It is committed when the stream has begun, and listed and copied are what it wrote."""
+    """Commit a transaction after the change stream has begun: the listing and the copy must include its writes."""
     client = pair.source.client
     writes.fill(client)
     with _open_transaction(client, 0) as session, daemon.held_at(Point.STARTED):

@@ -1,4 +1,4 @@
-"""A sync that an earlier version has begun is continued and committed; one of a newer version is left as it is."""
+"""A sync begun by an earlier version is continued and committed; a sync of a newer version is refused unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.pair import Pair
 from tests.upgrade.saved_state import METADATA, State, contents, load, restore
 
 FOLDER = Path(upgrade.__file__).parent
-# The states of each format that is still read, each killed in another phase by the last version of that format.
+# Some states for each older format that can be read: syncs of its last version, each killed in another phase.
 STATES = sorted(FOLDER.glob("format-*.json"))
 PHASES = {
     "copy": "collection copy",
@@ -27,14 +27,14 @@ PHASES = {
 
 @pytest.fixture
 def idle(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon that does not run yet."""
+    """Return a daemon that is not running yet."""
     process = pair.daemon(tmp_path)
     yield process
     process.close()
 
 
 def saved(state: State, name: str) -> Any:
-    """The only document of that collection of the metadata."""
+    """Return the only document of a metadata collection."""
     ((document,),) = (
         each["documents"]
         for each in state["destination"]
@@ -54,7 +54,7 @@ def test_each_format_has_a_state_of_each_phase() -> None:
 @pytest.mark.parametrize("path", STATES, ids=lambda path: path.stem)
 def test_a_sync_of_an_earlier_version_is_committed(pair: Pair, idle: Daemon, path: Path) -> None:
     state = load(path)
-    # As if a later version of that format, which knows more options, had saved it.
+    # Simulate a later version of the same format that has more options.
     saved(state, "runs")["options"]["unknown"] = {"a": 1}
     restore(state, pair)
     assert pair.differences()

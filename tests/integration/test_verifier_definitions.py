@@ -1,4 +1,4 @@
-"""Definitions that change during a check: on the source they end it by name, on the destination they are ignored."""
+"""Changes definitions during a check: a change on the source ends the check; one on the destination is ignored."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_collection_that_is_put_in_anothers_place_is_compared_anew(
         check.wait_until(Point.GENERATION_DONE, 1)
         verdict = check.end()
     assert verdict.outcome is Outcome.FAILED
-    # One is missing, another is extra: their number is right.
+    # One document is missing and another is extra, so the counts are equal.
     assert len(check.documents()) == 2
     assert check.definitions() == set()
 
@@ -175,7 +175,7 @@ def test_measurements_without_events_are_compared_once_more(pair: Pair, checker:
     pair.destination.client.d[buckets].insert_many(pair.source.client.d[buckets].find())
     with checker.of_older_source().running() as check:
         check.wait_until(Point.GENERATION_DONE, 0)
-        # It goes into the same bucket, so that the numbers stay equal.
+        # The new measurement goes into the same bucket, so the counts stay equal.
         pair.source.client.d.ts.insert_one({"t": datetime(2026, 1, 1), "a": 6})
         assert check.end().outcome is Outcome.FAILED
 
@@ -202,7 +202,7 @@ def test_what_one_server_alone_has_deleted_yet_is_no_mismatch(pair: Pair, checke
 def test_a_fast_clock_of_the_destination_hides_no_lost_document(
     pair: Pair, checker: Checker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Clocks cannot be set in a test: the destination's answer is moved, as the check sees it."""
+    """The test cannot set a server's clock, so it changes the time that the check reads from the destination."""
     for side in (pair.source, pair.destination):
         side.client.d.c.create_index("t", expireAfterSeconds=0)
     asked = worker.clock_of

@@ -1,4 +1,4 @@
-"""Every kind of difference is found by the verifier and named exactly, and nothing else is reported."""
+"""The verifier must report every kind of difference exactly, and nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syncsvc.sandbox.replica_set import Client
 from tests.support.pair import Pair, started_pair
 from tests.support.verifier import Verifier
 
-# A million documents, made by the server.
+# A pipeline that creates a million documents on the server.
 MILLION: list[dict[str, Any]] = [
     {"$documents": [{"n": 0}]},
     {"$project": {"n": {"$range": [0, 1000]}}},
@@ -104,7 +104,7 @@ DEFINITIONS = [
 
 @pytest.fixture(scope="module")
 def corrupted() -> Iterator[Pair]:
-    """Clusters that no test changes."""
+    """Return two clusters with all kinds of differences, which no test changes."""
     with started_pair() as pair:
         for side in (pair.source, pair.destination):
             _fill(side.client)

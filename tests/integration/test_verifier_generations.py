@@ -1,4 +1,4 @@
-"""The generation loop under random writes on both sides: what it reports is exactly what differs at the end."""
+"""Tests the generation loop under random writes to both clusters: it must report exactly the final differences."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Change = Callable[[Any], None]
 
 
 class Writer:
-    """Changes documents of both clusters as a replicator would, and here and there as none should.
+    """Writes the same changes to both clusters like a replicator, but some of them to one cluster only or late.
 
-    Which documents differ in the end, only the clusters know.
+    The final differences are known only from the clusters themselves.
     """
 
     def __init__(self, pair: Pair, seed: int) -> None:
@@ -48,7 +48,7 @@ class Writer:
             documents = [{"_id": key, "n": 0} for key in self._random.sample(KEYS, 60)]
             for client in self._sides:
                 client.d[name].insert_many(documents)
-            # Some were never copied, or too much was.
+            # Delete a few documents on each side separately, so that they are missing or extra.
             for client in self._sides:
                 client.d[name].delete_many({"n": 0, "_id": {"$in": self._random.sample(KEYS, 2)}})
 
@@ -89,7 +89,7 @@ class Writer:
 
 
 def _different(pair: Pair) -> set[tuple[str, bytes]]:
-    """Read with the driver's own means, and compared in memory."""
+    """Return the name and key of each different document, found by reading everything with the driver."""
     found = set()
     for name in "ab":
         source, destination = (
@@ -151,7 +151,7 @@ def test_the_grace_has_passed_where_nobody_has_written(
     monkeypatch.setattr(check_module, "is_quiet", is_quiet)
     pair.source.client.d.a.insert_one({"_id": 1})
     with checker.running(grace=3600.0) as check:
-        # Otherwise this takes an hour.
+        # If the quiet oplog were ignored, this would take the whole hour of grace.
         assert check.end().outcome is Outcome.FAILED
         ends = [side.end for side in (check.store.record.source, check.store.record.destination)]
     ports = [
@@ -227,7 +227,7 @@ def test_a_cluster_that_does_not_answer_is_not_quiet() -> None:
 def test_an_error_ends_a_check_whatever_its_threads_wait_for(pair: Pair, checker: Checker) -> None:
     for side in (pair.source, pair.destination):
         side.client.d.a.insert_one({"_id": 1})
-    # The service refuses this; here it is any error in one thread of several.
+    # The service would refuse this filter. Here, it causes an error in one of several threads.
     refused = Request(document_filter=bson.encode({"a": {"$near": [1, 1]}}))
     with checker.running(refused) as check:
         assert check.wait_for_verdict().outcome is Outcome.INCOMPLETE

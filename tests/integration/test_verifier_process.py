@@ -1,4 +1,4 @@
-"""The verifier as an operator meets it: options, messages, exit statuses, the API, the log."""
+"""Tests the verifier as its operator sees it: options, messages, exit statuses, the API, the log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATE = "__mdb_internal_syncsvc_verifier"
 
 @pytest.fixture
 def verifier(pair: Pair, tmp_path: Path) -> Iterator[Verifier]:
-    """A verifier of the shared clusters that has not been started."""
+    """Return a verifier of the shared clusters that has not been started."""
     process = Verifier(
         pair.source.uri, pair.destination.uri, tmp_path, "--verifyAll", "--graceSeconds", "0"
     )
@@ -131,7 +131,7 @@ def test_what_is_not_asked_for_is_not_checked(pair: Pair) -> None:
     fill(pair)
     pair.destination.client.d.c.delete_one({"_id": 7})
     assert check_once(pair, "--srcNamespace", "d.v").returncode == 0
-    # A verdict on nothing would be taken for one on what was meant.
+    # Without this error, users would mistake an empty check for a passed one.
     nothing = check_once(pair, "--includeNamespaces", '[{"database": "e"}]')
     assert nothing.returncode == 2 and "NothingToCompare" in nothing.stdout
     excluded = '[{"database": "d", "collectionsRegex": {"pattern": "^c$"}}]'

@@ -1,4 +1,4 @@
-"""The verifier on sharded clusters: what is equal passes, and what is not is named exactly."""
+"""The verifier on sharded clusters: equal data passes, and every difference is reported exactly."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def clients(pair: Pair) -> tuple[Client, Client]:
 
 
 def shard(pair: Pair, name: str, **key: Any) -> None:
-    """Shard a collection where there are shards, and make the index for that where there are none."""
+    """Shard the collection on sharded clusters, and create an index of that key on replica sets."""
     for client in clients(pair):
         if client.is_mongos:
             simple = {"locale": "simple"}
@@ -64,7 +64,7 @@ def fill(pair: Pair) -> None:
 
 
 def move(pair: Pair) -> None:
-    """Move half of a collection to the other shard, and change all where it is by then: what is left behind is old."""
+    """Move half of the collection to the other shard, and update all documents, so that the orphans are outdated."""
     for client in clients(pair):
         if client.is_mongos:
             (metadata,) = client.config.collections.find({"_id": "d.ranged"})
@@ -75,7 +75,7 @@ def move(pair: Pair) -> None:
 
 
 def move_rest(pair: Pair) -> None:
-    """Move the other half, too."""
+    """Move the other half of the collection, too, and update all documents again."""
     for client in clients(pair):
         if client.is_mongos:
             (metadata,) = client.config.collections.find({"_id": "d.ranged"})
@@ -86,7 +86,7 @@ def move_rest(pair: Pair) -> None:
 
 
 def named(check: RunningCheck) -> Found:
-    """Kind of difference, namespace and `_id` of each document that was found different."""
+    """Return the kind of difference, namespace and `_id` of each document mismatch, sorted."""
     return sorted(
         (found.difference.value, str(found.namespace), bson.decode(found.key)["_id"])
         for found in (each.mismatch for each in check.store.document_mismatches(None, None, 0))
@@ -145,7 +145,7 @@ def corrupt(client: Client) -> None:
 
 
 def change(pair: Pair) -> None:
-    """Write to both clusters when all was compared once; much alike, and something only to one of them."""
+    """Write after the first comparison: the same to both clusters, and some changes to one of them only."""
     for client in clients(pair):
         client.d.hashed.update_many({"_id": {"$gt": 20, "$lt": 50}}, {"$set": {"text": "z"}})
         client.d.ranged.delete_many({"_id": {"$in": [10, 60]}})
@@ -195,7 +195,7 @@ SHARD_KEYS: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None]] = {
 def test_shard_keys_that_differ_are_named(pair: Pair, checker: Checker) -> None:
     for name, keys in SHARD_KEYS.items():
         for client, options in zip(clients(pair), keys):
-            # The same on both sides, whatever the shard key.
+            # Create the same indexes on both sides, regardless of the shard key.
             client.d[name].create_index("a", unique=name == "unique")
             for index in ([("a", "hashed")], [("a", 1), ("b", 1)], [("b", 1), ("a", 1)]):
                 client.d[name].create_index(index)
@@ -230,7 +230,7 @@ def test_documents_on_two_shards_may_share_an_id(pair: Pair, checker: Checker) -
 
 
 def elsewhere(client: Client, number: int) -> int:
-    """A shard key that is on another shard than this one."""
+    """Return a shard key that belongs to another shard than `number`."""
 
     def shard_of(k: int) -> str:
         plan = client.d.command("explain", {"find": "c", "filter": {"k": k}})["queryPlanner"]

@@ -1,4 +1,4 @@
-"""The saved state of a check: whose it is, and when it is refused."""
+"""The saved state of a check: who may continue it, and when it is refused."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _APPLICATION = "slow save"
 
 
 def _never(name: str, work: Callable[[], None]) -> None:
-    """A check that begins and never gets anywhere."""
+    """Do not run `work`: a check that begins but never makes progress."""
 
 
 class Processes:
-    """Services as successive processes would have them, of one pair of clusters."""
+    """Creates services of one pair of clusters, as successive processes would."""
 
     def __init__(self, source: Cluster, destination: Cluster) -> None:
         self._clusters = (source, destination)
@@ -93,7 +93,7 @@ def test_the_state_of_other_options_is_refused(
 ) -> None:
     processes.start().check(None)
     _refused(OTHER_CHECK_SAVED, lambda: processes.start(*options))
-    # Once it has ended, whoever asks for something else begins anew.
+    # Once the check has ended, a process with other options begins a new one.
     pair.destination.client[STATE].check.update_one(
         {}, {"$set": {"ended": 1.0, "verdict": {"outcome": "passed", "reasons": [], "error": None}}}
     )

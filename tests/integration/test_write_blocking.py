@@ -1,4 +1,4 @@
-"""Users are kept from writing where and when the mode says, and clusters are given back as they were found."""
+"""User writes are blocked where and when `enableUserWriteBlocking` says; clusters get their original state back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ASKED = (Point.STEP_DONE, "commit saved")
 DRAINED = (Point.STEP_DONE, "drained")
 PREPARED = (Point.STEP_DONE, "definitions prepared")
 UNBLOCKED = (Point.STEP_DONE, "destination unblocked")
-# Who is blocked at each of them, and at the end.
+# The blocked clusters at each of these points, and at the end.
 STEPS = (COPYING, ASKED, DRAINED, PREPARED, UNBLOCKED)
 BLOCKED_AT_BOTH = (DESTINATION, DESTINATION, BOTH, BOTH, SOURCE, SOURCE)
 BLOCKED_AT_DESTINATION = (DESTINATION, DESTINATION, DESTINATION, DESTINATION, NOBODY, NOBODY)
@@ -83,7 +83,7 @@ def test_who_is_blocked_when_on_shards(pair: Pair, daemon: Daemon) -> None:
 def test_what_somebody_else_had_blocked(
     pair: Pair, daemon: Daemon, mode: str, by_hand: tuple[bool, bool]
 ) -> None:
-    """It stays blocked; but canWrite is true to its word where a mode blocks the destination."""
+    """An existing block stays, but is lifted on the destination if the mode blocks it, so that canWrite is true."""
     writes.fill(pair.source.client)
     for side, refuse in zip((pair.source, pair.destination), by_hand, strict=True):
         block(side, refuse)
@@ -94,7 +94,7 @@ def test_what_somebody_else_had_blocked(
 
 
 def test_a_start_that_fails_leaves_the_clusters_as_they_were(pair: Pair, daemon: Daemon) -> None:
-    """The daemon is killed where its failure is saved, so the next one has to do it."""
+    """The daemon is killed after it has saved its failure, so the next process must lift the block."""
     writes.fill(pair.source.client)
     daemon.kill_at(Point.FAILURE_SAVED)
     _fail(pair, "create", 2, {"times": 1})
@@ -125,7 +125,7 @@ def test_a_start_that_fails_keeps_what_somebody_else_had_blocked(
 def test_a_verdict_that_fails_gives_the_source_back(
     pair: Pair, daemon: Daemon, killed: bool
 ) -> None:
-    """As it was found, in both cases."""
+    """The source gets back the block that it had before the start, also after a kill."""
     by_hand = not killed
     writes.fill(pair.source.client)
     block(pair.source, by_hand)
@@ -169,7 +169,7 @@ def test_a_failure_that_may_pass_keeps_users_out(pair: Pair, daemon: Daemon) -> 
 
 
 def test_a_transaction_that_is_open_at_the_commit_is_not_lost(pair: Pair, daemon: Daemon) -> None:
-    """A block waits for it, and so do others who write to the oplog."""
+    """User write blocking waits for the open transaction."""
     writes.fill(pair.source.client)
     daemon.start(enableUserWriteBlocking=True)
     daemon.wait_until_committable()

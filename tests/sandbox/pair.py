@@ -1,4 +1,4 @@
-"""Two clusters to write to alike or differently, and to compare."""
+"""Two clusters that receive the same or different writes, and are then compared."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ Client = MongoClient[dict[str, Any]]
 
 
 class Pair:
-    """Both clusters, written alike with `both` and compared with `differences`."""
+    """Two clusters: `both` writes the same to both of them, and `differences` compares them."""
 
     def __init__(self, source: Client, destination: Client) -> None:
         self.clients = source, destination

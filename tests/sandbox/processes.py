@@ -1,4 +1,4 @@
-"""Looks at processes from outside, through /proc, to see what a sandbox started and left."""
+"""Observes processes through /proc, to find what a sandbox has started and left behind."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from tests.support.waiting import wait_for
 
 
 def is_running(pid: int) -> bool:
-    """A zombie does not run: it only waits for whoever inherited it to take note."""
+    """Return whether the process runs. A zombie does not: its parent has only not reaped it yet."""
     return _state_and_parent(pid)[0] not in "ZX"
 
 
@@ -28,7 +28,7 @@ def command_of(pid: int) -> str:
 
 
 def wait_until_gone(pids: set[int], folder: Path) -> None:
-    """Wait for the processes to be gone, and for the folder to be empty and used by none."""
+    """Wait until the processes have ended, and the folder is empty and used by no process."""
     wait_for(lambda: not any(map(is_running, pids)), "the processes are gone")
     wait_for(lambda: not any(folder.iterdir()), f"{folder} is empty")
     wait_for(lambda: not any(str(folder) in command_of(p) for p in _all()), "no process uses it")
@@ -36,7 +36,7 @@ def wait_until_gone(pids: set[int], folder: Path) -> None:
 
 @contextmanager
 def python(arguments: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run Python with `folder` for its temporary files, in a process group of its own."""
+    """Run Python in its own process group, with `folder` as the folder of temporary files."""
     process = subprocess.Popen(
         [sys.executable, *arguments],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""With access control, strangers are refused, and each user may do what its roles say."""
+"""With access control, unauthenticated clients are refused, and each user has the privileges of its roles only."""
 
 from collections.abc import Iterator
 

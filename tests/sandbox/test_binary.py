@@ -1,4 +1,4 @@
-"""Where mongod is looked up, in which order, and what is said when there is no usable one."""
+"""The search for mongod: its order, and the errors if there is no usable program."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ def program(path: Path, text: str = GOOD, mode: int = 0o755) -> Path:
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the variable, nor a mongod on PATH, nor an installed wheel."""
+    """Remove every mongod that could be found: the environment variable, PATH, and the installed wheel."""
     monkeypatch.delenv("SYNCSVC_MONGOD", raising=False)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "path", [])

@@ -1,4 +1,4 @@
-"""The demo says what it lacks, what it does, and, on Ctrl-C, that it is ending."""
+"""The output of the demo: missing packages, progress, and the reaction to Ctrl-C."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ APPLYING = replace(
 
 
 def display(progress: Progress, waiting_for: str, terminal: bool) -> str:
-    """Return what a new display shows of the progress."""
+    """Return the text that a new display shows for this progress."""
     shown = StringIO()
     console = Console(file=shown, force_terminal=terminal, width=120, color_system=None)
     with Display(console) as new:

@@ -1,4 +1,4 @@
-"""The judge must name every kind of difference exactly, and nothing where there is none."""
+"""The sandbox's comparison must report every kind of difference exactly, and nothing for equal clusters."""
 
 from collections.abc import Iterator
 from typing import Any

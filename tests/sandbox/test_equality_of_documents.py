@@ -1,4 +1,4 @@
-"""Every document that differs must be named, of whatever type its `_id` is, and no other."""
+"""The comparison must report every document that differs, regardless of the type of its `_id`, and no other."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The judge sees shard keys that differ, and takes no index amiss that serves one which was asked for."""
+"""The comparison must report different shard keys, but accept an index that only supports a requested shard key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flights must arrive complete, with proper types, and with one of each kind of index."""
+"""The flights must be loaded completely, with the right types, and with one index of each kind."""
 
 from collections.abc import Iterator
 from datetime import datetime

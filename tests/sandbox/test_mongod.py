@@ -1,4 +1,4 @@
-"""One server process: its port, its restart, and what is said when it does not start."""
+"""One server process: its port, its restart, and the error if it does not start."""
 
 import socket
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""However a sandbox ends, no process runs on and no file is left."""
+"""However a sandbox ends, it must leave no process and no file behind."""
 
 import os
 import signal
@@ -40,7 +40,7 @@ def _press_enter(owner: subprocess.Popen[str]) -> None:
 
 @pytest.mark.parametrize("reaper_dies", [False, True])
 def test_a_stop(tmp_path: Path, reaper_dies: bool) -> None:
-    # In a process of its own: the sandboxes of one process share the reaper.
+    # Use a separate process, because all sandboxes of one process share a reaper.
     with python(["-c", f"{START} {WAIT}; r.stop(); {WAIT}"], tmp_path) as owner:
         assert read_line(owner) == "started"
         mongod, reaper = sorted(children(owner.pid), key=command_of, reverse=True)
@@ -74,7 +74,7 @@ def test_the_end_of_the_program_without_a_stop(tmp_path: Path) -> None:
     wait_until_gone({int(run.stdout)}, tmp_path)
 
 
-# A member, two routers and the config server where they are, and the process that ends them all.
+# The child processes are one member, for a sharded cluster also two routers and a config server, and the reaper.
 @pytest.mark.parametrize("start, number", [(START, 2), (START_SHARDED, 5)])
 def test_sigkill_of_the_owner(tmp_path: Path, start: str, number: int) -> None:
     with python(["-c", f"{start} {WAIT}"], tmp_path) as owner:
@@ -94,7 +94,7 @@ def test_sigkill_of_the_owner_while_it_starts(tmp_path: Path) -> None:
 
 
 def test_sigkill_of_an_owner_with_a_forked_child(tmp_path: Path) -> None:
-    """The child holds a copy of all that the owner had open, and lives on."""
+    """The forked child inherits the owner's open files, including the reaper's pipe, and outlives the owner."""
     forked = f"{START} import os; child = os.fork() or input(); print(child, flush=True); input()"
     with python(["-c", forked], tmp_path) as owner:
         child = int(read_line(owner))
@@ -124,7 +124,7 @@ def test_an_interrupt_of_the_command(tmp_path: Path, sent: signal.Signals) -> No
                 client.test.items.insert_one({})
         started = children(command.pid)
         assert len(started) == 3
-        # As the terminal does: to all of the process group.
+        # Signal the whole process group, as a terminal does.
         os.killpg(command.pid, sent)
         assert command.wait(120) == 0
         wait_until_gone(started, tmp_path)

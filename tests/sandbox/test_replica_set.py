@@ -1,4 +1,4 @@
-"""Replica sets of one and three members: writable, configured as asked, and able to fail over."""
+"""Replica sets of one and three members: they accept writes, have the requested configuration, and can fail over."""
 
 import os
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def either(request: pytest.FixtureRequest) -> ReplicaSet:
 
 
 def write(replica_set: ReplicaSet, number: int) -> None:
-    """Write so that every running member has it in its journal."""
+    """Insert a document, and wait until every running member has it in its journal."""
     running = sum(member.pid is not None for member in replica_set.members)
     concern = WriteConcern(running, j=True)
     with replica_set.client() as client:
@@ -44,7 +44,7 @@ def write(replica_set: ReplicaSet, number: int) -> None:
 
 
 def count(replica_set: ReplicaSet, index: int) -> int:
-    """Count the documents that one member holds."""
+    """Return the number of documents on one member."""
     address = replica_set.members[index].address
     with Client(address, directConnection=True) as client:
         numbers = client.test.get_collection(

@@ -1,4 +1,4 @@
-"""The commands that `python -m syncsvc.sandbox` prints work when they are pasted."""
+"""The commands that `python -m syncsvc.sandbox` prints must work when they are pasted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAST_LINE = "Ctrl-C here ends both clusters"
 
 
 def shell(command: str) -> dict[str, Any]:
-    """Run a pasted line where only the usual programs are on the PATH; the JSON that it shows."""
+    """Run a pasted line with only the system's programs on PATH, and return the JSON that it prints."""
     done = subprocess.run(
         ["bash", "-c", command],
         capture_output=True,

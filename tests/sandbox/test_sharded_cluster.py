@@ -1,4 +1,4 @@
-"""Sharded clusters for tests behave as those behind `mongos` do, in what the product needs of them."""
+"""Sharded clusters for tests must behave like those behind `mongos`, as far as the product depends on it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_documents_are_spread_and_read_as_one_collection(
 
 def test_documents_are_the_bytes_that_were_written(client: Client) -> None:
     shard(client, "c", _id="hashed")
-    # A name that is there twice, a negative zero, a NaN with a payload, a symbol.
+    # A duplicate field name, a negative zero, a NaN with a payload, a symbol.
     raw = b"\x10_id\0\x01\0\0\0\x08a\0\x01\x08a\0\0\x01z\0" + bytes(7) + b"\x80"
     raw += b"\x01n\0\x01\0\0\0\0\0\xf8\x7f\x0es\0\x02\0\0\0s\0"
     document = RawBSONDocument((len(raw) + 5).to_bytes(4, "little") + raw + b"\0")
@@ -119,13 +119,13 @@ def test_orphaned_documents_are_not_read(cluster: ShardedCluster, client: Client
     assert client.d.c.count_documents({}) == len(list(client.d.c.find())) == 100
     counted = client.d.command("count", "c", query={"k": {"$gte": 0}}, hint={"$natural": 1})
     assert counted["n"] == 100
-    # As mongos does; whoever wants to know exactly must count.
+    # Like mongos, this includes orphaned documents; only count_documents is exact.
     assert client.d.c.estimated_document_count() == 140
     assert client.d.c.create_index("a") == "a_1"
 
 
 def chunks(client: Client, name: str) -> list[tuple[Any, Any, str]]:
-    """The chunks of a collection in their order: least and greatest key, and shard."""
+    """Return the chunks of a collection in order: lower bound, upper bound, and shard."""
     (metadata,) = client.config.collections.find({"_id": name})
     rows = client.config.chunks.find({"uuid": metadata["uuid"]}).sort("min", 1)
     return [(*row["min"].values(), *row["max"].values(), row["shard"]) for row in rows]

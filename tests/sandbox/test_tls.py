@@ -1,4 +1,4 @@
-"""With certificates, nobody connects without TLS, and whoever does knows that it is the right server."""
+"""With certificates, clients cannot connect without TLS, and clients with TLS verify the server."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.replica_set import Client
 from tests.support.certificates import make_certificates
 
-# How long a client tries what cannot succeed, in milliseconds.
+# The timeout of connections that must fail, in milliseconds.
 BRIEFLY = 300
 
 

@@ -1,4 +1,4 @@
-"""The workload must really write, must count right, and must not hide what went wrong."""
+"""The workload must really write, count correctly, and report its errors."""
 
 from collections.abc import Iterator
 from typing import Any

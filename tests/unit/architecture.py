@@ -1,4 +1,4 @@
-"""The rules on the shape of the code, each a function from parsed modules to the violations found in them."""
+"""The rules for the structure of the code. Each is a function from parsed modules to the violations in them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 PACKAGES = ("syncsvc", "verifier")
 
-# The layers of the code, lowest first. A part may import itself and what lies in lower layers of its own column; the
-# longest name that fits a module is its part. Modules of a package are one part, unless they are listed themselves.
+# The layers of the code, lowest first. A part may import itself and the lower layers of its own column. A module
+# belongs to the part with the longest matching name. A package is one part, except for modules listed separately.
 FOUNDATION = (
     {"verifier.runtime"},
     {"verifier.cluster"},
@@ -50,7 +50,7 @@ SYNC = (
     {"syncsvc.cli"},
     {"syncsvc.__main__"},
 )
-# Neither imports anything of the other, whatever their layers.
+# Neither package may import anything of the other, regardless of the layers.
 APART = (("syncsvc.engine", "syncsvc.preflight"), ("syncsvc.engine", "syncsvc.reports"))
 
 
@@ -59,7 +59,7 @@ def within(name: str, *parts: str) -> bool:
 
 
 def directions(*columns: tuple[set[str], ...]) -> dict[str, set[str]]:
-    """Which parts each part may import."""
+    """Return the parts that each part may import."""
     allowed: dict[str, set[str]] = {}
     for column in columns:
         below: set[str] = set()
@@ -146,7 +146,7 @@ BROAD_EXCEPTS_ALLOWED = {
     ("verifier.service", "_run_check"),
 }
 LONGEST_FUNCTION = 50
-# What a log record holds already; logging refuses these when the line is written, which may be never in a test.
+# The standard fields of a log record. logging rejects them only when the line is logged, maybe never in a test.
 LOG_FIELDS_TAKEN = {*vars(logging.makeLogRecord({})), "message", "asctime"} | {
     *("time", "level", "thread", "trace", "serverID", "mongosyncID", "pid")
 }
@@ -156,7 +156,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Module:
-    """One parsed module; `package` tells whether it is the `__init__` of a package."""
+    """One parsed module; `package` is true for the `__init__` of a package."""
 
     name: str
     tree: ast.Module
@@ -167,7 +167,7 @@ class Module:
 
     @cached_property
     def imports(self) -> list[tuple[str, ast.stmt]]:
-        """Every dotted name that is imported, wherever the import stands; of `from a import b`, both a and a.b."""
+        """Return every imported dotted name, wherever the import is; for `from a import b`, both a and a.b."""
         found: list[tuple[str, ast.stmt]] = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
@@ -180,7 +180,7 @@ class Module:
 
     @cached_property
     def local_names(self) -> dict[str, str]:
-        """What the imported names of the module stand for."""
+        """Return the full names that the imported names of the module stand for."""
         names: dict[str, str] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
@@ -193,7 +193,7 @@ class Module:
         return names
 
     def dotted(self, node: ast.AST) -> str | None:
-        """The full name that an expression like `a.b.c` stands for; None for any other expression."""
+        """Return the full name that an expression like `a.b.c` stands for; None for any other expression."""
         if isinstance(node, ast.Name):
             return self.local_names.get(node.id, node.id)
         if isinstance(node, ast.Attribute):
@@ -214,7 +214,7 @@ def parse(name: str, source: str, package: bool = False) -> Module:
 
 
 def load(root: Path) -> list[Module]:
-    """All modules of the product."""
+    """Parse all modules of the product."""
     modules = []
     for path in sorted(each for package in PACKAGES for each in (root / package).rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
@@ -225,7 +225,7 @@ def load(root: Path) -> list[Module]:
 
 
 def part_of(name: str) -> str | None:
-    """The longest part of DIRECTIONS that the name lies in; a product's own name stands for itself alone."""
+    """Return the longest part in DIRECTIONS that contains the module; a package name alone counts only for itself."""
     fitting = [
         part for part in DIRECTIONS if (name == part if part in PACKAGES else within(name, part))
     ]
@@ -233,7 +233,7 @@ def part_of(name: str) -> str | None:
 
 
 def imported_modules(module: Module, known: set[str]) -> dict[str, ast.stmt]:
-    """The modules of ours that a module imports; of `from a import b`, a.b where that is a module, otherwise a."""
+    """Return the product's modules that a module imports; for `from a import b`, a.b if that is a module, else a."""
     found: dict[str, ast.stmt] = {}
     for name, node in module.imports:
         is_container = isinstance(node, ast.ImportFrom) and all(
@@ -245,7 +245,7 @@ def imported_modules(module: Module, known: set[str]) -> dict[str, ast.stmt]:
 
 
 def wrong_directions(modules: Iterable[Module]) -> Iterator[str]:
-    """Imports against the direction of the packages, and of the driver below the cluster package."""
+    """Yield imports against the layers, and imports of the driver in verifier.runtime."""
     for module in modules:
         part = part_of(module.name)
         if part is None:
@@ -267,7 +267,7 @@ def _only_leads_to_parts(node: ast.stmt, name: str) -> bool:
 
 
 def cycles(modules: Iterable[Module]) -> Iterator[str]:
-    """Modules that import each other, lazily or for types only also."""
+    """Yield modules that import each other, including lazy imports and imports for types only."""
     listed = list(modules)
     known = {module.name for module in listed}
     graph = {module.name: set(imported_modules(module, known)) for module in listed}
@@ -278,14 +278,14 @@ def cycles(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def hidden_imports(modules: Iterable[Module]) -> Iterator[str]:
-    """Imports that a walk over the statements cannot see."""
+    """Yield dynamic imports, which `Module.imports` does not contain."""
     for module, call in _calls(modules):
         if module.dotted(call.func) in ("importlib.import_module", "__import__"):
             yield f"{module.at(call)} imports by a string"
 
 
 def threads(modules: Iterable[Module]) -> Iterator[str]:
-    """Threads that are started anywhere but in a task group."""
+    """Yield code that starts threads outside a task group."""
     for module in modules:
         if module.name in THREAD_STARTERS or within(module.name, SANDBOX):
             continue
@@ -295,7 +295,7 @@ def threads(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def sleeps(modules: Iterable[Module]) -> Iterator[str]:
-    """Waits that no stop token can end."""
+    """Yield waits that no stop token can end."""
     for module in modules:
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Name | ast.Attribute) and module.dotted(node) == "time.sleep":
@@ -316,7 +316,7 @@ def vague_names(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def impure_modules(modules: Iterable[Module]) -> Iterator[str]:
-    """Decisions that touch the driver, the web or threads."""
+    """Yield imports of the driver, the web framework or threads in modules that must be pure."""
     for module in modules:
         if module.name not in PURE:
             continue
@@ -327,7 +327,7 @@ def impure_modules(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def broad_excepts(modules: Iterable[Module]) -> Iterator[str]:
-    """Handlers for every exception, but for those at the outermost frame of a thread."""
+    """Yield handlers of every exception, except in the outermost functions of threads."""
     for module in modules:
         for function, node in _with_function(module.tree, ""):
             if _is_broad(module, node) and (module.name, function) not in BROAD_EXCEPTS_ALLOWED:
@@ -355,7 +355,7 @@ def long_functions(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def log_fields(modules: Iterable[Module]) -> Iterator[str]:
-    """Extra fields of log lines that have the name of a field which every line has."""
+    """Yield extra fields of log calls whose names collide with the standard fields of a log record."""
     for module, call in _calls(modules):
         for keyword in call.keywords:
             if keyword.arg == "extra" and isinstance(keyword.value, ast.Dict):
@@ -372,7 +372,7 @@ def _calls(modules: Iterable[Module]) -> Iterator[tuple[Module, ast.Call]]:
 
 
 def _with_function(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST]]:
-    """Every node below, with the name of the function that it stands in."""
+    """Yield every node below this one, with the name of the function that contains it."""
     for child in ast.iter_child_nodes(node):
         inner = child.name if isinstance(child, Function) else function
         yield inner, child

@@ -1,4 +1,4 @@
-"""What holds for all unit tests: properties are tried on the same examples in every run, without a time limit each."""
+"""Settings for all unit tests: property tests use the same examples in every run, and have no deadline each."""
 
 from __future__ import annotations
 

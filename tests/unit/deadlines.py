@@ -1,7 +1,7 @@
-"""Ends whatever runs for too long, so that a fault which makes the code hang fails a test and not the run.
+"""Time limits for code that might hang, so that a bug fails one test instead of blocking the whole run.
 
-What waits is measured by the clock, generously. What computes is measured by its own processor time: a busy machine may
-give it none for a while.
+Waiting code is limited by wall-clock time, generously. Computing code is limited by its own CPU time, because a busy
+machine may not schedule it for a while.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from types import FrameType
 
 
 class Hanging(Exception):
-    """What ran did not end in time."""
+    """The block did not end in time."""
 
 
 def no_longer_than(seconds: float) -> AbstractContextManager[None]:
-    """Raise Hanging in the middle of whatever the main thread does after so long."""
+    """Raise Hanging in the main thread if the block takes longer than this."""
     return _limited(seconds, signal.ITIMER_REAL, signal.SIGALRM)
 
 
 def no_more_work_than(seconds: float) -> AbstractContextManager[None]:
-    """Raise Hanging when the process has computed for so long."""
+    """Raise Hanging if the process uses more CPU time than this in the block."""
     return _limited(seconds, signal.ITIMER_PROF, signal.SIGPROF)
 
 

@@ -1,4 +1,4 @@
-"""BSON written by hand, byte by byte, so that a test knows where everything lies without asking the product."""
+"""BSON encoded by hand, so that a test knows every offset without using the product."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 
 class Field(NamedTuple):
-    """One field of a document; `value` is its bytes."""
+    """One field of a document; `value` contains its encoded bytes."""
 
     kind: int
     name: bytes
@@ -42,12 +42,12 @@ def document(*fields: Field) -> bytes:
 
 
 def array(*values: tuple[int, bytes]) -> bytes:
-    """An array of values, each with its type."""
+    """Return an encoded array of values, each given as type and bytes."""
     return document(*(Field(kind, b"%d" % n, value) for n, (kind, value) in enumerate(values)))
 
 
 def key(kind: int, value: bytes = b"") -> bytes:
-    """A document of nothing but an `_id`."""
+    """Return an encoded document with only an `_id`."""
     return document(Field(kind, b"_id", value))
 
 
@@ -70,11 +70,11 @@ def _old_binary(data: bytes) -> bytes:
 
 
 def _bytes(size: int) -> st.SearchStrategy[bytes]:
-    # Zeros are what makes trouble: have many of them.
+    # Zero bytes are the usual source of bugs, so generate many of them.
     return st.just(bytes(size)) | st.binary(min_size=size, max_size=size)
 
 
-# Every type of https://bsonspec.org/spec.html that holds no other value.
+# Every type in https://bsonspec.org/spec.html that contains no other values.
 SIMPLE = {
     0x01: _bytes(8),
     0x02: _strings,
@@ -128,9 +128,9 @@ def _field(name: bytes, value: Value) -> Field:
 
 values: st.SearchStrategy[Value] = st.recursive(_simple_values, _containers, max_leaves=8)
 fields = st.builds(_field, _cstrings, values)
-# Of these the fields are known; `document(*fields)` is the document.
+# Lists of fields; `document(*fields)` is the document.
 field_lists = st.lists(fields, max_size=8)
-# Documents with an `_id` in front, as a collection holds them.
+# Documents that begin with an `_id`, as in a collection.
 stored_field_lists = st.builds(
     lambda value, rest: [Field(value[0], b"_id", value[1]), *rest],
     values.filter(lambda value: value[0] not in (0x04, 0x06, 0x0B)),

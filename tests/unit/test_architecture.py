@@ -1,4 +1,4 @@
-"""The product keeps the rules on its shape, and each rule finds what breaks it."""
+"""The product follows the rules for its structure, and each rule detects violations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of errors are whole: every kind that a process can meet is in its table, and every one in it is used."""
+"""The error tables are complete: each kind that a process can raise is in its table, and no kind is unused."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ import verifier.errors
 from verifier.cluster import failures
 from verifier.runtime.errors import ErrorKind, OperationError, Violations, as_rst, in_words_of
 
-# The modules that only list kinds.
+# Modules that only contain error tables.
 LISTS = (syncsvc.errors.__name__, verifier.errors.__name__)
 
 
 @dataclass(frozen=True)
 class Table:
-    """The table of one process, and where the kinds in it come from."""
+    """The error table of one process, and the packages whose kinds it must contain."""
 
     kinds: tuple[ErrorKind, ...]
     packages: tuple[str, ...]
@@ -38,7 +38,7 @@ BOTH = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 
 
 def modules() -> Iterator[ModuleType]:
-    """Every module of the product that a process of ours loads."""
+    """Import and yield every module of the product that the two services load."""
     for package in (syncsvc, verifier):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if "sandbox" not in found.name and "__main__" not in found.name:

@@ -1,4 +1,4 @@
-"""The descriptions of both APIs are those of the code: every endpoint, every shape of an answer, every error."""
+"""The descriptions of both APIs match the code: every endpoint, every answer schema, every error."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ KINDS: dict[str, tuple[ErrorKind, ...]] = {
     "syncsvc": syncsvc.errors.ALL,
     "verifier": verifier.errors.ALL,
 }
-# Answers to requests that are for none of the operations.
+# Errors of requests that match no operation.
 OF_NO_OPERATION = {"NotFound", "MethodNotAllowed"}
-# What ends a sync, a check or the process, and is never an answer.
+# Errors that end a sync, a check or the process, and are never an answer.
 NOT_ANSWERED = {
     "syncsvc": {
         *("AddressNotAvailable", "InvalidURI", "WrongClusters"),
@@ -52,7 +52,7 @@ NOT_ANSWERED = {
 def app_of(service: str) -> Flask:
     if service == "verifier":
         return verifier.app.create_app(Recorder())
-    # Without its parts, as nothing is asked of it.
+    # An uninitialized service is enough, because no method is called.
     return syncsvc.app.create_app(object.__new__(Service))
 
 

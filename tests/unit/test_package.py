@@ -1,4 +1,4 @@
-"""What setup.cfg says of the package fits the files of the project."""
+"""The package metadata in setup.cfg matches the files of the project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command that the documentation prints is run by a test, or says why not."""
+"""Every command in the documentation is run by a test, or has a comment that says why not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.pages import PAGES, ROOT, Block, blocks
 
-# The functions of the tests that run commands: their arguments are a page and its titles.
+# The test functions that run commands; their arguments are a page and titles in it.
 RUNNERS = {"commands", "follow"}
 LOOKS_LIKE_A_COMMAND = re.compile(
     r"^ +(?:\$ )?(?:\.venv/|curl|db\.|make |mongosh|pip |python|sudo|syncsvc|systemctl)", re.M
@@ -19,7 +19,7 @@ LOOKS_LIKE_A_COMMAND = re.compile(
 
 
 def runs() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The pages and titles whose commands the integration tests run; no titles stand for a whole page."""
+    """Yield each page with the titles whose commands the integration tests run; no titles mean the whole page."""
     for file in (ROOT / "tests" / "integration").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and name_of(node.func) in RUNNERS:

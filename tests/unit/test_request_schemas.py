@@ -1,4 +1,4 @@
-"""The OpenAPI schema of a start request is as strict as the code, for what it can express."""
+"""The OpenAPI schema of a start request is as strict as the code, as far as JSON Schema allows."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def entry(database: str, collection: str, key: list[Any]) -> dict[str, Any]:
 def test_shard_keys(key: list[dict[str, Any]]) -> None:
     fields = entry("d", "c", key)
     names = [name for each in key for name in each]
-    # That a field is named twice is the one thing that the schema cannot express.
+    # Only a repeated field name cannot be expressed in the schema.
     if len(names) == len({*names}):
         assert is_described(fields) == is_accepted(fields)
 

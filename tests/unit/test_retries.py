@@ -1,4 +1,4 @@
-"""Which failures of a test are retried, in a run of pytest of its own."""
+"""Which failures of a test are retried, tested in separate runs of pytest."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_failed_without_the_mark():
 
 
 def _run(folder: Path, *options: str) -> list[str]:
-    """Return the lines that pytest prints."""
+    """Run pytest, and return the lines that it prints."""
     command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", str(folder)]
     plugins = ("-p", "tests.support.retries", "-p", "no:cacheprovider", "-p", "no:schemathesis")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Which tests `make test` runs, in runs of pytest of its own."""
+"""Which tests `make test` runs, tested in separate runs of pytest."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_is_collected(
     done = subprocess.run(
         [*command, *plugins, "--collect-only", "-q", *options, f"{tmp_path / 'test_it.py'}{named}"],
         cwd=ROOT,
-        # Without options of the developer, which change what is printed.
+        # Ignore the developer's own options, which may change the output.
         env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""The systemd units: systemd finds no fault with them, and they may do no more than they must."""
+"""The systemd units: they pass systemd's checks, and have no more permissions than necessary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import verifier.settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 UNITS = ("syncsvc.service", "syncsvc-verifier.service")
-# What `systemd-analyze security` counts as exposed, from 0 to 100 (10.0 in its own figures).
+# The maximum exposure as a threshold of `systemd-analyze security`: 100 means an exposure level of 10.0.
 MOST_EXPOSED = 15
 
 needs_systemd = pytest.mark.skipif(
@@ -28,7 +28,7 @@ of_each_unit = pytest.mark.parametrize("name", UNITS)
 
 @pytest.fixture
 def unit(name: str, tmp_path: Path) -> Path:
-    """The unit, with a program that is there."""
+    """Return a copy of the unit whose program exists."""
     text = (DOCS / name).read_text()
     assert "ExecStart=/opt/syncsvc/bin/" in text
     program = Path(sys.executable)

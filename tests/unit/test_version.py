@@ -1,4 +1,4 @@
-"""The version of the project is the same wherever it is shown."""
+"""All places show the same version of the project."""
 
 from __future__ import annotations
 

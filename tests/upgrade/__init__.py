@@ -1,1 +1,1 @@
-"""Syncs that an earlier version has begun, as it left them on both clusters when it was killed."""
+"""Saved states of syncs begun by earlier versions: the contents of both clusters after the daemon was killed."""

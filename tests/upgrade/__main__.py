@@ -26,7 +26,7 @@ _DOCUMENTS = 40
 
 
 class Point(Enum):
-    """Where the daemon is killed. The daemon's own names have moved between versions."""
+    """The point of the kill. Defined here, because the daemon's own enum moves between versions."""
 
     COLLECTION_COPIED = "collection copied"
     EVENTS_APPLIED = "events applied"

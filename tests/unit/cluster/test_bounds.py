@@ -1,4 +1,4 @@
-"""A caller that waits for an answer does not wait for the save of another thread without end."""
+"""A command with a time limit does not wait longer than that for a save in another thread."""
 
 from __future__ import annotations
 

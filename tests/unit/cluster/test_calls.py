@@ -1,4 +1,4 @@
-"""Outstanding commands are registered as waits, by what they are about and where they were sent."""
+"""Outstanding commands are registered as waits, with their namespace and the server that received them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster has one identity, and a failure is reported under the name that it has."""
+"""A cluster is identified by its ID or its address, and errors are reported under their names."""
 
 from __future__ import annotations
 

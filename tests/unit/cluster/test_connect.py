@@ -1,4 +1,4 @@
-"""Connection strings that cannot be used are refused by name, without their credentials."""
+"""Invalid connection strings are refused with a named error that does not contain their credentials."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_any_text_is_usable_or_refused(uri: str) -> None:
 @given(queries)
 def test_any_options_are_usable_or_refused(query: str) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of compressors that are not installed
+        warnings.simplefilter("ignore")  # the warning about compressors that are not installed
         try:
             check_uri(f"mongodb://host/?{query}")
         except OperationError as error:

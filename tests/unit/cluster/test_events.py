@@ -1,4 +1,4 @@
-"""Change events are taken apart to the byte."""
+"""Change events are parsed without changing a byte of their contents."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TAIL: dict[str, Any] = {"txnNumber": Int64(3), "lsid": {"id": Binary(bytes(16), 
 
 
 def raw_event(operation: str, **fields: Any) -> bytes:
-    """An event as the server sends it: in its order of fields, with a collection's UUID."""
+    """Return an event as the server encodes it, with the fields in the server's order and the collection's UUID."""
     uuid = {"collectionUUID": Binary.from_uuid(COLLECTION)}
     return bson.encode({"_id": TOKEN, "operationType": operation, **HEAD, **uuid, **fields, **TAIL})
 
@@ -49,7 +49,7 @@ def raw(**fields: Any) -> bytes:
 
 
 def usual_event(operation: str, key: bytes, body: bytes) -> bytes:
-    """An event with nothing but the usual fields, in the order of the servers that have UUIDs in events."""
+    """Return an event with only the usual fields, in the order of servers that include UUIDs in events."""
     about = {
         "clusterTime": Timestamp(1700000000, 2),
         "collectionUUID": Binary.from_uuid(COLLECTION),
@@ -183,7 +183,7 @@ def test_a_missing_key_is_a_key_error(operation: str) -> None:
 
 @given(st.lists(st.binary(max_size=20), min_size=1, max_size=5))
 def test_an_event_in_pieces_is_put_together(values: list[bytes]) -> None:
-    """Each piece has some of the fields, and a token of its own; the last token is the event's."""
+    """Each fragment has some of the event's fields and its own token; the event gets the last token."""
     fields = {"operationType": "insert", "ns": {"db": "d", "coll": "c"}, "documentKey": {"_id": 1}}
     uuid = Binary.from_uuid(COLLECTION)
     rest = {"collectionUUID": uuid, "fullDocument": {"values": values}}

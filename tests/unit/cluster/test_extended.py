@@ -1,4 +1,4 @@
-"""Extended JSON keeps exact types, and says what it cannot read."""
+"""Extended JSON preserves exact types, and invalid text is rejected with a reason."""
 
 from __future__ import annotations
 

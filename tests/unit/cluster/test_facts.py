@@ -1,4 +1,4 @@
-"""Facts are read from a server's answers."""
+"""Facts about a cluster are derived from the replies of its servers."""
 
 from __future__ import annotations
 

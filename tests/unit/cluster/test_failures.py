@@ -1,4 +1,4 @@
-"""What an error of the driver means follows from its type, labels and code."""
+"""Driver errors are classified by their type, labels and code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from verifier.cluster.failures import (
 )
 from verifier.runtime.errors import ErrorKind
 
-# The codes of the driver specifications: retryable reads and writes, and resumable change streams.
+# The codes in the driver specifications for retryable reads, retryable writes and resumable change streams.
 SPECIFIED_CODES = {
     *(6, 7, 63, 89, 91, 133, 134, 150, 189, 234, 262, 9001),
     *(10107, 11600, 11602, 13388, 13435, 13436),

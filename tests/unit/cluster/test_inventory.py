@@ -1,4 +1,4 @@
-"""Definitions are put together from what a server lists."""
+"""Definitions are built from the rows that a server lists."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Two keys are one for us exactly when they are one for the server.
+"""The product treats two keys as equal exactly if the server does.
 
-The classes were found on a server: of each class it keeps one document only, of two classes both.
+The classes below were verified on a server: it accepts only one document of each class, but documents of different
+classes side by side.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def text(kind: int, value: bytes) -> bytes:
 
 
 def sub(*fields: tuple[int, bytes, bytes]) -> bytes:
-    """A key that is an embedded document."""
+    """Return a key whose value is an embedded document."""
     return key(DOCUMENT, document(*(Field(*field) for field in fields)))
 
 

@@ -1,4 +1,4 @@
-"""Documents are asked for by the bytes of their keys."""
+"""Documents are looked up by the bytes of their keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which databases and collections are a user's."""
+"""Tells databases and collections of users from those of the system."""
 
 from __future__ import annotations
 

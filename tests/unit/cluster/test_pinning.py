@@ -1,4 +1,4 @@
-"""A pin chooses one of the nearest servers at its first command, and stays there or fails."""
+"""A pin chooses one of the nearest servers for its first command; later commands go there or fail."""
 
 from __future__ import annotations
 

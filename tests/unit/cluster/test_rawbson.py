@@ -1,4 +1,4 @@
-"""Documents are cut at the right bytes, whatever is in them, and bytes that are no BSON end in an error."""
+"""Documents are split at the right bytes regardless of their contents, and invalid BSON raises an error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cut(raw: bytes, at: int = 0) -> list[Field]:
     return [Field(each.kind, each.name, raw[each.start : each.end]) for each in found]
 
 
-# One value of every type, as https://bsonspec.org/spec.html has it.
+# One value of every type in https://bsonspec.org/spec.html.
 SAMPLES = {
     0x01: bytes(8),
     0x02: string(b"text"),
@@ -66,7 +66,7 @@ class TestElements:
     @given(documents.field_lists)
     def test_fields_are_cut_exactly(self, fields: list[Field]) -> None:
         raw = document(*fields)
-        bson.decode(raw, LENIENT)  # what was written by hand is BSON
+        bson.decode(raw, LENIENT)  # the handwritten bytes are valid BSON
         assert cut(raw) == fields
 
     @given(documents.field_lists, st.binary(max_size=20), st.binary(max_size=20))
@@ -131,7 +131,7 @@ class TestGarbage:
 
 
 def reply(raws: list[bytes]) -> tuple[bytes, int]:
-    """A reply of a server with these documents, and where its array begins."""
+    """Return a server reply with these documents, and the offset of its array."""
     batch = Field(0x04, b"firstBatch", array(*((0x03, each) for each in raws)))
     cursor = Field(0x03, b"cursor", document(batch, Field(0x12, b"id", bytes(8))))
     raw = document(cursor, Field(0x01, b"ok", bytes(8)))

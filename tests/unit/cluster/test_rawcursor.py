@@ -1,4 +1,4 @@
-"""Replies are read as bytes, and their pages kept at one size."""
+"""A cursor returns replies as bytes, and keeps its pages at a constant size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Definitions are equal when order, types and values are."""
+"""Definitions are equal only if the order, types and values of their fields are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times are read from resume tokens."""
+"""Cluster times are extracted from resume tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from verifier.cluster.times import Position, position_at, seconds_between, token_time
 
-# Of a server: an event, and the place after it.
+# The first two are tokens of a real server: of an event, and of the position after it.
 TOKENS = {
     "826555F2C1000000022B022C0100296E5A1004": Timestamp(0x6555F2C1, 2),
     "82655600FF0000000A2B0229296E04": Timestamp(0x655600FF, 10),

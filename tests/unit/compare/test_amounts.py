@@ -1,4 +1,4 @@
-"""What a generation has compared is counted, in all and by namespace."""
+"""The compared amounts of a generation are counted in total and by namespace."""
 
 from __future__ import annotations
 

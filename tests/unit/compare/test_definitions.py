@@ -1,4 +1,4 @@
-"""Every difference between definitions is found, and nothing else."""
+"""The comparison of definitions reports every difference, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two documents differ exactly where something was changed, at any depth."""
+"""The comparison of two documents reports exactly the changed fields, at any depth."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_only_the_first_differences_are_named() -> None:
 
 @dataclass
 class Node:
-    """A field that can be changed; of one that holds a document, `children` are its fields."""
+    """A field that the test can change; `children` are its fields if its value is a document."""
 
     kind: int
     name: bytes
@@ -238,7 +238,7 @@ NEW = Node(0x01, b"new.name", double(0.123456789))
 
 
 def change(nodes: list[Node], at: int, how: str) -> list[bytes]:
-    """Change the level at that place; the names that differ then, or none when it is their order."""
+    """Change one level at index `at`. Return the names that differ then; an empty list if only the order differs."""
     if how == "add" or not nodes:
         nodes.insert(at, NEW)
         return [NEW.name]

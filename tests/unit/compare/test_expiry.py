@@ -1,4 +1,4 @@
-"""Which documents count as expired: those that a server's TTL deletion would take, by the query that it uses."""
+"""Documents count as expired if the query of a server's TTL deletion would match them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a feed notes, and when it counts as saved. The store is replaced by a list."""
+"""The changes that a feed records, and when it counts as saved. A list replaces the store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def key(number: int) -> bytes:
 
 @dataclass
 class Saved:
-    """Stands in for the store and the rechecks of a check."""
+    """A fake of the store and the rechecks of a check."""
 
     end: Timestamp | None = None
     fails: bool = False

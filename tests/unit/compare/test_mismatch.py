@@ -1,4 +1,4 @@
-"""A mismatch is a sentence."""
+"""Each mismatch is described by a sentence."""
 
 from __future__ import annotations
 

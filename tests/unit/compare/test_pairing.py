@@ -1,4 +1,4 @@
-"""Two streams of documents are paired: exactly those that are not equal come out, and memory stays bounded."""
+"""Pairing two streams of documents yields exactly the unequal ones, with bounded memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Documents = list[dict[str, Any]]
 
 
 class Stream:
-    """Pages of a list, which may be cut short as a server does; remembers what it was asked for."""
+    """A stream of pages from a list; a page may be cut short as by a server. Records the requested sizes."""
 
     def __init__(self, documents: Documents, shortest: int = 1 << 30) -> None:
         self._left = list(documents)
@@ -37,14 +37,14 @@ class Stream:
             return None
         count = min(size, self._most)
         chunk, self._left = self._left[:count], self._left[count:]
-        # As a server: only a page that is not full tells that the end is reached.
+        # Like a server, announce the end only by a page that is not full.
         self._ended = not self._left and len(chunk) < count
         raw = bson.encode({"firstBatch": chunk})
         return Page(raw, raw.index(b"firstBatch\0") + 11, None, None)
 
 
 def nobody(documents: int, size: int) -> None:
-    """Told of what was compared."""
+    """Ignore the numbers of compared documents and bytes."""
 
 
 # The page size of a test, in documents.
@@ -148,7 +148,7 @@ def test_ids_of_equal_value_and_other_type_are_two_documents(order: Order) -> No
 
 
 lengths = st.integers(1, 7)
-# As they come from two shards: several documents of one key, in any order.
+# As from two shards: several documents with the same key, in any order.
 shards = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), unique=True, max_size=20)
 
 
@@ -166,7 +166,7 @@ def test_documents_that_share_a_key_are_not_lost(
     ]
     found = keys(Stream(sides[0], source_page), Stream(sides[1], destination_page))
     assert {*found} >= {key for key, _ in {*source} ^ {*destination}}
-    # In one page, which is how they are looked at again, the order means nothing.
+    # In a single page, as in a recheck, the order does not matter.
     if source_page == destination_page == 7 and max(map(len, sides)) < 7:
         found = keys(*sides, first_page=1000)
         assert {*found} == {key for key, _ in {*source} ^ {*destination}}
@@ -184,7 +184,7 @@ def differing(one: dict[int, int], other: dict[int, int]) -> list[int]:
 
 
 def unordered(first: bytes, second: bytes) -> bool:
-    """An order that knows nothing."""
+    """An order in which no key comes before another."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""Tasks are handed out once, wait for those that others still add, and are counted."""
+"""The task queue hands out each task once, waits while running tasks may still add others, and counts the tasks."""
 
 from __future__ import annotations
 

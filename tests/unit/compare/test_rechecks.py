@@ -1,4 +1,4 @@
-"""What is saved for the next generation, and what of it need not be saved. The store is replaced by a list."""
+"""Which documents are saved for a recheck in the next generation, and which need not be. A list replaces the store."""
 
 from __future__ import annotations
 

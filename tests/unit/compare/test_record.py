@@ -1,4 +1,4 @@
-"""A saved check is read back as it was, and one of another format is refused."""
+"""A saved check is loaded unchanged; one in another format is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names lead to their counterparts and back."""
+"""Names on the source and on the destination are mapped to each other."""
 
 from __future__ import annotations
 

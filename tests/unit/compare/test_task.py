@@ -1,4 +1,4 @@
-"""Rechecks are cut into tasks: each document in exactly one, and no task too large."""
+"""Rechecks are divided into tasks of limited size, with each document in exactly one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A verdict says in words what was found."""
+"""A verdict describes in words what the check has found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A DDL event is applied once, after all instances have reached it, whichever of them is restarted."""
+"""A DDL event is applied once, after all instances have reached it, even if an instance is restarted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BOTH = ("a", "b")
 
 
 class Run:
-    """A record that is saved nowhere."""
+    """A fake run, whose record is not saved."""
 
     def __init__(self, record: RunRecord) -> None:
         self.record = record
@@ -28,7 +28,7 @@ class Run:
 
 
 class Others:
-    """The other instances; each look finds what the next of `barriers` says of the one there is."""
+    """The other instances: each look returns the instance `name` at the next of `barriers`; the last one repeats."""
 
     def __init__(self, name: str, *barriers: str | None) -> None:
         self._name = name
@@ -53,7 +53,7 @@ class Registry:
 
 
 class One:
-    """One instance that comes to a barrier."""
+    """One instance that reaches a barrier."""
 
     def __init__(
         self, name: str, barrier: str | None, others: Others, instances: tuple[str, ...] = BOTH

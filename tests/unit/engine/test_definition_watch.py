@@ -1,4 +1,4 @@
-"""What changed in the definitions of an old source, in words."""
+"""Changes in the definitions of an old source are described in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of one document meet in one group and one lane, in order, and nothing is passed before it is applied."""
+"""Events of one document go to one group and one lane, in order, and the frontier never passes an unapplied event."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ SMALL = 1000
 
 
 class Dispatch:
-    """A dispatcher with its lanes, which only collect."""
+    """A dispatcher whose lanes only collect portions, without applying them."""
 
     def __init__(self, lanes: int, portion_bytes: int = 1 << 20) -> None:
         self.frontier = Frontier(START)
@@ -119,7 +119,7 @@ class Dispatch:
             self.dispatcher.add(PLAIN, event(number, body), NOW)
 
     def handed_on(self) -> list[list[Portion]]:
-        """What waits in front of each lane, which is taken away."""
+        """Return the waiting portions of each lane, and remove them from the lanes."""
         return [list(iter(lane._portions.take_ready, None)) for lane in self.lanes]
 
     def finish(self, portions: list[list[Portion]]) -> None:

@@ -1,4 +1,4 @@
-"""An insert may find its document there already; any other refusal counts."""
+"""An insert ignores duplicates of documents that already exist, and raises any other error."""
 
 from __future__ import annotations
 

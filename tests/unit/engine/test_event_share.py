@@ -1,4 +1,4 @@
-"""Every event is one instance's, and all agree on which."""
+"""Every event belongs to exactly one instance, and all instances agree on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frontier passes what is done, in order, and never more."""
+"""The frontier passes applied entries in order, and never an unapplied one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syncsvc.engine.run.frontier import Entry, Frontier
 from tests.unit.deadlines import no_longer_than
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 
-# Switch threads at nearly every step, so that a step which is not guarded shows.
+# Switch threads at almost every step, to expose missing locks.
 EAGER = 1e-6
 
 

@@ -70,7 +70,7 @@ def delete(identity: Any) -> Outcome:
 
 
 def shown(outcomes: list[Outcome], collated: bool) -> list[str]:
-    """The pairs as text: what is written, a bar, what is deleted."""
+    """Return each pair as text: the written IDs, a bar, the deleted IDs."""
     pairs = runs(outcomes, collated)
     return ["|".join("".join(_id(each) for each in half) for half in pair) for pair in pairs]
 
@@ -106,7 +106,7 @@ steps = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12)
 
 
 def effect(present: list[str], identity: str, deleted: bool) -> list[str]:
-    """The documents of a capped collection, in the order of their inserts."""
+    """Return the IDs in a capped collection, in insertion order, after one more insert or delete."""
     if deleted:
         return [each for each in present if each != identity]
     return present if identity in present else [*present, identity]

@@ -1,4 +1,4 @@
-"""What a collMod changes of a definition, and what of it is carried out at once."""
+"""The changes that a collMod makes to a definition, and which of them are applied immediately."""
 
 from __future__ import annotations
 

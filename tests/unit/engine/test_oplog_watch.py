@@ -1,4 +1,4 @@
-"""The watch over the oplog leaves no warning behind."""
+"""The oplog watch ends its warnings when it is stopped, and when the sync no longer needs the oplog."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COPYING = run_record(position=START)
 
 
 class Watched:
-    """A sync that is read at its beginning; its oplog must not be looked at."""
+    """A fake context of a sync that is copying; reading its oplog is an error."""
 
     def __init__(self) -> None:
         self.run = SimpleNamespace(record=COPYING)

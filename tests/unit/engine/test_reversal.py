@@ -53,7 +53,7 @@ def test_a_collection_is_known_by_the_uuid_that_it_has_there() -> None:
     assert found.uuid == THERE
     assert (found.status, found.copied, found.documents) == (CopyStatus.DONE, 7, 2)
     assert found.source_name == record.source_name
-    # That it became unique comes as an event.
+    # The change to unique is reported by an event.
     prepared = {"v": 2, "key": {"b": 1}, "name": "b", "prepareUnique": True}
     assert found.definition.indexes == {"a": index, "b": prepared}
 

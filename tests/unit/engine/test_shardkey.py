@@ -1,4 +1,4 @@
-"""A shard key finds documents by it, and knows the updates that write it."""
+"""A shard key builds filters for documents, and recognizes updates that change it."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def update(shard_key: Any) -> DataEvent:
         ([delete(1)], "deleted"),
         ([insert(1), delete(1)], "deleted"),
         ([insert(1), update(1), delete(1)], "deleted"),
-        # The insert may have come before the delete of the same transaction.
+        # The insert may have been applied before the delete of the same transaction.
         ([insert(2), delete(1)], "read again"),
         ([insert(2), delete(None)], "read again"),
         ([delete(1), insert(2)], "read again"),
@@ -139,13 +139,13 @@ def update(shard_key: Any) -> DataEvent:
         ([delete(1), insert(2), replace(2)], "document 2"),
         ([delete(1), delete(2)], "read again"),
         ([insert(1), insert(2), delete(1)], "read again"),
-        # It may have had another key before.
+        # The document may have had another shard key before.
         ([update(1), delete(1)], "read again"),
         ([replace(1), delete(1)], "read again"),
         ([delete(1), delete(1)], "read again"),
         ([update(1), replace(1)], "document 1"),
         ([delete(1), insert(1)], "document 1"),
-        # Of a replica set, all have one key.
+        # The document keys in events of a replica set contain no shard key.
         ([update(None), delete(None)], "deleted"),
         ([replace(None), delete(None)], "deleted"),
     ],

@@ -1,4 +1,4 @@
-"""Stand-ins refuse nothing that the source did, and everything is put back."""
+"""Stand-ins accept every write that the source accepted, and the conversion back restores every definition."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class TestStandIn:
 
 
 UNIQUE, PLAIN = index("unique", unique=True), index("plain")
-# Pairs that servers allow side by side, and which of them cannot be built beside the other's stand-in.
+# Pairs of indexes that can coexist, and which of them cannot be built beside the other's stand-in.
 TWINS: list[tuple[Document, Document, set[str]]] = [
     (UNIQUE, PLAIN, {"plain"}),
     (PLAIN, UNIQUE, {"plain"}),
@@ -354,7 +354,7 @@ PROPERTIES = [
 
 
 def after(built: dict[str, Document], command: Document) -> dict[str, Document]:
-    """The indexes as the server has them after a command."""
+    """Return the indexes as on the server after a command."""
     name, changes = (command["index"]["name"], {**command["index"]})
     changed = built[name] | changes
     if changes.get("unique"):

@@ -1,4 +1,4 @@
-"""Events become statements that do exactly what the events did."""
+"""Change events are translated to statements with exactly their effect."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ def entry(diff: dict[str, Any]) -> bytes:
 
 
 def diff(n: int) -> DataEvent:
-    """An update that only the oplog's diff replays."""
+    """Return an update that can only be replayed by the oplog's own diff."""
     return event(DataKind.UPDATE, {"$v": 2, "diff": {"i": {"n": n}}}, raw_diff=True)
 
 
 def plain_diff(n: int, name: str = "n") -> DataEvent:
-    """An update that a `$set` replays."""
+    """Return an update that can be replayed by a `$set`."""
     return event(DataKind.UPDATE, {"$v": 2, "diff": {"u": {name: n}}}, raw_diff=True)
 
 
 DELETE = event(DataKind.DELETE)
-# An update as the public description tells it, and an event that was too large to be sent.
+# An update with the documented updateDescription, and an event that was too large to be sent.
 DESCRIBED = event(DataKind.UPDATE, {"updatedFields": {"n": 1}})
 UNTOLD = event(DataKind.UNTOLD)
 
@@ -71,7 +71,7 @@ def folded(*events: DataEvent) -> Outcome:
 
 
 def shape(outcome: Outcome) -> tuple[Any, ...]:
-    """What an outcome is: its document's number, the numbers its stages set, or what is to be done."""
+    """Describe an outcome: the number in its document, the numbers that its stages set, or its action."""
     assert outcome.key == KEY
     if outcome.refetch or outcome.deleted:
         assert outcome.document is None and not outcome.stages
@@ -159,7 +159,7 @@ def test_updates_that_one_set_replays_may_be_many() -> None:
 
 
 def sets(diff: dict[str, Any]) -> dict[str, Any] | None:
-    """What an update sets in the form of `$set`, in order."""
+    """Return the fields that an update sets if it can be written as a `$set`, in order; else None."""
     found = field_sets(entry(diff))
     return None if found is None else bson.decode(rawbson.document(b"".join(found.values())))
 
@@ -264,12 +264,12 @@ class TestFieldSets:
 
 
 def inner_fields(raw: bytes) -> list[Field]:
-    """The `u` of a diff, as a field."""
+    """Return the part `u` of a diff as a field."""
     return [Field(0x03, b"u", raw[7:-1])]
 
 
 def updated(path: str, n: int) -> DataEvent:
-    """The update that sets a field of that path, which was there."""
+    """Return an update of an existing field with this path."""
     *parents, name = path.split(".")
     diff: dict[str, Any] = {"u": {name: n}}
     for parent in reversed(parents):
@@ -356,7 +356,7 @@ def is_zero_at_top(field: Field) -> bool:
     return field.kind == 0x11 and field.value == bytes(8) and field.name != b"_id"
 
 
-# What looks like the end of a name and a zero timestamp, and is none.
+# Bytes that only look like the end of a name and a zero timestamp.
 DECOYS = [
     Field(0x12, b"a", bytes(8)),
     Field(0x12, b"\x11", bytes(8)),

@@ -1,4 +1,4 @@
-"""When a commit may be asked for, and what it fails with."""
+"""When a commit is accepted, and the errors with which it fails."""
 
 from __future__ import annotations
 

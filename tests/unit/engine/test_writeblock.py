@@ -1,4 +1,4 @@
-"""Which clusters a run that failed for good gives back."""
+"""Which clusters are unblocked when a run fails permanently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LATER = [phase for phase in Phase if phase is not Phase.INITIALIZING]
         (Phase.INITIALIZING, False, 0, ("cluster0", "cluster1")),
         *((phase, False, 0, ("cluster0",)) for phase in LATER),
         *((phase, False, 1, ("cluster1",)) for phase in LATER),
-        # Users were told to write to the destination: those who did must not find the source open, too.
+        # Users were told to write to the destination, so the source must not accept writes as well.
         (Phase.CUTTING_OVER, True, 0, ()),
         (Phase.CUTTING_OVER, True, 1, ()),
     ],

@@ -1,4 +1,4 @@
-"""What was done with each collection is counted by its UUID."""
+"""The figures of each collection are counted by its UUID."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls are timed between two looks."""
+"""The durations of calls are collected between two readings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the oplog lasts, and what is warned of."""
+"""Estimates of how long the oplog lasts, and the resulting warnings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_point_is_lost_when_nothing_as_old_is_left(
     assert is_lost(Oplog(oldest, time(20), 0, 0), needed) is lost
 
 
-# Looks as (at, oldest, newest, size), what is needed, and the seconds that are left.
+# Observations as (at, oldest, newest, size), the needed time, and the expected seconds left.
 LASTING = [
     pytest.param([(0, 0, 0, 0)], 0, None, id="new and seen once"),
     pytest.param([(0, 0, 5, 1), (10, 0, 15, 1)], 5, math.inf, id="nothing is written"),

@@ -1,4 +1,4 @@
-"""What the last minutes say of the time to come."""
+"""Forecasts from the figures of the last minutes."""
 
 from __future__ import annotations
 

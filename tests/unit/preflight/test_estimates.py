@@ -1,4 +1,4 @@
-"""Findings against what a sync will take, and what there is too little of."""
+"""Estimates of the resources that a sync needs, and the violations if there are too few."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may carry out a sync together with others, and who may join them."""
+"""Which instances may run a sync together, and which may join them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options against the privileges that a sync with them needs on each side."""
+"""The privileges that a sync needs on each side, by its options."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOTH = WriteBlocking.SOURCE_AND_DESTINATION
 NONE = WriteBlocking.NONE
 PLAIN = {"write_blocking": NONE, "verification": False}
 
-# What the built-in roles have of the actions that are asked for, on servers of 6.0.
+# The actions that the service checks, by built-in role, as on MongoDB 6.0.
 ROLES = {
     "readAnyDatabase": {
         *("listDatabases", "changeStream", "collStats", "find", "listCollections"),
@@ -53,7 +53,7 @@ ROLES = {
     },
     "clusterManager": {"appendOplogNote", "enableSharding", "refineCollectionShardKey"},
 }
-# The same of collections of the database config.
+# The actions on collections of the database config, by built-in role.
 ON_CONFIG = {
     "clusterMonitor": {("find", "")},
     "clusterManager": {("find", ""), ("insert", ""), ("remove", ""), ("update", "")},

@@ -1,4 +1,4 @@
-"""The rules of start: facts and options against the violations that they are."""
+"""The rules for a start: combinations of facts and options, and the violations that they cause."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHARDING = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []
 
 
 def sharding_of(*key: dict[str, Any], collection: str = "e", **fields: bool) -> dict[str, Any]:
-    """The option to shard one collection of the database d."""
+    """Return the option that shards one collection of the database d."""
     entry = {"database": "d", "collection": collection, "shardCollection": {"key": list(key)}}
     return {"sharding": {"createSupportingIndexes": False, **fields, "shardingEntries": [entry]}}
 
@@ -105,7 +105,7 @@ def test_options_go_together(fields: dict[str, Any], expected: list[str]) -> Non
 
 
 def sharded(shards: int) -> dict[str, Any]:
-    """The facts of a cluster with that many."""
+    """Return the facts of a cluster with this number of shards."""
     return {"topology": Topology.SHARDED, "shards": tuple(map(str, range(shards)))}
 
 
@@ -146,7 +146,7 @@ def test_an_occupied_destination_is_refused(identity: str, expected: str) -> Non
 
 
 ALONE = {"topology": Topology.STANDALONE}
-# Start rule 5: what speaks against a start without sharding, and with it.
+# Start rule 5: the violations of a start without and with the option `sharding`.
 TOPOLOGY_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[str], list[str]]] = [
     ({}, {}, [], ["ShardingNotApplicable"]),
     ({}, sharded(2), ["ShardingRequired"], []),

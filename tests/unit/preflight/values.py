@@ -1,4 +1,4 @@
-"""Options, facts and findings, with everything that a test does not name filled in."""
+"""Builds options, facts and findings with defaults for everything that a test does not specify."""
 
 from __future__ import annotations
 

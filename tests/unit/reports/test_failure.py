@@ -1,4 +1,4 @@
-"""Whoever reads why a sync failed learns where users are kept from writing, and how that is ended."""
+"""The report of a failed sync says on which clusters users are blocked, and how to unblock them."""
 
 from __future__ import annotations
 

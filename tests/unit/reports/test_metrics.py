@@ -1,4 +1,4 @@
-"""Each metric of a sync, as a table: what is known of it, and what is left out."""
+"""Each metric of a sync: its value in a known state, and its absence if the value is unknown."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def shown(
 
 
 def hot(name: str, record: RunRecord | None) -> set[tuple[str, ...]]:
-    """The labels of which the value is 1; that of the others is 0."""
+    """Return the labels whose value is 1; all other values must be 0."""
     of_name = shown(record)[name]
     assert set(of_name.values()) <= {0, 1}
     return {labels for labels, value in of_name.items() if value}

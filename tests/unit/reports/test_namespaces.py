@@ -1,4 +1,4 @@
-"""How far each collection is, as a table; and the pages of a long list."""
+"""The progress of each collection, and the pages of a long list."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ SNAPSHOT = ProgressSnapshot(
 )
 WITHOUT_A_SYNC = (State.INITIALIZING, State.IDLE)
 WITH_A_SYNC = [state for state in State if state not in WITHOUT_A_SYNC]
-# Those that are there only where they mean something.
+# Fields that are present only if they apply.
 SOMETIMES = {
     *("estimatedOplogTimeRemaining", "estimatedSecondsToCEACatchup", "indexBuilding", "warnings"),
     "verification",

@@ -23,7 +23,7 @@ from verifier.runtime.httpd import MOST_READERS, REQUEST_THREADS
 
 ROOT = Path(__file__).parents[3]
 
-# Without room for others, the server would answer when connections time out, after a minute. In seconds.
+# In seconds. A server that does not make room would answer only when connections time out, after a minute.
 DEADLINE = 40
 
 SERVER = """
@@ -49,13 +49,13 @@ HALF_SENT = [
 
 @dataclass
 class Served:
-    """A server of its own process, and the connections of a test to it."""
+    """A server in a separate process, and the connections of a test to it."""
 
     port: int
     opened: ExitStack
 
     def connect(self, sent: bytes = b"", buffer: int = 0) -> socket.socket:
-        """Open a connection that sends this and then nothing more; one with a `buffer` reads hardly anything."""
+        """Open a connection that sends only these bytes; with a receive `buffer`, it reads almost nothing."""
         connection = self.opened.enter_context(socket.socket())
         if buffer:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
@@ -67,7 +67,7 @@ class Served:
         return self.connect(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(), 4096)
 
     def ask(self, method: str, path: str) -> tuple[int, Any]:
-        """Ask with a new connection; the status and the body."""
+        """Send a request on a new connection, and return the status and the body."""
         connection = HTTPConnection("127.0.0.1", self.port)
         try:
             connection.request(method, path)
@@ -94,13 +94,13 @@ def serve(silence: float) -> Iterator[Served]:
 
 @pytest.fixture
 def server() -> Iterator[Served]:
-    """One that waits longer for quiet connections than a test does for an answer."""
+    """Run a server that waits longer for idle connections than a test waits for an answer."""
     yield from serve(60.0)
 
 
 @pytest.fixture
 def hasty() -> Iterator[Served]:
-    """One that closes unread connections soon."""
+    """Run a server that soon closes unread connections."""
     yield from serve(0.5)
 
 
@@ -149,7 +149,7 @@ def test_the_newest_connections_stay_open(server: Served) -> None:
 def test_slow_readers_leave_threads_for_others(server: Served) -> None:
     with no_longer_than(DEADLINE):
         readers = [server.get_without_reading("/endless") for _ in range(MOST_READERS)]
-        # Each of them has begun to be answered.
+        # The server has begun to answer each of them.
         assert all(reader.recv(1) == b"H" for reader in readers)
         for _ in range(REQUEST_THREADS):
             status, body = server.ask("GET", "/read/1")

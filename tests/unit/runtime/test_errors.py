@@ -1,4 +1,4 @@
-"""Errors carry a kind, and every text a remedy."""
+"""Every error has a kind, and every error text contains the remedy."""
 
 from __future__ import annotations
 

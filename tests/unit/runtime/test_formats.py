@@ -1,4 +1,4 @@
-"""Saved documents are upgraded step by step, and those that no step leads from are refused."""
+"""Saved documents are upgraded step by step; a document in a format without a step is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer has the one shape; the server ends on SIGTERM."""
+"""The answer to any request has the standard shape, and the server ends on SIGTERM."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from verifier.runtime.httpd import (
 from verifier.runtime.tasks import StopToken
 
 ROOT = Path(__file__).parents[3]
-# With a byte order mark, and without one.
+# Encodings with a byte order mark (utf-16, utf-32), and without one.
 OTHER_ENCODINGS = ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
 LEAVING = threading.Event()
 TEAPOT = ErrorKind("Teapot", 418, "It is a teapot.", "Do not.")
@@ -84,7 +84,7 @@ def make_app() -> Flask:
 
 
 def _numbered(count: int) -> Iterator[str]:
-    """That many lines, and then an error; of one line none."""
+    """Yield that many lines, and then raise an error, except after exactly one line."""
     for number in range(count):
         yield json.dumps({"number": number})
     if count != 1:
@@ -98,7 +98,7 @@ def client() -> Iterator[FlaskClient]:
 
 
 def assert_error(answer: TestResponse, status: int, name: str) -> str:
-    """The answer has the one shape of errors; its description."""
+    """Check that the answer has the standard shape of errors, and return its description."""
     assert answer.status_code == status
     body = answer.get_json()
     assert list(body) == ["error", "errorDescription", "success"]
@@ -263,7 +263,7 @@ print("served", flush=True)
 
 
 def test_serving_ends_when_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The test run keeps its own handlers.
+    # Keep the signal handlers of the test run.
     monkeypatch.setattr(signal, "signal", lambda number, handler: None)
     stop = StopToken()
     stop.stop("a thread failed")

@@ -1,4 +1,4 @@
-"""Log lines are JSON objects, and hold no credentials, wherever these stood."""
+"""Log lines are JSON objects without credentials, wherever a connection string occurs in them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECRET = "S3cr3t"
 
 
 class Terminal(StringIO):
-    """A stream that says that it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -36,7 +36,7 @@ log = logging.getLogger("test.logs")
 
 @pytest.fixture(scope="module")
 def own_handlers() -> Iterator[None]:
-    """Setting up logs takes the place of all handlers: put back the ones of the test run."""
+    """Restore the log handlers of the test run, because setting up logs replaces all handlers."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
@@ -62,7 +62,7 @@ def formatter(log_file: Path) -> logging.Formatter:
 
 @pytest.fixture
 def no_umask() -> Iterator[None]:
-    """Let a new file have the very mode that it is created with."""
+    """Clear the umask, so that a new file gets exactly the requested mode."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -203,7 +203,7 @@ class TestSetUp:
 
 
 def line_with(formatter: logging.Formatter, text: str, place: str) -> str:
-    """The line for a record that holds the text in one place."""
+    """Return the log line of a record that contains the text at one place."""
     message, error = "message", None
     extra: dict[str, Any] = {}
     if place == "message":
@@ -224,14 +224,14 @@ def line_with(formatter: logging.Formatter, text: str, place: str) -> str:
 
 PLACES = ["message", "extra", "nested extra", "object in extra", "error"]
 
-# What a connection string may hold between ":" and "@" without escapes, for some parser at least.
+# Characters that at least one parser accepts unescaped between ":" and "@" of a connection string.
 ODD = "%!$&()*+,;=[]{}<>|^`~#?/.@:-_"
 passwords = st.text(st.sampled_from("aZ0" + ODD), max_size=8)
-# The driver takes these in a password, too.
+# The driver accepts these in a password, too.
 ODDER = "\"'\\ \täß漢\U0001f600"
 odder_passwords = st.text(st.sampled_from("aZ0" + ODDER), max_size=6)
 
-# Of these, texts are made that look like several connection strings.
+# Parts from which texts with several connection strings are built.
 PIECES = [
     "mongodb://",
     "MONGODB+srv://",

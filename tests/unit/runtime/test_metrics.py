@@ -1,4 +1,4 @@
-"""A table of metrics becomes the text that Prometheus reads, and no process-wide registry knows of it."""
+"""A table of metrics is rendered in the Prometheus text format, without the process-wide registry."""
 
 from __future__ import annotations
 

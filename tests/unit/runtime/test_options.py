@@ -1,4 +1,4 @@
-"""Options come from flags, environment, file and table, in this order; what is wrong with them is named."""
+"""Options are read from flags, environment, file and defaults, in this order; errors name the option."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def config(directory: Path, text: str) -> list[str]:
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The message with which the arguments are refused."""
+    """Return the error message for these arguments, which must be refused."""
     with pytest.raises(SystemExit) as raised:
         values(*arguments)
     assert raised.value.code == 2

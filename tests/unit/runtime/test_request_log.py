@@ -1,4 +1,4 @@
-"""Every request and its answer are logged under one id, which the answer carries."""
+"""Every request and its answer are logged with one ID, which the answer contains."""
 
 from __future__ import annotations
 

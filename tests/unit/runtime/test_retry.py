@@ -1,4 +1,4 @@
-"""Temporary failures are retried, with pauses that a stop ends, until the patience of the classifier is used up."""
+"""Temporary failures are retried until the classifier's time limit; a stop ends the pauses in between."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ forever = classifier(FOREVER)
 
 
 def fails(*errors: BaseException, then: str = "done") -> Callable[[], str]:
-    """Return a call that raises these errors, one a call, and then returns."""
+    """Return a function that raises one of these errors at each call, and then returns `then`."""
     left: Iterator[BaseException] = iter(errors)
 
     def call() -> str:

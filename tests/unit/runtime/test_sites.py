@@ -1,4 +1,4 @@
-"""Requests that a web page of another site could send are refused; those of programs are not."""
+"""Requests that a web page of another site could send are refused; requests of programs are accepted."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_path_that_is_not_there_is_refused_as_well(client: FlaskClient) -> Non
 
 
 def test_a_program_may_leave_the_host_out(client: FlaskClient) -> None:
-    """As the health checks of HTTP/1.0 do."""
+    """Health checks with HTTP/1.0 send no Host header."""
     assert client.get(URL, environ_overrides={"HTTP_HOST": ""}).status_code == 200
 
 

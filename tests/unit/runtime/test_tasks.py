@@ -1,4 +1,4 @@
-"""Threads have an owner, errors and stops reach everybody, and channels lose nothing."""
+"""Every thread has an owner, errors and stops reach all threads of a group, and channels lose no items."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.deadlines import no_longer_than
 from verifier.runtime import tasks
 from verifier.runtime.tasks import Budget, Cancelled, Channel, StopToken, TaskGroup
 
-# Longer than anything here takes: a wait of this length that is not ended early fails its test.
+# Longer than any test may take: a wait of this length must be ended early, or its test fails.
 LONG = 60.0
 MOMENT = 0.05
 

@@ -1,4 +1,4 @@
-"""A tuning is shown as a table; what it needs of memory follows from it."""
+"""A tuning can be rendered as a table, and the memory estimate is computed from it."""
 
 from __future__ import annotations
 

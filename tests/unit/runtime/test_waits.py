@@ -1,4 +1,4 @@
-"""Waits are shown when they have lasted long, and only until they end."""
+"""Waits are shown once they have lasted long, until they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many documents are saved by few commands, each of a size that servers take."""
+"""Many documents are saved by a few commands that respect the server's size limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots of a fence: their sessions and numbers, and the order in which they are checked out."""
+"""The slots of a fence: their sessions and transaction numbers, and the order in which they are checked out."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def test_an_unsettled_slot_is_checked_out_first() -> None:
     assert not fence.is_settled
     with fence.slot(StopToken()) as slot:
         assert slot is left
-        assert fence.is_settled  # of those that nobody uses
+        assert fence.is_settled  # slots in use are ignored
 
 
 def test_a_slot_has_one_user_at_a_time() -> None:
     fence, stop = Fence(RUN, 1, slots=1), StopToken()
     stop.stop("enough")
-    # A free one is given also when stopped: what a process saves on its way out is worth one call.
+    # A free slot is available even after a stop, so that an ending process can make a last save.
     with fence.slot(stop), pytest.raises(Cancelled), fence.slot(stop):
         raise AssertionError("the slot was given twice")

@@ -1,4 +1,4 @@
-"""A partition is read back as it was saved, and several are claimed at once where each is small."""
+"""A saved partition is loaded unchanged, and several small partitions are claimed at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.documents import key
 from verifier.cluster.ranges import LAST, Range
 
 UUID = bytes(range(16))
-# Of a type that the driver would decode to another one.
+# A value that the driver would decode to a different type.
 SYMBOL = key(0x0E, b"\x04\0\0\0sym\0")
 PARTITIONS = [
     Partition(UUID, 0),

@@ -1,4 +1,4 @@
-"""What the records of several instances say of who waits for what."""
+"""Which instances wait for which others, derived from their saved records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is saved is read back as it was, and what another version saved is refused."""
+"""Saved records are loaded unchanged; those of an unsupported format are refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from verifier.runtime.errors import OperationError
 
 
 def saved(document: dict[str, Any]) -> dict[str, Any]:
-    """The document as the server gives it back."""
+    """Return the document as the server would return it."""
     return bson.decode(bson.encode(document))
 
 
@@ -146,7 +146,7 @@ def test_a_run_of_format_6_is_upgraded() -> None:
 
 
 def test_the_saved_shape_is_that_of_the_current_format() -> None:
-    """A change of this shape needs a new format, with a step that leads to it."""
+    """WARNING: changing this shape requires a new format, with an upgrade step."""
     assert FORMATS.current == 7
     assert saved(_run_document(UPGRADED)) == CURRENT
 
@@ -260,7 +260,7 @@ COLLECTIONS = [
 def test_a_collection_is_read_back_as_it_was(record: CollectionRecord) -> None:
     again = collection_again(record)
     assert again == record
-    assert repr(again) == repr(record)  # with the order of everything
+    assert repr(again) == repr(record)  # repr() also shows the order of all fields
 
 
 def test_a_collection_that_an_earlier_version_saved_has_no_uuid_of_the_destination() -> None:
@@ -286,7 +286,7 @@ def test_the_metadata_is_not_a_users() -> None:
 
 
 def test_the_saved_words_stay() -> None:
-    """A saved word that changes needs a new format, with a step that replaces the old word."""
+    """WARNING: changing a saved value requires a new format, with an upgrade step that replaces the old value."""
     words = {kind.__name__: {each.value for each in kind} for kind in (State, Phase, CopyStatus)}
     assert words == {
         "State": {

@@ -1,4 +1,4 @@
-"""Options are saved in a form of their own, which other versions can read."""
+"""Options are saved in their own form, which other versions can read."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_options_are_read_back_as_they_were(options: StartOptions) -> None:
 
 
 def test_options_that_other_versions_saved_are_read() -> None:
-    """A later version has added fields, and an earlier one does not have all fields yet."""
+    """A later version may have more fields, and an earlier version may have fewer."""
     document = {"source": "a", "destination": "b", "reversible": True, "future": {"a": [1]}}
     assert StoredOptions().load(document) == StartOptions("a", "b", reversible=True)
 
 
 def test_what_requests_may_not_say_is_read() -> None:
-    """A check of requests that becomes stricter must not end a sync that was started before."""
+    """If the validation of requests becomes stricter, syncs that were started before must still load."""
     included = ({"database": "admin", "later": 1},)
     options = StartOptions("a", "b", include_namespaces=included)
     assert StoredOptions().load(StoredOptions().dump(options)) == options

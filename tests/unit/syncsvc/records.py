@@ -1,4 +1,4 @@
-"""Records of a run and of collections, and what is known of them, with all that a test does not name filled in."""
+"""Builds records of a run and its collections with defaults for everything that a test does not specify."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_record(**fields: Any) -> RunRecord:
 def known(
     record: RunRecord | None, snapshot: ProgressSnapshot = ProgressSnapshot(), **fields: Any
 ) -> Sync:
-    """What a process knows of that sync."""
+    """Return the snapshot of a process that runs the sync of `record`."""
     state = State.IDLE if record is None else record.state
     usual: dict[str, Any] = {"state": state, "can_commit": False}
     return Sync(record=record, snapshot=snapshot, **{**usual, **fields})

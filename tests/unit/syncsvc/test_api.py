@@ -1,4 +1,4 @@
-"""The API of a process whose clusters are never asked: what is refused before anything is touched."""
+"""The API of a process without access to its clusters: refusals before anything is touched."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_a_command_waits_for_the_startup_for_so_long(path: str, body: dict[str, 
 
 @pytest.fixture
 def posted(service: Service) -> Iterator[list[Future[TestResponse]]]:
-    """As many commands as may wait, which wait for the startup."""
+    """Send as many commands as may wait for the startup."""
     with ThreadPoolExecutor(MOST_WAITING) as threads:
         yield [
             threads.submit(create_app(service).test_client().post, "/api/v1/commit")
@@ -230,7 +230,7 @@ def test_only_so_many_commands_wait(service: Service, posted: list[Future[TestRe
 def test_one_preflight_at_a_time(
     api: FlaskClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a cluster hangs, more would keep every thread that answers requests."""
+    """If a cluster hangs, several preflights could block all threads that answer requests."""
     refused: list[OperationError] = []
 
     def judged_during_another(*arguments: object) -> Judgement:

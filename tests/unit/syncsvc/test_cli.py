@@ -1,4 +1,4 @@
-"""A process that cannot run says why, without credentials, and ends with a status."""
+"""A process that cannot start reports the reason without credentials, and exits with a nonzero status."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from syncsvc.cli import LOG_FILE, main
 
 SECRET = "S3cr3t"
 GOOD = f"mongodb://user:{SECRET}@host"
-# Whichever is free: another process of the tests may have the usual one.
+# Any free port, because another test process may use the default one.
 ANY_PORT = ("--port", "0")
 
 
 @pytest.fixture(autouse=True)
 def own_handlers() -> Iterator[None]:
-    """The process sets up logging anew: put back the handlers of the test run."""
+    """Restore the log handlers of the test run, because the process replaces them."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield

@@ -1,4 +1,4 @@
-"""What follows from an option."""
+"""The properties that are derived from an option."""
 
 from __future__ import annotations
 

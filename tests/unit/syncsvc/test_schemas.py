@@ -1,4 +1,4 @@
-"""Request bodies are options, or are refused with every violation by the path of its field."""
+"""Request bodies are loaded as options, or refused with all violations and the paths of their fields."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def violations(body: dict[str, Any]) -> list[str]:
 
 
 def entry(*key: Any, **fields: Any) -> dict[str, Any]:
-    """A request to shard one collection by that key."""
+    """Return a start request that shards one collection by this key."""
     collection = {"database": "d", "collection": "c", "shardCollection": {"key": list(key)}}
     return {"sharding": {"shardingEntries": [{**collection, **fields}]}}
 
@@ -228,7 +228,7 @@ json_values = st.recursive(
     | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=6,
 )
-# Values that are nearly right lead further in than arbitrary ones.
+# Almost valid values reach more of the code than arbitrary ones.
 near_filters = st.dictionaries(
     st.sampled_from(["database", "databaseRegex", "collections", "collectionsRegex", "x"]),
     json_values | st.just({"pattern": "a", "options": "q"}) | st.just(["a"]),

@@ -1,4 +1,4 @@
-"""Entries of `sharding` against what is wrong with them, indexes against the shard keys that they serve, ranges."""
+"""Errors in the entries of `sharding`, indexes that support a shard key, and the bounds of ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of states, written a second time."""
+"""The table of state transitions, written a second time independently."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_refusal_names_the_states_that_would_do(
 
 def test_a_run_is_active_between_its_commands_and_their_ends() -> None:
     at_rest = {State.INITIALIZING, State.IDLE, State.PAUSED, State.COMMITTED, State.FAILED}
-    # A reset ends a run, and does none of its work.
+    # A reset ends a run, and does no work of a sync.
     at_rest.add(State.RESETTING)
     assert ACTIVE == set(State) - at_rest
 

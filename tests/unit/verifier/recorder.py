@@ -1,4 +1,4 @@
-"""A service that notes what it is asked, and tells of the check that it is given."""
+"""A fake service that records its calls, and returns a given check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verifier.compare.mismatch import StoredMismatch
 
 
 class Recorder:
-    """Raises `error` where it is asked for anything but progress."""
+    """A fake service. Every method but `progress` raises `error`, if that is set."""
 
     def __init__(self, shown: CheckProgress = FAILED) -> None:
         self.asked: list[Any] = []

@@ -1,4 +1,4 @@
-"""The log tells how a check goes, and how it ended."""
+"""The log shows the progress of a check, and its result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def while_running(work: Callable[[StopToken], None], then: Callable[[], None]) -
 
 
 def verdicts(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The first word of the reports in the log, each of which begins and ends with it."""
+    """Return the verdict of each report in the log; it is the first word of the report's first and last line."""
     words = [record.getMessage().partition(":")[0] for record in caplog.records]
     return [word for word in words if word in ("PASSED", "FAILED", "INCOMPLETE")][::2]
 

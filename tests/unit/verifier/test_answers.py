@@ -1,4 +1,4 @@
-"""The answers of the API, as tables: what is shown of a check."""
+"""The answers of the API for checks in various states."""
 
 from __future__ import annotations
 

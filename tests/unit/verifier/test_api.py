@@ -1,4 +1,4 @@
-"""The API of the verifier: what is asked of the service, what is answered, and what is refused before."""
+"""The verifier's API: the calls to the service, the answers, and requests that are refused before a call."""
 
 from __future__ import annotations
 

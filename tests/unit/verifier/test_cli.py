@@ -1,4 +1,4 @@
-"""A verifier that cannot run says why, without credentials, and ends with a status that tells a script."""
+"""A verifier that cannot start reports the reason without credentials, and exits with a status for scripts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GOOD = f"mongodb://user:{SECRET}@host"
 
 @pytest.fixture(autouse=True)
 def own_handlers() -> Iterator[None]:
-    """The process sets up logging and signals anew: put back those of the test run."""
+    """Restore the log and signal handlers of the test run, because the process replaces them."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -30,7 +30,7 @@ def own_handlers() -> Iterator[None]:
 
 
 def given(source: str, destination: str, *more: str) -> list[str]:
-    # Whichever port is free: another process of the tests may have the usual one.
+    # Any free port, because another test process may use the default one.
     port = ("--serverPort", "0")
     return ["--srcURI", source, "--destURI", destination, "--verifyAll", *port, *more]
 

@@ -1,4 +1,4 @@
-"""The report says in plain words how a check ended, what was compared, and what differs."""
+"""The report says in plain words how a check ended, what it compared, and what differs."""
 
 from __future__ import annotations
 

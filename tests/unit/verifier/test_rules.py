@@ -1,4 +1,4 @@
-"""Which pairs of clusters the verifier takes."""
+"""Which pairs of clusters the verifier accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of the verifier, with their documented defaults, and what does not go together."""
+"""The verifier's settings, their documented defaults, and options that exclude each other."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def scope(*arguments: str) -> Scope:
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The message with which the arguments are refused."""
+    """Return the error message for these arguments, which must be refused."""
     with pytest.raises(SystemExit) as raised:
         read_settings(arguments)
     assert raised.value.code == 2

@@ -1,4 +1,4 @@
-"""Checks as they may stand, for tests of what is told of them."""
+"""Checks in various states, for tests of the answers and reports about them."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ DEFINITION_MISMATCH = StoredMismatch(
 )
 
 
-# What the documentation shows of a check that failed.
+# The failed check that the documentation shows.
 EXAMPLE = CheckProgress(
     phase=Phase.IDLE,
     generation=4,
