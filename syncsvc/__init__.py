@@ -1,6 +1,6 @@
 """The sync service: copies a source cluster to a destination, then applies change events until the commit.
 
-Where to find what, for newcomers:
+Overview for newcomers:
 
 - `cli` wires the parts together. `api` parses a request and calls `service`, which decides whether to run the command.
 - A `runner` runs one sync with `engine.coordinator`, which lists the phases in order. `engine.copying`, `engine.events`

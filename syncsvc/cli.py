@@ -91,8 +91,7 @@ def _serve(settings: Settings, observe: Observer, tuning: Tuning) -> int:
         tasks.spawn("initialize", _initialize, service, settings, observe, opened)
         try:
             _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
-            # Also ends on an error in one of the process's own threads: a process that cannot initialize does not
-            # serve.
+            # Serving also ends if a thread of the process fails: a process that cannot initialize must not serve.
             server.serve(tasks.stop, service.stop_waiting)
             _log.info("Stopping.")
         finally:

@@ -1,4 +1,4 @@
-"""Finds what the sync has created on the destination, by the saved UUIDs and definitions. Reads only."""
+"""Finds the collections and views that the sync has created, by the saved UUIDs and definitions. Reads only."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _creations(
     views: Mapping[Namespace, list[Document]],
     stop: StopToken,
 ) -> Callable[[Found], bool]:
-    """Return a predicate: whether the sync has created what was found.
+    """Return a predicate: whether the sync has created a found collection or view.
 
     A name proves nothing, because users may drop a collection and create another one with its name. If a process was
     killed before it saved the UUID of a new collection, nothing was written to that collection yet, so it is empty. (An

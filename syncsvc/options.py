@@ -24,7 +24,7 @@ class WriteBlocking(Enum):
 
 
 class BuildIndexes(Enum):
-    """Which indexes are built on the destination, and when. The indexes on `_id` always exist."""
+    """The indexes to build on the destination, and when to build them. The indexes on `_id` always exist."""
 
     BEFORE_DATA_COPY = "beforeDataCopy"
     AFTER_DATA_COPY = "afterDataCopy"

@@ -31,8 +31,8 @@ T = TypeVar("T")
 # The oldest server version that can evaluate namespace filters.
 _OLDEST_EVALUATOR = (6, 0)
 
-# The sizes on disk of a collection with at most so many bytes of documents are estimated, not measured: a file has at
-# least one page, and an index entry takes about so many bytes.
+# Estimate, instead of measuring, the sizes on disk of collections up to this size. A file has at least one page, and
+# an index entry takes about 32 bytes. All values are in bytes.
 _MOST_ESTIMATED = 1 << 20
 _LEAST_FILE = 4096
 _INDEX_ENTRY = 32

@@ -1,6 +1,6 @@
 """The only exception of the sandbox.
 
-It has a module of its own so that every module of the package can raise it; it imports none of them.
+It has a separate module, so that every module of the package can import it without a cycle.
 """
 
 

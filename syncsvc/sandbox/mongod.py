@@ -175,7 +175,7 @@ class Mongod:
 
     def _failure(self, what: str) -> SandboxError:
         lines = self._log_of_this_start().decode(errors="replace").splitlines()
-        # A failed start logs pages about the shutdown; only the errors tell the cause.
+        # A failed start logs pages about the shutdown; only the errors show the cause.
         telling = [line for line in lines if _is_telling(line)] or lines
         tail = "\n  ".join(line[:500] for line in telling[-10:])
         command = " ".join(self._command())

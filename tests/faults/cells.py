@@ -186,7 +186,7 @@ def _pairs(cell: Cell) -> set[Any]:
     return pairs
 
 
-# How many faults of one cluster a stage of a flight between replica sets has time for.
+# The number of faults on one cluster for which each stage has time, in flights between replica sets.
 ROOM = {
     Stage.EVENTS: 5,
     Stage.VERIFICATION: 2,
@@ -194,7 +194,7 @@ ROOM = {
     Stage.LISTING: 2,
     Stage.REVERSE: 2,
 }
-# The same between sharded clusters.
+# The number of faults on one cluster for which each stage has time, in flights between sharded clusters.
 SHARD_ROOM = {Stage.COPY: 2, Stage.VERIFICATION: 3, Stage.EVENTS: 6}
 
 

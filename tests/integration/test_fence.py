@@ -29,7 +29,7 @@ MANY = range(20)
 
 @pytest.fixture
 def client(pair: Pair) -> Iterator[Client]:
-    """Return a client with a short timeout, which gives up as after a network outage."""
+    """Return a client with a short timeout, to simulate a network outage."""
     with closing(connect(pair.destination.uri, _APPLICATION, socket_ms=_WAIT_MS)) as client:
         yield client
 

@@ -212,7 +212,7 @@ def test_documents_larger_than_a_page_and_keys_longer_than_a_bound(client: Clien
 def test_documents_of_one_id_are_found(
     client: Client, before: int, first: Any, second: Any
 ) -> None:
-    """Also test two equal `_id`s on different pages."""
+    """The scan must find two documents with equal `_id`s, even on different pages."""
     collated = first != second and isinstance(first, str)
     sharded(client, **(KINDS["collated"] if collated else {}))
     client.d.c.insert_many({"_id": number, "k": 1} for number in range(before))

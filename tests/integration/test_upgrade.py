@@ -62,7 +62,7 @@ def test_a_sync_of_an_earlier_version_is_committed(pair: Pair, idle: Daemon, pat
     idle.run()
     run = pair.destination.client[METADATA].runs.find_one()
     assert run is not None and run["format"] == FORMATS.current
-    # What was done is not done again.
+    # The restarted sync continues in the phase in which it was killed.
     assert idle.progress()["info"] == PHASES[phase]
     if phase == "commit":
         idle.wait_for_state("COMMITTED")

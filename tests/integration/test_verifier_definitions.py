@@ -1,4 +1,4 @@
-"""Changes definitions during a check: a change on the source ends the check; one on the destination is ignored."""
+"""Changes of definitions during a check: one on the source ends the check, one on the destination is compared again."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _APPLICATION = "slow save"
 
 
 def _never(name: str, work: Callable[[], None]) -> None:
-    """Do not run `work`: a check that begins but never makes progress."""
+    """Ignore `work`, so that a check that is begun makes no progress."""
 
 
 class Processes:

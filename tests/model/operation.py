@@ -10,7 +10,7 @@ Document = dict[str, Any]
 
 
 class End(Enum):
-    """How a transaction ends."""
+    """The end of a transaction."""
 
     COMMIT = "commit"
     ABORT = "abort"

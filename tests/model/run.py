@@ -228,7 +228,7 @@ def _incomplete_time_series(source: Client) -> set[str]:
     """Return the differences for time series without buckets.
 
     A server creates the buckets of a time series first, and then its view. A drop between the two steps leaves a view
-    that holds nothing and that nobody can write to.
+    that contains nothing and refuses all writes.
     """
     found = set()
     for database in source.list_database_names():
@@ -249,7 +249,7 @@ def _is_missing(difference: str) -> bool:
 
 
 def _is_of_sharding(difference: str) -> bool:
-    """Return whether the difference is about sharding: the name of a renamed collection does not tell its shard key."""
+    """Return whether the difference is about sharding: the shard key of a renamed collection is not known here."""
     return difference.partition(": ")[2].startswith(("sharded ", "shard key "))
 
 

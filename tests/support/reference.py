@@ -50,7 +50,7 @@ _REGION = re.compile(
 _COMMON = tuple(
     kind.name for kind in Operation("post", "", "", None, body=EmptySchema()).all_errors
 )
-# What only the stand-alone verifier runs.
+# Modules that only the stand-alone verifier runs.
 _VERIFIER_ONLY = [f"verifier/{name}.py" for name in ("announce", "api", "cli", "service")]
 # Bodies that are described by hand on another page.
 _ELSEWHERE = {"Start": "The body has the :ref:`options of a start <start-options>`."}

@@ -55,7 +55,7 @@ def _chosen(name: str, combinations: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def in_turns(name: str, combinations: list[pytest.Item], number: int = 1) -> list[pytest.Item]:
-    """Return so many of the combinations, evenly spaced; the name of the test decides which is the first."""
+    """Return `number` of the combinations, evenly spaced; the name of the test determines the first one."""
     number = min(number, len(combinations))
     first, step = crc32(name.encode()), len(combinations) / number
     return [combinations[(first + int(n * step)) % len(combinations)] for n in range(number)]

@@ -35,9 +35,9 @@ def fill(client: AnyClient, documents: int = 300) -> None:
 
 @contextmanager
 def started(call: Callable[[], Any]) -> Iterator[Future[Any]]:
-    """Run the call in a thread beside the block, and wait for its end after the block.
+    """Run the call in another thread during the block, and wait for its end after the block.
 
-    If the block fails, the thread is abandoned: it may be waiting for what the block has not done.
+    If the block fails, the thread is abandoned, because the call may wait for something that the block has not done.
     """
     future: Future[Any] = Future()
 

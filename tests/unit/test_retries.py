@@ -1,4 +1,4 @@
-"""Which failures of a test are retried, tested in separate runs of pytest."""
+"""Tests which failures of a test are retried, by running pytest in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tests `make test` runs, tested in separate runs of pytest."""
+"""Tests the selection of `make test`, by running pytest in a separate process."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _fill(client: AnyClient) -> None:
 
 
 def _killed_in_copy(pair: Pair, daemon: Daemon) -> State:
-    """Kill the process when it has copied one of the collections."""
+    """Kill the process after it has copied one of the collections."""
     before = contents(pair.source.client)
     daemon.kill_at(Point.COLLECTION_COPIED)
     daemon.run()
@@ -65,7 +65,7 @@ def _killed_in_copy(pair: Pair, daemon: Daemon) -> State:
 
 
 def _killed_in_events(pair: Pair, daemon: Daemon) -> State:
-    """Kill the process when it has applied some of the writes, before it saves its new position."""
+    """Kill the process after it has applied some of the writes, and before it saves its new position."""
     source, destination = pair.source.client, pair.destination.client
     daemon.run()
     _start(daemon)

@@ -95,7 +95,7 @@ def _fill(client: AnyClient, content: list[Document]) -> None:
 
 
 def _position(client: AnyClient) -> Document:
-    """Return the position after all that was written."""
+    """Return the resume point after all writes so far."""
     with client.watch() as stream:
         stream.try_next()
         token = stream.resume_token
@@ -124,7 +124,7 @@ def _replacement(
             return value
         if value.keys() == {"token", "time"}:
             return position
-        # Of a check, which reads the change streams of both clusters.
+        # A check saves the positions in the change streams of both clusters.
         return {
             name: replace(each, destination if name == "destination" else position)
             for name, each in value.items()
@@ -134,7 +134,7 @@ def _replacement(
 
 
 def _uuids(state: State, pair: Pair) -> dict[str | Binary, Binary]:
-    """Return the UUIDs of the source's collections, by those that are saved."""
+    """Return the UUIDs of the source's collections on this pair, by their saved UUIDs."""
     (registry,) = (
         each["documents"]
         for each in state["destination"]

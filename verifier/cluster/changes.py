@@ -101,7 +101,7 @@ class ChangeStream:
         selected = self.namespaces.expression("ns.db", "ns.coll")
         if selected is not None and filtered:
             definitions = {"operationType": {"$nin": list(DATA_OPERATIONS)}}
-            # An expression over names cannot tell which collection owns buckets; the caller can, by their UUID.
+            # An expression over names cannot determine the owner of buckets; the caller can, by their UUID.
             buckets = {"ns.coll": {"$regex": f"^{re.escape(BUCKETS_PREFIX)}"}}
             yield {"$match": {"$or": [definitions, buckets, selected]}}
         if self.keys_only:

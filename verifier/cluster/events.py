@@ -32,7 +32,7 @@ class DataEvent(NamedTuple):
 
     `collection` is the UUID of the collection, and `namespace` is None. Servers before 6.0 send no UUID: `collection`
     is then empty, and `namespace` is set. `key` is the document key as a BSON document. `body` is the full document of
-    an insert or replace, the description of an update (see `raw_diff`), and empty otherwise. `raw_diff` tells whether
+    an insert or replace, the description of an update (see `raw_diff`), and empty otherwise. `raw_diff` is whether
     the description is the oplog's own diff or the documented `updateDescription`.
     """
 
@@ -84,7 +84,7 @@ KEY_EVENT_FIELDS = (
     "collectionUUID",
 )
 
-# How many decoded namespaces are cached: events close together are of a few namespaces.
+# The maximum number of cached namespaces: consecutive events usually belong to a few namespaces.
 _MOST_NAMES = 1_000
 
 # The operations on one document, as change streams name them.

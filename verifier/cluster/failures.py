@@ -280,7 +280,7 @@ def temporary(error: BaseException) -> Temporary | None:
 def lost_cursor(error: BaseException) -> Temporary | None:
     """Classify an error for `retry` as `temporary` does, but also retry a lost cursor, which the read can reopen.
 
-    A cursor is also lost when its collection is dropped or renamed. Reopening it by UUID tells these cases apart.
+    A cursor is also lost when its collection is dropped or renamed. Reopening it by UUID distinguishes these cases.
     """
     if is_cursor_lost(error):
         return Temporary(_with_command(error), _CHECK_SERVERS)
@@ -310,7 +310,7 @@ def is_history_lost(error: BaseException) -> bool:
 
 
 def is_cursor_lost(error: BaseException) -> bool:
-    """Return whether the cursor is gone and must be opened again.
+    """Return whether the cursor is lost and must be opened again.
 
     The server forgot or killed it, or its collection was dropped or renamed.
     """

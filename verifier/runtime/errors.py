@@ -15,7 +15,7 @@ class ErrorKind:
 
     `status` is the HTTP status of the answer. `meaning` says what happened in general, and `remedy` what to do next.
     The documentation shows both; every answer contains the remedy. Kinds with the same name are equal, because an error
-    that both programs can raise has one entry in the table of each program, with a remedy of its own.
+    that both programs can raise has one entry in the table of each program, with its own remedy.
     """
 
     name: str

@@ -33,7 +33,7 @@ Document = Mapping[str, Any]
 
 
 class DaemonError(RuntimeError):
-    """Raised if the service is gone, does not answer, refuses a command, or if the sync has failed."""
+    """Raised if the service has ended, does not answer or refuses a command, or if the sync has failed."""
 
 
 @dataclass(frozen=True)

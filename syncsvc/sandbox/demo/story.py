@@ -168,7 +168,7 @@ def copy(stage: Stage) -> None:
 
 
 def apply_change_events(stage: Stage) -> None:
-    stage.story.begin("Applying change events while it goes on writing")
+    stage.story.begin("Applying change events while the application keeps writing")
     change_schema_again(stage.database)
     until = monotonic() + SECONDS_OF_WRITING
     stage.watch(lambda _: monotonic() > until, "more changes, for a few seconds")

@@ -1,4 +1,4 @@
-"""Which documents are saved for a recheck in the next generation, and which need not be. A list replaces the store."""
+"""Tests which documents are saved for a recheck in the next generation. A list replaces the store."""
 
 from __future__ import annotations
 

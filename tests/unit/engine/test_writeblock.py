@@ -1,4 +1,4 @@
-"""Which clusters are unblocked when a run fails permanently."""
+"""Tests which clusters are unblocked when a run fails permanently."""
 
 from __future__ import annotations
 

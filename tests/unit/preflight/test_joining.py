@@ -1,4 +1,4 @@
-"""Which instances may run a sync together, and which may join them."""
+"""Tests which instances may run a sync together, and which instances may join a running sync."""
 
 from __future__ import annotations
 

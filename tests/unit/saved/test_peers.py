@@ -1,4 +1,4 @@
-"""Which instances wait for which others, derived from their saved records."""
+"""Tests which instances wait for others, derived from the saved records of all instances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pairs of clusters the verifier accepts."""
+"""Tests which pairs of clusters the verifier accepts."""
 
 from __future__ import annotations
 
