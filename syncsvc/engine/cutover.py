@@ -7,16 +7,19 @@ reported as writable. Making the indexes unique can take long, so it comes last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from syncsvc.engine.definitions.catalog import Catalog, known_uuids
+from syncsvc.engine.definitions.confirmation import confirmed_together
 from syncsvc.engine.reversal import prepare_reversal
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
 from verifier.cluster.specification import CollectionSpec
+from verifier.cluster.writer import MAJORITY, PRIMARY_ONLY
 from verifier.runtime.tasks import StopToken, for_each
 
 Step = tuple[str, Callable[[], None]]
@@ -47,8 +50,19 @@ class Cutover:
                 self.context.observe(Point.STEP_DONE, name)
 
     def _prepare(self) -> None:
-        # Users cannot write yet, so this is downtime: use more threads than for the conversion.
-        self._change_all(Catalog.prepare, self.context.definition_threads)
+        """Prepare the definitions as fast as possible, because this is downtime: users cannot write yet.
+
+        To wait for the majority takes several times as long as such a command itself, so they are confirmed together.
+        """
+        threads = self.context.definition_threads
+        if self.context.destination_facts.is_sharded:
+            self._change_all(Catalog.prepare, threads)
+            return
+        confirmed_together(
+            self.context,
+            lambda: self._change_all(Catalog.prepare, threads, PRIMARY_ONLY),
+            self.stop,
+        )
 
     def _reversal_steps(self) -> list[Step]:
         """Return the steps that prepare a reversal; none if the sync is not reversible.
@@ -85,12 +99,17 @@ class Cutover:
             Catalog.convert, min(self.context.definition_threads, self.context.load.readers)
         )
 
-    def _change_all(self, change: Callable[[Catalog, CollectionSpec], None], threads: int) -> None:
+    def _change_all(
+        self,
+        change: Callable[[Catalog, CollectionSpec], None],
+        threads: int,
+        write_concern: Mapping[str, Any] = MAJORITY,
+    ) -> None:
         """Run a method of the catalog for each collection, in that many threads."""
         context = self.context
         uuids = known_uuids(context, self.stop)
 
         def run(record: CollectionRecord, stop: StopToken) -> None:
-            change(Catalog(context, stop, uuids), record.definition)
+            change(Catalog(context, stop, uuids, write_concern), record.definition)
 
         for_each("cut-over", context.registry, run, threads, self.stop)

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.sandbox.replica_set import Client
 from syncsvc.sandbox.workload import Workload
 from syncsvc.saved.run import METADATA_DATABASE
 from tests.faults.cells import Stage
@@ -25,6 +27,7 @@ from tests.support.leaks import assert_no_leaks, holdings
 from tests.support.members import ThreeMembers
 from tests.support.metrics import scrape
 from tests.support.pair import Pair, Side
+from tests.support.waiting import wait_for
 
 _pause = threading.Event()
 Sets = tuple[ThreeMembers, ThreeMembers]
@@ -189,6 +192,46 @@ def test_a_failover_costs_a_small_part_of_a_large_collection(sets: Sets, tmp_pat
         assert clients[1][METADATA_DATABASE].partitions.count_documents({}) > 5
         daemon.commit()
         database.other.drop()
+        pair.assert_equal()
+    finally:
+        daemon.close()
+        for each in clients:
+            each.close()
+
+
+def test_definitions_that_are_rolled_back_are_prepared_again(sets: Sets, tmp_path: Path) -> None:
+    """Roll back the collMod commands of the commit, which at first only the primary acknowledges."""
+    clients = [each.client() for each in sets]
+    sides = [Side(each.uri, client) for each, client in zip(sets, clients, strict=True)]
+    pair = Pair(sides[0], sides[1])
+    pair.empty()
+    for name in ("a", "b"):
+        clients[0].d[name].create_index("at", name="ttl", expireAfterSeconds=10**9)
+        clients[0].d[name].create_index("unique", unique=True)
+        clients[0].d[name].insert_many({"_id": n, "unique": n} for n in range(10))
+    daemon = pair.daemon(tmp_path)
+    hold = ExitStack()
+
+    def write(primary: Client) -> None:
+        hold.close()
+        wait_for(lambda: all(expires(primary, name) for name in ("a", "b")), "TTL is restored")
+
+    def expires(client: Client, name: str) -> bool:
+        return client.d[name].index_information()["ttl"]["expireAfterSeconds"] == 10**9
+
+    try:
+        daemon.run()
+        daemon.start()
+        daemon.wait_until_committable()
+        assert not expires(clients[1], "a")
+        hold.enter_context(daemon.held_at(Point.CHANGES_BEGIN))
+        assert daemon.post("commit").ok
+        daemon.wait_until_reached(Point.CHANGES_BEGIN)
+        with daemon.held_at(Point.CHANGES_BEGIN, number=2):
+            sets[1].roll_back(write)
+            daemon.wait_until_reached(Point.CHANGES_BEGIN, number=2)
+            assert not expires(clients[1], "a")
+        daemon.wait_for_state("COMMITTED")
         pair.assert_equal()
     finally:
         daemon.close()

@@ -18,6 +18,7 @@ from verifier.runtime.tasks import StopToken
 # known, and the command is retried. In milliseconds.
 _ACKNOWLEDGEMENT_MS = 10_000
 MAJORITY = {"w": "majority", "wtimeout": _ACKNOWLEDGEMENT_MS}
+PRIMARY_ONLY = {"w": 1}
 # Servers quote keys in their messages, and the keys of a collated index are not valid text.
 _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(unicode_decode_error_handler="replace")
 
@@ -45,12 +46,13 @@ class ClusterWriter:
     def run(self, database: str, command: dict[str, Any], retried: bool = True) -> dict[str, Any]:
         """Run a command and return the server's reply. The caller must check `writeErrors` for documents it refused.
 
-        Temporary failures, also of single documents, are retried, unless `retried` is False. Raises the driver's
-        errors.
+        The command waits for the majority unless it has another write concern. Temporary failures, also of single
+        documents, are retried, unless `retried` is False. Raises the driver's errors.
         """
 
         # Our fields go last: the first field names the command.
-        full = {**command, "writeConcern": MAJORITY, **self._extra}
+        full = {**command, **self._extra}
+        full.setdefault("writeConcern", MAJORITY)
         if "createIndexes" in command:
             # The default waits for all voting members, so that one that is down would block every index build.
             full["commitQuorum"] = "majority"

@@ -19,6 +19,7 @@ from verifier.cluster.inventory import find_named, is_id_index, list_indexes, li
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Document, Kind, same_index
+from verifier.cluster.writer import MAJORITY
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
@@ -49,6 +50,7 @@ class Catalog:
 
     Every operation raises OperationError DefinitionNotApplicable if the destination refuses a command, and the driver's
     errors for other failures. Without `uuids` (see `known_uuids`), each command looks up the UUID of its collection.
+    `write_concern` is that of all commands.
     """
 
     def __init__(
@@ -56,12 +58,14 @@ class Catalog:
         context: RunContext,
         stop: StopToken,
         uuids: Mapping[Namespace, bytes] | None = None,
+        write_concern: Mapping[str, Any] = MAJORITY,
     ) -> None:
         self._destination_client = context.destination_client
         self._destination_writer = context.destination_writer
         self._stop = stop
         self._observe = context.observe
         self._uuids = uuids
+        self._write_concern = write_concern
         sharded = context.destination_facts.is_sharded
         self._sharding = Sharding(context, stop) if sharded else None
 
@@ -289,10 +293,10 @@ class Catalog:
 
         Return None if the server answers with an expected code, which means that there is nothing to do.
         """
+        full = {**command, **self._by_uuid(namespace, command)}
+        full["writeConcern"] = dict(self._write_concern)
         try:
-            return self._destination_writer.run(
-                namespace.database, {**command, **self._by_uuid(namespace, command)}
-            )
+            return self._destination_writer.run(namespace.database, full)
         except OperationFailure as error:
             if error.code in expected:
                 return None

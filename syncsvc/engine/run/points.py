@@ -29,6 +29,7 @@ class Point(Enum):
     BALANCER_SAVED = "balancer saved"
     FAILURE_SAVED = "failure saved"
     REVERSAL_SAVED = "reversal saved"
+    CHANGES_BEGIN = "changes begin"
     STEP_DONE = "step done"
     REVERSING = "reversing"
     COLLECTION_WEAKENED = "collection weakened"

@@ -1,0 +1,39 @@
+"""Confirms many changes of a replica set by one wait for the majority.
+
+Changes that only the primary acknowledged can be rolled back if another member becomes primary. Every election gives
+the primary another election ID (`electionId` in the reply to `hello`), and the driver never returns to a primary with
+an older one. So if the ID is the same before the changes and after a write that the majority acknowledged, one primary
+has run them all, and the majority has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
+from verifier.cluster.reading import read
+from verifier.runtime.tasks import StopToken
+
+
+def confirmed_together(context: RunContext, change: Callable[[], None], stop: StopToken) -> None:
+    """Run `change`, whose commands need the primary's acknowledgement only, until the majority has its result.
+
+    `change` is idempotent: it is run again if another member has become primary. The destination is a replica set.
+    Raises what `change` raises, OperationError Superseded, and `Cancelled`.
+    """
+
+    def election() -> object:
+        return read(
+            lambda: context.destination_client.admin.command("hello").get("electionId"), stop
+        )
+
+    while True:
+        stop.check()
+        before = election()
+        context.observe(Point.CHANGES_BEGIN, "")
+        change()
+        # Saves the record, which the majority acknowledges.
+        context.run.update()
+        if election() == before:
+            return
