@@ -10,7 +10,9 @@ from collections.abc import Callable
 
 from syncsvc.engine.copying.copy import copy_claimed
 from syncsvc.engine.events.application import Application
+from syncsvc.engine.oplog_watch import OplogWatch
 from syncsvc.engine.phases import Phases
+from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.run import RunRecord
@@ -21,6 +23,19 @@ from verifier.runtime.tasks import SLOW_POLL, StopToken, TaskGroup, wait_until
 
 class Follower(Phases):
     """The phases of a follower, which waits wherever the coordinator has to act first."""
+
+    def __init__(self, context: RunContext, stop: StopToken) -> None:
+        self._oplog = OplogWatch(context)
+        if context.run.record.phase is Phase.APPLYING:
+            # The coordinator may have cut over since. Then nothing is left to read, whatever the oplog still holds.
+            self._oplog.let_go()
+        super().__init__(context, stop)
+
+    def _read(self, stop: StopToken) -> None:
+        with TaskGroup("reading", stop) as reading:
+            reading.spawn("oplog", self._oplog.run, reading.stop)
+            super()._read(reading.stop)
+            reading.stop.stop("all is read")
 
     def _initialize(self, stop: StopToken) -> Phase:
         leader = self._wait(lambda other: other.phase is not Phase.INITIALIZING, stop)
@@ -57,8 +72,11 @@ class Follower(Phases):
     def _apply(self, stop: StopToken) -> Phase:
         with TaskGroup("apply", stop) as group:
             if not self._is_cut_over(group.stop):
-                Application(self._context, Feed(self._context.tuning.check.feed_bytes), group)
+                feed = Feed(self._context.tuning.check.feed_bytes)
+                application = Application(self._context, feed, group)
+                self._oplog.follow(application.held_after)
             wait_until(lambda: self._is_cut_over(group.stop), group.stop, SLOW_POLL)
+            self._oplog.let_go()
             group.stop.stop("commit")
         return Phase.CUTTING_OVER
 

@@ -53,7 +53,10 @@ class OplogWatch:
         self._held_after = held_after
 
     def let_go(self) -> None:
-        """Stop failing the sync for lost entries. Call this when all events up to the commit are applied."""
+        """Stop failing the sync for lost entries, until `follow` is called.
+
+        Call this when all events up to the commit are applied, or may be.
+        """
         self._held_after = _nothing
 
     def run(self, stop: StopToken) -> None:
@@ -138,15 +141,18 @@ class OplogWatch:
     def _update_estimates(self, oplog: Oplog) -> None:
         progress = self._context.progress
         copying = self._context.run.record.phase is Phase.COPYING
-        snapshot = progress.snapshot
-        now = oplog_window.Look(monotonic(), oplog, snapshot.copied_bytes if copying else None)
+        now = oplog_window.Look(monotonic(), oplog, self._copied() if copying else None)
         self._looks.append(now)
         while now.at - self._looks[0].at > _COUNTS_FOR:
             self._looks.popleft()
         left = oplog_window.seconds_left(self._looks, self._saved())
         progress.set(oplog_seconds_left=left)
-        total = snapshot.total_bytes if copying else None
+        total = progress.snapshot.total_bytes if copying else None
         self._warn(oplog, left, oplog_window.copy_seconds_left(self._looks, total))
+
+    def _copied(self) -> int:
+        """Return how many bytes all instances have copied; the progress counts only those of this instance."""
+        return sum(each.copied for each in self._context.registry)
 
     def _warn(self, oplog: Oplog, left: float | None, copy_left: float | None) -> None:
         warned = WarningKind.OPLOG_SHORT in self._context.progress.snapshot.warnings
