@@ -115,8 +115,16 @@ RENAMED_ACROSS_DATABASES = ErrorKind(
 UNKNOWN_INSTANCE = ErrorKind(
     "UnknownInstance",
     409,
-    "The id of this instance is not the name of a shard of the source.",
-    "Give each instance the name of a different shard as its --id, or run a single instance without --id.",
+    "The id of this instance is not in the start option instances, or is not the name of a shard of a sharded source.",
+    "From a replica set, list the --id of every instance in instances. From a sharded cluster, give each instance the "
+    "name of a different shard as its --id, or run a single instance without --id.",
+)
+INSTANCES_NOT_APPLICABLE = ErrorKind(
+    "InstancesNotApplicable",
+    409,
+    "The start option instances does not match a sharded source, which has one instance for each shard, or a single "
+    "one.",
+    "Leave instances out.",
 )
 DIFFERENT_START = ErrorKind(
     "DifferentStart",
@@ -345,6 +353,7 @@ ALL = (
     UNIQUE_INDEX_INCOMPATIBLE,
     RENAMED_ACROSS_DATABASES,
     UNKNOWN_INSTANCE,
+    INSTANCES_NOT_APPLICABLE,
     DIFFERENT_START,
     WRITE_BLOCKING_WITH_FILTER,
     WRITE_BLOCKING_NEEDS_NEWER_SOURCE,

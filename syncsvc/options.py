@@ -49,6 +49,8 @@ class StartOptions:
 
     `source` and `destination` are names of `CLUSTERS`. `sharding` is the option as requested; None if absent.
 
+    `instances` are the IDs of the instances that share the sync, the coordinator first; empty if not requested.
+
     `detect_random_id` is accepted for compatibility and has no effect.
     """
 
@@ -65,6 +67,7 @@ class StartOptions:
     copy_in_natural_order: tuple[dict[str, Any], ...] = ()
     detect_random_id: bool = True
     skip_disk_space_check: bool = False
+    instances: tuple[str, ...] = ()
 
     @property
     def blocks_source(self) -> bool:

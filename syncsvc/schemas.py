@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -68,6 +69,12 @@ def _flag(meaning: str, default: bool) -> Boolean:
 def _filters(meaning: str) -> fields.List[Any]:
     each = fields.Nested(NamespaceFilterSchema, metadata=ONE_DATABASE)
     return fields.List(each, load_default=list, metadata={"description": meaning})
+
+
+def _refuse_repeated(names: list[str]) -> None:
+    repeated = sorted(name for name, times in Counter(names).items() if times > 1)
+    if repeated:
+        raise ValidationError(f"Must contain each ID only once, but repeats {', '.join(repeated)}.")
 
 
 class _ShardKeySchema(Strict):
@@ -164,6 +171,16 @@ class StartSchema(Strict):
     skipDiskSpaceCheck = _flag(
         "Whether to start even if the destination's disk seems too small.", False
     )
+    instances = fields.List(
+        _text("The ID of an instance, as in its option --id."),
+        load_default=list,
+        validate=_refuse_repeated,
+        metadata={
+            "description": "The IDs of all instances that share a replica-set source, the coordinator first; "
+            "may be omitted if there is only one.",
+            "uniqueItems": True,
+        },
+    )
 
     @post_load
     def _make(self, data: Mapping[str, Any], **kwargs: Any) -> StartOptions:
@@ -181,6 +198,7 @@ class StartSchema(Strict):
             copy_in_natural_order=tuple(data["copyInNaturalOrder"]),
             detect_random_id=data["detectRandomId"],
             skip_disk_space_check=data["skipDiskSpaceCheck"],
+            instances=tuple(data["instances"]),
         )
 
 

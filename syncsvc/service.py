@@ -301,8 +301,8 @@ class Service:
     def _differences(self, store: RunStore) -> dict[str, list[str]]:
         """Return the names of the options that differ between this instance and others, by instance; empty if none."""
         record = store.record
-        others = Peers(self._process.clusters[record.options.destination].client, store)
-        return differences(record.options, record.instances, others.others(self._stop))
+        peers = Peers(self._process.clusters[record.options.destination].client, store)
+        return differences(record.options, record.instances, peers.all_others(self._stop))
 
     def _launch(self, store: RunStore) -> None:
         self._runner = Runner(store, self._process, self._forget_run)

@@ -15,26 +15,52 @@ from syncsvc.state import State
 from verifier.runtime.errors import Violation
 
 
-def instances_of(instance: str, found: Findings) -> tuple[str, ...]:
-    """Return the IDs of all instances that run the sync, the names of the source's shards; empty for one alone."""
-    shards = found.source.shards
-    return shards if instance in shards and len(shards) > 1 else ()
+def instances_of(options: StartOptions, instance: str, found: Findings) -> tuple[str, ...]:
+    """Return the IDs of all instances that run the sync, the coordinator first; empty for one alone.
+
+    From a sharded cluster, they are the names of its shards; from a replica set, the start option `instances`.
+    """
+    source = found.source
+    if source.is_sharded:
+        names = source.shards if instance in source.shards else ()
+    else:
+        names = options.instances
+    return names if len(names) > 1 else ()
 
 
-def begun_by_others(instance: str, found: Findings) -> tuple[RunRecord, ...]:
-    """Return the run records of the instances whose run this one can join; empty if there is no such run."""
+def begun_by_others(
+    instance: str, instances: tuple[str, ...], found: Findings
+) -> tuple[RunRecord, ...]:
+    """Return the run records of the instances whose run this one can join; empty if there is no such run.
+
+    `instances` are the IDs of all instances. If the others were started with other IDs that include this one, they
+    count too, so that the start is refused with the difference.
+    """
     names = {each.instance for each in found.runs}
-    joins = names < set(instances_of(instance, found)) and instance not in names
+    together = {*instances, *(name for each in found.runs for name in each.instances)}
+    joins = names <= together and instance in together - names
     return found.runs if joins else ()
 
 
-def id_violations(instance: str, found: Findings) -> Iterator[Violation]:
-    """Yield a violation if the source is sharded, and the instance's ID is neither the default nor a shard's name."""
-    source = found.source
-    if source.is_sharded and instance not in (DEFAULT_ID, *source.shards):
+def instance_violations(
+    options: StartOptions, instance: str, found: Findings
+) -> Iterator[Violation]:
+    """Yield the violations of this instance's ID, and of the option `instances`, which may be absent."""
+    shards, requested = found.source.shards, options.instances
+    if found.source.is_sharded and instance not in (DEFAULT_ID, *shards):
         yield errors.UNKNOWN_INSTANCE, (
-            f"The id of this instance is {instance}, but the shards of the source are "
-            f"{', '.join(source.shards)}."
+            f"The id of this instance is {instance}, but the shards of the source are {', '.join(shards)}."
+        )
+    if not requested:
+        return
+    if instance not in requested:
+        yield errors.UNKNOWN_INSTANCE, (
+            f"The id of this instance is {instance}, but instances contains {', '.join(requested)}."
+        )
+    needed = instances_of(options, instance, found) or (instance,)
+    if found.source.is_sharded and {*requested} != {*needed}:
+        yield errors.INSTANCES_NOT_APPLICABLE, (
+            f"instances contains {', '.join(requested)}, but this sharded source needs {', '.join(needed)}."
         )
 
 
@@ -61,7 +87,7 @@ def join_violations(
                 f"The database {METADATA_DATABASE} holds the sync of the instance {each.instance}, which is in state "
                 f"{each.state.value}, so this instance cannot join it."
             )
-    if instances[0] not in {each.instance for each in others}:
+    if not any(each.coordinates for each in others):
         # The coordinator has not been started yet, so the destination cannot hold any data of this sync.
         yield from emptiness_violations(found.occupied, ())
     different = differences(options, instances, others)

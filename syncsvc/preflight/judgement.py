@@ -10,7 +10,7 @@ from syncsvc.preflight.estimates import Estimates, estimate, resource_violations
 from syncsvc.preflight.findings import Findings
 from syncsvc.preflight.joining import (
     begun_by_others,
-    id_violations,
+    instance_violations,
     instances_of,
     join_violations,
 )
@@ -66,16 +66,17 @@ def judgement_of(
     An instance that joins others finds a destination that is no longer empty, so the checks that the first instance
     passed are not repeated.
     """
-    instances = instances_of(instance, found)
-    others = begun_by_others(instance, found)
+    instances = instances_of(options, instance, found)
+    others = begun_by_others(instance, instances, found)
     if others:
         joining = join_violations(options, instances, found, others)
-        return Judgement(tuple(joining), instances=instances)
+        named = instance_violations(options, instance, found)
+        return Judgement((*named, *joining), instances=instances)
     estimates = estimate(options, found, memory_needed)
     return Judgement(
         violations=(
             *option_violations(options),
-            *id_violations(instance, found),
+            *instance_violations(options, instance, found),
             *cluster_violations(options, found),
             *resource_violations(options, estimates),
         ),

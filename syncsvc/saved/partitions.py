@@ -1,7 +1,7 @@
 """The partitions of the copy: which instance has claimed each, and the progress of each.
 
-A partition is a range of a collection's `_id` index, or a whole collection. Several instances share the partitions of a
-sharded source. A claimed partition belongs to its instance until it is copied, even after a restart.
+A partition is a range of a collection's `_id` index, or a whole collection. If several instances run the sync, they
+share its partitions. A claimed partition belongs to its instance until it is copied, even after a restart.
 """
 
 from __future__ import annotations

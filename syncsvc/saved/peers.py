@@ -1,8 +1,8 @@
 """The saved records of the other instances of a run, and the conclusions from them.
 
-A sync from a sharded cluster may be run by several processes, one for each shard of the source. Each has its own run
-record, which only it saves. The record shows the other instances which commands it has received, its progress, and its
-heartbeat.
+A sync may be run by several processes: from a sharded cluster one for each shard, from a replica set those that the
+start option `instances` names. Each has its own run record, which only it saves. The record shows the other instances
+which commands it has received, its progress, and its heartbeat.
 """
 
 from __future__ import annotations
@@ -33,9 +33,16 @@ class Peers:
         own = self._run.record
         if not own.instances:
             return []
+        return [each for each in self.all_others(stop) if each.instance in own.instances]
+
+    def all_others(self, stop: StopToken) -> list[RunRecord]:
+        """Return all other saved records, also of instances that the run of this one does not have.
+
+        There are such records if two instances were started at the same moment, each as part of a different run.
+        Raises the driver's errors, and OperationError IncompatibleMetadata.
+        """
         saved = read(lambda: load_runs(self._client), stop)
-        names = {*own.instances} - {own.instance}
-        return [each for each in saved if each.instance in names]
+        return [each for each in saved if each.instance != self._run.record.instance]
 
     def coordinator(self, stop: StopToken) -> RunRecord | None:
         """Return the coordinator's saved record; None if it has not been started yet, or is this instance."""
@@ -83,14 +90,15 @@ def differences(
 ) -> dict[str, list[str]]:
     """Return the names of the options that other instances were started with differently, by instance; empty if none.
 
-    The shards of the source, `instances`, must be the same too, because they divide the events among the instances.
+    `instances` must be the same too, because they divide the events among themselves. If the option of that name is the
+    same, they are the shards of the source.
     """
     own = StoredOptions().dump(options)
     found = {}
     for each in others:
         theirs = StoredOptions().dump(each.options)
         names = [name for name in own if own[name] != theirs[name]]
-        if tuple(instances) != each.instances:
+        if tuple(instances) != each.instances and "instances" not in names:
             names.append("shards of the source")
         if names:
             found[each.instance] = names

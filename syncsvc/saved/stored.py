@@ -59,3 +59,4 @@ class StoredOptions(Stored):
     copy_in_natural_order = fields.List(fields.Dict(), data_key="copyInNaturalOrder")
     detect_random_id = fields.Boolean(data_key="detectRandomId")
     skip_disk_space_check = fields.Boolean(data_key="skipDiskSpaceCheck")
+    instances = fields.List(fields.String())

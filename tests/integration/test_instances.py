@@ -191,6 +191,13 @@ def test_an_id_is_the_name_of_a_shard(pair: Pair, fleet: Fleet, tmp_path: Path) 
         daemon.close()
     assert (answer.status_code, answer.json()["error"]) == (409, "UnknownInstance")
     assert all(name in answer.json()["errorDescription"] for name in fleet.names)
+    for instances in (fleet.names[:1], [*fleet.names, "other"]):
+        answer = fleet.coordinator.post("start", daemon.start_body(instances=instances))
+        assert (answer.status_code, answer.json()["error"]) == (409, "InstancesNotApplicable")
+        assert all(name in answer.json()["errorDescription"] for name in fleet.names)
+    # The first shard coordinates in any case.
+    fleet.start(instances=fleet.names[::-1])
+    assert fleet.follower.progress()["coordinatorID"] == fleet.names[0]
 
 
 def test_nobody_alone_takes_the_sync_of_several(pair: Pair, fleet: Fleet, tmp_path: Path) -> None:
@@ -332,9 +339,10 @@ def test_the_page_on_several_instances(pair: Pair, fleet: Fleet) -> None:
         assert found
         return "".join(paste(block.text, addresses) for block in found)
 
-    fleet.start()
+    follow("From a sharded cluster")
     follow("Give up with several instances")
     assert "d" not in pair.destination.client.list_database_names()
-    shown = follow("Migrate with several instances")
+    follow("From a sharded cluster")
+    shown = follow("Commit with several instances")
     assert shown.count('"COMMITTED"') == len(fleet.daemons)
     pair.assert_equal()

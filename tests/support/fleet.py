@@ -1,4 +1,4 @@
-"""Several instances of the daemon that run one sync, one for each shard of the source."""
+"""Several instances of the daemon that run one sync: one for each shard of the source, or two for a replica set."""
 
 from __future__ import annotations
 
@@ -14,15 +14,25 @@ from tests.support.waiting import wait_for
 
 
 class Fleet:
-    """All instances of a sync, each with the name of its shard as ID; the first one coordinates."""
+    """All instances of a sync; the first one coordinates. Their IDs are `names`: those of the shards, or a and b."""
 
     def __init__(self, pair: Pair, folder: Path, *options: str) -> None:
+        self._pair = pair
         shards = pair.source.client.config.shards.find(sort=[("_id", 1)])
-        self.names = [str(each["_id"]) for each in shards]
+        self.names = [str(each["_id"]) for each in shards] if pair.source.shards else ["a", "b"]
         self.daemons: list[Daemon] = []
         for name in self.names:
             (folder / name).mkdir()
-            self.daemons.append(pair.daemon(folder / name, "--id", name, *options))
+            uris = pair.source.uri, pair.destination.uri
+            given = ("--id", name, *options)
+            self.daemons.append(
+                Daemon(*uris, folder / name, *given, start_options=self._start_options)
+            )
+
+    def _start_options(self) -> dict[str, Any]:
+        """Return the options that a start of several instances between these clusters requires."""
+        named = {} if self._pair.source.shards else {"instances": self.names}
+        return {**self._pair.start_options(), **named}
 
     @property
     def coordinator(self) -> Daemon:

@@ -92,3 +92,8 @@ def test_a_filter_has_one_kind_of_database(database: dict[str, Any], regex: dict
 @pytest.mark.parametrize("name", ["source", "destination"])
 def test_there_are_two_clusters(name: str) -> None:
     assert is_described({name: "cluster0"}) and not is_described({name: "cluster2"})
+
+
+@given(instances=st.lists(st.sampled_from(["", "a", "b", "c"]), max_size=4))
+def test_instances(instances: list[str]) -> None:
+    assert is_described({"instances": instances}) == is_accepted({"instances": instances})

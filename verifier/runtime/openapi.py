@@ -24,7 +24,7 @@ from verifier.runtime.sites import HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED
 
 PATH = "/api/v1/openapi.json"
 
-_KEYWORDS = ("contains", "minContains", "maxContains", "propertyNames")
+_KEYWORDS = ("contains", "minContains", "maxContains", "propertyNames", "uniqueItems")
 
 JSON, LINES, TEXT = "application/json", "application/x-ndjson", "text/plain"
 

@@ -1,7 +1,7 @@
 """Divides the source into partitions, claims them for this instance, and adds up what all instances have copied.
 
-Several readers can read one large collection, and a failover or a lost resume point costs at most one range of it. On a
-sharded source, several instances share all collections.
+Several readers can read one large collection, and a failover or a lost resume point costs at most one range of it. If
+several instances run the sync, they share all collections.
 """
 
 from __future__ import annotations

@@ -10,14 +10,14 @@ import pytest
 from syncsvc.preflight.findings import Findings
 from syncsvc.preflight.joining import (
     begun_by_others,
-    id_violations,
+    instance_violations,
     instances_of,
     join_violations,
 )
 from syncsvc.saved.run import RunRecord
 from syncsvc.settings import DEFAULT_ID
 from syncsvc.state import State
-from tests.unit.preflight.values import findings, names, options
+from tests.unit.preflight.values import findings, names, options, texts
 from tests.unit.syncsvc.records import run_record
 from verifier.cluster.facts import Topology
 
@@ -45,14 +45,48 @@ def sharded(*runs: RunRecord, shards: tuple[str, ...] = SHARDS) -> Findings:
 def test_there_is_one_instance_for_each_shard_or_only_one(
     instance: str, shards: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
-    assert instances_of(instance, sharded(shards=shards)) == expected
+    found = sharded(shards=shards) if shards else findings()
+    assert instances_of(options(), instance, found) == expected
 
 
-def test_a_name_must_be_that_of_a_shard() -> None:
-    assert names(id_violations("c", sharded())) == ["UnknownInstance"]
-    for name in (*SHARDS, DEFAULT_ID):
-        assert names(id_violations(name, sharded())) == []
-    assert names(id_violations("any", findings())) == []
+@pytest.mark.parametrize("requested, expected", [((), ()), (("a",), ()), (("b", "a"), ("b", "a"))])
+def test_the_option_names_the_instances_of_a_replica_set(
+    requested: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    assert instances_of(options(instances=requested), "a", findings()) == expected
+    # The shards of a sharded source decide, and the first of them coordinates.
+    assert instances_of(options(instances=requested), "a", sharded()) == SHARDS
+
+
+UNKNOWN, NOT_APPLICABLE = "UnknownInstance", "InstancesNotApplicable"
+
+
+@pytest.mark.parametrize(
+    "instance, requested, shards, expected",
+    [
+        ("any", (), (), []),
+        ("any", ("any",), (), []),
+        ("b", ("a", "b"), (), []),
+        ("c", ("a", "b"), (), [UNKNOWN]),
+        ("a", (), SHARDS, []),
+        ("b", ("b", "a"), SHARDS, []),
+        ("c", (), SHARDS, [UNKNOWN]),
+        ("c", ("c",), SHARDS, [UNKNOWN]),
+        ("a", ("a",), SHARDS, [NOT_APPLICABLE]),
+        ("a", ("a", "b", "c"), SHARDS, [NOT_APPLICABLE]),
+        ("a", ("a",), ("a",), []),
+        (DEFAULT_ID, (), SHARDS, []),
+        (DEFAULT_ID, (DEFAULT_ID,), SHARDS, []),
+        (DEFAULT_ID, SHARDS, SHARDS, [UNKNOWN, NOT_APPLICABLE]),
+    ],
+)
+def test_the_id_and_the_option_fit_the_source(
+    instance: str, requested: tuple[str, ...], shards: tuple[str, ...], expected: list[str]
+) -> None:
+    found = sharded(shards=shards) if shards else findings()
+    violations = list(instance_violations(options(instances=requested), instance, found))
+    assert names(violations) == expected
+    assert all(each in text for text in texts(violations) for each in requested)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +103,35 @@ def test_a_name_must_be_that_of_a_shard() -> None:
 )
 def test_a_run_of_the_others_is_joined(instance: str, begun: list[str], joins: bool) -> None:
     found = sharded(*map(of, begun))
-    assert bool(begun_by_others(instance, found)) is joins
+    instances = instances_of(options(), instance, found)
+    assert bool(begun_by_others(instance, instances, found)) is joins
+
+
+@pytest.mark.parametrize(
+    "instance, requested, begun, expected",
+    [
+        ("b", ("a", "b"), of("a", options=options(instances=("a", "b"))), []),
+        # The same instances with another coordinator, other instances, and no instances.
+        ("b", ("b", "a"), of("a", options=options(instances=("a", "b"))), ["DifferentStart"]),
+        ("c", ("a", "c"), of("a", options=options(instances=("a", "b"))), ["DifferentStart"]),
+        ("b", (), of("a", options=options(instances=("a", "b"))), ["DifferentStart"]),
+        ("b", ("a", "b"), replace(of("a"), instances=()), ["DifferentStart"]),
+        # An instance of a replica set that nobody has named.
+        ("c", (), of("a", options=options(instances=("a", "b"))), None),
+        ("c", ("c", "b"), replace(of("a"), instances=()), None),
+    ],
+)
+def test_a_run_from_a_replica_set_is_joined_by_those_that_it_names(
+    instance: str, requested: tuple[str, ...], begun: RunRecord, expected: list[str] | None
+) -> None:
+    found, wanted = findings(runs=(begun,)), options(instances=requested)
+    instances = instances_of(wanted, instance, found)
+    others = begun_by_others(instance, instances, found)
+    assert bool(others) is (expected is not None)
+    if others:
+        violations = list(join_violations(wanted, instances, found, others))
+        assert names(violations) == expected
+        assert all("with other instances." in text for text in texts(violations))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +150,7 @@ def test_what_is_joined_is_the_same_sync(fields: dict[str, Any], expected: list[
 
 def test_a_shard_that_came_between_two_starts_is_named() -> None:
     found = sharded(of("a"), shards=("a", "b", "c"))
-    instances = instances_of("b", found)
+    instances = instances_of(options(), "b", found)
     ((kind, description),) = join_violations(options(), instances, found, found.runs)
     assert kind.name == "DifferentStart"
     assert "shards of the source" in description

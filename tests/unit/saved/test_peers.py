@@ -55,3 +55,5 @@ def test_what_differs_is_named() -> None:
     sharding = {"createSupportingIndexes": False, "shardingEntries": []}
     assert differences(options(sharding=sharding), NAMES, others[:1]) == {"a": ["sharding"]}
     assert differences(options(), ("a", "b"), others[:1]) == {"a": ["shards of the source"]}
+    named = options(instances=("a", "b"))
+    assert differences(named, ("a", "b"), others[:1]) == {"a": ["instances"]}

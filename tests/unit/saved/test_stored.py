@@ -35,6 +35,7 @@ start_options = st.builds(
     copy_in_natural_order=st.lists(st.just({"database": "."})).map(tuple),
     detect_random_id=st.booleans(),
     skip_disk_space_check=st.booleans(),
+    instances=st.lists(st.text()).map(tuple),
 )
 
 

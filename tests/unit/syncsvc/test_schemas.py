@@ -36,6 +36,10 @@ def entry(*key: Any, **fields: Any) -> dict[str, Any]:
     return {"sharding": {"shardingEntries": [{**collection, **fields}]}}
 
 
+def test_instances_keep_their_order() -> None:
+    assert options(instances=["b", "a"]).instances == ("b", "a")
+
+
 def test_names_are_enough() -> None:
     assert options() == StartOptions("cluster0", "cluster1")
 
@@ -113,6 +117,13 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"preExistingDestinationData": "no"}, "preExistingDestinationData: Not true or false"),
     ({"detectRandomId": 0}, "detectRandomId: Not true or false"),
     ({"skipDiskSpaceCheck": "true"}, "skipDiskSpaceCheck: Not true or false"),
+    ({"instances": "a"}, "instances: Not a valid list"),
+    ({"instances": ["a", ""]}, "instances[1]: Shorter than minimum length 1"),
+    ({"instances": [1]}, "instances[0]: Not a valid string"),
+    (
+        {"instances": ["b", "a", "c", "b", "a"]},
+        "instances: Must contain each ID only once, but repeats a, b",
+    ),
     ({"copyInNaturalOrder": True}, "copyInNaturalOrder: Not a valid list"),
     ({"copyInNaturalOrder": [{}]}, "copyInNaturalOrder[0].database: Missing data"),
     (
