@@ -1,0 +1,241 @@
+"""Two instances carry out one sync from a replica set, which the start option `instances` names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.run.points import Point
+from syncsvc.saved.run import METADATA_DATABASE
+from tests.support import writes
+from tests.support.daemon import Daemon
+from tests.support.fleet import Fleet, kill_at_each, running_fleet
+from tests.support.pages import commands, paste
+from tests.support.pair import TO_SHARDED, Pair, across
+from tests.support.waiting import wait_for
+
+REVERSIBLE = {
+    "reversible": True,
+    "enableUserWriteBlocking": "sourceAndDestination",
+    "buildIndexes": "afterDataCopy",
+}
+# As many as an instance has readers. They are the largest partitions, and are written by the threads that read them.
+CAPPED = ("first", "second")
+
+
+@pytest.fixture
+def fleet(pair: Pair, tmp_path: Path) -> Iterator[Fleet]:
+    with running_fleet(pair, tmp_path) as fleet:
+        yield fleet
+
+
+def fill(pair: Pair, fleet: Fleet) -> None:
+    """Create large collections, which are copied in ranges, and small ones of every kind."""
+    client = pair.source.client
+    for name in CAPPED:
+        client.d.create_collection(name, capped=True, size=1 << 20)
+        client.d[name].insert_many({"_id": -n, "pad": "p" * 1000} for n in range(100))
+    pair.shard("shop.orders", {"n": 1})
+    client.shop.orders.insert_many({"_id": n, "n": -n, "pad": "p" * 500} for n in range(1000))
+    writes.fill(client, 100)
+    writes.many_collections(client)
+    writes.time_series(client)
+    writes.views(client)
+    for each in fleet.daemons:
+        each.kill()
+        each.small_partitions(20_000)
+        each.watch_closely()
+        each.run()
+
+
+@contextmanager
+def coordinator_held_in_the_copy(fleet: Fleet) -> Iterator[None]:
+    """Start the sync. Within the block, the coordinator has claimed the capped collections, and claims no more."""
+    with ExitStack() as held:
+        for name in CAPPED:
+            held.enter_context(fleet.coordinator.held_at(Point.BATCH_WRITTEN, f"d.{name}"))
+        yield
+
+
+def wait_until_held(fleet: Fleet) -> None:
+    for name in CAPPED:
+        fleet.coordinator.wait_until_reached(Point.BATCH_WRITTEN, f"d.{name}")
+
+
+def copied_by(pair: Pair) -> dict[str, int]:
+    """How many bytes each instance has copied, by the metadata."""
+    group = {"_id": "$instance", "copied": {"$sum": "$copied"}}
+    found = pair.destination.client[METADATA_DATABASE].partitions.aggregate([{"$group": group}])
+    return {each["_id"]: each["copied"] for each in found}
+
+
+def knows_the_oplog(daemon: Daemon) -> bool:
+    return bool(daemon.progress()["estimatedOplogTimeRemaining"] != "not checked yet")
+
+
+def insertion_order(client: writes.AnyClient) -> list[Any]:
+    return [each["_id"] for name in CAPPED for each in client.d[name].find()]
+
+
+def write(client: writes.AnyClient, mark: str) -> None:
+    """Write to documents of both instances, with DDL in between."""
+    orders = client.shop.orders
+    orders.insert_many([{"_id": f"{mark} {n}", "n": n} for n in range(60)])
+    orders.update_many({"n": {"$lt": -950}}, {"$set": {f"at {mark}": 1}, "$inc": {"k": 1}})
+    client.d.first.insert_many([{"_id": f"{mark} {n}"} for n in range(5)])
+    client.d[f"m{mark}"].insert_one({"_id": 1})
+    client.d[f"m{mark}"].rename(f"renamed{mark}")
+    orders.delete_many({"_id": {"$in": [f"{mark} {n}" for n in range(20)]}})
+    orders.create_index(f"at {mark}")
+
+
+@pytest.mark.slow
+@pytest.mark.three_members
+def test_killed_instances_share_everything_and_go_back(pair: Pair, fleet: Fleet) -> None:
+    source, destination = pair.source.client, pair.destination.client
+    coordinator, follower = fleet.daemons
+    fill(pair, fleet)
+    follower.kill_at(Point.BATCH_WRITTEN, number=3)
+    coordinator.kill_at(Point.PARTITION_COPIED, number=9)
+    with coordinator_held_in_the_copy(fleet):
+        fleet.start(**REVERSIBLE)
+        wait_until_held(fleet)
+        follower.wait_until_killed()
+        writes.single_document_writes(source)
+        writes.renames(source)
+        writes.modifications(source)
+        source.db1.drop_collection("c1")
+    # It copies all but what the killed one has claimed.
+    coordinator.wait_until_killed()
+    for each in fleet.daemons:
+        each.run()
+    fleet.wait_until_committable()
+    shares = copied_by(pair)
+    assert {*shares} == {*fleet.names} and min(shares.values()) > 0
+    shown = [each.progress()["collectionCopy"]["estimatedCopiedBytes"] for each in fleet.daemons]
+    assert shown == [shares[name] for name in fleet.names]
+
+    for each in fleet.daemons:
+        wait_for(lambda each=each: knows_the_oplog(each), "an estimate of the oplog")
+
+    write(source, "before")
+    while_applying = [Point.EVENTS_APPLIED, Point.BARRIER_REACHED, Point.POSITION_SAVED]
+    marks = iter("abcdefghij")
+    kill_at_each(follower, while_applying, lambda: write(source, next(marks)))
+    kill_at_each(
+        coordinator,
+        [Point.EVENTS_APPLIED, Point.DEFINITION_APPLIED],
+        lambda: write(source, next(marks)),
+    )
+    for each in fleet.daemons:
+        each.pause()
+    write(source, "paused")
+    writes.new_collections(source)
+    for each in fleet.daemons:
+        each.resume()
+    fleet.wait_without_warnings()
+    fleet.commit()
+    pair.assert_equal()
+    assert insertion_order(source) == insertion_order(destination)
+    assert min(each.progress()["totalEventsApplied"] for each in fleet.daemons) > 0
+
+    write(destination, "committed")
+    follower.kill_at(Point.REVERSED)
+    for each in fleet.daemons:
+        assert each.post("reverse").ok
+    follower.wait_until_killed()
+    write(destination, "reversed")
+    follower.run()
+    fleet.wait_for_state("RUNNING")
+    kill_at_each(follower, [Point.BARRIER_REACHED], lambda: write(destination, "back"))
+    fleet.commit()
+    pair.assert_equal()
+
+
+@across(TO_SHARDED)
+def test_instances_shard_the_destination(pair: Pair, fleet: Fleet) -> None:
+    source = pair.source.client
+    fill(pair, fleet)
+    with coordinator_held_in_the_copy(fleet):
+        fleet.start()
+        wait_until_held(fleet)
+        wait_for(lambda: copied_by(pair).get("b"), "the follower has copied something")
+    fleet.wait_until_committable()
+    copies = [each.progress()["collectionCopy"] for each in fleet.daemons]
+    assert min(each["estimatedCopiedBytes"] for each in copies) > 0
+    total = sum(each["estimatedCopiedBytes"] for each in copies)
+    assert total == copies[0]["estimatedTotalBytes"]
+    write(source, "a")
+    writes.single_document_writes(source)
+    writes.drop_and_create_again(source)
+    fleet.commit()
+    pair.assert_equal()
+
+
+def refused(fleet: Fleet, number: int, **options: Any) -> tuple[str, str]:
+    """Return the error of a start, which a preflight reports, too."""
+    daemon = fleet.daemons[number]
+    body = daemon.start_body(**options)
+    answer = daemon.post("start", body)
+    assert not answer.ok
+    error = answer.json()
+    if answer.status_code != 400:
+        violations = daemon.post("preflight", body).json()["violations"]
+        assert error["error"] in [each["error"] for each in violations]
+    return error["error"], error["errorDescription"]
+
+
+def test_instances_that_do_not_fit_are_refused(pair: Pair, fleet: Fleet) -> None:
+    writes.fill(pair.source.client, 10)
+    coordinator, follower = fleet.daemons
+    for value in ("a", ["a", ""], ["a", "b", "a"], [1], None):
+        name, text = refused(fleet, 0, instances=value)
+        assert name == "InvalidRequest" and text.startswith("instances")
+    assert refused(fleet, 0, instances=["b", "c"])[0] == "UnknownInstance"
+    follower.start()
+    for number, instances in ((0, ["b", "a"]), (0, ["a", "b", "c"]), (0, ["a"]), (0, [])):
+        name, text = refused(fleet, number, instances=instances)
+        assert (
+            name == "DifferentStart" and "The instance b was started with other instances" in text
+        )
+    assert coordinator.progress()["state"] == "IDLE"
+
+    # As if another run had begun at the same moment, before the two could see each other.
+    follower.kill()
+    runs = pair.destination.client[METADATA_DATABASE].runs
+    saved = runs.find_one({"_id": "b"})
+    assert saved is not None
+    options = {**saved["options"], "instances": ["a", "c"]}
+    runs.insert_one({**saved, "_id": "c", "only": "c", "instances": ["a", "c"], "options": options})
+    follower.run()
+    assert follower.progress()["state"] == "IDLE"
+    runs.delete_one({"_id": "c"})
+
+    fleet.start(includeNamespaces=[{"database": "d", "collections": ["c", "other"]}])
+    fleet.wait_until_committable()
+    pair.source.client.d.other.rename("elsewhere")
+    shown = [each.wait_for_state("FAILED") for each in fleet.daemons]
+    assert [each["error"] for each in shown] == ["RenamedOutOfFilter"] * 2
+    assert "The instance a failed" in shown[1]["errorDescription"]
+
+
+def test_the_page_on_several_instances_of_a_replica_set(pair: Pair, fleet: Fleet) -> None:
+    writes.fill(pair.source.client)
+    ports = {f"2718{2 + n}": str(each.port) for n, each in enumerate(fleet.daemons)}
+    addresses = {"localhost": "127.0.0.1", **ports}
+
+    def follow(title: str) -> str:
+        found = commands("docs/howto/several-instances.rst", title)
+        return "".join(paste(block.text, addresses) for block in found)
+
+    follow("From a replica set")
+    follow("Give up with several instances")
+    assert "d" not in pair.destination.client.list_database_names()
+    follow("From a replica set")
+    shown = follow("Commit with several instances")
+    assert shown.count('"COMMITTED"') == len(fleet.daemons)
+    pair.assert_equal()
