@@ -25,6 +25,7 @@ class Profile(Enum):
     TO_SHARDED = "to-sharded"
     SHARDED = "sharded"
     INSTANCES = "instances"
+    SHARED_SOURCE = "shared-source"
 
     @property
     def topology(self) -> Topology:
@@ -122,6 +123,7 @@ _AMOUNTS = {
     Profile.TO_SHARDED: Amount(20, 30, 40, 0.2),
     Profile.SHARDED: Amount(20, 30, 40, 0.2),
     Profile.INSTANCES: Amount(20, 30, 40, 0.2),
+    Profile.SHARED_SOURCE: Amount(20, 30, 40, 0.3),
 }
 # Before the sync: the same for all profiles.
 _BEFORE, _SHARE_BEFORE = 25, 0.3
@@ -185,7 +187,7 @@ def plan(seed: int, profile: Profile) -> Plan:
         },
         filtered=filtered,
         sharded=profile.topology is not Topology.REPLICA_SETS,
-        several_instances=profile is Profile.INSTANCES,
+        several_instances=profile in (Profile.INSTANCES, Profile.SHARED_SOURCE),
         classic_updates=random.random() < 0.2,
         save_every_page=random.random() < 0.5,
         load_level=random.randint(1, 4),
