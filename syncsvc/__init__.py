@@ -7,6 +7,7 @@ Overview for newcomers:
   and `engine.cutover` are those phases. If several instances share a run, all but one use `engine.follower`.
 - `preflight` decides whether a sync may begin. `indexing` and `shard_rules` compute the indexes and shard keys of the
   destination.
+- `resuming` decides for each kind of error whether a failed sync can be resumed, and from which record.
 - `created` finds what a sync has created on the destination, for `engine.reset`.
 - `saved` holds the saved state, so that a killed process can continue. `source` has the readers that only a sync needs.
 - `figures` are counters that the engine updates. `reports.sync` is a snapshot of all that is known about the sync, and

@@ -42,7 +42,8 @@ FAILURE_IS_FINAL = ErrorKind(
     "FailureIsFinal",
     409,
     "The sync failed permanently, so it cannot be resumed.",
-    "See errorDescription in GET /api/v1/progress for the reason and what to do.",
+    "Nothing was changed. Reset the sync (POST /api/v1/reset) and start it again; errorDescription in "
+    "GET /api/v1/progress says how to avoid the failure.",
 )
 CANNOT_COMMIT = ErrorKind(
     "CannotCommit",
@@ -88,21 +89,24 @@ COLLECTION_NOT_SHARDABLE = ErrorKind(
     "sharding.shardingEntries names a view, or a collection that cannot be sharded; or the source has sharded a "
     "time-series collection.",
     "Leave the entry out: the collection is then synced unsharded. Exclude a sharded time-series collection by a "
-    "filter. If the sync has already begun, reset the sync (POST /api/v1/reset) before you start it again.",
+    "filter. If the sync has already begun, drop the collection on the source and send POST /api/v1/resume; or reset "
+    "the sync (POST /api/v1/reset) and start it with other options.",
 )
 SHARD_KEY_INDEX_MISSING = ErrorKind(
     "ShardKeyIndexMissing",
     409,
     "A collection to be sharded has no index on the source that supports the shard key, and createSupportingIndexes is "
     "false.",
-    "Create the index on the source, or set sharding.createSupportingIndexes to true.",
+    "Create the index on the source, or set sharding.createSupportingIndexes to true. If the sync has already begun, "
+    "create the index and send POST /api/v1/resume.",
 )
 UNIQUE_INDEX_INCOMPATIBLE = ErrorKind(
     "UniqueIndexIncompatible",
     409,
     "A collection has a unique index that servers cannot keep unique with the requested shard key.",
     "Choose a shard key that the index begins with, drop the index on the source, or set buildIndexes to never. "
-    "If the sync has already begun, reset the sync (POST /api/v1/reset) before you start it again.",
+    "If the sync has already begun, drop the index and send POST /api/v1/resume; or reset the sync "
+    "(POST /api/v1/reset) and start it with other options.",
 )
 RENAMED_ACROSS_DATABASES = ErrorKind(
     "RenamedAcrossDatabases",
@@ -205,14 +209,16 @@ UNSUPPORTED_COLLECTION = ErrorKind(
     "UnsupportedCollection",
     409,
     "The source holds a collection of a kind that cannot be synced.",
-    "Exclude the named collections by a filter, or drop them on the source. If the sync has already begun, reset the "
-    "sync (POST /api/v1/reset) before you start it again.",
+    "Exclude the named collections by a filter, or drop them on the source. If the sync has already begun, drop them "
+    "and send POST /api/v1/resume; or reset the sync (POST /api/v1/reset) and start it with a filter.",
 )
 UNSUPPORTED_CHANGE = ErrorKind(
     "UnsupportedChange",
     409,
     "A definition was changed on the source in a way that this version cannot apply.",
-    "Reset the sync (POST /api/v1/reset) and start it again; do not make such changes before the commit.",
+    "If the change can be undone on the source (such as a new collection, index or option), undo it and send "
+    "POST /api/v1/resume. Otherwise the sync would fail at it again: reset it (POST /api/v1/reset), start it again, "
+    "and do not make such changes before the commit.",
 )
 SHARD_KEY_CHANGED = ErrorKind(
     "ShardKeyChanged",
@@ -224,56 +230,58 @@ RENAMED_OUT_OF_FILTER = ErrorKind(
     "RenamedOutOfFilter",
     409,
     "A synced collection was renamed on the source to a name that the filter excludes.",
-    "No data was dropped. Reset the sync (POST /api/v1/reset), and start it again with a filter that includes the "
-    "new name; or rename the collection back before you start the sync again.",
+    "No data was dropped. Rename the collection back, or drop it, and send POST /api/v1/resume; or reset the sync "
+    "(POST /api/v1/reset), and start it again with a filter that includes the new name.",
 )
 TTL_NOT_VERIFIABLE = ErrorKind(
     "TTLNotVerifiable",
     409,
     "A collection has a TTL index, buildIndexes is never, and verification is enabled: a verified destination must not "
     "lack an index that deletes documents.",
-    "Set buildIndexes to another value, or verification.enabled to false. If the sync has already begun, reset the "
-    "sync (POST /api/v1/reset) before you start it again.",
+    "Set buildIndexes to another value, or verification.enabled to false. If the sync has already begun, drop the "
+    "index on the source and send POST /api/v1/resume; or reset the sync (POST /api/v1/reset) and start it with other "
+    "options.",
 )
 EVENT_NOT_APPLICABLE = ErrorKind(
     "EventNotApplicable",
     409,
     "The destination refuses a change of the source, even after the document was read again.",
-    "Remove the cause that the server's message names; then reset the sync (POST /api/v1/reset) and start it again.",
+    "Remove the cause that the server's message names; then send POST /api/v1/resume.",
 )
 DOCUMENT_NOT_COPIED = ErrorKind(
     "DocumentNotCopied",
     409,
     "The destination refuses a document of the source.",
-    "Remove the cause that the server's message names; then reset the sync (POST /api/v1/reset) and start it again.",
+    "Remove the cause that the server's message names; then send POST /api/v1/resume.",
 )
 DUPLICATE_IDS = ErrorKind(
     "DuplicateIds",
     409,
     "A sharded collection of the source holds several documents with the same _id, which cannot be told apart.",
     "Delete all but one of the named documents, or give them a different _id; check for more duplicates; "
-    "then reset the sync (POST /api/v1/reset) and start it again.",
+    "then send POST /api/v1/resume.",
 )
 DEFINITION_NOT_APPLICABLE = ErrorKind(
     "DefinitionNotApplicable",
     409,
     "The destination refuses a collection, view or index of the source.",
-    "Remove the cause that the server's message names; then reset the sync (POST /api/v1/reset) and start it again.",
+    "Remove the cause that the server's message names; then send POST /api/v1/resume.",
 )
 VERIFICATION_FAILED = ErrorKind(
     "VerificationFailed",
     409,
     "The destination differs from the source.",
     "Do not switch to the destination. GET /api/v1/mismatches lists all differences: save them, and find the cause, "
-    "such as writes to the destination, or writes to the source after the commit was requested. Then reset the sync "
-    "(POST /api/v1/reset) and start it again.",
+    "such as writes to the destination, or writes to the source after the commit was requested. POST /api/v1/resume "
+    "applies later changes of the source and verifies everything again; then commit again. It does not repair what "
+    "was changed on the destination: undo that first, or reset the sync (POST /api/v1/reset) and start it again.",
 )
 VERIFICATION_INCOMPLETE = ErrorKind(
     "VerificationIncomplete",
     409,
     "The verification could not compare everything, so it is unknown whether the clusters are equal.",
     "Do not switch to the destination. GET /api/v1/mismatches lists the differences found so far. Remove the named "
-    "cause; then reset the sync (POST /api/v1/reset) and start it again.",
+    "cause; then send POST /api/v1/resume, which verifies everything again.",
 )
 NOT_REVERSIBLE = ErrorKind(
     "NotReversible",

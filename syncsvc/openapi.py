@@ -337,10 +337,10 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/resume",
-        "Resumes a sync that was paused, or that failed for a temporary reason.",
+        "Resumes a sync that was paused, or that failed.",
         SuccessAnswer(),
         body=EmptySchema(),
-        errors=(*_ANY, errors.FAILURE_IS_FINAL),
+        errors=(*_ANY, errors.FAILURE_IS_FINAL, errors.DESTINATION_NOT_EMPTY),
     ),
     Operation(
         "post",

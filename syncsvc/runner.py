@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -34,6 +34,7 @@ from syncsvc.engine.run.instances import Instances
 from syncsvc.engine.run.points import Point
 from syncsvc.engine.run.writeblock import WriteBlock, to_put_back
 from syncsvc.figures.progress import Progress, ProgressSnapshot
+from syncsvc.resuming import is_saved, may_be_lost, needs_new_check, refuse_final, resumed
 from syncsvc.saved.emptying import forget_earlier
 from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.saved.partitions import Partitions
@@ -56,7 +57,7 @@ from verifier.cluster.cluster import Cluster, filter_evaluator
 from verifier.cluster.filters import Selection
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.store import CheckStore
-from verifier.runtime.errors import INTERNAL_ERROR, OperationError, describe, in_words_of
+from verifier.runtime.errors import OperationError, describe, in_words_of
 from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import SLOW_POLL, Cancelled, StopToken
 
@@ -64,20 +65,8 @@ _log = logging.getLogger(__name__)
 
 # How long a command waits for the run to stop, in seconds.
 _REST_SECONDS = 10.0
-
-# Failures whose cause may go away: they are shown, but not saved, so that a resume or a restart continues the run. (A
-# superseded process must not save anything, nor must a process of another version than the one that saved the
-# metadata.)
-_RESUMABLE = frozenset(
-    {
-        errors.SUPERSEDED,
-        errors.INCOMPATIBLE_METADATA,
-        failures.CLUSTER_UNREACHABLE,
-        failures.NOT_AUTHORIZED,
-        failures.UNEXPECTED_SERVER_ERROR,
-        INTERNAL_ERROR,
-    }
-)
+# How many collections an error names.
+_SHOWN = 5
 
 
 def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
@@ -139,7 +128,7 @@ class Runner:
         self._at_rest = threading.Event()  # set while no thread runs the sync
         self._at_rest.set()
         self._stop = StopToken(process.stop)
-        # The state in which the run failed, if it can be resumed.
+        # The state in which the run failed, if the failure is not saved.
         self._failed_in: State | None = None
         self._prepare()
 
@@ -174,23 +163,74 @@ class Runner:
     def resume(self) -> None:
         """Save the state, and start a new engine where the run was paused or failed.
 
-        Raises OperationError FailureIsFinal, and ClusterUnreachable if the old engine does not stop.
+        Raises OperationError if the resume is refused (see `resuming`), and ClusterUnreachable if the old engine does
+        not stop.
         """
         state = next_state(self.record.state, Trigger.RESUME)
-        if self.record.state is State.FAILED:
-            state = self._state_before_failure()
         self._wait_for_rest()
-        self._prepare()
-        self._store.update(state=state, failure=None)
-        _log.info("The sync is resumed.", extra={"state": state.value})
+        if self.record.state is State.PAUSED:
+            self._prepare()
+            self._store.update(state=state)
+        elif self._failed_in is not None:
+            self._prepare()
+            self._store.update(state=self._failed_in, failure=None)
+        else:
+            self._retry()
+        _log.info("The sync is resumed.", extra={"state": self.record.state.value})
         self._spawn()
 
-    def _state_before_failure(self) -> State:
-        if self._failed_in is None:
-            failure = self.record.failure
-            name = "an unknown error" if failure is None else failure.name
-            raise OperationError(errors.FAILURE_IS_FINAL, f"The sync failed with {name}.")
-        return self._failed_in
+    def _retry(self) -> None:
+        """Prepare a new engine after a saved failure, and save the record from which it continues.
+
+        Until then, the run stays failed, and the command can be repeated after any error or crash.
+        """
+        process, home = self._process, self._process.clusters[self.record.options.destination]
+        others = Peers(home.client, self._store).others(process.stop)
+        self._refuse_final(others)
+        changes = resumed(self.record, others)
+        # The failure may not be saved yet, and a commit may have left the source blocked.
+        self._release()
+        context = self._prepare()
+        if self.record.coordinates:
+            self._refuse_foreign(context)
+            if changes["state"] is State.RUNNING and needs_new_check(self.record):
+                context.checks.forget()
+                process.progress.set(check=None)
+        self._store.update(**changes)
+        process.observe(Point.RESUME_SAVED, "")
+
+    def _refuse_final(self, others: Sequence[RunRecord]) -> None:
+        """Raise OperationError FailureIsFinal if the run cannot be resumed after its saved failure."""
+        record = self.record
+        assert record.failure is not None
+        refuse_final(record.failure)
+        positions = [each.position for each in (record, *others) if each.position is not None]
+        if may_be_lost(record.failure) and positions:
+            oldest = min(positions, key=lambda each: each.time)
+            try:
+                refuse_lost(self._process.clusters[record.source], oldest, self._process.stop)
+            except OperationError as error:
+                raise OperationError(
+                    errors.FAILURE_IS_FINAL,
+                    f"The sync failed with {record.failure.name}, and the changes that it needs are lost. "
+                    f"{error.description}",
+                ) from error
+
+    def _refuse_foreign(self, context: RunContext) -> None:
+        """Raise OperationError DestinationNotEmpty if users filled the destination after a failure during the listing.
+
+        Such a failure unblocks the destination. In any later phase, the destination stays blocked.
+        """
+        if self.record.phase is not Phase.INITIALIZING:
+            return
+        views = context.views.load()
+        others = contents(context.destination_client, context.registry, views, self._stop).others
+        if others:
+            names = ", ".join(str(each.namespace) for each in others[:_SHOWN])
+            raise OperationError(
+                errors.DESTINATION_NOT_EMPTY,
+                f"Since the failure, collections were created on the destination: {names}.",
+            )
 
     def commit(self) -> None:
         """Save the state COMMITTING, and let the engine proceed to the cut-over. Raises OperationError CannotCommit."""
@@ -463,8 +503,8 @@ class Runner:
                 "failure": Failure(kind.name, description),
             }
             # A reset may have dropped data already, so it can only be continued.
-            resumable = during_reset or kind in _RESUMABLE
-            self._failed_in = self.record.state if resumable else None
+            saved = is_saved(kind) and not during_reset
+            self._failed_in = None if saved else self.record.state
             # An exception to saving first: the save may take long or fail, for the same reason as the run.
             self._store.show(**failed)
         _log.error(
@@ -476,21 +516,27 @@ class Runner:
             self._conclude(**failed)
 
     def _conclude(self, **failed: Any) -> None:
-        """Save the fields `failed` of the record, then restore the original write blocks and balancers of the clusters.
+        """Save the fields `failed` of the record, and restore the clusters, see `_release`.
 
-        Without fields, the failure is already saved. An error is logged, and the next start of the process repeats all
-        steps.
+        An error is logged: a resume, or the next start of the process, repeats all steps.
         """
         try:
-            # In this order: a run that continues must never find its source unblocked.
-            self._store.update_unless(refuse_resetting, **failed)
-            self._process.observe(Point.FAILURE_SAVED, "")
-            for name in to_put_back(self.record):
-                self._block(self._process.clusters[name], self._process.stop).put_back()
-            for cluster in self._process.clusters.values():
-                self._balancer(cluster, self._process.stop).put_back()
+            self._release(**failed)
         except (OperationError, PyMongoError) as error:
             _log.error(
-                "Could not save the failure or unblock the clusters; this is retried at the next start.",
+                "Could not save the failure or unblock the clusters; this is retried at the next start or resume.",
                 extra={"error": str(error)},
             )
+
+    def _release(self, **failed: Any) -> None:
+        """Save the fields `failed` of the record, then restore the original write blocks and balancers of the clusters.
+
+        Without fields, save the failure as it is visible.
+        """
+        # In this order: a run that continues must never find its source unblocked.
+        self._store.update_unless(refuse_resetting, **failed)
+        self._process.observe(Point.FAILURE_SAVED, "")
+        for name in to_put_back(self.record):
+            self._block(self._process.clusters[name], self._process.stop).put_back()
+        for cluster in self._process.clusters.values():
+            self._balancer(cluster, self._process.stop).put_back()

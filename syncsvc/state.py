@@ -43,7 +43,7 @@ _NEXT: dict[tuple[State, Trigger], State] = {
     (State.IDLE, Trigger.START): State.RUNNING,
     (State.RUNNING, Trigger.PAUSE): State.PAUSED,
     (State.PAUSED, Trigger.RESUME): State.RUNNING,
-    # Or to COMMITTING, REVERSING or RESETTING, if the sync failed in that state; refused if the failure is final.
+    # Or to COMMITTING, REVERSING or RESETTING, see `syncsvc.resuming`; refused if the failure is final.
     (State.FAILED, Trigger.RESUME): State.RUNNING,
     (State.RUNNING, Trigger.COMMIT): State.COMMITTING,
     (State.RUNNING, Trigger.FAIL): State.FAILED,
@@ -86,6 +86,7 @@ class Phase(Enum):
     COPYING = "collection copy"
     INDEXING = "building indexes"
     APPLYING = "change event application"
+    WITHDRAWING = "withdrawing the commit"
     CUTTING_OVER = "waiting for commit to complete"
     DONE = "commit completed"
     REVERSING = "reversing"

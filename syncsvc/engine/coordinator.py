@@ -36,6 +36,8 @@ from verifier.runtime.tasks import POLL, StopToken, TaskGroup
 
 _log = logging.getLogger(__name__)
 
+# The phases in which the destination is blocked and the balancers are stopped from the beginning.
+_HOLDING = (Phase.COPYING, Phase.INDEXING, Phase.WITHDRAWING, Phase.APPLYING)
 # How long the last known lag is shown if no newer one arrives, in seconds.
 _LAG_HOLDS = 15.0
 
@@ -50,6 +52,7 @@ class Coordinator(Phases):
 
     def _read(self, stop: StopToken) -> None:
         with TaskGroup("reading", stop) as reading:
+            self._hold_clusters(reading.stop)
             reading.spawn("oplog", self._oplog.run, reading.stop)
             reading.spawn("shard-keys", ShardKeyWatch(self._context).run, reading.stop)
             reading.spawn("balancers", self._watch_balancers, reading.stop)
@@ -91,6 +94,17 @@ class Coordinator(Phases):
         context.observe(Point.LISTED, "")
         return Phase.COPYING
 
+    def _hold_clusters(self, stop: StopToken) -> None:
+        """Block the destination and stop the balancers again: a failure of the sync may have restored them.
+
+        A no-op in the phases that do this themselves.
+        """
+        record = self._context.run.record
+        if record.phase in _HOLDING:
+            if record.options.blocks_destination:
+                self._context.destination_block.set()
+            self._keep_balancers_still(stop)
+
     def _keep_balancers_still(self, stop: StopToken) -> None:
         for each in self._context.balancers:
             each.keep_still(stop)
@@ -117,6 +131,11 @@ class Coordinator(Phases):
     def _index(self, stop: StopToken) -> Phase:
         if self._context.run.record.options.build_indexes.after_copy:
             build_all(self._context, stop)
+        return Phase.APPLYING
+
+    def _withdraw(self, stop: StopToken) -> Phase:
+        """Turn the definitions that a failed cut-over has restored into stand-ins again."""
+        weaken_definitions(self._context, stop)
         return Phase.APPLYING
 
     def _apply(self, stop: StopToken) -> Phase:

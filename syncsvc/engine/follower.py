@@ -53,6 +53,10 @@ class Follower(Phases):
         self._context.registry.reload(stop)
         return Phase.APPLYING
 
+    def _withdraw(self, stop: StopToken) -> Phase:
+        self._wait(_is_applying, stop)
+        return Phase.APPLYING
+
     def _reverse(self, stop: StopToken) -> Phase:
         context = self._context
         context.observe(Point.REVERSING, "")

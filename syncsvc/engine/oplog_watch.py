@@ -28,7 +28,10 @@ from verifier.runtime.tasks import SLOW_POLL, Cancelled, StopToken
 # For how long an observation of the oplog is used to estimate its growth, in seconds.
 _COUNTS_FOR = 300.0
 
-_READING = (Phase.REVERSING, Phase.INITIALIZING, Phase.COPYING, Phase.INDEXING, Phase.APPLYING)
+_READING = (
+    *(Phase.REVERSING, Phase.INITIALIZING, Phase.COPYING, Phase.INDEXING),
+    *(Phase.WITHDRAWING, Phase.APPLYING),
+)
 _ENLARGE = (
     "If it drops entries before the sync has read them, the sync fails: enlarge the oplog on each member "
     "(replSetResizeOplog), or write less to the source."

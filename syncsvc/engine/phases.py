@@ -60,6 +60,7 @@ class Phases(ABC):
                 Phase.INITIALIZING: self._initialize,
                 Phase.COPYING: self._copy,
                 Phase.INDEXING: self._index,
+                Phase.WITHDRAWING: self._withdraw,
                 Phase.APPLYING: self._apply,
             },
             stop,
@@ -76,6 +77,9 @@ class Phases(ABC):
 
     @abstractmethod
     def _index(self, stop: StopToken) -> Phase: ...
+
+    @abstractmethod
+    def _withdraw(self, stop: StopToken) -> Phase: ...
 
     @abstractmethod
     def _apply(self, stop: StopToken) -> Phase: ...

@@ -69,7 +69,7 @@ def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterato
                 yield name, "reset"
         elif record is None:
             yield name, "start"
-        elif record.state is State.PAUSED:
+        elif record.state in (State.PAUSED, State.FAILED):
             yield name, "resume"
         elif record.reversals < reversals:
             yield name, "reverse"

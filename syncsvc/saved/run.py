@@ -76,7 +76,8 @@ class RunRecord:
     `instances` are all instances of the run, the coordinator first, each with a record of its own; empty if one
     instance runs alone. `barrier` is the resume token of the newest DDL event that this instance has reached; for the
     coordinator, of the newest one that it has applied for all. `caught_up` is whether all instances were close enough
-    to the source for a commit when the coordinator last checked. `beat` grows with each save.
+    to the source for a commit when the coordinator last checked. `beat` grows with each save. `attempt` grows each time
+    the sync is resumed after a saved failure; an instance with a lower number has not been resumed yet.
 
     The sessions of the writes are derived from the UUID `fence`, and their numbers begin with `epoch`, which is raised
     each time an engine is prepared: see `syncsvc.saved.fence`.
@@ -105,6 +106,7 @@ class RunRecord:
     caught_up: bool = False
     beat: int = 0
     epoch: int = 0
+    attempt: int = 0
 
     @property
     def coordinator(self) -> str:
@@ -169,6 +171,7 @@ class _StoredRun(Stored):
     caught_up = fields.Boolean(data_key="caughtUp")
     beat = fields.Integer()
     epoch = fields.Integer()
+    attempt = fields.Integer()
 
 
 def _rename_reversals(document: dict[str, Any]) -> dict[str, Any]:

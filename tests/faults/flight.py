@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from pymongo.errors import PyMongoError
 
 from syncsvc.engine.run.points import Point
+from syncsvc.resuming import RESUMPTIONS, Resumption
 from tests.faults.cells import Cell, Stage, Times
 from tests.support.daemon import Daemon
 from tests.support.failpoints import ALWAYS, Armed, FailPoints
@@ -25,8 +26,8 @@ from tests.support.writes import AnyClient
 _OPTIONS = {"enableUserWriteBlocking": "sourceAndDestination", "buildIndexes": "afterDataCopy"}
 # A stage with its faults takes a small part of this time; anything longer is a hang. In seconds.
 DEADLINE = 120.0
-# Failures that allow no resume and no restart: a fault of the matrix must never lead to one.
-FINAL: frozenset[str] = frozenset()
+# Failures after which a restart continues the sync. A fault of the matrix must never lead to any other.
+TEMPORARY = {kind.name for kind, each in RESUMPTIONS.items() if each is Resumption.CONTINUED}
 _MOST_RECOVERIES = 30
 _MOST_ROUNDS = 40
 _STRIKES_FOR = 20.0
@@ -246,11 +247,12 @@ class Journey:
         assert name and description, progress
         if len(self.failures) > _MOST_RECOVERIES:
             raise Flown(f"fails again and again: {self.failures[-3:]}")
-        if self.daemon.post("resume").ok:
-            return
-        self.daemon.terminate()
-        self._run_again()
-        if self.daemon.progress()["state"] == "FAILED" and name not in FINAL:
+        if name in TEMPORARY:
+            if self.daemon.post("resume").ok:
+                return
+            self.daemon.terminate()
+            self._run_again()
+        if name not in TEMPORARY or self.daemon.progress()["state"] == "FAILED":
             raise Flown(f"{self.stage}: {failure} after {self.journal[-6:]}")
 
     def _run_again(self) -> None:

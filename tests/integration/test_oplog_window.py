@@ -17,6 +17,7 @@ from tests.support.daemon import Daemon
 from tests.support.failpoints import failing
 from tests.support.oplogs import note, roll_over
 from tests.support.pair import Pair, Side
+from tests.support.resuming import assert_final
 from tests.support.waiting import wait_for
 
 METADATA = "mongosync_reserved_for_internal_use"
@@ -158,6 +159,9 @@ def test_while_events_wait_to_be_applied(pair: Pair, daemon: Daemon) -> None:
     progress = daemon.wait_for_state("FAILED")
     assert_lost(progress)
     assert progress["info"] == "change event application"
+    assert_final(
+        daemon, "the changes that it needs are lost", "nor does the oplog of any other member"
+    )
 
 
 def test_what_is_read_already_is_not_lost(pair: Pair, daemon: Daemon) -> None:

@@ -233,6 +233,10 @@ def test_documents_of_one_id_are_named(
     assert progress["error"] == "DuplicateIds"
     assert "d.c holds several documents with _id" in progress["errorDescription"]
     assert told in progress["errorDescription"]
+    client.d.c.delete_one({"k": 1})
+    finely.resume()
+    finely.commit()
+    pair.assert_equal()
 
 
 @pytest.mark.in_turns

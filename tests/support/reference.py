@@ -26,6 +26,7 @@ import syncsvc.settings
 import verifier.errors
 import verifier.metrics
 import verifier.settings
+from syncsvc.resuming import RESUMPTIONS, Resumption
 from syncsvc.settings import LOAD_LEVELS
 from syncsvc.state import State, Trigger, next_state
 from syncsvc.tuning import Tuning
@@ -98,6 +99,16 @@ def _following(state: State, trigger: Trigger) -> State | None:
     with suppress(OperationError):
         return next_state(state, trigger)
     return None
+
+
+def _resumptions() -> str:
+    """Render what a resume does after each kind of error with which a sync can fail."""
+    rows = (
+        (_listed(kind.name for kind, each in RESUMPTIONS.items() if each is resumption), resumption)
+        for resumption in Resumption
+        if resumption is not Resumption.NEVER_FAILS
+    )
+    return "".join(f"{names}\n    {resumption.value}\n" for names, resumption in rows)
 
 
 def _load_levels() -> str:
@@ -290,6 +301,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     ),
     "mismatch-lines": _mismatch_lines,
     "report": _report,
+    "resumptions": _resumptions,
     "roles": roles.as_rst,
     "states": _transitions,
     "threads": _threads,

@@ -38,13 +38,13 @@ class Instances:
         self._beats: dict[str, tuple[int, float]] = {}
 
     def all_hold(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> bool:
-        """Return whether all other instances have started, and `holds` is true of their saved records."""
+        """Return whether all other instances have started, none has failed, and `holds` is true of their records."""
         several = len(self._run.record.instances) or 1
         others = self._peers.others(stop)
-        return len(others) == several - 1 and all(map(holds, others))
+        return len(others) == several - 1 and all(map(_unless_failed(holds), others))
 
     def wait_for_all(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
-        """Return when all other instances have started, and `holds` is true of their saved records."""
+        """Return when `all_hold` is true of the saved records of the other instances."""
         with waiting("This instance waits for the other instances", _LOOK_AT_INSTANCES):
             wait_until(lambda: self.all_hold(holds, stop), stop)
 
@@ -56,26 +56,26 @@ class Instances:
     def wait_for_coordinator(
         self, holds: Callable[[RunRecord], bool], stop: StopToken
     ) -> RunRecord:
-        """Wait until `holds` is true of the coordinator's saved record, and return that record."""
+        """Wait until `holds` is true of the coordinator's record, which has not failed, and return that record."""
         with waiting("This instance waits for the coordinator", _LOOK_AT_INSTANCES):
             while True:
                 record = self._peers.coordinator(stop)
-                if record is not None and holds(record):
+                if record is not None and _unless_failed(holds)(record):
                     return record
                 stop.sleep(POLL)
 
     def watch(self, stop: StopToken) -> None:
         """Warn, until stopped, of instances that miss a command or send no heartbeat.
 
-        Raises the OperationError that another instance failed with. Returns immediately if there are no other
-        instances.
+        Raises the OperationError that another instance failed with, see `refuse_failed`. Returns immediately if there
+        are no other instances.
         """
         if not self._run.record.instances:
             return
         try:
             while True:
                 others = self._peers.others(stop)
-                refuse_failed(others)
+                refuse_failed(self._run.record, others)
                 self._warn_of_commands(others)
                 self._warn_of_silence(others)
                 stop.sleep(self._tuning.instance_interval)
@@ -115,11 +115,20 @@ class Instances:
             self._progress.end_warning(kind)
 
 
-def refuse_failed(others: Iterable[RunRecord]) -> None:
-    """Raise FailedElsewhere if another instance has failed; it names that instance."""
+def refuse_failed(own: RunRecord, others: Iterable[RunRecord]) -> None:
+    """Raise FailedElsewhere if another instance has failed; it names that instance.
+
+    A failure of an earlier attempt is ignored: that instance has yet to be resumed.
+    """
     for each in others:
-        if each.state is State.FAILED and each.failure is not None:
+        failed = each.state is State.FAILED and each.attempt >= own.attempt
+        if failed and each.failure is not None:
             raise FailedElsewhere(each.instance, each.failure)
+
+
+def _unless_failed(holds: Callable[[RunRecord], bool]) -> Callable[[RunRecord], bool]:
+    """Return a predicate that is False of a failed instance, whose record may change when it is resumed."""
+    return lambda other: other.state is not State.FAILED and holds(other)
 
 
 class FailedElsewhere(OperationError):

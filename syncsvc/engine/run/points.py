@@ -28,6 +28,7 @@ class Point(Enum):
     BLOCK_SAVED = "block saved"
     BALANCER_SAVED = "balancer saved"
     FAILURE_SAVED = "failure saved"
+    RESUME_SAVED = "resume saved"
     REVERSAL_SAVED = "reversal saved"
     CHANGES_BEGIN = "changes begin"
     STEP_DONE = "step done"

@@ -68,7 +68,7 @@ class WriteBlock:
 
 
 def to_put_back(record: RunRecord) -> tuple[str, ...]:
-    """Return the names of the clusters whose write block is put back when the run fails for good.
+    """Return the names of the clusters whose write block is put back when a failure of the run is saved.
 
     Production must continue where it was: on the source, unless users were told to write to the destination. The
     destination stays blocked, so that nobody mistakes it for a complete copy, unless nothing was copied yet.

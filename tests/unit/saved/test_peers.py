@@ -25,6 +25,7 @@ def of(instance: str, **fields: Any) -> RunRecord:
         ([of("a")], [("b", "start"), ("c", "start")]),
         ([of(each) for each in NAMES], []),
         ([of("a", state=State.PAUSED), of("b"), of("c")], [("a", "resume")]),
+        ([of("a", attempt=1), of("b", state=State.FAILED), of("c")], [("b", "resume")]),
         (
             [of("a"), of("b", state=State.COMMITTING), of("c", state=State.PAUSED)],
             [("a", "commit"), ("c", "resume")],

@@ -60,7 +60,7 @@ RUNS = [
         reversals=3, reverse_start=START, found_blocked={"cluster0": True, "cluster1": False}
     ),
     run_record(instances=("a", "coordinator"), barrier="82", caught_up=True, beat=7),
-    run_record(fence=UUID(int=2**127 + 5), epoch=3),
+    run_record(fence=UUID(int=2**127 + 5), epoch=3, attempt=2),
     run_record(
         options=StartOptions(
             "a",
@@ -237,6 +237,7 @@ CURRENT = {
     "reversals": 3,
     "reverseStart": _OF_6["wayBack"],
     "fence": "00000000-0000-0000-0000-000000000007",
+    "attempt": 0,
 }
 
 
@@ -296,7 +297,7 @@ def test_the_saved_words_stay() -> None:
         "Phase": {
             *("initializing collections and indexes", "collection copy", "building indexes"),
             *("change event application", "waiting for commit to complete", "commit completed"),
-            *("reversing", "resetting"),
+            *("reversing", "resetting", "withdrawing the commit"),
         },
         "CopyStatus": {"waiting", "copying", "done"},
     }

@@ -1,0 +1,209 @@
+"""What a resume does after a failure: a decision for every kind of error, and the record with which the sync continues.
+
+Pure. A sync that is resumed after a saved failure continues through the same code as after a restart: this module only
+says from which record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import Enum
+from typing import Any
+
+from syncsvc import errors
+from syncsvc.saved.run import Failure, RunRecord
+from syncsvc.state import Phase, State
+from verifier.cluster import cluster, connect
+from verifier.compare.errors import MISMATCHES_REPLACED
+from verifier.runtime import commands, httpd, schemas, sites
+from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
+
+
+class Resumption(Enum):
+    """What happens when a sync that failed with an error of a kind is resumed. The values are for the documentation.
+
+    CONTINUED: the failure is shown, but not saved, and changes no write block. So a restart continues the sync, too.
+    RETRIED: the failure is saved, and production continues on the source. A resume retries from the saved position.
+    RETRIED_UNLESS_LOST: the same, but a resume is refused if the source no longer has the changes since that position.
+    FINAL: a resume is refused, because it would fail at the same point again.
+    NEVER_FAILS: the kind refuses a request or ends the process, but never ends a sync.
+    """
+
+    CONTINUED = (
+        "The sync continues after ``/resume`` or a restart, in the state in which it failed."
+    )
+    RETRIED = "Remove the cause; then ``/resume`` continues from the saved position."
+    RETRIED_UNLESS_LOST = (
+        "``/resume`` is refused, unless the source still has the changes that the sync needs."
+    )
+    FINAL = "``/resume`` is refused: the sync would fail at the same change event again."
+    NEVER_FAILS = "A request or a start of the process is refused; a sync never fails with these."
+
+
+_KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
+    # A superseded process must not save anything, nor must a process of another version than the one that saved the
+    # metadata.
+    Resumption.CONTINUED: (
+        errors.CLUSTER_UNREACHABLE,
+        errors.NOT_AUTHORIZED,
+        errors.UNEXPECTED_SERVER_ERROR,
+        errors.SUPERSEDED,
+        errors.INCOMPATIBLE_METADATA,
+        INTERNAL_ERROR,
+    ),
+    Resumption.RETRIED: (
+        errors.UNSUPPORTED_COLLECTION,
+        errors.COLLECTION_NOT_SHARDABLE,
+        errors.SHARD_KEY_INDEX_MISSING,
+        errors.UNIQUE_INDEX_INCOMPATIBLE,
+        errors.TTL_NOT_VERIFIABLE,
+        errors.UNSUPPORTED_CHANGE,
+        errors.RENAMED_OUT_OF_FILTER,
+        errors.DEFINITION_NOT_APPLICABLE,
+        errors.DOCUMENT_NOT_COPIED,
+        errors.DUPLICATE_IDS,
+        errors.EVENT_NOT_APPLICABLE,
+        errors.VERIFICATION_FAILED,
+        errors.VERIFICATION_INCOMPLETE,
+    ),
+    Resumption.RETRIED_UNLESS_LOST: (errors.OPLOG_WINDOW_EXCEEDED,),
+    Resumption.FINAL: (
+        errors.SHARD_KEY_CHANGED,
+        errors.RENAMED_ACROSS_DATABASES,
+        errors.EVENT_TOO_LARGE,
+    ),
+    Resumption.NEVER_FAILS: (
+        httpd.NOT_FOUND,
+        httpd.METHOD_NOT_ALLOWED,
+        httpd.MALFORMED_BODY,
+        httpd.BODY_TOO_LARGE,
+        httpd.TOO_MANY_READERS,
+        httpd.ADDRESS_NOT_AVAILABLE,
+        schemas.INVALID_REQUEST,
+        sites.HOST_NOT_ALLOWED,
+        sites.ORIGIN_NOT_ALLOWED,
+        commands.COMMAND_IN_PROGRESS,
+        connect.INVALID_URI,
+        cluster.SAME_CLUSTER,
+        MISMATCHES_REPLACED,
+        errors.UNKNOWN_CLUSTER,
+        errors.NOT_SUPPORTED_YET,
+        errors.INVALID_STATE,
+        errors.FAILURE_IS_FINAL,
+        errors.CANNOT_COMMIT,
+        errors.DESTINATION_NOT_EMPTY,
+        errors.METADATA_LEFT_OVER,
+        errors.SHARDING_REQUIRED,
+        errors.SHARDING_NOT_APPLICABLE,
+        errors.INVALID_SHARDING_ENTRY,
+        errors.UNKNOWN_INSTANCE,
+        errors.DIFFERENT_START,
+        errors.WRITE_BLOCKING_WITH_FILTER,
+        errors.WRITE_BLOCKING_NEEDS_NEWER_SOURCE,
+        errors.REVERSIBLE_NEEDS_WRITE_BLOCKING,
+        errors.REVERSIBLE_WITH_FILTER,
+        errors.REVERSIBLE_WITHOUT_INDEXES,
+        errors.REVERSIBLE_NEEDS_NEWER_SOURCE,
+        errors.REVERSIBLE_NEEDS_EQUAL_VERSIONS,
+        errors.REVERSIBLE_NEEDS_EQUAL_SHARDS,
+        errors.INSUFFICIENT_MEMORY,
+        errors.INSUFFICIENT_DISK_SPACE,
+        errors.UNSUPPORTED_TOPOLOGY,
+        errors.UNSUPPORTED_VERSION,
+        errors.NOT_REVERSIBLE,
+        errors.OLD_SOURCE_WRITTEN,
+        errors.DESTINATION_IN_USE,
+        errors.WRONG_CLUSTERS,
+    ),
+}
+RESUMPTIONS = {kind: each for each, kinds in _KINDS.items() for kind in kinds}
+_BY_NAME = {kind.name: kind for kind in RESUMPTIONS}
+
+
+def is_saved(kind: ErrorKind) -> bool:
+    """Return whether the failure of a sync with this kind of error is saved, so that a restart does not continue it."""
+    return RESUMPTIONS.get(kind) is not Resumption.CONTINUED
+
+
+def refuse_final(failure: Failure) -> None:
+    """Raise OperationError FailureIsFinal if a sync with this failure would fail at the same point again."""
+    kind = _BY_NAME.get(failure.name)
+    if kind is not None and RESUMPTIONS[kind] is Resumption.FINAL:
+        raise OperationError(
+            errors.FAILURE_IS_FINAL,
+            f"The sync failed with {kind.name}. {kind.meaning} The source's oplog contains this change, so a resumed "
+            "sync would fail at it again.",
+        )
+
+
+def may_be_lost(failure: Failure) -> bool:
+    """Return whether the failure says that the source no longer has the changes since the saved position."""
+    kind = _BY_NAME.get(failure.name)
+    return kind is not None and RESUMPTIONS[kind] is Resumption.RETRIED_UNLESS_LOST
+
+
+def resumed(record: RunRecord, others: Collection[RunRecord]) -> dict[str, Any]:
+    """Return the fields that change in an instance's record when it is resumed after a saved failure.
+
+    `others` are the records of the other instances. A commit must be requested again, because users have returned to
+    the source; unless users may already write to the destination: then the cut-over continues.
+
+    Raises OperationError InvalidState if another instance has not stopped yet.
+    """
+    common = {"failure": None, "attempt": _next_attempt(record, others), "caught_up": False}
+    if record.phase is Phase.REVERSING:
+        return {**common, "state": State.REVERSING}
+    if _is_cut_over(record, others):
+        return {**common, "state": State.COMMITTING}
+    cutting_over = record.phase is Phase.CUTTING_OVER
+    return {
+        **common,
+        "state": State.RUNNING,
+        "phase": Phase.WITHDRAWING if cutting_over else record.phase,
+        "commit_time": None,
+        "steps": (),
+    }
+
+
+def needs_new_check(record: RunRecord) -> bool:
+    """Return whether the saved check does not hold for a sync that is resumed from this record, which has failed.
+
+    It does not if it could not be completed, or may have been told that users no longer write.
+    """
+    assert record.failure is not None
+    incomplete = record.failure.name == errors.VERIFICATION_INCOMPLETE.name
+    return incomplete or record.commit_time is not None
+
+
+def _is_cut_over(record: RunRecord, others: Collection[RunRecord]) -> bool:
+    """Return whether users may write to the destination; a follower may not have saved that yet."""
+    return record.can_write or any(
+        other.reversals > record.reversals
+        or (other.reversals == record.reversals and other.can_write)
+        for other in others
+    )
+
+
+def _next_attempt(record: RunRecord, others: Collection[RunRecord]) -> int:
+    """Return the number of the attempt that the resumed instance joins, or begins if it is the first to be resumed.
+
+    All instances must have failed before the first one is resumed. Otherwise, one of them could continue a commit that
+    the others have withdrawn.
+    """
+    ahead = [
+        each for each in others if each.attempt > record.attempt and each.state is not State.FAILED
+    ]
+    stopped = (State.FAILED, State.COMMITTED)
+    behind = sorted(
+        each.instance
+        for each in others
+        if each.attempt <= record.attempt and each.state not in stopped
+    )
+    if behind:
+        raise OperationError(
+            errors.INVALID_STATE,
+            f"A failed sync is resumed when all its instances have stopped, but {', '.join(behind)} has not yet. "
+            "Check that it runs, and resume it if it is paused; then send the command again.",
+        )
+    newest = max(each.attempt for each in (record, *others))
+    return newest if ahead else newest + 1

@@ -1,0 +1,258 @@
+"""A sync that fails again and again, for every kind of cause, and is resumed each time, until it is committed."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any
+
+from syncsvc.engine.run.points import Point
+from syncsvc.sandbox.replica_set import Client
+from tests.integration.test_reset import balancers
+from tests.support import writes
+from tests.support.blocks import blocked
+from tests.support.daemon import Daemon
+from tests.support.failpoints import ALWAYS, APPLICATION, failing
+from tests.support.fleet import running_fleet
+from tests.support.pair import SHARDED, TO_SHARDED, Pair, Side, across
+from tests.support.resuming import fails_again, refused
+from tests.support.waiting import wait_for
+
+REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
+NOBODY, DESTINATION = (False, False), (False, True)
+# Of a user: it refuses documents that the source accepts.
+INDEX = {"name": "mine", "key": {"u": 1}, "unique": True, "sparse": True}
+UNIQUE = {"createIndexes": "plain", "indexes": [INDEX]}
+DROP = {"dropIndexes": "plain", "index": "mine"}
+
+
+def by_hand(side: Side, command: dict[str, Any]) -> None:
+    """Run a command that passes the write block, as a user with the role restore does."""
+    reply = side.client.d.command({**command, "mayBypassWriteBlocking": True})
+    assert reply["ok"] == 1 and not reply.get("writeErrors"), reply
+
+
+def kill_while_resumed(daemon: Daemon, point: Point) -> None:
+    """Resume with the process killed before the resume is saved, right afterwards, and at that point; run it again."""
+    daemon.kill()
+    daemon.run()
+    # A process that finds a failure passes the first of them at its start.
+    for kill in ((Point.FAILURE_SAVED, "", 2), (Point.RESUME_SAVED, "", 1)):
+        assert daemon.progress()["state"] == "FAILED"
+        daemon.kill_at(*kill)
+        daemon.post_unanswered("resume", {})
+        daemon.wait_until_killed()
+        daemon.kill_at(point)
+        daemon.run()
+    daemon.wait_until_killed()
+    daemon.run()
+
+
+def collmod_refused(client: Client, mode: Any = ALWAYS) -> AbstractContextManager[None]:
+    """Refuse each collMod of the daemon within the block; with a mode, only some of them."""
+    data = {"failCommands": ["collMod"], "errorCode": 2, "appName": APPLICATION}
+    return failing(client, data, mode)
+
+
+def fail(daemon: Daemon, error: str, phase: str) -> dict[str, Any]:
+    failed = daemon.wait_for_state("FAILED")
+    assert (failed["error"], failed["info"]) == (error, phase), failed
+    return failed
+
+
+def define(client: Client) -> None:
+    """Create collections whose definitions differ from their stand-ins, and one without indexes."""
+    writes.fill(client)
+    writes.indexes(client)
+    client.d.create_collection("capped", capped=True, size=1 << 16, max=100)
+    client.d.capped.insert_many({"_id": n} for n in range(50))
+    client.d.plain.insert_many({"_id": n, "u": 7} for n in range(2))
+
+
+def test_a_sync_is_resumed_in_every_phase(pair: Pair, daemon: Daemon) -> None:
+    source, destination = pair.source.client, pair.destination.client
+    define(source)
+    # The listing: the destination is unblocked meanwhile.
+    data = {"failCommands": ["create"], "errorCode": 2, "appName": APPLICATION}
+    with failing(destination, data):
+        daemon.start(**REVERSIBLE)
+        fail(daemon, "DefinitionNotApplicable", "initializing collections and indexes")
+    wait_for(lambda: blocked(pair) == NOBODY, "nobody is blocked")
+    destination.mine.c.insert_one({"_id": "of a user"})
+    status, name, description = refused(daemon)
+    assert (status, name) == (409, "DestinationNotEmpty") and "mine.c" in description
+    destination.drop_database("mine")
+    # The copy: a unique index of a user is in the way.
+    with daemon.held_at(Point.LISTED):
+        daemon.resume()
+        daemon.wait_until_reached(Point.LISTED)
+        assert blocked(pair) == DESTINATION
+        by_hand(pair.destination, UNIQUE)
+    fail(daemon, "DocumentNotCopied", "collection copy")
+    fails_again(daemon, "DocumentNotCopied")
+    daemon.kill()
+    daemon.run()
+    fail(daemon, "DocumentNotCopied", "collection copy")
+    by_hand(pair.destination, DROP)
+    kill_while_resumed(daemon, Point.PARTITION_COPIED)
+    daemon.wait_until_committable()
+    # Change event application.
+    source.d.plain.delete_one({"_id": 1})
+    wait_for(lambda: destination.d.plain.count_documents({}) == 1, "it is deleted")
+    by_hand(pair.destination, UNIQUE)
+    source.d.plain.insert_one({"_id": "again", "u": 7})
+    fail(daemon, "EventNotApplicable", "change event application")
+    source.d.c.insert_many([{"_id": f"meanwhile {n}", "u": -1 - n} for n in range(50)])
+    fails_again(daemon, "EventNotApplicable")
+    by_hand(pair.destination, DROP)
+    kill_while_resumed(daemon, Point.POSITION_SAVED)
+    daemon.wait_until_committable()
+    commit_until_it_succeeds(pair, daemon)
+    reverse_and_return(pair, daemon)
+
+
+def commit_until_it_succeeds(pair: Pair, daemon: Daemon) -> None:
+    source, destination = pair.source.client, pair.destination.client
+    by_hand(pair.destination, {"insert": "c", "documents": [{"_id": "extra"}]})
+    for _ in range(2):
+        daemon.ask_for_commit()
+        fail(daemon, "VerificationFailed", "change event application")
+        wait_for(lambda: blocked(pair) == DESTINATION, "the source is released")
+        # Users are back, so nothing commits by itself.
+        source.d.c.insert_one({})
+        daemon.resume()
+        resumed = daemon.wait_until_committable()
+        assert (resumed["state"], blocked(pair)) == ("RUNNING", DESTINATION)
+    by_hand(pair.destination, {"delete": "c", "deletes": [{"q": {"_id": "extra"}, "limit": 1}]})
+    # The cut-over, before users may write to the destination.
+    with collmod_refused(destination, {"skip": 4}):
+        daemon.ask_for_commit()
+        failed = fail(daemon, "DefinitionNotApplicable", "waiting for commit to complete")
+        assert failed["canWrite"] is False
+    wait_for(lambda: blocked(pair) == DESTINATION, "the source is released")
+    # More than the capped collection keeps, and what a unique index could refuse.
+    source.d.capped.insert_many({"_id": f"new {number}"} for number in range(200))
+    for number in range(50):
+        source.d.c.insert_one({"_id": f"unique {number}", "u": -1000})
+        source.d.c.update_one({"_id": f"unique {number}"}, {"$set": {"u": -1001 - number}})
+    kill_while_resumed(daemon, Point.COLLECTION_WEAKENED)
+    assert daemon.wait_until_committable()["state"] == "RUNNING"
+    # The rest of it, when users may write already.
+    with ExitStack() as refusing:
+        with daemon.held_at(Point.STEP_DONE, "destination writable"):
+            daemon.ask_for_commit()
+            daemon.wait_until_reached(Point.STEP_DONE, "destination writable")
+            refusing.enter_context(collmod_refused(destination))
+        failed = fail(daemon, "DefinitionNotApplicable", "waiting for commit to complete")
+        assert failed["canWrite"] is True
+        fails_again(daemon, "DefinitionNotApplicable")
+    destination.d.c.insert_one({"_id": "of a user of the destination"})
+    daemon.resume()
+    # The commit is completed without another request.
+    daemon.wait_for_state("COMMITTED")
+    assert blocked(pair) == (True, False)
+    destination.d.c.delete_one({"_id": "of a user of the destination"})
+    pair.assert_equal()
+
+
+def reverse_and_return(pair: Pair, daemon: Daemon) -> None:
+    old_source, new_source = pair.source, pair.destination
+    with collmod_refused(old_source.client):
+        daemon.post("reverse")
+        fail(daemon, "DefinitionNotApplicable", "reversing")
+    new_source.client.d.c.insert_many([{"_id": f"reversed {n}", "u": -5000 - n} for n in range(50)])
+    kill_while_resumed(daemon, Point.REVERSED)
+    daemon.wait_until_committable()
+    new_source.client.d.plain.update_one({"_id": "again"}, {"$unset": {"u": 1}})
+    wait_for(lambda: old_source.client.d.plain.find_one({"_id": "again", "u": None}), "updated")
+    by_hand(old_source, UNIQUE)
+    new_source.client.d.plain.insert_one({"_id": "reversed", "u": 7})
+    fail(daemon, "EventNotApplicable", "change event application")
+    by_hand(old_source, DROP)
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+
+
+@across(TO_SHARDED, SHARDED)
+def test_a_sync_between_shards_is_resumed(pair: Pair, daemon: Daemon) -> None:
+    source, destination = pair.source.client, pair.destination.client
+    pair.shard("d.c")
+    writes.fill(source)
+    source.d.plain.insert_one({"_id": 0, "u": 7})
+    source.d.other.create_index("more", name="prepared", unique=True, sparse=True)
+    daemon.start()
+    daemon.wait_until_committable()
+    stopped = balancers(pair)
+    assert "full" not in stopped
+    by_hand(pair.destination, UNIQUE)
+    source.d.plain.insert_one({"_id": "again", "u": 7})
+    fail(daemon, "EventNotApplicable", "change event application")
+    wait_for(lambda: {*balancers(pair)} == {"full"}, "the balancers are restored")
+    by_hand(pair.destination, DROP)
+    kill_while_resumed(daemon, Point.BALANCER_SAVED)
+    daemon.wait_until_committable()
+    assert (balancers(pair), blocked(pair)) == (stopped, DESTINATION)
+    # The cut-over lacks an index, which is built again.
+    with daemon.held_at(Point.STEP_DONE, "verified"):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(Point.STEP_DONE, "verified")
+        by_hand(pair.destination, {"dropIndexes": "other", "index": "prepared"})
+    fail(daemon, "DefinitionNotApplicable", "waiting for commit to complete")
+    wait_for(lambda: {*balancers(pair)} == {"full"}, "the balancers are restored")
+    source.d.c.update_many({}, {"$set": {"failed": True}})
+    kill_while_resumed(daemon, Point.COLLECTION_WEAKENED)
+    daemon.commit()
+    assert {*balancers(pair)} == {"full"}
+    assert "prepared" in destination.d.other.index_information()
+    pair.assert_equal()
+
+
+@across(SHARDED)
+def test_all_instances_are_resumed(pair: Pair, tmp_path: Path) -> None:
+    source = pair.source.client
+    writes.fill(source)
+    source.d.plain.insert_one({"_id": 0, "u": 7})
+    source.d.other.create_index("more", name="prepared", unique=True, sparse=True)
+    with running_fleet(pair, tmp_path) as fleet:
+        coordinator, follower = fleet.daemons
+        fleet.start()
+        fleet.wait_until_committable()
+        follower.kill()
+        by_hand(pair.destination, UNIQUE)
+        # So many that each instance has some of them.
+        source.d.plain.insert_many({"_id": f"again {n}", "u": 7} for n in range(40))
+        coordinator.wait_for_state("FAILED")
+        status, name, description = refused(coordinator)
+        assert (status, name) == (409, "InvalidState") and fleet.names[1] in description
+        follower.run()
+        fleet.wait_for_state("FAILED")
+        by_hand(pair.destination, DROP)
+        follower.resume()
+        follower.kill()
+        follower.run()
+        fleet.wait_for_warning(follower, f"{fleet.names[0]} (resume)")
+        coordinator.resume()
+        fleet.wait_until_committable()
+        fleet.wait_without_warnings()
+        # A verdict, and a failed cut-over.
+        by_hand(pair.destination, {"insert": "c", "documents": [{"_id": "extra"}]})
+        fleet.ask_for_commit()
+        fleet.wait_for_state("FAILED")
+        source.d.c.insert_one({"_id": "while failed"})
+        extra = {"delete": "c", "deletes": [{"q": {"_id": "extra"}, "limit": 1}]}
+        by_hand(pair.destination, extra)
+        for each in fleet.daemons:
+            each.resume()
+        fleet.wait_until_committable()
+        with coordinator.held_at(Point.STEP_DONE, "verified"):
+            fleet.ask_for_commit()
+            coordinator.wait_until_reached(Point.STEP_DONE, "verified")
+            by_hand(pair.destination, {"dropIndexes": "other", "index": "prepared"})
+        fleet.wait_for_state("FAILED")
+        source.d.c.update_many({}, {"$set": {"failed": True}})
+        for each in reversed(fleet.daemons):
+            each.resume()
+        fleet.wait_until_committable()
+        fleet.commit()
+        pair.assert_equal()

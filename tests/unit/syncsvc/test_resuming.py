@@ -1,0 +1,127 @@
+"""What a resume does after each kind of error, and from which record the sync continues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from bson import Timestamp
+
+from syncsvc import errors
+from syncsvc.resuming import (
+    RESUMPTIONS,
+    Resumption,
+    is_saved,
+    may_be_lost,
+    needs_new_check,
+    refuse_final,
+    resumed,
+)
+from syncsvc.saved.run import Failure, RunRecord
+from syncsvc.state import Phase, State
+from tests.unit.syncsvc.records import run_record
+from verifier.runtime.errors import ErrorKind, OperationError
+
+COMMIT = {"commit_time": Timestamp(1700000000, 1), "steps": ("definitions prepared",)}
+
+
+def failed(name: str = "DocumentNotCopied", **fields: Any) -> RunRecord:
+    return run_record(state=State.FAILED, failure=Failure(name, "It did."), **fields)
+
+
+def test_every_kind_of_error_has_a_decision() -> None:
+    assert set(RESUMPTIONS) == set(errors.ALL)
+
+
+@pytest.mark.parametrize("kind", errors.ALL, ids=lambda kind: str(kind.name))
+def test_a_decision_agrees_with_the_remedy(kind: ErrorKind) -> None:
+    decision = RESUMPTIONS[kind]
+    failure = Failure(kind.name, "It did.")
+    assert is_saved(kind) is (decision is not Resumption.CONTINUED)
+    assert may_be_lost(failure) is (decision is Resumption.RETRIED_UNLESS_LOST)
+    if decision is Resumption.RETRIED:
+        assert "POST /api/v1/resume" in kind.remedy
+    if decision in (Resumption.FINAL, Resumption.RETRIED_UNLESS_LOST):
+        assert "POST /api/v1/reset" in kind.remedy
+        assert "POST /api/v1/resume" not in kind.remedy
+    if decision is Resumption.FINAL:
+        with pytest.raises(
+            OperationError, match=f"{kind.name}.*again.*POST /api/v1/reset"
+        ) as raised:
+            refuse_final(failure)
+        assert raised.value.kind is errors.FAILURE_IS_FINAL
+    else:
+        refuse_final(failure)
+
+
+def test_a_kind_of_another_version_is_retried() -> None:
+    failure = Failure("FromTheFuture", "It did.")
+    refuse_final(failure)
+    assert not may_be_lost(failure)
+
+
+@pytest.mark.parametrize(
+    "record, changes",
+    [
+        (failed(phase=Phase.INITIALIZING), {}),
+        (failed(phase=Phase.COPYING), {}),
+        (failed(phase=Phase.APPLYING, **COMMIT), {}),
+        (failed(phase=Phase.WITHDRAWING), {}),
+        (failed(phase=Phase.CUTTING_OVER, **COMMIT), {"phase": Phase.WITHDRAWING}),
+        (failed(phase=Phase.CUTTING_OVER, can_write=True, **COMMIT), {"state": State.COMMITTING}),
+        (failed(phase=Phase.REVERSING, reversals=1), {"state": State.REVERSING}),
+        (failed(phase=Phase.APPLYING, reversals=1, **COMMIT), {}),
+    ],
+)
+def test_a_commit_is_withdrawn_unless_users_may_write_to_the_destination(
+    record: RunRecord, changes: dict[str, Any]
+) -> None:
+    found = {"failure": None, "attempt": 1, "caught_up": False, "state": State.RUNNING, **changes}
+    if found["state"] is State.RUNNING:
+        found = {"phase": record.phase, "commit_time": None, "steps": (), **found}
+    assert resumed(record, []) == found
+
+
+def test_a_follower_does_what_its_coordinator_does() -> None:
+    follower = failed(phase=Phase.CUTTING_OVER)
+    assert resumed(follower, [failed(can_write=True)])["state"] is State.COMMITTING
+    assert resumed(follower, [failed(reversals=1)])["state"] is State.COMMITTING
+    assert resumed(follower, [failed()])["state"] is State.RUNNING
+    reversed_follower = failed(phase=Phase.CUTTING_OVER, reversals=1)
+    not_told = run_record(state=State.COMMITTED, can_write=True)
+    assert resumed(reversed_follower, [not_told])["state"] is State.RUNNING
+
+
+@pytest.mark.parametrize(
+    "own, others, expected",
+    [
+        (0, [(State.FAILED, 0), (State.FAILED, 0)], 1),
+        # One of them is resumed already.
+        (0, [(State.RUNNING, 1), (State.FAILED, 0)], 1),
+        (0, [(State.COMMITTED, 1)], 1),
+        # It was resumed, and has failed again.
+        (0, [(State.FAILED, 1)], 2),
+        (2, [(State.FAILED, 1)], 3),
+        # It has yet to be reversed.
+        (1, [(State.COMMITTED, 0)], 2),
+    ],
+)
+def test_all_instances_join_one_attempt(
+    own: int, others: list[tuple[State, int]], expected: int
+) -> None:
+    records = [run_record(state=state, attempt=number) for state, number in others]
+    assert resumed(failed(attempt=own), records)["attempt"] == expected
+
+
+@pytest.mark.parametrize("state", [State.RUNNING, State.COMMITTING, State.PAUSED, State.RESETTING])
+def test_no_instance_is_resumed_before_all_have_stopped(state: State) -> None:
+    other = run_record(instance="other", state=state, attempt=1)
+    with pytest.raises(OperationError, match="other has not yet") as raised:
+        resumed(failed(attempt=1), [failed(attempt=1), other])
+    assert raised.value.kind is errors.INVALID_STATE
+
+
+def test_a_check_is_continued_unless_it_could_not_be_or_a_commit_was_requested() -> None:
+    assert not needs_new_check(failed(phase=Phase.APPLYING))
+    assert needs_new_check(failed("VerificationIncomplete", phase=Phase.APPLYING))
+    assert needs_new_check(failed(phase=Phase.APPLYING, **COMMIT))
