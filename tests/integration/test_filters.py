@@ -12,6 +12,7 @@ from tests.integration.test_bad_input import assert_refused
 from tests.support.daemon import Daemon
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, Side, across
 from tests.support.phases import When, writes_in
+from tests.support.resuming import fails_again
 from tests.support.writes import AnyClient
 
 INCLUDE = [
@@ -149,6 +150,20 @@ def test_a_rename_out_of_the_filter_fails_by_name(pair: Pair, daemon: Daemon) ->
     assert progress["error"] == "RenamedOutOfFilter"
     assert "shop.orders was renamed to shop.done" in progress["errorDescription"]
     assert pair.destination.client.shop.orders.count_documents({}) == 20
+    fails_again(daemon, "RenamedOutOfFilter")
+    pair.source.client.shop.orders.insert_one({"_id": "in its place"})
+    pair.source.client.shop.orders.drop()
+    pair.source.client.shop.done.rename("orders")
+    pair.source.client.shop.orders.insert_one({"_id": "back"})
+    daemon.resume()
+    daemon.wait_until_committable()
+    # A second time, and the collection is dropped.
+    pair.source.client.shop.orders.rename("done")
+    daemon.wait_for_state("FAILED")
+    pair.source.client.shop.done.drop()
+    daemon.resume()
+    daemon.commit()
+    assert ("shop", "orders") not in names(pair.destination)
 
 
 def test_a_kill_while_a_collection_comes_into_the_filter(pair: Pair, daemon: Daemon) -> None:

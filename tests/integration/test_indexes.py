@@ -9,6 +9,7 @@ from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
 from tests.support.phases import PHASES, When, writes_in
+from tests.support.resuming import fails_again
 from tests.support.waiting import wait_for
 
 on_shards = across(TO_SHARDED, SHARDED)
@@ -105,6 +106,11 @@ def test_never_and_ttl_cannot_be_verified(pair: Pair, daemon: Daemon, when: When
     progress = daemon.wait_for_state("FAILED")
     assert progress["error"] == "TTLNotVerifiable"
     assert "d.c has the TTL index when_1" in progress["errorDescription"]
+    fails_again(daemon, "TTLNotVerifiable")
+    pair.source.client.d.c.drop_index("when_1")
+    daemon.resume()
+    daemon.commit()
+    assert index_names(pair.destination.client) == {"_id_"}
 
 
 def test_an_index_that_becomes_ttl_cannot_be_verified(pair: Pair, daemon: Daemon) -> None:
@@ -115,6 +121,9 @@ def test_an_index_that_becomes_ttl_cannot_be_verified(pair: Pair, daemon: Daemon
     index = {"name": "when_1", "expireAfterSeconds": 10**8}
     pair.source.client.d.command({"collMod": "c", "index": index})
     assert daemon.wait_for_state("FAILED")["error"] == "TTLNotVerifiable"
+    pair.source.client.d.c.drop_index("when_1")
+    daemon.resume()
+    daemon.commit()
 
 
 @pytest.mark.in_turns(2)
@@ -164,6 +173,11 @@ def test_an_index_that_cannot_be_built_is_named(pair: Pair, daemon: Daemon) -> N
     assert (
         "Index both: The destination refused createIndexes on d.c" in progress["errorDescription"]
     )
+    delete = {"delete": "c", "deletes": [{"q": {"_id": "parallel"}, "limit": 1}]}
+    pair.destination.client.d.command({**delete, "mayBypassWriteBlocking": True})
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
 
 
 @pytest.mark.each_once

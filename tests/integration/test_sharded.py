@@ -15,6 +15,7 @@ from syncsvc.sandbox.replica_set import Client
 from tests.support.daemon import Daemon
 from tests.support.pair import SHARDED, Pair, Side, across
 from tests.support.phases import When, writes_in
+from tests.support.resuming import assert_final
 from tests.support.sharded.cluster import ShardedCluster
 from tests.support.waiting import wait_for
 from verifier.cluster.inventory import find_collection, list_collections
@@ -170,6 +171,7 @@ def test_a_collection_that_is_resharded_is_named(pair: Pair, daemon: Daemon) -> 
     failed = wait_for(lambda: _failed(daemon), "FAILED")
     assert failed["error"] == "ShardKeyChanged"
     assert "d.ranged" in failed["errorDescription"]
+    assert_final(daemon)
 
 
 def _failed(daemon: Daemon) -> dict[str, Any] | None:
@@ -193,6 +195,10 @@ def test_a_sharded_time_series_is_refused(pair: Pair, daemon: Daemon) -> None:
     failed = wait_for(lambda: _failed(daemon), "FAILED")
     assert failed["error"] == "CollectionNotShardable"
     assert "s.series" in failed["errorDescription"]
+    client.drop_database("s")
+    daemon.resume()
+    daemon.commit()
+    assert_equal(pair)
 
 
 class _AtListIndexes(monitoring.CommandListener):

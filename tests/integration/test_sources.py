@@ -16,6 +16,7 @@ from tests.support.behaviours import UPDATES
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair
 from tests.support.phases import PHASES, When, writes_in
+from tests.support.resuming import assert_final, fails_again
 from tests.support.waiting import wait_for
 
 MEGABYTE = 1 << 20
@@ -49,6 +50,7 @@ def test_a_key_that_is_too_large_for_any_event_fails_by_name(pair: Pair, daemon:
     daemon.wait_until_committable()
     pair.source.client.d.c.insert_one({"_id": "k" * (6 * MEGABYTE)})
     assert daemon.wait_for_state("FAILED")["error"] == "EventTooLarge"
+    assert_final(daemon)
 
 
 @pytest.fixture
@@ -112,6 +114,21 @@ def test_definitions_of_such_a_source_fail_by_name(
     progress = unknowing.wait_for_state("FAILED")
     assert progress["error"] == "UnsupportedChange"
     assert said in progress["errorDescription"]
+    fails_again(unknowing, "UnsupportedChange")
+
+
+def test_a_new_collection_of_such_a_source_is_dropped_again(pair: Pair, unknowing: Daemon) -> None:
+    writes.fill(pair.source.client)
+    unknowing.start()
+    unknowing.wait_until_committable()
+    for number in range(2):
+        pair.source.client.d.new.insert_many([{"_id": n, "round": number} for n in range(3)])
+        assert unknowing.wait_for_state("FAILED")["error"] == "UnsupportedChange"
+        pair.source.client.d.new.drop()
+        unknowing.resume()
+        unknowing.wait_until_committable()
+    unknowing.commit()
+    pair.assert_equal()
 
 
 def test_definitions_outside_of_the_filter_do_no_harm(pair: Pair, unknowing: Daemon) -> None:
@@ -128,15 +145,19 @@ def test_definitions_outside_of_the_filter_do_no_harm(pair: Pair, unknowing: Dae
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "said", "undo"),
     [
-        ({"create": "empty"}, "d.empty was created. "),
-        ({"create": "series", "timeseries": {"timeField": "t"}}, "d.series was created. "),
-        ({"createIndexes": "c", "indexes": [{"key": {"n": 1}, "name": "n"}]}, "index n of d.c was created. "),
+        ({"create": "empty"}, "d.empty was created. ", {"drop": "empty"}),
+        ({"create": "series", "timeseries": {"timeField": "t"}}, "d.series was created. ", {"drop": "series"}),
+        (
+            {"createIndexes": "c", "indexes": [{"key": {"n": 1}, "name": "n"}]},
+            "index n of d.c was created. ",
+            {"dropIndexes": "c", "index": "n"},
+        ),
     ],
 )  # fmt: skip
 def test_what_such_a_source_does_not_tell_is_found_at_commit(
-    pair: Pair, unknowing: Daemon, change: dict[str, Any], said: str
+    pair: Pair, unknowing: Daemon, change: dict[str, Any], said: str, undo: dict[str, Any]
 ) -> None:
     writes.fill(pair.source.client)
     unknowing.start(verification={"enabled": False})
@@ -146,6 +167,10 @@ def test_what_such_a_source_does_not_tell_is_found_at_commit(
     progress = unknowing.wait_for_state("FAILED")
     assert progress["error"] == "UnsupportedChange"
     assert said in progress["errorDescription"]
+    pair.source.client.d.command(undo)
+    unknowing.resume()
+    unknowing.commit()
+    pair.assert_equal()
 
 
 @pytest.fixture

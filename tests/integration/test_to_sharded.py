@@ -16,6 +16,7 @@ from tests.support.checks import Checker
 from tests.support.daemon import Daemon
 from tests.support.pair import TO_SHARDED, Pair, Side, across
 from tests.support.phases import When, writes_in
+from tests.support.resuming import assert_final, fails_again
 from tests.support.sharded.cluster import ShardedCluster
 
 Document = dict[str, Any]
@@ -162,6 +163,11 @@ def test_an_array_in_a_field_of_the_key_is_named(pair: Pair, daemon: Daemon) -> 
     progress = daemon.wait_for_state("FAILED")
     assert progress["error"] == "DocumentNotCopied"
     assert "the one" in progress["errorDescription"]
+    fails_again(daemon, "DocumentNotCopied")
+    pair.source.client.d.c.update_one({"_id": "the one"}, {"$set": {"n": 1}})
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
 
 
 class TestIndexes:
@@ -348,6 +354,10 @@ class TestChangesOfIndexes:
         progress = daemon.wait_for_state("FAILED")
         assert progress["error"] == "UniqueIndexIncompatible"
         assert "The unique index against of d.c" in progress["errorDescription"]
+        pair.source.client.d.c.drop_index("against")
+        daemon.resume()
+        daemon.commit()
+        pair.assert_equal()
 
     def test_an_index_that_becomes_unique_against_the_key_is_named(
         self, pair: Pair, daemon: Daemon
@@ -357,10 +367,14 @@ class TestChangesOfIndexes:
         pair.shard("d.c", {"n": 1})
         daemon.start()
         daemon.wait_until_committable()
-        prepare = {"collMod": "c", "index": {"name": "against", "prepareUnique": True}}
-        pair.source.client.d.command(prepare)
+        index = {"name": "against", "prepareUnique": True}
+        pair.source.client.d.command({"collMod": "c", "index": index})
         progress = daemon.wait_for_state("FAILED")
         assert progress["error"] == "UniqueIndexIncompatible"
+        pair.source.client.d.command({"collMod": "c", "index": {**index, "prepareUnique": False}})
+        daemon.resume()
+        daemon.commit()
+        pair.assert_equal()
 
     def test_without_indexes_nothing_is_against_the_key(self, pair: Pair, daemon: Daemon) -> None:
         fill(pair)
@@ -421,6 +435,7 @@ class TestLater:
         progress = daemon.wait_for_state("FAILED")
         assert progress["error"] == "RenamedAcrossDatabases"
         assert "was renamed to e.c." in progress["errorDescription"]
+        assert_final(daemon)
 
     def test_one_that_is_dropped_and_created_again(self, pair: Pair, daemon: Daemon) -> None:
         fill(pair)
@@ -461,6 +476,10 @@ class TestLater:
         daemon.wait_until_committable()
         pair.source.client.d.create_collection("c", **options)
         assert daemon.wait_for_state("FAILED")["error"] == "CollectionNotShardable"
+        pair.source.client.d.c.drop()
+        daemon.resume()
+        daemon.commit()
+        pair.assert_equal()
 
 
 def define(pair: Pair) -> None:

@@ -23,10 +23,11 @@ from syncsvc.engine.events.renames import Renames
 from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import SHARD_KEY_CHANGED, UNSUPPORTED_CHANGE
 from syncsvc.indexing import check, check_ttl, destined
+from syncsvc.options import StartOptions
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.namespace import is_user_namespace
-from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
@@ -99,7 +100,8 @@ class DefinitionEvents:
             )
             if not self._selection.selects(definition.namespace) or self._recreated.is_one(event):
                 return
-            check(definition, self._options)
+            if not self._can_be_synced(definition):
+                return
             wanted = destined(self._with_id_index(definition), self._options)
             record = new_record(self._registry, wanted, CopyStatus.DONE)
             # Saved before it is created: a restart in between then creates it, and never leaves an unknown collection.
@@ -107,6 +109,21 @@ class DefinitionEvents:
         self._catalog.create_bare(record.present)
         save_created(self._context, [record], self._stop)
         build_indexes(self._context, record, self._stop)
+
+    def _can_be_synced(self, definition: CollectionSpec) -> bool:
+        """Return whether a new collection can be synced; False if it cannot, and the source has dropped it since.
+
+        Raises OperationError if it cannot, and still exists on the source.
+        """
+        try:
+            check(definition, self._options)
+        except OperationError:
+            assert definition.uuid is not None
+            database = definition.namespace.database
+            if find_on_source(self._context, database, definition.uuid, self._stop) is None:
+                return False
+            raise
+        return True
 
     def _with_id_index(self, definition: CollectionSpec) -> CollectionSpec:
         """Return the definition with the source's index on `_id`, which may have the old format (`v: 1`).
@@ -190,23 +207,59 @@ class DefinitionEvents:
             return
         record = self._registry.get(event.collection)
         if record is not None:
-            index = event.description.get("index")
-            if index is not None:
-                check_ttl(replace(record.definition, indexes={index["name"]: index}), self._options)
-            definition = modified(record.definition, event.description)
+            definition = self._modified(record, event.description)
             check(definition, self._options)
             self._redefine(record, definition)
             self._catalog.modify(definition.namespace, immediate(event.description))
+
+    def _modified(self, record: CollectionRecord, change: Document) -> CollectionSpec:
+        """Return the definition after a collMod. An index that cannot be synced is as in `_checked`."""
+        definition = modified(record.definition, change)
+        if "index" not in change:
+            return definition
+        name = change["index"]["name"]
+        if name not in definition.indexes:
+            self._checked(record, {name: change["index"]}, check_ttl)
+            return definition
+        checked = self._checked(record, {name: definition.indexes[name]}, check).indexes
+        indexes = {
+            each: checked.get(each, index)
+            for each, index in definition.indexes.items()
+            if each != name or each in checked
+        }
+        return replace(definition, indexes=indexes)
 
     def _create_indexes(self, event: DefinitionEvent) -> None:
         record = self._known(event)
         if record is not None:
             listed = {index["name"]: index for index in event.description["indexes"]}
-            created = replace(record.definition, indexes=listed)
-            check(created, self._options)
+            created = self._checked(record, listed, check)
             new = destined(created, self._options).indexes
             indexes = {**record.definition.indexes, **new}
             self._redefine(record, replace(record.definition, indexes=indexes))
+
+    def _checked(
+        self,
+        record: CollectionRecord,
+        indexes: dict[str, Document],
+        refuse: Callable[[CollectionSpec, StartOptions], None],
+    ) -> CollectionSpec:
+        """Return the definition with only these indexes.
+
+        If `refuse` raises an OperationError for it, return the definition with these indexes as the source has them
+        now; later events lead there. Raise the error if it is raised for that definition, too.
+        """
+        definition = replace(record.definition, indexes=indexes)
+        try:
+            refuse(definition, self._options)
+        except OperationError:
+            database = record.source_name.database
+            found = find_on_source(self._context, database, record.uuid, self._stop)
+            now = {} if found is None else found.indexes
+            kept = {name: now[name] for name in indexes if name in now}
+            definition = replace(definition, indexes=kept)
+            refuse(definition, self._options)
+        return definition
 
     def _drop_indexes(self, event: DefinitionEvent) -> None:
         record = self._known(event)

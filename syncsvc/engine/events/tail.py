@@ -57,7 +57,7 @@ class Tail:
         self._context = context
         self._reader = reader
         self._definitions = DefinitionEvents(context, stop)
-        self._old_source = OldSource(context)
+        self._old_source = OldSource(context, stop)
         record = context.run.record
         share = share_of(record.instance, record.instances)
         self._dispatcher = Dispatcher(lanes, frontier, context.tuning.portion_bytes, share)
