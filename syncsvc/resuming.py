@@ -97,6 +97,7 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
         errors.SHARDING_NOT_APPLICABLE,
         errors.INVALID_SHARDING_ENTRY,
         errors.UNKNOWN_INSTANCE,
+        errors.INSTANCES_NOT_APPLICABLE,
         errors.DIFFERENT_START,
         errors.WRITE_BLOCKING_WITH_FILTER,
         errors.WRITE_BLOCKING_NEEDS_NEWER_SOURCE,
