@@ -5,6 +5,7 @@ from __future__ import annotations
 from flask import Flask
 
 from syncsvc.api import blueprint
+from syncsvc.health import endpoints
 from syncsvc.openapi import description
 from syncsvc.reports.metrics import TABLE
 from syncsvc.service import Service
@@ -22,6 +23,7 @@ def create_app(service: Service, hosts: frozenset[str] = LOCALHOST) -> Flask:
     log_requests(app)
     refuse_other_sites(app, hosts)
     app.register_blueprint(blueprint(service))
+    app.register_blueprint(endpoints(service))
     app.register_blueprint(endpoint(Snapshot(TABLE, service.sync)))
     app.register_blueprint(openapi.endpoint(description()))
     return app

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from secrets import token_hex
 
 from syncsvc import __version__
 from syncsvc.app import create_app
 from syncsvc.engine.run.points import Point
 from syncsvc.saved.find_run import find_run
+from syncsvc.saved.lease import HOME, LeaseKeeper
 from syncsvc.service import Service
 from syncsvc.settings import NO_EFFECT, Settings, read_settings
+from syncsvc.standby import Standby
 from syncsvc.tuning import Tuning
 from verifier.cluster import failures
-from verifier.cluster.cluster import open_cluster
+from verifier.cluster.cluster import Cluster, open_cluster
+from verifier.cluster.writer import ClusterWriter
 from verifier.runtime import logs, process, waits
 from verifier.runtime.httpd import HttpServer
 from verifier.runtime.malloc import keep_large_buffers
@@ -88,7 +93,9 @@ def _serve(settings: Settings, observe: Observer, tuning: Tuning) -> int:
         app = create_app(service, own_names(settings.address, settings.allowed_hosts))
         server = HttpServer(app, settings.address, settings.port)
         tasks.spawn("waits", waits.watch, service.show_waits, stop.sleep)
-        tasks.spawn("initialize", _initialize, service, settings, observe, opened)
+        tasks.spawn(
+            "initialize", _initialize, service, settings, observe, opened, tuning, tasks.stop
+        )
         try:
             _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
             # Serving also ends if a thread of the process fails: a process that cannot initialize must not serve.
@@ -102,10 +109,18 @@ def _serve(settings: Settings, observe: Observer, tuning: Tuning) -> int:
     return 0
 
 
-def _initialize(service: Service, settings: Settings, observe: Observer, opened: ExitStack) -> None:
+def _initialize(
+    service: Service,
+    settings: Settings,
+    observe: Observer,
+    opened: ExitStack,
+    tuning: Tuning,
+    stop: StopToken,
+) -> None:
     """Connect to both clusters, continue the saved sync if there is one, and let `service` accept commands.
 
-    `opened` closes the connections at the end. Raises OperationError.
+    With `--standby`, do the latter each time this process becomes active, until it is stopped. `opened` closes the
+    connections at the end. Raises OperationError.
     """
     application = f"syncsvc {__version__}"
     clusters = {}
@@ -113,7 +128,20 @@ def _initialize(service: Service, settings: Settings, observe: Observer, opened:
         service.startup.step = f"connecting to {name}"
         clusters[name] = open_cluster(name, uri, application)
         opened.callback(clusters[name].client.close)
+    service.connect(clusters)
     service.startup.step = "reading the saved sync"
     observe(Point.CONNECTED, "")
     with failures.named_errors():
-        service.initialize(clusters, find_run(clusters, settings.instance))
+        if settings.standby:
+            keeper = partial(_keeper, clusters[HOME], settings, tuning, stop)
+            Standby(service, clusters, keeper, tuning, observe).run(stop)
+        else:
+            service.initialize(find_run(clusters, settings.instance))
+
+
+def _keeper(home: Cluster, settings: Settings, tuning: Tuning, stop: StopToken) -> LeaseKeeper:
+    writer = ClusterWriter(home.client, home.facts.access_control, stop)
+    name = f"[{settings.address}]" if ":" in settings.address else settings.address
+    address = f"{name}:{settings.port}"
+    host = socket.gethostname()
+    return LeaseKeeper(home.client, writer, settings.instance, host, address, tuning.lease_seconds)

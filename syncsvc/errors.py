@@ -38,6 +38,19 @@ INVALID_STATE = ErrorKind(
     "The command is not allowed in the current state of the sync.",
     "See state in GET /api/v1/progress.",
 )
+NOT_ACTIVE = ErrorKind(
+    "NotActive",
+    409,
+    "This daemon is a standby: the commands and most queries are answered by the active daemon only.",
+    'Send the request to the active daemon; "lease" in GET /api/v1/progress says where it is. If none is active, send '
+    "the request again after a few seconds.",
+)
+NOT_READY = ErrorKind(
+    "NotReady",
+    503,
+    "The process cannot do its work now, because it is still starting, or because a cluster does not answer.",
+    "Wait; if it lasts, check that both clusters can be reached from this host.",
+)
 FAILURE_IS_FINAL = ErrorKind(
     "FailureIsFinal",
     409,
@@ -308,7 +321,8 @@ SUPERSEDED = ErrorKind(
     "Superseded",
     409,
     "Another process has taken this sync over, and this process has stopped working on it.",
-    "The sync continues in the other process. Stop this process: two processes must not run with the same id.",
+    "The sync continues in the other process. Stop this process: two processes must not run with the same id. With "
+    "--standby, you need not do anything: it becomes a standby.",
 )
 WRONG_CLUSTERS = ErrorKind(
     "WrongClusters",
@@ -396,6 +410,8 @@ ALL = (
     NOT_AUTHORIZED,
     UNEXPECTED_SERVER_ERROR,
     FAILURE_IS_FINAL,
+    NOT_ACTIVE,
+    NOT_READY,
     SUPERSEDED,
     WRONG_CLUSTERS,
     INCOMPATIBLE_METADATA,

@@ -9,6 +9,7 @@ from marshmallow import fields
 from syncsvc import __version__, errors
 from syncsvc.reports.namespaces import NamespacePhase
 from syncsvc.reports.progress_answer import Stage
+from syncsvc.reports.standing import Role
 from syncsvc.reports.verification_answer import Hashing
 from syncsvc.schemas import NamespacesSchema, ResetSchema, StartSchema
 from syncsvc.state import Phase, State
@@ -46,6 +47,7 @@ _ANY = (
     COMMAND_IN_PROGRESS,
     *_OF_CLUSTERS,
     errors.SUPERSEDED,
+    errors.NOT_ACTIVE,
 )
 _AT_START = (
     errors.UNKNOWN_CLUSTER,
@@ -141,6 +143,17 @@ class _DirectionMapping(Strict):
     Destination = always(fields.String, "The destination, as cluster1: host:port.")
 
 
+class _Lease(Strict):
+    host = always(fields.String, "The host of the active daemon.")
+    address = always(fields.String, "The address and port on which its API listens there.")
+    since = always(
+        fields.String, "Since when it is active, in UTC, by the clock of the destination."
+    )
+    expires = always(
+        fields.String, "When another daemon may take over, unless the lease is renewed."
+    )
+
+
 class _Progress(Strict):
     """The progress of a sync at one moment; unknown values are null."""
 
@@ -188,6 +201,13 @@ class _Progress(Strict):
     warnings = sometimes(
         fields.List, "Problems that endanger or delay the sync, and what to do.", fields.String()
     )
+    role = sometimes(
+        fields.Enum,
+        "The role of this daemon; only with --standby. A standby shows the progress of the active daemon.",
+        Role,
+        by_value=True,
+    )
+    lease = sometimes(fields.Nested, "The lease of the active daemon; only with --standby.", _Lease)
 
 
 class _ProgressAnswer(SuccessAnswer):
@@ -324,7 +344,7 @@ OPERATIONS = (
         "Checks whether a start with this body would succeed now. Changes nothing.",
         _PreflightAnswer(),
         body=StartSchema(),
-        errors=(errors.INVALID_STATE,),
+        errors=(errors.INVALID_STATE, errors.NOT_ACTIVE),
     ),
     Operation(
         "post",
@@ -378,6 +398,7 @@ OPERATIONS = (
         "Shows the progress of each collection.",
         _NamespacesAnswer(),
         parameters=NamespacesSchema(),
+        errors=(errors.NOT_ACTIVE,),
     ),
     Operation(
         "get",
@@ -389,11 +410,25 @@ OPERATIONS = (
         content=LINES,
         errors=(
             errors.INVALID_STATE,
+            errors.NOT_ACTIVE,
             *_OF_CLUSTERS,
             errors.INCOMPATIBLE_METADATA,
             MISMATCHES_REPLACED,
             TOO_MANY_READERS,
         ),
+    ),
+    Operation(
+        "get",
+        "/livez",
+        "Answers as long as the process runs, for supervisors.",
+        SuccessAnswer(),
+    ),
+    Operation(
+        "get",
+        "/readyz",
+        "Answers with success if the process is active or a standby, and both clusters answer.",
+        SuccessAnswer(),
+        errors=(errors.NOT_READY,),
     ),
     Operation("get", "/metrics", "Shows metrics for Prometheus.", None, content=TEXT),
 )

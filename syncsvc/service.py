@@ -14,19 +14,28 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
+import pymongo
+
 from syncsvc import errors
 from syncsvc.figures.progress import Progress
 from syncsvc.mismatches import mismatches
-from syncsvc.options import StartOptions
+from syncsvc.options import CLUSTERS, StartOptions
 from syncsvc.preflight.judgement import Judgement, judge
 from syncsvc.reporter import Reporter
 from syncsvc.reports.namespaces import namespaces_report
 from syncsvc.reports.progress_answer import progress_report
 from syncsvc.reports.reset import reset_report
+from syncsvc.reports.standing import (
+    Standing,
+    shown_by_standby,
+    standing_report,
+    why_not_ready,
+)
 from syncsvc.reports.sync import Sync
 from syncsvc.runner import ProcessContext, Runner, can_commit
+from syncsvc.saved.lease import HOME
 from syncsvc.saved.peers import Peers, described, differences
-from syncsvc.saved.run import RunRecord, RunStore, new_owner
+from syncsvc.saved.run import RunRecord, RunStore, load_owner, new_owner
 from syncsvc.settings import LoadLevel
 from syncsvc.state import Phase, State, Trigger, next_state
 from syncsvc.tuning import Tuning
@@ -39,10 +48,13 @@ from verifier.runtime.errors import OperationError, Violation, raise_all
 from verifier.runtime.observer import Observer
 from verifier.runtime.retry import impatient
 from verifier.runtime.schemas import INVALID_REQUEST
-from verifier.runtime.tasks import StopToken
+from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 from verifier.runtime.waits import LongWait
 
 _log = logging.getLogger(__name__)
+
+# How long it may take to read the owner of the saved run, in seconds: the lease must be renewed in time.
+_OWNER_PATIENCE = 2.0
 
 
 class Service:
@@ -61,7 +73,7 @@ class Service:
         stop: StopToken,
         tuning: Tuning = Tuning(),
     ) -> None:
-        self._instance = instance
+        self.instance = instance
         self._stop = stop
         self.startup = Startup(tuning.startup_wait)
         self._commands = Commands()
@@ -73,26 +85,83 @@ class Service:
         self._runner: Runner | None = None
         # True if this process found a saved run: the start that began it may be sent again.
         self._recovered = False
+        # Without `--standby`, the process has no role.
+        self._standing: Standing | None = None
 
     @property
     def state(self) -> State:
         runner = self._runner
         return self._state if runner is None else runner.record.state
 
-    def initialize(self, clusters: Mapping[str, Cluster], saved: RunRecord | None) -> None:
-        """Continue the run `saved`, unless it is None; then accept commands, and start the periodic reports.
-
-        Raises OperationError Superseded if another process took the run over, and the driver's errors.
-        """
+    def connect(self, clusters: Mapping[str, Cluster]) -> None:
+        """Use these clusters from now on, and start the periodic reports. No command is accepted yet."""
         self._process = replace(self._process, clusters=clusters)
-        if saved is None or not self._recover(saved):
-            self._state = next_state(self._state, Trigger.READY)
-        _log.info("The process is ready.", extra={"state": self.state.value})
         self._process.spawn(
             "reporter",
             Reporter(clusters, self._progress, self.sync, self._process.tuning, self._stop).run,
         )
+
+    def initialize(self, saved: RunRecord | None, term: TaskGroup | None = None) -> None:
+        """Continue the run `saved`, unless it is None; then accept commands.
+
+        All threads of the run belong to `term`, or to the process if it is None. Raises OperationError Superseded if
+        another process took the run over, and the driver's errors.
+        """
+        if term is not None:
+            self._process = replace(self._process, spawn=term.spawn, stop=term.stop)
+        if saved is None or not self._recover(saved):
+            self._state = next_state(self._state, Trigger.READY)
+        _log.info("The process is ready.", extra={"state": self.state.value})
         self.startup.end()
+
+    def show_standing(self, standing: Standing) -> None:
+        """Publish the role of this process. A standby refuses all commands from now on, also those that wait."""
+        if not standing.is_standby and self._is_standby:
+            # The commands that arrive from now on wait until the saved sync is continued.
+            self.startup = Startup(self._process.tuning.startup_wait)
+            self.startup.step = "reading the saved sync"
+        self._standing = standing
+        if standing.is_standby:
+            self.startup.end()
+
+    @property
+    def _is_standby(self) -> bool:
+        return self._standing is not None and self._standing.is_standby
+
+    def wait_for_commands(self) -> None:
+        """Return when no command runs. The caller must have published that this process is a standby."""
+        self._commands.wait()
+
+    def forget(self) -> None:
+        """Forget the run of a standby, whose threads must have ended. Afterwards, `initialize` may be called again."""
+        self._runner = None
+        self._recovered = False
+        self._state = State.INITIALIZING
+        self._progress.clear()
+
+    def is_superseded(self) -> bool:
+        """Return whether another process has saved or taken over the run of this instance. Raises the driver's errors.
+
+        False while this process is initialized or runs a command, and if the run is saved nowhere: a reset ends so.
+        """
+        runner = self._runner
+        if self.state is State.INITIALIZING:
+            return False
+        with pymongo.timeout(_OWNER_PATIENCE):
+            owner = load_owner(self._process.clusters[HOME].client, self.instance)
+        if self._commands.busy or self._runner is not runner or owner is None:
+            return False
+        return runner is None or runner.record.owner != owner
+
+    def why_not_ready(self) -> str | None:
+        """Return why this process cannot do its work now; None if it can. Contacts no cluster."""
+        return why_not_ready(
+            self._standing,
+            self.state,
+            self.startup.step,
+            tuple(self._process.clusters),
+            self._progress.snapshot,
+        )
 
     def stop_waiting(self) -> None:
         """Refuse the commands that wait for the initialization, because the process is stopping."""
@@ -105,6 +174,7 @@ class Service:
         A no-op if the start repeats that of a saved run which this process continues, see `_is_answered_again`.
         """
         with self._command(), impatient(PATIENCE):
+            self._refuse_other_home(options)
             if self._is_answered_again(options):
                 return
             state = next_state(self.state, Trigger.START)
@@ -114,7 +184,7 @@ class Service:
             _log.info("Preflight checks completed.", extra={"warnings": list(judgement.warnings)})
             source, destination = clusters[options.source], clusters[options.destination]
             record = RunRecord(
-                instance=self._instance,
+                instance=self.instance,
                 owner=new_owner(),
                 state=state,
                 phase=Phase.INITIALIZING,
@@ -131,7 +201,8 @@ class Service:
         Raises OperationError InvalidState while the clusters are unknown, CommandInProgress during another preflight.
         """
         self._await_startup()
-        with self._preflights.one(), impatient(PATIENCE):
+        self._refuse_other_home(options)
+        with self._preflights.one(), self._while_active(), impatient(PATIENCE):
             judgement = self._check_start(options)
             return replace(judgement, violations=(*self._no_start(), *judgement.violations))
 
@@ -197,20 +268,45 @@ class Service:
         self._progress.set(waits=waits)
 
     def progress(self) -> dict[str, Any]:
-        """Return the document `progress` in the answer of `GET /api/v1/progress`."""
+        """Return the document `progress` in the answer of `GET /api/v1/progress`.
+
+        A standby shows what the active daemon has saved in its lease.
+        """
+        standing = self._standing
+        if standing is None:
+            return self.own_progress()
+        shown = self.own_progress()
+        if standing.is_standby:
+            saved = None if standing.lease is None else standing.lease.progress
+            shown = shown_by_standby(shown, saved, self._progress.snapshot.waits)
+        return {**shown, **standing_report(standing)}
+
+    def own_progress(self) -> dict[str, Any]:
+        """Return the progress that this process knows itself."""
         clusters = self._process.clusters
         addresses = {name: cluster.facts.address for name, cluster in clusters.items()}
-        return progress_report(self.sync(), addresses, self._instance)
+        return progress_report(self.sync(), addresses, self.instance)
 
     def namespaces(self, database: str | None, after: str | None, limit: int) -> dict[str, Any]:
-        """Return a page of the progress of each collection, see `namespaces_report`."""
+        """Return a page of the progress of each collection, see `namespaces_report`.
+
+        Raises OperationError NotActive if this process is a standby.
+        """
+        self._refuse_on_standby()
         return namespaces_report(self.sync(), database, after, limit)
 
     def sync(self) -> Sync:
         """Return a snapshot of all that is known about the sync. Contacts no cluster."""
         runner, snapshot = self._runner, self._progress.snapshot
         if runner is None:
-            return Sync(self._state, None, snapshot, can_commit=False, now=monotonic())
+            return Sync(
+                self._shown_state,
+                None,
+                snapshot,
+                can_commit=False,
+                now=monotonic(),
+                standing=self._standing,
+            )
         record = runner.record
         return Sync(
             record.state,
@@ -220,7 +316,18 @@ class Service:
             runner.collections,
             self._progress.collections.figures,
             monotonic(),
+            self._standing,
         )
+
+    @property
+    def _shown_state(self) -> State:
+        """Return the state without a run; on a standby, the state that the active daemon has saved last."""
+        standing = self._standing
+        if standing is None or not standing.is_standby or standing.lease is None:
+            return self._state
+        saved = (standing.lease.progress or {}).get("state")
+        # A daemon of a later version may have more states.
+        return next((each for each in State if each.value == saved), self._state)
 
     def mismatches(
         self, after: str | None, limit: int | None, least_seconds: float
@@ -229,6 +336,7 @@ class Service:
 
         Raises OperationError, both from this call and while the result is read.
         """
+        self._refuse_on_standby()
         if self.state is State.INITIALIZING:
             raise OperationError(
                 errors.INVALID_STATE,
@@ -245,18 +353,49 @@ class Service:
     def _command(self) -> Iterator[None]:
         """Run the block as the only command.
 
-        Raises OperationError InvalidState, CommandInProgress, and the block's errors.
+        Raises OperationError NotActive, InvalidState, CommandInProgress, and the block's errors.
         """
         self._await_startup()
-        with self._commands.one(), failures.named_errors():
+        with self._commands.one(), self._while_active(), failures.named_errors():
             yield
 
     def _await_startup(self) -> None:
-        """Wait until the process is initialized. Raises OperationError InvalidState if that takes too long."""
+        """Wait until the process is initialized.
+
+        Raises OperationError InvalidState if that takes too long, and NotActive if this process is a standby.
+        """
+        self._refuse_on_standby()
         self.startup.wait()
+        self._refuse_on_standby()
         if self.state is State.INITIALIZING:
             description = f"The state is INITIALIZING: the process is {self.startup.step}."
             raise OperationError(errors.INVALID_STATE, description)
+
+    @contextmanager
+    def _while_active(self) -> Iterator[None]:
+        """Run the block. Raises OperationError NotActive if this process is a standby, or becomes one meanwhile."""
+        self._refuse_on_standby()
+        try:
+            yield
+        except Cancelled:
+            # A term that ends stops the calls of its commands.
+            self._refuse_on_standby()
+            raise
+
+    def _refuse_on_standby(self) -> None:
+        standing = self._standing
+        if standing is not None and standing.is_standby:
+            raise OperationError(
+                errors.NOT_ACTIVE, f"This daemon is a standby. {standing.where_active}"
+            )
+
+    def _refuse_other_home(self, options: StartOptions) -> None:
+        """Raise OperationError InvalidRequest if the process needs another destination, because of `--standby`."""
+        if self._standing is not None and options.destination == CLUSTERS[0]:
+            raise OperationError(
+                INVALID_REQUEST,
+                f"destination: Must be {HOME}, because this process was started with --standby.",
+            )
 
     def _begin(self, record: RunRecord) -> None:
         """Save a new run and start it.
@@ -271,7 +410,7 @@ class Service:
             raise OperationError(errors.DIFFERENT_START, described(different))
         # The coordinator no longer waits for instances that it did not find when it was reset.
         others = Peers(self._process.clusters[record.options.destination].client, store)
-        if any(each.state is State.RESETTING for each in others.others(self._stop)):
+        if any(each.state is State.RESETTING for each in others.others(self._process.stop)):
             store.withdraw()
             raise OperationError(
                 errors.METADATA_LEFT_OVER, "The sync of the other instances is being reset."
@@ -302,7 +441,7 @@ class Service:
         """Return the names of the options that differ between this instance and others, by instance; empty if none."""
         record = store.record
         peers = Peers(self._process.clusters[record.options.destination].client, store)
-        return differences(record.options, record.instances, peers.all_others(self._stop))
+        return differences(record.options, record.instances, peers.all_others(self._process.stop))
 
     def _launch(self, store: RunStore) -> None:
         self._runner = Runner(store, self._process, self._forget_run)
@@ -346,4 +485,4 @@ class Service:
     def _check_start(self, options: StartOptions) -> Judgement:
         process = self._process
         memory = process.tuning.memory_needed(process.load.readers + process.load.writers)
-        return judge(options, self._instance, process.clusters, memory, self._stop)
+        return judge(options, self.instance, process.clusters, memory, process.stop)

@@ -52,6 +52,12 @@ TABLE = (
         default=DEFAULT_ID,
         value="ID",
     ),
+    Option(
+        "standby",
+        "be one of several daemons with the same clusters and id, on different hosts: one is active, and another "
+        "one takes over if it fails. The destination of every sync is then cluster1. All must have this flag",
+        form=Form.FLAG,
+    ),
     *(
         Option(name, "accepted for compatibility with mongosync; no effect", form=Form.FLAG)
         for name in NO_EFFECT
@@ -86,6 +92,7 @@ class Settings:
     verbosity: str
     load_level: LoadLevel
     instance: str
+    standby: bool = False
     # The options by name, with their values as given, for the log.
     options: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
@@ -113,5 +120,6 @@ def read_settings(arguments: Sequence[str] | None = None) -> Settings:
         verbosity=values["verbosity"],
         load_level=LOAD_LEVELS[values["loadLevel"]],
         instance=values["id"],
+        standby=values["standby"],
         options=values,
     )

@@ -17,6 +17,7 @@ from syncsvc.engine.definitions.shard_setup import Sharding
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.saved.fence import FENCES
+from syncsvc.saved.lease import LEASES
 from syncsvc.saved.run import METADATA_DATABASE, RUNS, drop_metadata, saved_instances
 from syncsvc.state import Phase
 from verifier.cluster import failures
@@ -110,8 +111,8 @@ class Reset:
     def _drop_metadata(self) -> None:
         rows = read(lambda: list_raw(self._client, METADATA_DATABASE), self._stop)
         uuids = {row["name"]: row["info"]["uuid"] for row in rows}
-        # The fences are needed by the writes of all steps before.
-        for name in sorted(uuids.keys() - {RUNS}, key=lambda name: (name == FENCES, name)):
+        # The leases belong to the daemons, not to the sync. The fences are needed by the writes of all steps before.
+        for name in sorted(uuids.keys() - {RUNS, LEASES}, key=lambda name: (name == FENCES, name)):
             drop_metadata(self._writer, name, uuids[name])
             self._context.observe(Point.METADATA_DROPPED, name)
         self._context.run.drop_all(uuids[RUNS])

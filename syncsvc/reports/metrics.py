@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from syncsvc.figures.progress import Ping, ProgressSnapshot, WarningKind
 from syncsvc.reports.namespaces import NamespacePhase, phases_of
@@ -28,6 +29,7 @@ from syncsvc.reports.verification_answer import (
     first_amounts,
     hashing,
 )
+from syncsvc.saved.lease import Lease
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase, State
 from verifier.compare.check_progress import CheckProgress
@@ -136,6 +138,25 @@ def _verification_lags(sync: Sync) -> Values:
     }
 
 
+def _unless_standby(read: Callable[[Sync], float]) -> Callable[[Sync], Values]:
+    """Return a function that reads a metric which a standby does not know."""
+    return single(lambda sync: None if _active(sync) == 0 else read(sync))
+
+
+def _active(sync: Sync) -> float | None:
+    return None if sync.standing is None else float(not sync.standing.is_standby)
+
+
+def _of_lease(read: Callable[[Lease], datetime]) -> Callable[[Sync], Values]:
+    """Return a function that reads a UTC time of the lease, in seconds since 1970. Without a lease, it has no value."""
+
+    def of(sync: Sync) -> float | None:
+        lease = None if sync.standing is None else sync.standing.lease
+        return None if lease is None else read(lease).replace(tzinfo=UTC).timestamp()
+
+    return single(of)
+
+
 TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
@@ -156,14 +177,14 @@ TABLE: tuple[Metric[Sync], ...] = (
         "mongosync_can_commit",
         "1 if a commit is possible, else 0.",
         (),
-        single(lambda sync: sync.can_commit),
+        _unless_standby(lambda sync: sync.can_commit),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_can_write",
         "1 if applications may write to the destination, else 0.",
         (),
-        single(lambda sync: sync.record is not None and sync.record.can_write),
+        _unless_standby(lambda sync: sync.record is not None and sync.record.can_write),
     ),
     Metric(
         Kind.GAUGE,
@@ -171,6 +192,27 @@ TABLE: tuple[Metric[Sync], ...] = (
         "1 for the error that the sync failed with.",
         ("error",),
         _failure,
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_active",
+        "1 if this daemon is active, 0 if it is a standby; only with --standby.",
+        (),
+        single(_active),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_lease_since_timestamp_seconds",
+        "When the active daemon took the lease, by the destination's clock; only with --standby.",
+        (),
+        _of_lease(lambda lease: lease.since),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_lease_expires_timestamp_seconds",
+        "When the lease expires unless it is renewed, by the destination's clock; only with --standby.",
+        (),
+        _of_lease(lambda lease: lease.expires),
     ),
     Metric(
         Kind.GAUGE,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from syncsvc.figures.collections import CollectionFigures
 from syncsvc.figures.progress import Ping, ProgressSnapshot
+from syncsvc.reports.standing import Standing
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State
@@ -19,6 +20,7 @@ class Sync:
     """The state of a sync at one moment; without a record, no sync was started. `now` is a monotonic time.
 
     `collections` are the saved records of the collections, `figures` are this process's figures of them by UUID.
+    `standing` is the role of a process with `--standby`, and None without that option.
     """
 
     state: State
@@ -28,6 +30,7 @@ class Sync:
     collections: tuple[CollectionRecord, ...] = ()
     figures: Mapping[bytes, CollectionFigures] = field(default_factory=dict)
     now: float = 0.0
+    standing: Standing | None = None
 
     def figures_of(self, collection: CollectionRecord) -> CollectionFigures:
         return self.figures.get(collection.uuid, _UNTOUCHED)

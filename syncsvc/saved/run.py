@@ -219,6 +219,12 @@ def saved_instances(client: Client) -> tuple[str, ...]:
     return tuple(str(each["_id"]) for each in client[METADATA_DATABASE][RUNS].find())
 
 
+def load_owner(client: Client, instance: str) -> str | None:
+    """Return the owner of an instance's saved run; None if there is no run. Raises the driver's errors."""
+    found = client[METADATA_DATABASE][RUNS].find_one({"_id": instance}, {"owner": True})
+    return None if found is None else str(found["owner"])
+
+
 def load_run(client: Client, instance: str) -> RunRecord | None:
     """Return the saved run of an instance; None if there is none.
 

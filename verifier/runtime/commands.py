@@ -25,6 +25,16 @@ class Commands:
     def __init__(self) -> None:
         self._lock = threading.Lock()  # held by the running command
 
+    @property
+    def busy(self) -> bool:
+        """Return whether a command is running."""
+        return self._lock.locked()
+
+    def wait(self) -> None:
+        """Wait until the running command has ended."""
+        with self._lock:
+            pass
+
     @contextmanager
     def one(self) -> Iterator[None]:
         """Run the block as the only command. Raise OperationError CommandInProgress if another command is running."""

@@ -7,6 +7,7 @@ from enum import Enum
 
 class Point(Enum):
     CONNECTED = "connected"
+    LEASE_TAKEN = "lease taken"
     STARTED = "started"
     PRIMARY_ASSIGNED = "primary shard assigned"
     INDEX_FOR_SHARD_KEY_BUILT = "index for shard key built"

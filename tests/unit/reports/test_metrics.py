@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from syncsvc.figures.progress import Ping, ProgressSnapshot, WarningKind
 from syncsvc.figures.trends import Lag
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.reports.metrics import TABLE
+from syncsvc.reports.standing import Role, Standing
+from syncsvc.saved.lease import Lease
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.saved.run import Failure, RunRecord
 from syncsvc.state import Phase, State
@@ -42,6 +45,8 @@ UNKNOWN = {
     *("mongosync_verification_documents", "mongosync_verification_estimated_documents"),
     *("mongosync_verification_collections", "mongosync_verification_mismatches"),
     "mongosync_verification_lag_seconds",
+    *("mongosync_active", "mongosync_lease_since_timestamp_seconds"),
+    "mongosync_lease_expires_timestamp_seconds",
 }
 
 
@@ -76,6 +81,17 @@ def test_without_a_sync_the_state_is_shown_and_what_is_not_possible(state: State
 def test_of_a_run_all_is_shown_but_the_unknown() -> None:
     every = {metric.name for metric in TABLE}
     assert set(shown(run_record())) == every - UNKNOWN
+
+
+@pytest.mark.parametrize(("role", "active"), [(Role.ACTIVE, 1), (Role.STANDBY, 0)])
+def test_the_role_and_the_lease_are_shown(role: Role, active: int) -> None:
+    times = datetime(1970, 1, 1, 0, 1), datetime(1970, 1, 1, 0, 1, 6)
+    standing = Standing(role, Lease("name", "host", "address", *times))
+    found = shown(None, standing=standing)
+    assert found["mongosync_active"] == {(): active}
+    assert ("mongosync_can_commit" in found) == ("mongosync_can_write" in found) == bool(active)
+    assert found["mongosync_lease_since_timestamp_seconds"] == {(): 60}
+    assert found["mongosync_lease_expires_timestamp_seconds"] == {(): 66}
 
 
 @pytest.mark.parametrize("state", State)
@@ -199,5 +215,7 @@ def test_every_row_has_a_test() -> None:
         *("mongosync_can_commit", "mongosync_namespaces", "mongosync_verification_phase"),
         *("mongosync_indexes_built", "mongosync_indexes_to_build", "mongosync_cluster_answers"),
         *("mongosync_ping_seconds", "mongosync_verification_lag_seconds"),
+        *("mongosync_active", "mongosync_lease_since_timestamp_seconds"),
+        "mongosync_lease_expires_timestamp_seconds",
     }
     assert tested == {metric.name for metric in TABLE}

@@ -14,6 +14,7 @@ from werkzeug.test import TestResponse
 from syncsvc.app import create_app
 from syncsvc.options import StartOptions
 from syncsvc.preflight.judgement import Judgement
+from syncsvc.reports.standing import Role, Standing
 from syncsvc.service import Service
 from syncsvc.settings import LOAD_LEVELS
 from syncsvc.tuning import Tuning
@@ -25,7 +26,7 @@ from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.runtime.commands import COMMAND_IN_PROGRESS, MOST_WAITING
 from verifier.runtime.errors import OperationError
 from verifier.runtime.observer import ignore
-from verifier.runtime.tasks import StopToken
+from verifier.runtime.tasks import Cancelled, StopToken
 
 NAMES = {"source": "cluster0", "destination": "cluster1"}
 
@@ -54,7 +55,8 @@ def service() -> Service:
 def api(service: Service) -> Iterator[FlaskClient]:
     with MongoClient[dict[str, Any]]("mongodb://nowhere", connect=False) as client:
         clusters = {name: cluster(name, client) for name in NAMES.values()}
-        service.initialize(clusters, None)
+        service.connect(clusters)
+        service.initialize(None)
         yield create_app(service).test_client()
 
 
@@ -205,7 +207,8 @@ def test_commands_that_wait_go_on_in_the_state_reached(
 ) -> None:
     wait_for(lambda: waiting(service) == MOST_WAITING, "all wait")
     with MongoClient[dict[str, Any]]("mongodb://nowhere", connect=False) as client:
-        service.initialize({name: cluster(name, client) for name in NAMES.values()}, None)
+        service.connect({name: cluster(name, client) for name in NAMES.values()})
+        service.initialize(None)
         refused = [each.result().get_json() for each in posted]
     assert {each["error"] for each in refused} <= {"InvalidState", "CommandInProgress"}
     assert any("the state is IDLE" in each["errorDescription"] for each in refused)
@@ -225,6 +228,43 @@ def test_only_so_many_commands_wait(service: Service, posted: list[Future[TestRe
     with no_longer_than(Tuning().startup_wait / 2):
         answer = create_app(service).test_client().post("/api/v1/commit")
     assert answer.get_json()["error"] == "InvalidState"
+
+
+def test_commands_that_wait_are_refused_when_another_daemon_is_active(
+    service: Service, posted: list[Future[TestResponse]]
+) -> None:
+    wait_for(lambda: waiting(service) == MOST_WAITING, "all wait")
+    service.show_standing(Standing())
+    assert {each.result().get_json()["error"] for each in posted} == {"NotActive"}
+
+
+def test_a_command_is_refused_when_its_term_ends(
+    api: FlaskClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a term cancels the calls of the command, whose request must still be answered."""
+
+    def interrupted(*arguments: object) -> Judgement:
+        service.show_standing(Standing())
+        raise Cancelled("the term has ended")
+
+    monkeypatch.setattr("syncsvc.service.judge", interrupted)
+    for command in ("start", "preflight"):
+        service.show_standing(Standing(Role.ACTIVE))
+        service.startup.end()
+        answer = api.post(f"/api/v1/{command}", json=NAMES)
+        assert (answer.status_code, answer.get_json()["error"]) == (409, "NotActive")
+
+
+def test_a_daemon_that_becomes_active_again_accepts_commands_after_its_startup(
+    api: FlaskClient, service: Service
+) -> None:
+    service.show_standing(Standing())
+    service.forget()
+    assert api.post("/api/v1/pause").get_json()["error"] == "NotActive"
+    service.show_standing(Standing(Role.ACTIVE))
+    assert api.get("/readyz").status_code == 503
+    service.initialize(None)
+    assert "the state is IDLE" in api.post("/api/v1/pause").get_json()["errorDescription"]
 
 
 def test_one_preflight_at_a_time(

@@ -1,0 +1,30 @@
+"""The endpoints for supervisors: `/livez` says whether the process answers, `/readyz` whether it can do its work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint
+
+from syncsvc.api import SUCCESS
+from syncsvc.errors import NOT_READY
+from syncsvc.service import Service
+from verifier.runtime.errors import OperationError
+
+
+def endpoints(service: Service) -> Blueprint:
+    """Return a blueprint with both endpoints. Their answers contact no cluster."""
+    health = Blueprint("health", __name__)
+
+    @health.get("/livez")
+    def livez() -> dict[str, Any]:
+        return SUCCESS
+
+    @health.get("/readyz")
+    def readyz() -> dict[str, Any]:
+        reason = service.why_not_ready()
+        if reason is not None:
+            raise OperationError(NOT_READY, reason)
+        return SUCCESS
+
+    return health

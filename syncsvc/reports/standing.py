@@ -1,0 +1,92 @@
+"""What a daemon with `--standby` shows about its role, its lease and its readiness. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from syncsvc.figures.progress import ProgressSnapshot
+from syncsvc.saved.lease import Lease
+from syncsvc.state import State
+from verifier.runtime.waits import LongWait
+
+
+class Role(Enum):
+    ACTIVE = "active"
+    STANDBY = "standby"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The role of a daemon, and the newest lease that it has seen; None if it has seen none."""
+
+    role: Role = Role.STANDBY
+    lease: Lease | None = None
+
+    @property
+    def is_standby(self) -> bool:
+        return self.role is Role.STANDBY
+
+    @property
+    def where_active(self) -> str:
+        """Return a sentence that says where the active daemon is."""
+        if self.lease is None:
+            return "It does not know at this moment which daemon is active."
+        return f"The active daemon runs {self.lease.where}."
+
+
+def standing_report(standing: Standing) -> dict[str, Any]:
+    """Return the fields of `progress` about the role and the lease."""
+    shown: dict[str, Any] = {"role": standing.role.value}
+    if standing.lease is not None:
+        lease = standing.lease
+        shown["lease"] = {
+            "host": lease.host,
+            "address": lease.address,
+            "since": _time(lease.since),
+            "expires": _time(lease.expires),
+        }
+    return shown
+
+
+def shown_by_standby(
+    own: Mapping[str, Any], saved: Mapping[str, Any] | None, waits: Iterable[LongWait]
+) -> dict[str, Any]:
+    """Return the progress that a standby shows: that of the active daemon, and the long waits of its own process.
+
+    `own` is the progress that the standby knows itself, and `saved` the one that the active daemon has saved; None if
+    it has saved none yet.
+    """
+    shown = dict(own if saved is None else saved)
+    warnings = [*shown.get("warnings", ()), *(each.text for each in waits)]
+    return {**shown, "warnings": warnings} if warnings else shown
+
+
+def _time(time: datetime) -> str:
+    return f"{time.isoformat(timespec='milliseconds')}Z"
+
+
+def why_not_ready(
+    standing: Standing | None,
+    state: State,
+    step: str,
+    names: Collection[str],
+    now: ProgressSnapshot,
+) -> str | None:
+    """Return why a process cannot do its work now; None if it can.
+
+    `names` are the clusters that it is connected to, and `step` says what it does while it is initialized. A standby
+    does its work while it waits.
+    """
+    if not names:
+        return f"The process is {step}."
+    if silent := [name for name in names if name in now.pings and now.pings[name].seconds is None]:
+        return f"The last ping was not answered by {' and '.join(silent)}."
+    if unknown := [name for name in names if name not in now.pings]:
+        return f"The process has not pinged {' and '.join(unknown)} yet."
+    if state is State.INITIALIZING and not (standing is not None and standing.is_standby):
+        return f"The process is {step}."
+    return None

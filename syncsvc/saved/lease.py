@@ -1,0 +1,145 @@
+"""The lease of an instance: of several daemons with `--standby`, its holder is the active one.
+
+A lease is a document in the metadata database. Its holder renews it every few seconds. Once it has expired by the clock
+of the server, another daemon may take it.
+
+The lease only decides when a daemon takes a sync over; it does not protect the data. A former holder that still runs
+cannot save its run record, which names its owner, and the destination refuses its late writes (`syncsvc.saved.fence`).
+
+A daemon takes the lease under a new random name each time. So it notices if another daemon was active in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+import pymongo
+
+from syncsvc.options import CLUSTERS
+from syncsvc.saved.run import METADATA_DATABASE
+from verifier.cluster.connect import Client
+from verifier.cluster.writer import ClusterWriter
+
+LEASES = "leases"
+# The cluster that holds the leases. No sync has begun when a lease is first taken, so it cannot depend on the sync:
+# with `--standby`, this cluster is the destination of every sync.
+HOME = CLUSTERS[1]
+
+# How long one call may take, in seconds.
+_PATIENCE = 3.0
+_FIELDS = ("holder", "host", "address", "since", "expires", "progress")
+_UNHELD: Any = {"$eq": [{"$ifNull": ["$holder", None]}, None]}
+_EXPIRED: Any = {"$lte": ["$expires", "$$NOW"]}
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A saved lease. `holder` is the random name of its holder, whose API listens on `address` of the machine `host`.
+
+    `since` is when the holder took it, and `expires` when it expires unless it is renewed; both are UTC times of the
+    server. `expired` is whether it had expired when it was read. `progress` is what the holder last showed as its
+    progress; None before its first renewal.
+    """
+
+    holder: str
+    host: str
+    address: str
+    since: datetime
+    expires: datetime
+    expired: bool = False
+    progress: Mapping[str, Any] | None = None
+
+    @property
+    def where(self) -> str:
+        """Return where the holder runs, for the text of an error."""
+        return f"on the host {self.host}, where its API listens on {self.address}"
+
+
+class LeaseKeeper:
+    """Reads, takes, renews and releases the lease of an instance, under one random name.
+
+    `host` and `address` say where the API of this process is; `seconds` is for how long a lease is valid. Each call
+    takes three seconds at most, is not retried, and raises the driver's errors.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        writer: ClusterWriter,
+        instance: str,
+        host: str,
+        address: str,
+        seconds: float,
+    ) -> None:
+        self._client = client
+        self._writer = writer
+        self._instance = instance
+        self._host, self._address = host, address
+        self._valid_ms = int(1000 * seconds)
+        self._name = uuid4().hex
+
+    def read(self) -> Lease | None:
+        """Return the lease; None if nobody holds it."""
+        shown = {**dict.fromkeys(_FIELDS, True), "expired": _EXPIRED}
+        with pymongo.timeout(_PATIENCE):
+            leases = self._client[METADATA_DATABASE][LEASES]
+            return _lease(leases.find_one({"_id": self._instance}, shown))
+
+    def claim(self) -> Lease:
+        """Take the lease if nobody holds it or it has expired. Return the lease, which may be that of another process.
+
+        A claim that the network delays can take the lease for a process that has ended, so a process must only send one
+        when it has just read that the lease can be taken.
+        """
+        query = {"_id": self._instance}
+        free = {"$or": [_UNHELD, _EXPIRED]}
+        update = [{"$replaceWith": {"$cond": [free, self._taken(), "$$ROOT"]}}]
+        lease = self._modify({"query": query, "update": update, "upsert": True})
+        assert lease is not None
+        return lease
+
+    def renew(self, progress: Mapping[str, Any]) -> Lease | None:
+        """Extend the lease and save `progress` in it. Return the lease; None if this process no longer holds it.
+
+        A lease that has expired is extended as well, as long as no other process has taken it.
+        """
+        changed = {"expires": self._end(), "progress": {"$literal": dict(progress)}}
+        return self._modify({"query": self._held(), "update": [{"$set": changed}]})
+
+    def release(self) -> None:
+        """Delete the lease, so that another process can take it at once; a no-op if this process does not hold it."""
+        deletes = [{"q": self._held(), "limit": 1}]
+        self._run({"delete": LEASES, "deletes": deletes})
+
+    def holds(self, lease: Lease) -> bool:
+        return lease.holder == self._name
+
+    def _held(self) -> dict[str, Any]:
+        return {"_id": self._instance, "holder": self._name}
+
+    def _taken(self) -> dict[str, Any]:
+        """Return the document of a lease that this process takes now, as an expression of an update."""
+        texts = {"holder": self._name, "host": self._host, "address": self._address}
+        literals = {name: {"$literal": text} for name, text in texts.items()}
+        return {"_id": "$_id", **literals, "since": "$$NOW", "expires": self._end()}
+
+    def _end(self) -> dict[str, Any]:
+        return {"$add": ["$$NOW", self._valid_ms]}
+
+    def _modify(self, change: dict[str, Any]) -> Lease | None:
+        return _lease(self._run({"findAndModify": LEASES, **change, "new": True})["value"])
+
+    def _run(self, command: dict[str, Any]) -> dict[str, Any]:
+        with pymongo.timeout(_PATIENCE):
+            return self._writer.run(METADATA_DATABASE, command, retried=False)
+
+
+def _lease(found: Mapping[str, Any] | None) -> Lease | None:
+    if found is None:
+        return None
+    # A daemon of a later version may save more.
+    return Lease(**{name: found[name] for name in (*_FIELDS, "expired") if name in found})

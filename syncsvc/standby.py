@@ -1,0 +1,179 @@
+"""The terms of a daemon with `--standby`: it waits for the lease, is active while it holds it, and waits again.
+
+A term ends when another daemon has taken the lease, or when another process has begun or taken over the run of this
+instance. The engine is then stopped, and the process becomes a standby; it does not exit. If it still holds the lease,
+it releases it, so that the next holder, perhaps this process, takes the run over again.
+
+A failed renewal does not end a term: if no other daemon has taken the lease meanwhile, this one continues when the
+destination answers again. If another one has, the fence refuses what this one still writes (`syncsvc.saved.lease`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from time import monotonic
+
+from pymongo.errors import PyMongoError
+
+from syncsvc import errors
+from syncsvc.engine.run.points import Point
+from syncsvc.reports.standing import Role, Standing
+from syncsvc.saved.find_run import find_run
+from syncsvc.saved.lease import HOME, LeaseKeeper
+from syncsvc.saved.run import RunRecord
+from syncsvc.service import Service
+from syncsvc.tuning import Tuning
+from verifier.cluster import failures
+from verifier.cluster.cluster import Cluster
+from verifier.cluster.reading import read
+from verifier.runtime import waits
+from verifier.runtime.errors import OperationError
+from verifier.runtime.observer import Observer
+from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
+
+_log = logging.getLogger(__name__)
+
+
+class Standby:
+    """Runs the terms of this process, one after the other. `keeper` returns a new keeper of the lease for each term."""
+
+    def __init__(
+        self,
+        service: Service,
+        clusters: Mapping[str, Cluster],
+        keeper: Callable[[], LeaseKeeper],
+        tuning: Tuning,
+        observe: Observer,
+    ) -> None:
+        self._service = service
+        self._clusters = clusters
+        self._keeper = keeper
+        self._tuning = tuning
+        self._observe = observe
+        self._outage = _Outage()
+
+    def run(self, stop: StopToken) -> None:
+        """Run terms until stopped. Raises OperationError if the process cannot continue a saved sync."""
+        try:
+            while True:
+                keeper = self._keeper()
+                self._await_lease(keeper, stop)
+                self._be_active(keeper, stop)
+                stop.check()
+                self._service.forget()
+        finally:
+            self._outage.end()
+
+    def _await_lease(self, keeper: LeaseKeeper, stop: StopToken) -> None:
+        """Return when this process holds the lease. Shows the newest lease meanwhile."""
+        trusted_at = monotonic()
+        while True:
+            try:
+                lease = keeper.read()
+                if lease is None or lease.expired and monotonic() >= trusted_at:
+                    lease = keeper.claim()
+            except PyMongoError as error:
+                self._outage.note(error)
+                # Its holder may not have been able to renew it either, so it gets the time to do so.
+                trusted_at = monotonic() + self._tuning.lease_seconds
+            else:
+                self._outage.end()
+                if keeper.holds(lease):
+                    self._service.show_standing(Standing(Role.ACTIVE, lease))
+                    return
+                self._service.show_standing(Standing(Role.STANDBY, lease))
+            stop.sleep(self._tuning.lease_poll)
+
+    def _be_active(self, keeper: LeaseKeeper, stop: StopToken) -> None:
+        """Continue the saved run, if there is one, and accept commands, until the term ends or the process stops."""
+        _log.info("This daemon is active.")
+        self._observe(Point.LEASE_TAKEN, "")
+        try:
+            with suppress(Cancelled), TaskGroup("active", stop) as term:
+                term.spawn("initialize", self._initialize, keeper, term)
+                self._keep(keeper, term.stop)
+                self._service.show_standing(Standing())
+                term.stop.stop("the term has ended")
+                # They start threads, which this block has to join.
+                self._service.wait_for_commands()
+        finally:
+            self._release(keeper)
+        _log.info("This daemon is not active any more.")
+
+    def _initialize(self, keeper: LeaseKeeper, term: TaskGroup) -> None:
+        try:
+            with failures.named_errors():
+                # The process may have been suspended since it took the lease.
+                if read(lambda: keeper.renew(self._service.own_progress()), term.stop) is None:
+                    return
+                # Retried: the source may fail over at the moment of the takeover.
+                saved = read(lambda: find_run(self._clusters, self._service.instance), term.stop)
+                _refuse_other_home(saved)
+                self._service.initialize(saved, term)
+        except OperationError as error:
+            if error.kind != errors.SUPERSEDED:
+                raise
+            _log.warning("Another process took the sync over first.", extra={"error": str(error)})
+            self._service.show_standing(Standing())
+            term.stop.stop("superseded")
+
+    def _keep(self, keeper: LeaseKeeper, stop: StopToken) -> None:
+        """Renew the lease, and return when this process must not be active any more."""
+        pause = 0.0
+        while True:
+            stop.sleep(pause)
+            pause = self._tuning.lease_interval
+            try:
+                lease = keeper.renew(self._service.own_progress())
+                superseded = self._service.is_superseded()
+            except PyMongoError as error:
+                self._outage.note(error)
+                pause = self._tuning.lease_poll
+                continue
+            self._outage.end()
+            if lease is None:
+                _log.warning("Another daemon has taken the lease, so this one becomes a standby.")
+                return
+            if superseded:
+                _log.warning("Another process runs the saved sync, so this one begins again.")
+                return
+            self._service.show_standing(Standing(Role.ACTIVE, lease))
+
+    def _release(self, keeper: LeaseKeeper) -> None:
+        try:
+            keeper.release()
+        except PyMongoError as error:
+            _log.warning("The lease was not released; it expires.", extra={"error": str(error)})
+
+
+def _refuse_other_home(saved: RunRecord | None) -> None:
+    if saved is not None and saved.options.destination != HOME:
+        raise OperationError(
+            errors.WRONG_CLUSTERS,
+            f"The saved sync has the destination {saved.options.destination}, but with --standby, the destination of "
+            f"every sync is {HOME}. Start the process without --standby to continue that sync.",
+        )
+
+
+class _Outage:
+    """Makes it visible, as a wait, that calls for the lease fail."""
+
+    def __init__(self) -> None:
+        self._wait: waits.Wait | None = None
+
+    def note(self, error: PyMongoError) -> None:
+        """Begin the wait; a no-op if it has begun. Raises the error if it is not temporary."""
+        reason = failures.temporary(error)
+        if reason is None:
+            raise error
+        if self._wait is None:
+            _log.warning("The lease cannot be read or renewed.", extra={"error": reason.what})
+            what = f"The lease cannot be read or renewed: {reason.what}"
+            self._wait = waits.begin(what, reason.remedy)
+
+    def end(self) -> None:
+        if self._wait is not None:
+            waits.end(self._wait)
+            self._wait = None
