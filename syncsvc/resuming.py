@@ -89,6 +89,8 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
         errors.UNKNOWN_CLUSTER,
         errors.NOT_SUPPORTED_YET,
         errors.INVALID_STATE,
+        errors.NOT_ACTIVE,
+        errors.NOT_READY,
         errors.FAILURE_IS_FINAL,
         errors.CANNOT_COMMIT,
         errors.DESTINATION_NOT_EMPTY,

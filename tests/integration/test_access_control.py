@@ -29,7 +29,7 @@ from tests.support.pair import Pair, Side
 from tests.support.roles import USES, Use
 from tests.support.selection import full
 from tests.support.service_process import ROOT
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_for
 from verifier.cluster.facts import ClusterFacts, Topology, gather
 from verifier.runtime.schemas import load
 
@@ -111,9 +111,9 @@ def clusters(both: Clusters) -> Clusters:
 
 
 @contextmanager
-def running(clusters: Clusters, folder: Path) -> Iterator[Daemon]:
+def running(clusters: Clusters, folder: Path, *options: str) -> Iterator[Daemon]:
     """Run a daemon, and check at the end of the block that its output contains no password."""
-    daemon = Daemon(clusters.source.uri, clusters.destination.uri, folder)
+    daemon = Daemon(clusters.source.uri, clusters.destination.uri, folder, *options)
     try:
         daemon.run()
         yield daemon
@@ -180,9 +180,15 @@ def test_the_documented_roles_are_enough(clusters: Clusters, tmp_path: Path, use
     for each in SOME_BEHAVIOURS:
         each.fill(source.side.client[each.name])
     source.side.client.d.create_collection("view", viewOn="c", pipeline=[])
-    with running(clusters, tmp_path) as daemon:
+    # The roles also suffice to renew the lease of `--standby` while users are blocked.
+    with running(clusters, tmp_path, "--standby") as daemon:
+        taken = daemon.progress()["lease"]
         daemon.start(**use.options)
         daemon.wait_until_committable()
+        if blocking != "none":
+            assert not destination.takes_writes()
+        wait_for(lambda: daemon.progress()["lease"]["expires"] > taken["expires"], "a renewal")
+        assert daemon.progress()["lease"]["since"] == taken["since"]
         assert daemon.post("reset", {"confirm": "cluster1"}).ok
         daemon.wait_for_state("IDLE")
         daemon.start(**use.options)

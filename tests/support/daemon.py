@@ -151,6 +151,10 @@ class Daemon(ServiceProcess):
         """Make later starts warn of another instance after three seconds without a heartbeat."""
         (self.folder / "expect-heartbeats").touch()
 
+    def set_lease(self, seconds: float) -> None:
+        """Make later starts take leases that are valid for that long."""
+        (self.folder / "lease").write_text(str(seconds))
+
     def report_often(self) -> None:
         """Make later starts log the half-minute report several times a second."""
         (self.folder / "report-often").touch()

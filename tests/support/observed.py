@@ -8,6 +8,7 @@ More files in the folder change the daemon:
 - `old-source`: it treats servers of 6.0 like those of 5.0, and compares definitions only once, before the commit.
 - `watch-closely`: it checks the oplog, shard keys, balancers and definitions of an old source ten times a second.
 - `expect-heartbeats`: it warns of another instance after three seconds without a heartbeat.
+- `lease`: its lease (`--standby`) is valid for the number of seconds that the file contains.
 - `wait-briefly`: commands do not wait long for the startup.
 - `report-often`: the half-minute report is logged several times a second.
 - `no-room`: while the file exists, it sees little memory, and no free disk on the destination. Otherwise it always
@@ -63,6 +64,8 @@ def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
         yield from ((name, 0.1) for name in _WATCH_CLOSELY)
     if (folder / "expect-heartbeats").exists():
         yield "most_silence", 3.0
+    if (folder / "lease").exists():
+        yield "lease_seconds", float((folder / "lease").read_text())
     if (folder / "wait-briefly").exists():
         yield "startup_wait", 0.1
     if (folder / "report-often").exists():

@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
@@ -41,7 +42,8 @@ BOTH_WAYS = frozenset(Way)
 class Rule:
     """A disturbance of the messages on matching connections.
 
-    `commands` limits it to requests with these names and their replies, `connections` to the given connections.
+    `commands` limits it to requests with these names and their replies, `connections` to the given connections, and
+    `pid` to those of one process.
     `latency` is in seconds. `cut_after` is the number of bytes of a message that still pass before the connection is
     reset.
     """
@@ -50,6 +52,7 @@ class Rule:
     ways: frozenset[Way] = BOTH_WAYS
     commands: frozenset[str] = frozenset()
     connections: frozenset[Connection] | None = None
+    pid: int | None = None
     latency: float = 0.0
     bytes_per_second: float | None = None
     held: bool = False
@@ -62,6 +65,8 @@ class Rule:
         if way not in self.ways or self.application not in connection.application:
             return False
         if self.connections is not None and connection not in self.connections:
+            return False
+        if self.pid is not None and not connection.is_of(self.pid):
             return False
         return not self.commands or connection.command in self.commands
 
@@ -108,6 +113,11 @@ class Network:
         chosen = frozenset(ways) or BOTH_WAYS
         return self.obeying(Rule(held=True, ways=chosen, commands=frozenset(commands)))
 
+    def held_of(self, pid: int, *ways: Way) -> Any:
+        """Hold all messages of one process of the product, also on connections that it opens within the block."""
+        chosen = frozenset(ways) or BOTH_WAYS
+        return self.obeying(Rule(held=True, ways=chosen, pid=pid))
+
     def held_of_existing(self, *ways: Way) -> Any:
         """Hold messages on the connections that exist now; later connections work."""
         chosen = frozenset(ways) or BOTH_WAYS
@@ -153,6 +163,19 @@ class Network:
 
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(call, self._loop).result(30)
+
+
+def ports_of(pid: int) -> set[int]:
+    """Return the local ports of all TCP sockets of a process; none if it has ended."""
+    sockets = set()
+    with suppress(FileNotFoundError):
+        for each in Path(f"/proc/{pid}/fd").iterdir():
+            # A file may be closed before it is looked at.
+            with suppress(FileNotFoundError):
+                sockets.add(str(each.readlink()))
+    rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    found = (row.split() for row in rows)
+    return {int(row[1].rpartition(":")[2], 16) for row in found if f"socket:[{row[9]}]" in sockets}
 
 
 class Proxy:
@@ -202,6 +225,14 @@ class Connection:
         self._network = proxy.network
         self._client, self._server = client, server
         self._deaf: set[Way] = set()
+        self._client_port = int(client[1].get_extra_info("peername")[1])
+        self._owners: dict[int, bool] = {}
+
+    def is_of(self, pid: int) -> bool:
+        """Return whether the process with that pid has opened the connection."""
+        if pid not in self._owners:
+            self._owners[pid] = self._client_port in ports_of(pid)
+        return self._owners[pid]
 
     async def run(self) -> None:
         client, server = self._client, self._server

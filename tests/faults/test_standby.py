@@ -1,0 +1,268 @@
+"""The active one of two daemons with `--standby` is killed, suspended or cut off, and the other one takes over.
+
+Every takeover prints its duration, from the moment at which the loss of the active daemon was noticed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.run.points import Point
+from tests.faults.test_late_writes import Proxied
+from tests.support import writes
+from tests.support.daemon import Daemon
+from tests.support.duo import Duo, role_of, running_duo
+from tests.support.pair import SHARDED, Pair, across
+from tests.support.proxy import Way
+from tests.support.selection import full
+from tests.support.waiting import wait_for
+
+Kill = tuple[Point, str]
+START: list[Kill] = [
+    (Point.STARTED, ""),
+    (Point.BATCH_WRITTEN, ""),
+    (Point.INDEXES_BUILT, ""),
+    (Point.EVENTS_APPLIED, ""),
+]
+COMMIT: list[Kill] = [(Point.STEP_DONE, "drained"), (Point.STEP_DONE, "destination unblocked")]
+REVERSE: list[Kill] = [(Point.COLLECTION_WEAKENED, "d.c")]
+START_FULL: list[Kill] = [
+    (Point.STARTED, ""),
+    (Point.LEASE_TAKEN, ""),
+    (Point.COLLECTION_CREATED, ""),
+    (Point.LISTED, ""),
+    (Point.BATCH_WRITTEN, ""),
+    (Point.COPY_SAVED, ""),
+    (Point.COLLECTION_COPIED, ""),
+    (Point.INDEXES_BUILT, ""),
+    (Point.EVENTS_APPLIED, ""),
+    (Point.DEFINITION_APPLIED, ""),
+    (Point.POSITION_SAVED, ""),
+]
+COMMIT_FULL: list[Kill] = [
+    (Point.STEP_DONE, step)
+    for step in ("commit saved", "drained", "verified", "destination unblocked", "indexes unique")
+]
+REVERSE_FULL: list[Kill] = [
+    (Point.REVERSING, ""),
+    (Point.COLLECTION_WEAKENED, "d.c"),
+    (Point.REVERSED, ""),
+]
+OPTIONS = {
+    "buildIndexes": "afterDataCopy",
+    "reversible": True,
+    "enableUserWriteBlocking": "sourceAndDestination",
+}
+
+
+class _Writes:
+    """Writes and DDL operations on the source of the moment, different ones at each call."""
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def make(self, client: writes.AnyClient) -> None:
+        self._number += 1
+        d = client.d
+        d.c.insert_many({"_id": f"{self._number} {n}"} for n in range(10))
+        d.c.update_many({}, {"$set": {"newest": self._number}})
+        d.c.delete_one({"_id": f"{self._number} 3"})
+        d[f"made {self._number}"].insert_one({"_id": 1})
+
+
+class _Chain:
+    """Kills the active daemon at one point after the other; each time, the other one takes over and is killed next."""
+
+    def __init__(self, duo: Duo, client: writes.AnyClient) -> None:
+        self._duo = duo
+        self._client = client
+        self._writes = _Writes()
+
+    def kill(self, kills: list[Kill], command: str, body: dict[str, Any]) -> Daemon:
+        """Send a command to the active daemon, and return the active one after the last takeover."""
+        duo = self._duo
+        duo.active.kill_at(*kills[0])
+        self._send(command, body)
+        for kill, following in zip(kills, [*kills[1:], None], strict=True):
+            if following is not None:
+                duo.standby.kill_at(*following)
+            duo.active.wait_until_killed()
+            duo.await_takeover(" ".join(str(getattr(each, "value", each)) for each in kill))
+            if command == "start":
+                self._writes.make(self._client)
+            duo.standby.run(ready=False)
+        return duo.active
+
+    def _send(self, command: str, body: dict[str, Any]) -> None:
+        active = self._duo.active
+        if command == "commit":
+            active.wait_until_committable()
+            wait_for(lambda: active.exit_status is not None or _sent(active, command), command)
+        else:
+            active.post_unanswered(command, body)
+
+
+def _sent(daemon: Daemon, command: str) -> bool:
+    daemon.post_unanswered(command, {})
+    return daemon.exit_status is not None or daemon.progress()["state"] != "RUNNING"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "phases",
+    [(START, COMMIT, REVERSE), full((START_FULL, COMMIT_FULL, REVERSE_FULL))],
+    ids=["one in each phase", "many in each phase"],
+)
+def test_a_takeover_in_every_phase(
+    pair: Pair, tmp_path: Path, phases: tuple[list[Kill], ...]
+) -> None:
+    start, commit, reverse = phases
+    source, destination = pair.source.client, pair.destination.client
+    writes.indexes(source)
+    writes.fill(source)
+    with running_duo(pair, tmp_path) as duo:
+        for each in (duo.active, duo.standby):
+            each.save_every_page()
+        duo.active.kill()
+        duo.await_takeover("SIGKILL before the start")
+        duo.standby.run()
+        body = duo.active.start_body(**OPTIONS)
+        chain = _Chain(duo, source)
+        chain.kill(start, "start", body)
+        # Requested once: the successors complete it without being asked.
+        chain.kill(commit, "commit", {}).wait_for_state("COMMITTED")
+        pair.assert_equal()
+        destination.d.c.insert_one({"_id": "written after the commit"})
+        chain.kill(reverse, "reverse", {}).wait_for_state("RUNNING")
+        destination.d.c.insert_one({"_id": "written after the reverse"})
+        duo.active.commit()
+        pair.assert_equal()
+        assert source.d.c.count_documents({"_id": {"$regex": "^written"}}) == 2
+        print(f"{len(duo.durations)} takeovers, the longest of {max(duo.durations):.1f} s")
+
+
+@pytest.fixture(scope="module")
+def proxied() -> Iterator[Proxied]:
+    with ExitStack() as stack:
+        yield Proxied(stack)
+
+
+@pytest.fixture
+def remote(proxied: Proxied) -> Pair:
+    """Return clusters behind proxies, with some documents."""
+    proxied.pair.empty()
+    proxied.pair.source.client.d.c.insert_many({"_id": n, "v": 0} for n in range(300))
+    return proxied.pair
+
+
+def _applied(pair: Pair, name: str) -> None:
+    """Wait until a new change of the source is applied."""
+    pair.source.client.d.marks.insert_one({"_id": name})
+    found = pair.destination.client.d.marks.find_one
+    wait_for(lambda: found({"_id": name}), f"{name} is applied")
+
+
+@pytest.mark.slow
+def test_a_suspended_daemon_writes_nothing_when_it_wakes_up(
+    proxied: Proxied, remote: Pair, tmp_path: Path
+) -> None:
+    c = remote.source.client.d.c
+    with running_duo(remote, tmp_path) as duo:
+        former = duo.active
+        duo.active.start()
+        duo.active.wait_until_committable()
+        with proxied.network.held_of(former.pid, Way.TO_SERVER) as held:
+            c.update_many({}, {"$set": {"v": 1}})
+            c.insert_many({"_id": f"late {n}"} for n in range(50))
+            # Requests for the changed documents, and renewals, are on their way.
+            wait_for(lambda: held.hits > 3, "requests are held")
+            os.kill(former.pid, signal.SIGSTOP)
+            duo.await_takeover("SIGSTOP")
+            c.update_many({}, {"$set": {"v": 2}})
+            c.delete_many({"_id": {"$regex": "late"}})
+            _applied(remote, "the newer changes")
+        # Now the held requests arrive, and the process continues with whatever it was doing.
+        os.kill(former.pid, signal.SIGCONT)
+        wait_for(lambda: role_of(former) == "standby", "the former active daemon is a standby")
+        assert former.exit_status is None
+        assert role_of(duo.active) == "active"
+        assert remote.destination.client.d.c.count_documents({"v": {"$ne": 2}}) == 0
+        since = duo.active.progress()["lease"]["since"]
+        duo.active.commit()
+        remote.assert_equal()
+        assert duo.active.progress()["lease"]["since"] == since
+        assert duo.active.terminate() == 0
+        duo.await_takeover("SIGTERM")
+        assert duo.active.progress()["state"] == "COMMITTED"
+
+
+@pytest.mark.slow
+def test_a_host_that_is_cut_off(proxied: Proxied, remote: Pair, tmp_path: Path) -> None:
+    # After an outage, the standby waits for 30 seconds, so that the active one is first even on a busy machine.
+    with running_duo(remote, tmp_path, leases=(6, 30)) as duo:
+        former = duo.active
+        former.start()
+        former.wait_until_committable()
+        since = former.progress()["lease"]["since"]
+        # While neither can reach the destination, or it fails over, nobody takes over; then the active one continues.
+        with proxied.network.held():
+            wait_for(lambda: _health(former) == _health(duo.standby) == 503, "both are cut off")
+        wait_for(lambda: _health(former) == 200, "the destination answers")
+        _applied(remote, "a change after the outage")
+        members = proxied.destination
+        members.restart_member(members.kill_primary())
+        _applied(remote, "a change after the failover")
+        assert former.progress()["lease"]["since"] == since
+        with proxied.network.held_of(former.pid):
+            remote.source.client.d.c.update_many({}, {"$set": {"v": 1}})
+            duo.await_takeover("a cut of the network")
+            _applied(remote, "a change during the cut")
+            wait_for(lambda: _health(former) == 503, "the former active daemon is not ready")
+            assert _health(duo.active) == 200
+            duo.active.ask_for_commit()
+            duo.active.wait_for_state("COMMITTED")
+            remote.assert_equal()
+        wait_for(lambda: role_of(former) == "standby", "the former active daemon is a standby")
+        wait_for(lambda: _health(former) == 200, "the former active daemon is ready")
+        remote.assert_equal()
+
+
+def _health(daemon: Daemon) -> int:
+    return daemon.get("/readyz").status_code
+
+
+@pytest.mark.slow
+@across(SHARDED)
+def test_each_of_several_instances_has_a_standby(pair: Pair, tmp_path: Path) -> None:
+    pair.shard("d.c")
+    writes.fill(pair.source.client)
+    with ExitStack() as stack:
+        shards = pair.source.client.config.shards.find(sort=[("_id", 1)])
+        names = [str(each["_id"]) for each in shards]
+        duos = [
+            stack.enter_context(running_duo(pair, tmp_path / name, "--id", name)) for name in names
+        ]
+        for each, point in zip(duos, (Point.LISTED, Point.POSITION_SAVED), strict=True):
+            each.active.kill_at(point)
+        body = duos[0].active.start_body()
+        for each in duos:
+            each.active.post_unanswered("start", body)
+        for each, name in zip(duos, names, strict=True):
+            each.active.wait_until_killed()
+            each.await_takeover(f"SIGKILL of {name}")
+            each.standby.run(ready=False)
+            pair.source.client.d.c.insert_many({"_id": f"{name} {n}"} for n in range(50))
+        for each in duos:
+            each.active.ask_for_commit()
+        duos[0].active.kill()
+        duos[0].await_takeover("SIGKILL of the coordinator that commits")
+        for each in duos:
+            each.active.wait_for_state("COMMITTED")
+        pair.assert_equal()

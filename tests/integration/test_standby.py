@@ -1,0 +1,188 @@
+"""Two daemons with `--standby`: what each of them answers, and how the role passes from one to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.run.points import Point
+from tests.support.daemon import Daemon
+from tests.support.duo import Duo, role_of, running_duo
+from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
+from tests.support.waiting import wait_for
+
+COMMANDS: dict[str, dict[str, Any]] = {
+    "start": {"source": "cluster0", "destination": "cluster1"},
+    "preflight": {"source": "cluster0", "destination": "cluster1"},
+    **dict.fromkeys(("pause", "resume", "commit", "reverse"), {}),
+    "reset": {"confirm": "cluster1"},
+}
+METADATA = "mongosync_reserved_for_internal_use"
+
+
+@pytest.fixture
+def duo(pair: Pair, tmp_path: Path) -> Iterator[Duo]:
+    with running_duo(pair, tmp_path) as running:
+        yield running
+
+
+def _health(daemon: Daemon) -> tuple[int, int]:
+    return daemon.get("/livez").status_code, daemon.get("/readyz").status_code
+
+
+def _assert_refused(standby: Daemon, port: int) -> None:
+    answers = [standby.post(name, body) for name, body in COMMANDS.items()]
+    answers += [standby.get("namespaces"), standby.get("mismatches")]
+    for each in answers:
+        assert (each.status_code, each.json()["error"]) == (409, "NotActive"), each.text
+        assert f"127.0.0.1:{port}" in each.json()["errorDescription"]
+
+
+@across(REPLICA_SETS, SHARDED)
+def test_a_standby_shows_the_sync_and_takes_over(pair: Pair, tmp_path: Path) -> None:
+    # No lease expires here, however busy the machine is: the leases are released.
+    with running_duo(pair, tmp_path, leases=(600, 600)) as duo:
+        _show_and_take_over(pair, duo)
+
+
+def _show_and_take_over(pair: Pair, duo: Duo) -> None:
+    pair.source.client.d.c.insert_many({"_id": n} for n in range(500))
+    first, second = duo.active, duo.standby
+    for each in (first, second):
+        wait_for(lambda each=each: _health(each) == (200, 200), "both are ready")
+    _assert_refused(second, first.port)
+    body = first.start_body()
+    swapped = {**body, "source": body["destination"], "destination": body["source"]}
+    for command in ("start", "preflight"):
+        assert first.post(command, swapped).json()["error"] == "InvalidRequest"
+    # The lease exists already, and is no obstacle to a start.
+    first.start()
+    first.wait_until_committable()
+    _assert_refused(second, first.port)
+    shown = second.wait_until_committable()
+    assert shown["info"] == "change event application"
+    assert shown["lease"] == {**first.progress()["lease"], "expires": shown["lease"]["expires"]}
+    assert shown["lease"]["address"] == f"127.0.0.1:{first.port}"
+    metrics = second.get("/metrics").text
+    assert "mongosync_active 0.0" in metrics and 'state{state="RUNNING"} 1.0' in metrics
+    assert "mongosync_active 1.0" in first.get("/metrics").text
+    first.pause()
+    assert first.terminate() == 0
+    duo.await_takeover("SIGTERM")
+    assert second.progress()["state"] == "PAUSED"
+    first.run()
+    _assert_refused(first, second.port)
+    second.resume()
+    pair.source.client.d.c.insert_one({"_id": "later"})
+    second.commit()
+    pair.assert_equal()
+    assert second.terminate() == 0
+    duo.await_takeover("SIGTERM when committed")
+    assert first.progress()["state"] == "COMMITTED"
+
+
+def test_a_reset_is_completed_by_the_standby(pair: Pair, duo: Duo) -> None:
+    pair.source.client.d.c.insert_many({"_id": n} for n in range(100))
+    pair.source.client.e.c.insert_one({"_id": 1})
+    first, second = duo.active, duo.standby
+    first.start()
+    first.wait_until_committable()
+    first.kill_at(Point.COLLECTION_DROPPED)
+    second.kill_at(Point.METADATA_DROPPED)
+    first.post_unanswered("reset", {"confirm": "cluster1"})
+    first.wait_until_killed()
+    duo.await_takeover("SIGKILL during the reset")
+    first.run(ready=False)
+    second.wait_until_killed()
+    duo.await_takeover("SIGKILL at the end of the reset")
+    first.wait_for_state("IDLE")
+    assert pair.destination.client[METADATA].list_collection_names() == ["leases"]
+    assert not {"d", "e"} & {*pair.destination.client.list_database_names()}
+    second.run()
+    # The leases are no obstacle to the next sync.
+    first.start()
+    first.commit()
+    pair.assert_equal()
+
+
+def test_a_process_that_does_not_hold_the_lease_does_not_keep_the_sync(
+    pair: Pair, duo: Duo, tmp_path: Path
+) -> None:
+    """A process without the flag begins a sync, and later takes it over; the holder of the lease takes it back.
+
+    A former active daemon that wakes up in the middle of a command can do the same.
+    """
+    pair.source.client.d.c.insert_one({"_id": 1})
+    (tmp_path / "other").mkdir()
+    other = pair.daemon(tmp_path / "other")
+    try:
+        other.run()
+        other.start()
+        assert other.wait_for_state("FAILED")["error"] == "Superseded"
+        _one_active(duo).wait_until_committable()
+        other.kill()
+        other.run()
+        assert other.wait_for_state("FAILED")["error"] == "Superseded"
+    finally:
+        other.close()
+    _one_active(duo).commit()
+    pair.assert_equal()
+
+
+def test_a_daemon_that_is_suspended_after_it_took_the_lease(pair: Pair, duo: Duo) -> None:
+    """When it continues, another one holds the lease, so it does not touch the sync."""
+    pair.source.client.d.c.insert_one({"_id": 1})
+    first, second = duo.active, duo.standby
+    first.start()
+    first.wait_until_committable()
+    with second.held_at(Point.LEASE_TAKEN):
+        first.kill()
+        second.wait_until_reached(Point.LEASE_TAKEN)
+        first.launch()
+        wait_for(lambda: role_of(first) == "active", "the lease has expired and is taken again")
+    wait_for(lambda: role_of(second) == "standby", "the late one is a standby")
+    assert "Another process runs the saved sync" not in first.log
+    first.commit()
+    pair.assert_equal()
+
+
+def _one_active(duo: Duo) -> Daemon:
+    """Wait until one of the two is active, and return it."""
+    both = (duo.active, duo.standby)
+    return wait_for(
+        lambda: next((each for each in both if role_of(each) == "active"), None), "one is active"
+    )
+
+
+def test_a_sync_in_the_other_direction_cannot_have_a_standby(pair: Pair, tmp_path: Path) -> None:
+    pair.destination.client.d.c.insert_one({"_id": 1})
+    plain = pair.daemon(tmp_path)
+    try:
+        plain.run()
+        plain.start(source="cluster1", destination="cluster0")
+        plain.wait_until_committable()
+        plain.kill()
+    finally:
+        plain.close()
+    (tmp_path / "standby").mkdir()
+    refused = pair.daemon(tmp_path / "standby", "--standby")
+    try:
+        refused.launch()
+        assert refused.wait_until_ended() == 1
+        assert "WrongClusters" in refused.output and "without --standby" in refused.output
+    finally:
+        refused.close()
+
+
+def test_readiness_names_what_is_missing(tmp_path: Path) -> None:
+    nobody = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=600000"
+    daemon = Daemon(nobody, nobody, tmp_path, "--standby")
+    try:
+        daemon.run(ready=False)
+        assert _health(daemon) == (200, 503)
+        assert "connecting to cluster0" in daemon.get("/readyz").json()["errorDescription"]
+    finally:
+        daemon.close()
