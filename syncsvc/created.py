@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from syncsvc.errors import DESTINATION_NOT_EMPTY
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.connect import Client
 from verifier.cluster.inventory import list_raw
@@ -13,7 +14,11 @@ from verifier.cluster.namespace import Namespace, is_user_database, is_user_name
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Document, Kind, same_document
+from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
+
+# How many collections an error names.
+_SHOWN = 5
 
 
 class Found(NamedTuple):
@@ -48,6 +53,34 @@ def contents(
     for each in read(lambda: list(_listed(client)), stop):
         found[is_created(each)].append(each)
     return Contents(tuple(found[True]), tuple(found[False]))
+
+
+def refuse_foreign(
+    client: Client,
+    records: Iterable[CollectionRecord],
+    views: Mapping[Namespace, list[Document]],
+    stop: StopToken,
+) -> None:
+    """Raise OperationError DestinationNotEmpty if there is a foreign collection, or one of the sync's has documents.
+
+    For the time before the copy: only users can have written these. Also raises the driver's errors.
+    """
+    found = contents(client, records, views, stop)
+
+    def is_filled(each: Found) -> bool:
+        return not read(lambda: is_empty(client, each.namespace), stop)
+
+    foreign = [*found.others, *filter(is_filled, _without_views(found.created))]
+    if foreign := [*_without_views(foreign)]:
+        names = ", ".join(str(each.namespace) for each in foreign[:_SHOWN])
+        raise OperationError(
+            DESTINATION_NOT_EMPTY,
+            f"Users have written to the destination since the start: {names}.",
+        )
+
+
+def _without_views(found: Iterable[Found]) -> Iterator[Found]:
+    return (each for each in found if each.kind is not Kind.VIEW)
 
 
 def _creations(

@@ -69,7 +69,8 @@ DESTINATION_NOT_EMPTY = ErrorKind(
     "DestinationNotEmpty",
     409,
     "The destination already holds databases.",
-    "Nothing was changed. Drop the named databases on the destination, or use an empty cluster.",
+    "Drop what is named on the destination, or use an empty cluster. Then send the start again, or "
+    "POST /api/v1/resume if the sync has failed.",
 )
 METADATA_LEFT_OVER = ErrorKind(
     "MetadataLeftOver",
@@ -243,8 +244,8 @@ RENAMED_OUT_OF_FILTER = ErrorKind(
     "RenamedOutOfFilter",
     409,
     "A synced collection was renamed on the source to a name that the filter excludes.",
-    "No data was dropped. Rename the collection back, or drop it, and send POST /api/v1/resume; or reset the sync "
-    "(POST /api/v1/reset), and start it again with a filter that includes the new name.",
+    "No data was dropped. Reset the sync (POST /api/v1/reset), and start it again, for example with a filter that "
+    "includes the new name. If you do not need the collection, drop it on the source and send POST /api/v1/resume.",
 )
 TTL_NOT_VERIFIABLE = ErrorKind(
     "TTLNotVerifiable",

@@ -360,7 +360,7 @@ OPERATIONS = (
         "Resumes a sync that was paused, or that failed.",
         SuccessAnswer(),
         body=EmptySchema(),
-        errors=(*_ANY, errors.FAILURE_IS_FINAL, errors.DESTINATION_NOT_EMPTY),
+        errors=(*_ANY, errors.FAILURE_IS_FINAL),
     ),
     Operation(
         "post",

@@ -52,6 +52,7 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
         INTERNAL_ERROR,
     ),
     Resumption.RETRIED: (
+        errors.DESTINATION_NOT_EMPTY,
         errors.UNSUPPORTED_COLLECTION,
         errors.COLLECTION_NOT_SHARDABLE,
         errors.SHARD_KEY_INDEX_MISSING,
@@ -93,7 +94,6 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
         errors.NOT_READY,
         errors.FAILURE_IS_FINAL,
         errors.CANNOT_COMMIT,
-        errors.DESTINATION_NOT_EMPTY,
         errors.METADATA_LEFT_OVER,
         errors.SHARDING_REQUIRED,
         errors.SHARDING_NOT_APPLICABLE,
@@ -120,6 +120,8 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
     ),
 }
 RESUMPTIONS = {kind: each for each, kinds in _KINDS.items() for kind in kinds}
+# The step of the cut-over before the destination is unblocked. It is saved, so it must never change.
+PREPARED = "definitions prepared"
 _BY_NAME = {kind.name: kind for kind in RESUMPTIONS}
 
 
@@ -128,8 +130,16 @@ def is_saved(kind: ErrorKind) -> bool:
     return RESUMPTIONS.get(kind) is not Resumption.CONTINUED
 
 
-def refuse_final(failure: Failure) -> None:
-    """Raise OperationError FailureIsFinal if a sync with this failure would fail at the same point again."""
+def refuse_final(record: RunRecord, others: Collection[RunRecord]) -> None:
+    """Raise OperationError FailureIsFinal if the sync would fail in the same way again, or the copy may be damaged."""
+    failure = record.failure
+    assert failure is not None
+    if any(map(_was_open, (record, *others))) and not _is_cut_over(record, others):
+        raise OperationError(
+            errors.FAILURE_IS_FINAL,
+            f"The sync failed with {failure.name} in the last steps of the commit. Users could already write to the "
+            "destination, and its TTL indexes deleted documents, so it may differ from the source.",
+        )
     kind = _BY_NAME.get(failure.name)
     if kind is not None and RESUMPTIONS[kind] is Resumption.FINAL:
         raise OperationError(
@@ -176,6 +186,12 @@ def needs_new_check(record: RunRecord) -> bool:
     assert record.failure is not None
     incomplete = record.failure.name == errors.VERIFICATION_INCOMPLETE.name
     return incomplete or record.commit_time is not None
+
+
+def _was_open(record: RunRecord) -> bool:
+    """Return whether the destination may have been unblocked when the cut-over failed."""
+    blocked = record.options.blocks_destination and PREPARED not in record.steps
+    return record.phase is Phase.CUTTING_OVER and not blocked
 
 
 def _is_cut_over(record: RunRecord, others: Collection[RunRecord]) -> bool:

@@ -65,8 +65,6 @@ _log = logging.getLogger(__name__)
 
 # How long a command waits for the run to stop, in seconds.
 _REST_SECONDS = 10.0
-# How many collections an error names.
-_SHOWN = 5
 
 
 def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
@@ -192,7 +190,6 @@ class Runner:
         self._release()
         context = self._prepare()
         if self.record.coordinates:
-            self._refuse_foreign(context)
             if changes["state"] is State.RUNNING and needs_new_check(self.record):
                 context.checks.forget()
                 process.progress.set(check=None)
@@ -203,7 +200,7 @@ class Runner:
         """Raise OperationError FailureIsFinal if the run cannot be resumed after its saved failure."""
         record = self.record
         assert record.failure is not None
-        refuse_final(record.failure)
+        refuse_final(record, others)
         positions = [each.position for each in (record, *others) if each.position is not None]
         if may_be_lost(record.failure) and positions:
             oldest = min(positions, key=lambda each: each.time)
@@ -215,22 +212,6 @@ class Runner:
                     f"The sync failed with {record.failure.name}, and the changes that it needs are lost. "
                     f"{error.description}",
                 ) from error
-
-    def _refuse_foreign(self, context: RunContext) -> None:
-        """Raise OperationError DestinationNotEmpty if users filled the destination after a failure during the listing.
-
-        Such a failure unblocks the destination. In any later phase, the destination stays blocked.
-        """
-        if self.record.phase is not Phase.INITIALIZING:
-            return
-        views = context.views.load()
-        others = contents(context.destination_client, context.registry, views, self._stop).others
-        if others:
-            names = ", ".join(str(each.namespace) for each in others[:_SHOWN])
-            raise OperationError(
-                errors.DESTINATION_NOT_EMPTY,
-                f"Since the failure, collections were created on the destination: {names}.",
-            )
 
     def commit(self) -> None:
         """Save the state COMMITTING, and let the engine proceed to the cut-over. Raises OperationError CannotCommit."""

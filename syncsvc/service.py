@@ -28,6 +28,7 @@ from syncsvc.reports.reset import reset_report
 from syncsvc.reports.standing import (
     Standing,
     shown_by_standby,
+    silent_clusters,
     standing_report,
     why_not_ready,
 )
@@ -152,6 +153,11 @@ class Service:
         if self._commands.busy or self._runner is not runner or owner is None:
             return False
         return runner is None or runner.record.owner != owner
+
+    @property
+    def silent_clusters(self) -> list[str]:
+        """Return the names of the clusters that did not answer the last ping."""
+        return silent_clusters(tuple(self._process.clusters), self._progress.snapshot)
 
     def why_not_ready(self) -> str | None:
         """Return why this process cannot do its work now; None if it can. Contacts no cluster."""
@@ -409,12 +415,16 @@ class Service:
             store.withdraw()
             raise OperationError(errors.DIFFERENT_START, described(different))
         # The coordinator no longer waits for instances that it did not find when it was reset.
-        others = Peers(self._process.clusters[record.options.destination].client, store)
-        if any(each.state is State.RESETTING for each in others.others(self._process.stop)):
+        peers = Peers(self._process.clusters[record.options.destination].client, store)
+        others = peers.others(self._process.stop)
+        if any(each.state is State.RESETTING for each in others):
             store.withdraw()
             raise OperationError(
                 errors.METADATA_LEFT_OVER, "The sync of the other instances is being reset."
             )
+        if any(each.attempt for each in others):
+            # They have been resumed. A failure of this instance must not look like one of an earlier attempt.
+            store.update(attempt=max(each.attempt for each in others))
         self._launch(store)
 
     def _recover(self, saved: RunRecord) -> bool:

@@ -24,6 +24,7 @@ from syncsvc.saved.find_run import find_run
 from syncsvc.saved.lease import HOME, LeaseKeeper
 from syncsvc.saved.run import RunRecord
 from syncsvc.service import Service
+from syncsvc.state import State
 from syncsvc.tuning import Tuning
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
@@ -34,6 +35,20 @@ from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 
 _log = logging.getLogger(__name__)
+
+# Failures to continue a saved sync after which this process waits for the lease again.
+_REPEATED = (
+    errors.SUPERSEDED,
+    errors.CLUSTER_UNREACHABLE,
+    errors.NOT_AUTHORIZED,
+    errors.UNEXPECTED_SERVER_ERROR,
+)
+# How long a daemon that has become active may take to continue the sync if a cluster does not answer, in seconds.
+_LONGEST_BEGINNING = 30.0
+_REMEDY = (
+    "It is retried. Check that the servers of cluster1 run and have a primary, and that the user has the documented "
+    "roles. The sync itself continues as long as no other daemon takes the lease."
+)
 
 
 class Standby:
@@ -72,7 +87,9 @@ class Standby:
         while True:
             try:
                 lease = keeper.read()
-                if lease is None or lease.expired and monotonic() >= trusted_at:
+                free = lease is None or lease.expired and monotonic() >= trusted_at
+                # A daemon that does not reach both clusters could not continue the sync.
+                if free and not self._service.silent_clusters:
                     lease = keeper.claim()
             except PyMongoError as error:
                 self._outage.note(error)
@@ -80,7 +97,7 @@ class Standby:
                 trusted_at = monotonic() + self._tuning.lease_seconds
             else:
                 self._outage.end()
-                if keeper.holds(lease):
+                if lease is not None and keeper.holds(lease):
                     self._service.show_standing(Standing(Role.ACTIVE, lease))
                     return
                 self._service.show_standing(Standing(Role.STANDBY, lease))
@@ -113,33 +130,53 @@ class Standby:
                 _refuse_other_home(saved)
                 self._service.initialize(saved, term)
         except OperationError as error:
-            if error.kind != errors.SUPERSEDED:
+            if error.kind not in _REPEATED:
                 raise
-            _log.warning("Another process took the sync over first.", extra={"error": str(error)})
+            _log.warning("The saved sync was not continued.", extra={"error": str(error)})
             self._service.show_standing(Standing())
-            term.stop.stop("superseded")
+            term.stop.stop("not continued")
 
     def _keep(self, keeper: LeaseKeeper, stop: StopToken) -> None:
         """Renew the lease, and return when this process must not be active any more."""
-        pause = 0.0
+        began, pause = monotonic(), 0.0
         while True:
             stop.sleep(pause)
             pause = self._tuning.lease_interval
             try:
                 lease = keeper.renew(self._service.own_progress())
-                superseded = self._service.is_superseded()
             except PyMongoError as error:
                 self._outage.note(error)
                 pause = self._tuning.lease_poll
-                continue
-            self._outage.end()
-            if lease is None:
-                _log.warning("Another daemon has taken the lease, so this one becomes a standby.")
-                return
-            if superseded:
+            else:
+                self._outage.end()
+                if lease is None:
+                    _log.warning(
+                        "Another daemon has taken the lease, so this one becomes a standby."
+                    )
+                    return
+                stop.check()
+                self._service.show_standing(Standing(Role.ACTIVE, lease))
+            if self._is_superseded():
                 _log.warning("Another process runs the saved sync, so this one begins again.")
                 return
-            self._service.show_standing(Standing(Role.ACTIVE, lease))
+            if self._cannot_begin(began):
+                _log.warning(
+                    "This daemon does not reach both clusters, so it leaves the sync to others."
+                )
+                return
+
+    def _is_superseded(self) -> bool:
+        with suppress(PyMongoError):
+            return self._service.is_superseded()
+        return False
+
+    def _cannot_begin(self, began: float) -> bool:
+        """Return whether this process still has not continued the sync, and does not reach a cluster."""
+        return (
+            monotonic() - began > _LONGEST_BEGINNING
+            and self._service.state is State.INITIALIZING
+            and bool(self._service.silent_clusters)
+        )
 
     def _release(self, keeper: LeaseKeeper) -> None:
         try:
@@ -164,14 +201,11 @@ class _Outage:
         self._wait: waits.Wait | None = None
 
     def note(self, error: PyMongoError) -> None:
-        """Begin the wait; a no-op if it has begun. Raises the error if it is not temporary."""
-        reason = failures.temporary(error)
-        if reason is None:
-            raise error
+        """Begin the wait; a no-op if it has begun."""
         if self._wait is None:
-            _log.warning("The lease cannot be read or renewed.", extra={"error": reason.what})
-            what = f"The lease cannot be read or renewed: {reason.what}"
-            self._wait = waits.begin(what, reason.remedy)
+            text = failures.text_of(error)
+            _log.warning("The lease cannot be read or renewed.", extra={"error": text})
+            self._wait = waits.begin(f"The lease cannot be read or renewed: {text}", _REMEDY)
 
     def end(self) -> None:
         if self._wait is not None:

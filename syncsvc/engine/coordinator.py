@@ -8,6 +8,7 @@ from time import monotonic
 
 from bson.timestamp import Timestamp
 
+from syncsvc.created import refuse_foreign
 from syncsvc.engine.copying.copy import copy_all
 from syncsvc.engine.copying.partitioned import plan_copy, settle
 from syncsvc.engine.cutover import Cutover
@@ -81,6 +82,9 @@ class Coordinator(Phases):
         context = self._context
         if context.run.record.options.blocks_destination:
             context.destination_block.set()
+        # The record may have been saved long after its checks, and a failure of the listing lifts the block.
+        views = context.views.load()
+        refuse_foreign(context.destination_client, context.registry, views, stop)
         self._keep_balancers_still(stop)
         # The start of the change stream is saved before anything is read, so that every later write arrives as an
         # event, no matter what the listing and the copy see. If it were taken later, writes in between would be lost.

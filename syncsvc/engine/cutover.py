@@ -16,6 +16,7 @@ from syncsvc.engine.definitions.confirmation import confirmed_together
 from syncsvc.engine.reversal import prepare_reversal
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
+from syncsvc.resuming import PREPARED
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
 from verifier.cluster.specification import CollectionSpec
@@ -34,7 +35,7 @@ class Cutover:
 
     def run(self) -> None:
         steps: list[Step] = [
-            ("definitions prepared", self._prepare),
+            (PREPARED, self._prepare),
             *self._reversal_steps(),
             ("destination unblocked", self._unblock),
             ("destination writable", self._allow_writes),

@@ -83,6 +83,7 @@ def coordinator_reversal(record: RunRecord, reverse_start: Position) -> dict[str
         "can_write": False,
         "reverse_start": None,
         "barrier": None,
+        "attempt": 0,
         "caught_up": False,
     }
 
@@ -100,6 +101,7 @@ def follower_reversal(record: RunRecord) -> dict[str, Any]:
         "copy_end": None,
         "can_write": False,
         "barrier": None,
+        "attempt": 0,
     }
 
 

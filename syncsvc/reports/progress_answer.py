@@ -52,13 +52,15 @@ _UNKNOWN = (
 def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> dict[str, Any]:
     """Return the `progress` document of the answer. `addresses` are the clusters' addresses (host:port) by name.
 
-    Before the first start, every field except `state`, `canCommit`, `canWrite` and the IDs is null or absent.
+    Before the first start, all fields but `state`, `canCommit`, `canWrite`, the IDs and `warnings` are null or absent.
     """
     record, snapshot = sync.record, sync.snapshot
     ids = {"mongosyncID": instance, "coordinatorID": _coordinator(record, instance)}
     if record is None:
         permissions = {"canCommit": False, "canWrite": False}
-        return {"state": sync.state.value, **permissions, **dict.fromkeys(_UNKNOWN), **ids}
+        warnings = {"warnings": [each.text for each in snapshot.waits]} if snapshot.waits else {}
+        unknown = dict.fromkeys(_UNKNOWN)
+        return {"state": sync.state.value, **permissions, **unknown, **ids, **warnings}
     failure = record.failure
     return {
         "state": sync.state.value,

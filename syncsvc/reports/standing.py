@@ -60,13 +60,20 @@ def shown_by_standby(
     `own` is the progress that the standby knows itself, and `saved` the one that the active daemon has saved; None if
     it has saved none yet.
     """
-    shown = dict(own if saved is None else saved)
+    if saved is None:
+        return dict(own)
+    shown = dict(saved)
     warnings = [*shown.get("warnings", ()), *(each.text for each in waits)]
     return {**shown, "warnings": warnings} if warnings else shown
 
 
 def _time(time: datetime) -> str:
     return f"{time.isoformat(timespec='milliseconds')}Z"
+
+
+def silent_clusters(names: Collection[str], now: ProgressSnapshot) -> list[str]:
+    """Return which of these clusters did not answer the last ping; one that was not pinged yet does not count."""
+    return [name for name in names if name in now.pings and now.pings[name].seconds is None]
 
 
 def why_not_ready(
@@ -83,7 +90,7 @@ def why_not_ready(
     """
     if not names:
         return f"The process is {step}."
-    if silent := [name for name in names if name in now.pings and now.pings[name].seconds is None]:
+    if silent := silent_clusters(names, now):
         return f"The last ping was not answered by {' and '.join(silent)}."
     if unknown := [name for name in names if name not in now.pings]:
         return f"The process has not pinged {' and '.join(unknown)} yet."

@@ -22,7 +22,7 @@ import pymongo
 from syncsvc.options import CLUSTERS
 from syncsvc.saved.run import METADATA_DATABASE
 from verifier.cluster.connect import Client
-from verifier.cluster.writer import ClusterWriter
+from verifier.cluster.writer import PRIMARY_ONLY, ClusterWriter
 
 LEASES = "leases"
 # The cluster that holds the leases. No sync has begun when a lease is first taken, so it cannot depend on the sync:
@@ -105,10 +105,17 @@ class LeaseKeeper:
     def renew(self, progress: Mapping[str, Any]) -> Lease | None:
         """Extend the lease and save `progress` in it. Return the lease; None if this process no longer holds it.
 
-        A lease that has expired is extended as well, as long as no other process has taken it.
+        A lease that has expired is extended as well, as long as no other process has taken it. Needs no majority: if an
+        extension is rolled back, another process may take the lease earlier, which costs only a takeover.
         """
         changed = {"expires": self._end(), "progress": {"$literal": dict(progress)}}
-        return self._modify({"query": self._held(), "update": [{"$set": changed}]})
+        return self._modify(
+            {
+                "query": self._held(),
+                "update": [{"$set": changed}],
+                "writeConcern": PRIMARY_ONLY,
+            }
+        )
 
     def release(self) -> None:
         """Delete the lease, so that another process can take it at once; a no-op if this process does not hold it."""

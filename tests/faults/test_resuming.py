@@ -79,9 +79,22 @@ def test_a_sync_is_resumed_in_every_phase(pair: Pair, daemon: Daemon) -> None:
         fail(daemon, "DefinitionNotApplicable", "initializing collections and indexes")
     wait_for(lambda: blocked(pair) == NOBODY, "nobody is blocked")
     destination.mine.c.insert_one({"_id": "of a user"})
-    status, name, description = refused(daemon)
-    assert (status, name) == (409, "DestinationNotEmpty") and "mine.c" in description
+    failed = fails_again(daemon, "DestinationNotEmpty")
+    assert "mine.c" in failed["errorDescription"]
+    wait_for(lambda: blocked(pair) == NOBODY, "nobody is blocked")
     destination.drop_database("mine")
+    # The first listing has created some collections, and a user writes to one of them.
+    data = {"failCommands": ["create"], "errorCode": 2, "appName": APPLICATION}
+    with failing(destination, data, {"skip": 2}):
+        daemon.resume()
+        fail(daemon, "DefinitionNotApplicable", "initializing collections and indexes")
+    wait_for(lambda: blocked(pair) == NOBODY, "nobody is blocked")
+    created = destination.d[destination.d.list_collection_names()[0]]
+    created.insert_one({"_id": "of a user"})
+    failed = fails_again(daemon, "DestinationNotEmpty")
+    assert f"d.{created.name}" in failed["errorDescription"]
+    wait_for(lambda: blocked(pair) == NOBODY, "nobody is blocked")
+    created.delete_one({"_id": "of a user"})
     # The copy: a unique index of a user is in the way.
     with daemon.held_at(Point.LISTED):
         daemon.resume()

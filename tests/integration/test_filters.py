@@ -151,16 +151,11 @@ def test_a_rename_out_of_the_filter_fails_by_name(pair: Pair, daemon: Daemon) ->
     assert "shop.orders was renamed to shop.done" in progress["errorDescription"]
     assert pair.destination.client.shop.orders.count_documents({}) == 20
     fails_again(daemon, "RenamedOutOfFilter")
-    pair.source.client.shop.orders.insert_one({"_id": "in its place"})
-    pair.source.client.shop.orders.drop()
+    # The stream has no events of the name that the filter excludes, so it does not help to rename it back.
+    pair.source.client.shop.done.insert_one({"_id": "meanwhile"})
     pair.source.client.shop.done.rename("orders")
-    pair.source.client.shop.orders.insert_one({"_id": "back"})
-    daemon.resume()
-    daemon.wait_until_committable()
-    # A second time, and the collection is dropped.
-    pair.source.client.shop.orders.rename("done")
-    daemon.wait_for_state("FAILED")
-    pair.source.client.shop.done.drop()
+    fails_again(daemon, "RenamedOutOfFilter")
+    pair.source.client.shop.orders.drop()
     daemon.resume()
     daemon.commit()
     assert ("shop", "orders") not in names(pair.destination)

@@ -25,7 +25,9 @@ def assert_final(daemon: Daemon, *texts: str) -> None:
     assert (after["state"], after["error"]) == ("FAILED", before["error"])
 
 
-def fails_again(daemon: Daemon, error: str) -> None:
-    """Resume while the cause of the failure is still there, and wait until the sync fails with the same error."""
+def fails_again(daemon: Daemon, error: str) -> dict[str, Any]:
+    """Resume while a cause of failure is still there; return the progress after the sync has failed with `error`."""
     daemon.resume()
-    assert daemon.wait_for_state("FAILED")["error"] == error
+    failed = daemon.wait_for_state("FAILED")
+    assert failed["error"] == error, failed
+    return failed

@@ -42,7 +42,7 @@ class Renames:
         """Apply the rename of a collection from `before` to `name`; a no-op if its record has another name.
 
         A collection that is not synced yet is adopted. A temporary collection that leaves the filter is dropped. Raises
-        OperationError RenamedOutOfFilter, unless the source has undone the rename since, and RenamedAcrossDatabases.
+        OperationError RenamedOutOfFilter, unless the source has dropped the collection, and RenamedAcrossDatabases.
         """
         record = self._registry.get(uuid)
         if record is None or record.status is not CopyStatus.DONE:
@@ -53,16 +53,12 @@ class Renames:
                 self._move(record, name)
             elif _is_temporary(record):
                 self.drop(record)
-            elif not self._is_undone(uuid, before):
+            elif find_on_source(self._context, before.database, uuid, self._stop) is not None:
+                # Even if it was renamed back: its events under the other name are not in the stream.
                 raise OperationError(
                     RENAMED_OUT_OF_FILTER,
                     f"On the source, {before} was renamed to {name}, which the filter excludes.",
                 )
-
-    def _is_undone(self, uuid: bytes, before: Namespace) -> bool:
-        """Return whether the source's collection has the name `before` again, or is gone: later events lead there."""
-        found = find_on_source(self._context, before.database, uuid, self._stop)
-        return found is None or found.namespace == before
 
     def _refuse_across_databases(self, before: Namespace, name: Namespace) -> None:
         """Raise OperationError RenamedAcrossDatabases for a rename across databases if there are sharding entries.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from bson import Timestamp
 
 from syncsvc import errors
+from syncsvc.options import WriteBlocking
 from syncsvc.resuming import (
     RESUMPTIONS,
     Resumption,
@@ -48,16 +51,38 @@ def test_a_decision_agrees_with_the_remedy(kind: ErrorKind) -> None:
         with pytest.raises(
             OperationError, match=f"{kind.name}.*again.*POST /api/v1/reset"
         ) as raised:
-            refuse_final(failure)
+            refuse_final(failed(kind.name), ())
         assert raised.value.kind is errors.FAILURE_IS_FINAL
     else:
-        refuse_final(failure)
+        refuse_final(failed(kind.name), ())
 
 
 def test_a_kind_of_another_version_is_retried() -> None:
     failure = Failure("FromTheFuture", "It did.")
-    refuse_final(failure)
+    refuse_final(failed("FromTheFuture"), ())
     assert not may_be_lost(failure)
+
+
+NOT_BLOCKED = replace(run_record().options, write_blocking=WriteBlocking.NONE)
+
+
+@pytest.mark.parametrize(
+    "fields, is_final",
+    [
+        ({}, False),
+        ({"steps": ("definitions prepared",)}, True),
+        ({"options": NOT_BLOCKED}, True),
+        ({"steps": ("definitions prepared",), "can_write": True}, False),
+        ({"steps": ("definitions prepared",), "phase": Phase.APPLYING}, False),
+    ],
+)
+def test_a_copy_that_was_open_to_users_is_not_continued(
+    fields: dict[str, Any], is_final: bool
+) -> None:
+    other = failed(**{"phase": Phase.CUTTING_OVER, **fields})
+    for record, others in ((other, ()), (failed(), (other,))):
+        with pytest.raises(OperationError, match="in the last") if is_final else nullcontext():
+            refuse_final(record, others)
 
 
 @pytest.mark.parametrize(
