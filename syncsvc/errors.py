@@ -55,8 +55,8 @@ FAILURE_IS_FINAL = ErrorKind(
     "FailureIsFinal",
     409,
     "The sync failed permanently, so it cannot be resumed.",
-    "Nothing was changed. Reset the sync (POST /api/v1/reset) and start it again; errorDescription in "
-    "GET /api/v1/progress says how to avoid the failure.",
+    "Nothing was changed. Reset the sync (POST /api/v1/reset) and start it again. How to avoid this failure is in "
+    "errorDescription of GET /api/v1/progress.",
 )
 CANNOT_COMMIT = ErrorKind(
     "CannotCommit",
@@ -230,9 +230,9 @@ UNSUPPORTED_CHANGE = ErrorKind(
     "UnsupportedChange",
     409,
     "A definition was changed on the source in a way that this version cannot apply.",
-    "If the change can be undone on the source (such as a new collection, index or option), undo it and send "
-    "POST /api/v1/resume. Otherwise the sync would fail at it again: reset it (POST /api/v1/reset), start it again, "
-    "and do not make such changes before the commit.",
+    "If the change can be undone on the source (for example, drop a new collection or index), undo it and send "
+    "POST /api/v1/resume. If the sync then fails at the same change again, reset the sync (POST /api/v1/reset) and "
+    "start it again. Do not make such changes before the commit.",
 )
 SHARD_KEY_CHANGED = ErrorKind(
     "ShardKeyChanged",
@@ -295,7 +295,7 @@ VERIFICATION_INCOMPLETE = ErrorKind(
     409,
     "The verification could not compare everything, so it is unknown whether the clusters are equal.",
     "Do not switch to the destination. GET /api/v1/mismatches lists the differences found so far. Remove the named "
-    "cause; then send POST /api/v1/resume, which verifies everything again.",
+    "cause; then send POST /api/v1/resume, which verifies everything again; then commit again.",
 )
 NOT_REVERSIBLE = ErrorKind(
     "NotReversible",

@@ -20,18 +20,18 @@ from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 
 
 class Resumption(Enum):
-    """What happens when a sync that failed with an error of a kind is resumed. The values are for the documentation.
+    """What a resume does after a failure with an error of some kind. The values are texts for the documentation.
 
-    CONTINUED: the failure is shown, but not saved, and changes no write block. So a restart continues the sync, too.
+    CONTINUED: the failure is shown, but not saved, and changes no write block. Therefore a restart continues the sync,
+    too.
     RETRIED: the failure is saved, and production continues on the source. A resume retries from the saved position.
-    RETRIED_UNLESS_LOST: the same, but a resume is refused if the source no longer has the changes since that position.
-    FINAL: a resume is refused, because it would fail at the same point again.
-    NEVER_FAILS: the kind refuses a request or ends the process, but never ends a sync.
+    RETRIED_UNLESS_LOST: like RETRIED, but a resume is refused if the source no longer has the changes since that
+    position.
+    FINAL: a resume is refused, because the sync would fail at the same change event again.
+    NEVER_FAILS: an error of this kind refuses a request or ends the process. No sync fails with it.
     """
 
-    CONTINUED = (
-        "The sync continues after ``/resume`` or a restart, in the state in which it failed."
-    )
+    CONTINUED = "Remove the cause; then ``/resume`` or a restart continues the sync in the state in which it failed."
     RETRIED = "Remove the cause; then ``/resume`` continues from the saved position."
     RETRIED_UNLESS_LOST = (
         "``/resume`` is refused, unless the source still has the changes that the sync needs."
@@ -158,8 +158,8 @@ def may_be_lost(failure: Failure) -> bool:
 def resumed(record: RunRecord, others: Collection[RunRecord]) -> dict[str, Any]:
     """Return the fields that change in an instance's record when it is resumed after a saved failure.
 
-    `others` are the records of the other instances. A commit must be requested again, because users have returned to
-    the source; unless users may already write to the destination: then the cut-over continues.
+    `others` are the records of the other instances. If users may already write to the destination, the cut-over
+    continues. Otherwise a commit must be requested again, because users have returned to the source.
 
     Raises OperationError InvalidState if another instance has not stopped yet.
     """
@@ -179,9 +179,10 @@ def resumed(record: RunRecord, others: Collection[RunRecord]) -> dict[str, Any]:
 
 
 def needs_new_check(record: RunRecord) -> bool:
-    """Return whether the saved check does not hold for a sync that is resumed from this record, which has failed.
+    """Return whether a resumed sync must verify everything again. `record` is the one of its failure.
 
-    It does not if it could not be completed, or may have been told that users no longer write.
+    It must if the saved check could not be completed, or if a commit was requested: the check may then assume that
+    users no longer write to the source.
     """
     assert record.failure is not None
     incomplete = record.failure.name == errors.VERIFICATION_INCOMPLETE.name
@@ -195,7 +196,7 @@ def _was_open(record: RunRecord) -> bool:
 
 
 def _is_cut_over(record: RunRecord, others: Collection[RunRecord]) -> bool:
-    """Return whether users may write to the destination; a follower may not have saved that yet."""
+    """Return whether users may write to the destination. The record of a follower may not show that yet."""
     return record.can_write or any(
         other.reversals > record.reversals
         or (other.reversals == record.reversals and other.can_write)
@@ -221,8 +222,9 @@ def _next_attempt(record: RunRecord, others: Collection[RunRecord]) -> int:
     if behind:
         raise OperationError(
             errors.INVALID_STATE,
-            f"A failed sync is resumed when all its instances have stopped, but {', '.join(behind)} has not yet. "
-            "Check that it runs, and resume it if it is paused; then send the command again.",
+            "A failed sync can be resumed only when all of its instances have failed with the same error. These have "
+            f"not: {', '.join(behind)}. Check that their processes run, and send POST /api/v1/resume to those that are "
+            "PAUSED or have failed with another error, so that they fail, too. Then send this command again.",
         )
     newest = max(each.attempt for each in (record, *others))
     return newest if ahead else newest + 1

@@ -43,7 +43,7 @@ _NEXT: dict[tuple[State, Trigger], State] = {
     (State.IDLE, Trigger.START): State.RUNNING,
     (State.RUNNING, Trigger.PAUSE): State.PAUSED,
     (State.PAUSED, Trigger.RESUME): State.RUNNING,
-    # Or to COMMITTING, REVERSING or RESETTING, see `syncsvc.resuming`; refused if the failure is final.
+    # Or to COMMITTING, REVERSING or RESETTING, and refused if the failure is final: see `syncsvc.resuming`.
     (State.FAILED, Trigger.RESUME): State.RUNNING,
     (State.RUNNING, Trigger.COMMIT): State.COMMITTING,
     (State.RUNNING, Trigger.FAIL): State.FAILED,

@@ -99,7 +99,7 @@ class Coordinator(Phases):
         return Phase.COPYING
 
     def _hold_clusters(self, stop: StopToken) -> None:
-        """Block the destination and stop the balancers again: a failure of the sync may have restored them.
+        """Block the destination and stop the balancers again, because a failure of the sync may have restored them.
 
         A no-op in the phases that do this themselves.
         """

@@ -20,7 +20,7 @@ from tests.support.waiting import wait_for
 
 REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
 NOBODY, DESTINATION = (False, False), (False, True)
-# Of a user: it refuses documents that the source accepts.
+# An index that a user creates on the destination. It refuses documents that the source accepts.
 INDEX = {"name": "mine", "key": {"u": 1}, "unique": True, "sparse": True}
 UNIQUE = {"createIndexes": "plain", "indexes": [INDEX]}
 DROP = {"dropIndexes": "plain", "index": "mine"}
@@ -33,10 +33,10 @@ def by_hand(side: Side, command: dict[str, Any]) -> None:
 
 
 def kill_while_resumed(daemon: Daemon, point: Point) -> None:
-    """Resume with the process killed before the resume is saved, right afterwards, and at that point; run it again."""
+    """Resume; kill the process before the resume is saved, right after that, and at `point`. Restart it each time."""
     daemon.kill()
     daemon.run()
-    # A process that finds a failure passes the first of them at its start.
+    # A process that finds a saved failure passes FAILURE_SAVED once at its start, hence the 2.
     for kill in ((Point.FAILURE_SAVED, "", 2), (Point.RESUME_SAVED, "", 1)):
         assert daemon.progress()["state"] == "FAILED"
         daemon.kill_at(*kill)

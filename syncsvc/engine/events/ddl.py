@@ -111,9 +111,9 @@ class DefinitionEvents:
         build_indexes(self._context, record, self._stop)
 
     def _can_be_synced(self, definition: CollectionSpec) -> bool:
-        """Return whether a new collection can be synced; False if it cannot, and the source has dropped it since.
+        """Return True if a new collection can be synced, and False if it cannot but no longer exists on the source.
 
-        Raises OperationError if it cannot, and still exists on the source.
+        Raises OperationError if it cannot be synced and still exists.
         """
         try:
             check(definition, self._options)
@@ -213,7 +213,7 @@ class DefinitionEvents:
             self._catalog.modify(definition.namespace, immediate(event.description))
 
     def _modified(self, record: CollectionRecord, change: Document) -> CollectionSpec:
-        """Return the definition after a collMod. An index that cannot be synced is as in `_checked`."""
+        """Return the definition after a collMod. An index that cannot be synced is handled as in `_checked`."""
         definition = modified(record.definition, change)
         if "index" not in change:
             return definition
@@ -246,8 +246,8 @@ class DefinitionEvents:
     ) -> CollectionSpec:
         """Return the definition with only these indexes.
 
-        If `refuse` raises an OperationError for it, return the definition with these indexes as the source has them
-        now; later events lead there. Raise the error if it is raised for that definition, too.
+        If `refuse` raises an OperationError for that definition, use the current definitions of these indexes on the
+        source instead, which later events produce. Raise the error if `refuse` raises it for them, too.
         """
         definition = replace(record.definition, indexes=indexes)
         try:

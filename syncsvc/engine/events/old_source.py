@@ -23,14 +23,14 @@ class OldSource:
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
         self._stop = stop
-        # The filter excludes these, or the source has dropped them again.
+        # Excluded by the filter, or dropped again on the source.
         self._not_synced: set[Namespace] = set()
 
     def record_of(self, namespace: Namespace) -> CollectionRecord | None:
         """Return the record of the collection of that name; None if it is not synced.
 
-        Raises OperationError UnsupportedChange if the filter selects the collection, which was created during the sync;
-        unless the source has dropped it since, which a later event reports.
+        Raises OperationError UnsupportedChange if the filter selects the collection, which was created during the sync.
+        The collection is ignored if the source has dropped it since, which a later event reports.
         """
         record = self._context.registry.at(namespace)
         if record is None and namespace not in self._not_synced:
@@ -42,7 +42,7 @@ class OldSource:
     def refuse(self, event: DefinitionEvent) -> None:
         """Raise OperationError UnsupportedChange if the event changes anything that is synced."""
         if event.operation == "drop" and self._context.registry.at(event.namespace) is None:
-            # The collection was created during the sync: its drop undoes that. Another one may get the name.
+            # The drop undoes the creation of the collection during the sync. A new collection may get the same name.
             self._not_synced.discard(event.namespace)
             return
         for namespace in (event.namespace, event.renamed):
