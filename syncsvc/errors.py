@@ -41,15 +41,16 @@ INVALID_STATE = ErrorKind(
 NOT_ACTIVE = ErrorKind(
     "NotActive",
     409,
-    "This daemon is a standby: the commands and most queries are answered by the active daemon only.",
-    'Send the request to the active daemon; "lease" in GET /api/v1/progress says where it is. If none is active, send '
+    "This daemon is a standby: only the active daemon answers commands and most queries.",
+    "Send the request to the active daemon: lease in GET /api/v1/progress names its host. If no daemon is active, send "
     "the request again after a few seconds.",
 )
 NOT_READY = ErrorKind(
     "NotReady",
     503,
     "The process cannot do its work now, because it is still starting, or because a cluster does not answer.",
-    "Wait; if it lasts, check that both clusters can be reached from this host.",
+    "Wait. If this lasts, check that both clusters can be reached from this host; a restart of the process does not "
+    "help.",
 )
 FAILURE_IS_FINAL = ErrorKind(
     "FailureIsFinal",
@@ -322,8 +323,8 @@ SUPERSEDED = ErrorKind(
     "Superseded",
     409,
     "Another process has taken this sync over, and this process has stopped working on it.",
-    "The sync continues in the other process. Stop this process: two processes must not run with the same id. With "
-    "--standby, you need not do anything: it becomes a standby.",
+    "The sync continues in the other process. With --standby, do nothing: this process becomes a standby. Without it, "
+    "stop this process, because two processes must not run with the same id.",
 )
 WRONG_CLUSTERS = ErrorKind(
     "WrongClusters",

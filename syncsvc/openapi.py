@@ -146,11 +146,10 @@ class _DirectionMapping(Strict):
 class _Lease(Strict):
     host = always(fields.String, "The host of the active daemon.")
     address = always(fields.String, "The address and port on which its API listens there.")
-    since = always(
-        fields.String, "Since when it is active, in UTC, by the clock of the destination."
-    )
+    since = always(fields.String, "When it became active, in UTC, by the clock of the destination.")
     expires = always(
-        fields.String, "When another daemon may take over, unless the lease is renewed."
+        fields.String,
+        "When the lease expires, in UTC, unless it is renewed; then another daemon takes over.",
     )
 
 
@@ -420,13 +419,13 @@ OPERATIONS = (
     Operation(
         "get",
         "/livez",
-        "Answers as long as the process runs, for supervisors.",
+        "Answers with success as long as the process runs. For supervisors.",
         SuccessAnswer(),
     ),
     Operation(
         "get",
         "/readyz",
-        "Answers with success if the process is active or a standby, and both clusters answer.",
+        "Answers with success if the process has started, and both clusters answered the last ping.",
         SuccessAnswer(),
         errors=(errors.NOT_READY,),
     ),

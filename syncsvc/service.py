@@ -143,7 +143,8 @@ class Service:
     def is_superseded(self) -> bool:
         """Return whether another process has saved or taken over the run of this instance. Raises the driver's errors.
 
-        False while this process is initialized or runs a command, and if the run is saved nowhere: a reset ends so.
+        False while this process is being initialized or runs a command, and if no run is saved, because a reset ends
+        that way.
         """
         runner = self._runner
         if self.state is State.INITIALIZING:
@@ -400,7 +401,8 @@ class Service:
         if self._standing is not None and options.destination == CLUSTERS[0]:
             raise OperationError(
                 INVALID_REQUEST,
-                f"destination: Must be {HOME}, because this process was started with --standby.",
+                f"destination: Must be {HOME}, because this process was started with --standby. To sync in the other "
+                "direction, swap the connection strings of the two clusters.",
             )
 
     def _begin(self, record: RunRecord) -> None:

@@ -54,8 +54,8 @@ TABLE = (
     ),
     Option(
         "standby",
-        "be one of several daemons with the same clusters and id, on different hosts: one is active, and another "
-        "one takes over if it fails. The destination of every sync is then cluster1. All must have this flag",
+        "run as one of several daemons with the same clusters and id, on different hosts: one is active, and another "
+        "one takes over if it fails. All of them must have this flag. The destination of every sync must be cluster1",
         form=Form.FLAG,
     ),
     *(

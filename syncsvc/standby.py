@@ -93,7 +93,7 @@ class Standby:
                     lease = keeper.claim()
             except PyMongoError as error:
                 self._outage.note(error)
-                # Its holder may not have been able to renew it either, so it gets the time to do so.
+                # The holder may not have been able to renew the lease either, so it gets time to do so.
                 trusted_at = monotonic() + self._tuning.lease_seconds
             else:
                 self._outage.end()
@@ -113,11 +113,11 @@ class Standby:
                 self._keep(keeper, term.stop)
                 self._service.show_standing(Standing())
                 term.stop.stop("the term has ended")
-                # They start threads, which this block has to join.
+                # Commands start threads, which this block must join.
                 self._service.wait_for_commands()
         finally:
             self._release(keeper)
-        _log.info("This daemon is not active any more.")
+        _log.info("This daemon is no longer active.")
 
     def _initialize(self, keeper: LeaseKeeper, term: TaskGroup) -> None:
         try:
@@ -182,7 +182,10 @@ class Standby:
         try:
             keeper.release()
         except PyMongoError as error:
-            _log.warning("The lease was not released; it expires.", extra={"error": str(error)})
+            _log.warning(
+                "The lease could not be released. A standby takes over when it expires.",
+                extra={"error": str(error)},
+            )
 
 
 def _refuse_other_home(saved: RunRecord | None) -> None:
@@ -195,7 +198,7 @@ def _refuse_other_home(saved: RunRecord | None) -> None:
 
 
 class _Outage:
-    """Makes it visible, as a wait, that calls for the lease fail."""
+    """Shows as a wait that calls for the lease fail."""
 
     def __init__(self) -> None:
         self._wait: waits.Wait | None = None

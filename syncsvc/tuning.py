@@ -72,7 +72,7 @@ class Tuning:
     report_interval: float = seconds(30.0, "How often the log shows the progress of the sync.")
     ping_interval: float = seconds(5.0, "How often the clusters are pinged.")
     lease_seconds: float = seconds(
-        6.0, "How long the lease of an active daemon (`--standby`) is valid after a renewal."
+        6.0, "How long the lease of an active daemon (with --standby) is valid after a renewal."
     )
     lease_interval: float = seconds(2.0, "How often an active daemon renews its lease.")
     lease_poll: float = seconds(0.5, "How often a standby reads the lease.")

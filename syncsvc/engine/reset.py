@@ -111,7 +111,7 @@ class Reset:
     def _drop_metadata(self) -> None:
         rows = read(lambda: list_raw(self._client, METADATA_DATABASE), self._stop)
         uuids = {row["name"]: row["info"]["uuid"] for row in rows}
-        # The leases belong to the daemons, not to the sync. The fences are needed by the writes of all steps before.
+        # The leases belong to the daemons, not to the sync. The fences come last: all earlier writes need them.
         for name in sorted(uuids.keys() - {RUNS, LEASES}, key=lambda name: (name == FENCES, name)):
             drop_metadata(self._writer, name, uuids[name])
             self._context.observe(Point.METADATA_DROPPED, name)

@@ -34,7 +34,7 @@ class Standing:
     def where_active(self) -> str:
         """Return a sentence that says where the active daemon is."""
         if self.lease is None:
-            return "It does not know at this moment which daemon is active."
+            return "It does not know which daemon is active now."
         return f"The active daemon runs {self.lease.where}."
 
 
@@ -83,10 +83,10 @@ def why_not_ready(
     names: Collection[str],
     now: ProgressSnapshot,
 ) -> str | None:
-    """Return why a process cannot do its work now; None if it can.
+    """Return why a process is not ready; None if it is.
 
-    `names` are the clusters that it is connected to, and `step` says what it does while it is initialized. A standby
-    does its work while it waits.
+    `names` are the clusters that it is connected to, and `step` says what it does while it is being initialized. A
+    standby is ready while it waits for the lease.
     """
     if not names:
         return f"The process is {step}."

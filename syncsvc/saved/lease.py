@@ -6,7 +6,7 @@ of the server, another daemon may take it.
 The lease only decides when a daemon takes a sync over; it does not protect the data. A former holder that still runs
 cannot save its run record, which names its owner, and the destination refuses its late writes (`syncsvc.saved.fence`).
 
-A daemon takes the lease under a new random name each time. So it notices if another daemon was active in between.
+A daemon takes the lease under a new random name each time, so it notices if another daemon was active in between.
 """
 
 from __future__ import annotations
@@ -83,17 +83,17 @@ class LeaseKeeper:
         self._name = uuid4().hex
 
     def read(self) -> Lease | None:
-        """Return the lease; None if nobody holds it."""
+        """Return the lease; None if no process holds it."""
         shown = {**dict.fromkeys(_FIELDS, True), "expired": _EXPIRED}
         with pymongo.timeout(_PATIENCE):
             leases = self._client[METADATA_DATABASE][LEASES]
             return _lease(leases.find_one({"_id": self._instance}, shown))
 
     def claim(self) -> Lease:
-        """Take the lease if nobody holds it or it has expired. Return the lease, which may be that of another process.
+        """Take the lease if no process holds it or it has expired. Return the lease, which another process may hold.
 
-        A claim that the network delays can take the lease for a process that has ended, so a process must only send one
-        when it has just read that the lease can be taken.
+        A claim that the network delays can take the lease for a process that has ended. Call this only just after a
+        `read` that shows that the lease can be taken.
         """
         query = {"_id": self._instance}
         free = {"$or": [_UNHELD, _EXPIRED]}

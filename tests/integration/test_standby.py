@@ -144,7 +144,7 @@ def test_a_daemon_that_is_suspended_after_it_took_the_lease(pair: Pair, duo: Duo
         first.launch()
         wait_for(lambda: role_of(first) == "active", "the lease has expired and is taken again")
     wait_for(lambda: role_of(second) == "standby", "the late one is a standby")
-    assert "Another process runs the saved sync" not in first.log
+    assert "Another process has taken over" not in first.log
     first.commit()
     pair.assert_equal()
 
