@@ -141,9 +141,9 @@ UNKNOWN_INSTANCE = ErrorKind(
 INSTANCES_NOT_APPLICABLE = ErrorKind(
     "InstancesNotApplicable",
     409,
-    "The start option instances does not match a sharded source, which has one instance for each shard, or a single "
-    "one.",
-    "Leave instances out.",
+    "The start option instances does not list the shards of a sharded source, which has one instance for each shard, "
+    "or a single one.",
+    "Omit instances: a sharded source does not need it.",
 )
 DIFFERENT_START = ErrorKind(
     "DifferentStart",

@@ -172,12 +172,12 @@ class StartSchema(Strict):
         "Whether to start even if the destination's disk seems too small.", False
     )
     instances = fields.List(
-        _text("The ID of an instance, as in its option --id."),
+        _text("The --id of an instance."),
         load_default=list,
         validate=_refuse_repeated,
         metadata={
-            "description": "The IDs of all instances that share a replica-set source, the coordinator first; "
-            "may be omitted if there is only one.",
+            "description": "The IDs of all instances that share a replica-set source, the coordinator first. Not "
+            "needed for one instance, or for a sharded source.",
             "uniqueItems": True,
         },
     )

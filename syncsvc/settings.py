@@ -48,7 +48,7 @@ TABLE = (
     ),
     Option(
         "id",
-        "name of this instance; if several run the sync, the name of a shard of a sharded source, otherwise any name",
+        "name of this instance; if several share a sharded source, the name of a shard; otherwise any name",
         default=DEFAULT_ID,
         value="ID",
     ),

@@ -27,7 +27,7 @@ class Follower(Phases):
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._oplog = OplogWatch(context)
         if context.run.record.phase is Phase.APPLYING:
-            # The coordinator may have cut over since. Then nothing is left to read, whatever the oplog still holds.
+            # The coordinator may have cut over since. Then this follower needs no more entries of the oplog.
             self._oplog.let_go()
         super().__init__(context, stop)
 

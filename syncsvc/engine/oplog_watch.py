@@ -58,7 +58,7 @@ class OplogWatch:
     def let_go(self) -> None:
         """Stop failing the sync for lost entries, until `follow` is called.
 
-        Call this when all events up to the commit are applied, or may be.
+        Call this when all events up to the commit are applied, or may already be applied.
         """
         self._held_after = _nothing
 

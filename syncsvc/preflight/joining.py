@@ -45,7 +45,7 @@ def begun_by_others(
 def instance_violations(
     options: StartOptions, instance: str, found: Findings
 ) -> Iterator[Violation]:
-    """Yield the violations of this instance's ID, and of the option `instances`, which may be absent."""
+    """Yield what is wrong with the ID of this instance and with the start option `instances`, which may be empty."""
     shards, requested = found.source.shards, options.instances
     if found.source.is_sharded and instance not in (DEFAULT_ID, *shards):
         yield errors.UNKNOWN_INSTANCE, (
@@ -60,7 +60,7 @@ def instance_violations(
     needed = instances_of(options, instance, found) or (instance,)
     if found.source.is_sharded and {*requested} != {*needed}:
         yield errors.INSTANCES_NOT_APPLICABLE, (
-            f"instances contains {', '.join(requested)}, but this sharded source needs {', '.join(needed)}."
+            f"instances contains {', '.join(requested)}, but for this sharded source it must be {', '.join(needed)}."
         )
 
 

@@ -36,9 +36,9 @@ class Peers:
         return [each for each in self.all_others(stop) if each.instance in own.instances]
 
     def all_others(self, stop: StopToken) -> list[RunRecord]:
-        """Return all other saved records, also of instances that the run of this one does not have.
+        """Return all other saved records, including those of instances that do not belong to the run of this one.
 
-        There are such records if two instances were started at the same moment, each as part of a different run.
+        Such records exist if two instances were started at the same moment, each as part of a different run.
         Raises the driver's errors, and OperationError IncompatibleMetadata.
         """
         saved = read(lambda: load_runs(self._client), stop)
@@ -90,8 +90,8 @@ def differences(
 ) -> dict[str, list[str]]:
     """Return the names of the options that other instances were started with differently, by instance; empty if none.
 
-    `instances` must be the same too, because they divide the events among themselves. If the option of that name is the
-    same, they are the shards of the source.
+    The `instances` of the runs must be equal too, because they divide the events among themselves. If they differ and
+    the start option `instances` does not, the difference is in the shards of the source.
     """
     own = StoredOptions().dump(options)
     found = {}
