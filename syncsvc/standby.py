@@ -157,7 +157,9 @@ class Standby:
                 stop.check()
                 self._service.show_standing(Standing(Role.ACTIVE, lease))
             if self._is_superseded():
-                _log.warning("Another process runs the saved sync, so this one begins again.")
+                _log.warning(
+                    "Another process has taken over or begun the sync, so this daemon waits for the lease again."
+                )
                 return
             if self._cannot_begin(began):
                 _log.warning(
