@@ -1,7 +1,7 @@
-"""Reads the mismatches that the verification of a run has found, from its saved state, in any state of the run.
+"""Reads the mismatches that the verification of a sync has saved in the metadata database.
 
-The running check, in this process or an earlier one, is not involved. So the mismatches are read in the same way while
-the check runs, after it has ended, and after a restart. No call waits for long, because few threads answer requests.
+Only the saved data is read, never the memory of a running check. So the mismatches can be read while the check runs,
+after it has ended, and after a restart. Every read has a short timeout, because few threads answer requests.
 """
 
 from __future__ import annotations

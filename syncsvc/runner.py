@@ -254,7 +254,7 @@ class Runner:
             changes = follower_reversal(record)
         self._store.update(state=state, **changes)
         _log.info(
-            "The sync is reversed.",
+            "The reversal of the sync begins.",
             extra={"state": state.value, "reversals": self.record.reversals},
         )
         try:
@@ -275,7 +275,7 @@ class Runner:
             if self.record.state is state:
                 return
             self._store.update_unless(refuse_in_use, state=state, failure=None)
-        _log.info("The sync is reset.", extra={"state": state.value})
+        _log.info("The reset of the sync begins.", extra={"state": state.value})
         self._process.observe(Point.RESET_SAVED, "")
         self._stop.stop("reset")
         self._spawn()

@@ -206,7 +206,7 @@ class ResetSchema(Strict):
     """The body of `POST /api/v1/reset`."""
 
     confirm = _text(
-        "The name of the sync's destination, as a confirmation that its data is dropped.",
+        "The name of the sync's destination, to confirm that the data synced to it may be dropped.",
         enum=list(CLUSTERS),
     )
     dryRun = _flag("Whether only to list what a reset would do.", False)

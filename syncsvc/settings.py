@@ -48,7 +48,8 @@ TABLE = (
     ),
     Option(
         "id",
-        "name of this instance; if several share a sharded source, the name of a shard; otherwise any name",
+        "name of this instance. If several instances share a sharded source, each one needs the name of a different "
+        "shard; otherwise any name is allowed",
         default=DEFAULT_ID,
         value="ID",
     ),

@@ -162,9 +162,7 @@ class Standby:
                 )
                 return
             if self._cannot_begin(began):
-                _log.warning(
-                    "This daemon does not reach both clusters, so it leaves the sync to others."
-                )
+                _log.warning("This daemon does not reach both clusters, so it releases the lease.")
                 return
 
     def _is_superseded(self) -> bool:

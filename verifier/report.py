@@ -82,7 +82,7 @@ def _compared(progress: CheckProgress) -> Iterator[str]:
     if progress.generation:
         yield (
             f"Rechecked {_count(progress.rechecked, 'document')} "
-            f"in {_count(progress.generation, 'further generation')}."
+            f"in {_count(progress.generation, 'recheck generation')}."
         )
     if progress.started is not None and progress.ended is not None:
         seconds = progress.ended - progress.started

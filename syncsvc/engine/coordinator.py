@@ -99,9 +99,10 @@ class Coordinator(Phases):
         return Phase.COPYING
 
     def _hold_clusters(self, stop: StopToken) -> None:
-        """Block the destination and stop the balancers again, because a failure of the sync may have restored them.
+        """Block user writes on the destination, if the options say so, and stop the balancers.
 
-        A no-op in the phases that do this themselves.
+        Needed at every start of the engine, because a failure of the sync may have lifted the block and started the
+        balancers again. A no-op outside the phases in `_HOLDING`.
         """
         record = self._context.run.record
         if record.phase in _HOLDING:

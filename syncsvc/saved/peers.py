@@ -80,7 +80,7 @@ def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterato
 def described(different: Mapping[str, Sequence[str]]) -> str:
     """Return the text of an error for the result of `differences`: one sentence for each instance."""
     return " ".join(
-        f"The instance {name} was started with other {', '.join(fields)}."
+        f"The instance {name} was started with different values for: {', '.join(fields)}."
         for name, fields in different.items()
     )
 

@@ -188,7 +188,7 @@ def _rename_reversals(document: dict[str, Any]) -> dict[str, Any]:
 # different versions may save them concurrently. So a new field of these rows needs a default for when it is missing,
 # and a row whose meaning changes needs a field that says so.
 FORMATS = Formats(
-    subject=f"The run in {METADATA_DATABASE}",
+    subject=f"The saved sync in the database {METADATA_DATABASE}",
     oldest=6,
     steps=(_rename_reversals,),
     unsupported=errors.INCOMPATIBLE_METADATA,

@@ -96,7 +96,7 @@ def not_begun(name: str, *words: str) -> Row:
 
 
 def accepted(field: str) -> Row:
-    """Return a row: the start request has this field. `field` may be nested: `name.inner`."""
+    """Return a row that checks that the start request has this field. `field` may be nested: `name.inner`."""
     name, _, inner = field.partition(".")
 
     def row(seen: Seen) -> tuple[object, object]:

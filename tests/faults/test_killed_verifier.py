@@ -71,7 +71,7 @@ def _found(verifier: Verifier) -> list[Any]:
 
 
 def _expected(changed: Iterable[int]) -> list[Any]:
-    """Return the lines of `_found` for the differences of `_corrupt` and these changed documents."""
+    """Return the mismatches to be reported after `_corrupt` and changes of these documents, in the form of `_found`."""
     return [
         *(("content", "d.big", number) for number in changed),
         ("extraOnDst", "d.small", "extra"),

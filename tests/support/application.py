@@ -104,7 +104,7 @@ class SwitchingClient:
         return self._clients[self._there].app.get_collection("data", write_concern=majority)
 
     def _switch(self) -> None:
-        """Wait until the destination may be written, and switch to it: writes are blocked on the current cluster."""
+        """Wait until the sync reports `canWrite` or this client is ended; then send later writes to the destination."""
         self.is_waiting = True
         progress = wait_for(self._writable, "canWrite")
         self._there = progress["directionMapping"]["Destination"].partition(":")[0]

@@ -22,7 +22,7 @@ class Disk:
         return room.f_bavail * room.f_frsize
 
     def fill_up(self, leave: int = 0) -> None:
-        """Fill the disk up to `leave` bytes."""
+        """Fill the disk until only `leave` bytes are free."""
         with (self.folder / "ballast").open("wb") as ballast:
             os.posix_fallocate(ballast.fileno(), 0, max(1, self.free - leave))
 

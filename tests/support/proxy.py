@@ -250,9 +250,10 @@ class Connection:
     async def _pass_on(
         self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Forward messages as the rules allow.
+        """Forward the messages of one direction, subject to the rules of the network.
 
-        Reading never stops, so that messages of a killed client have already arrived here.
+        Messages are read even while a rule holds them back, so that those of a client that is killed meanwhile can
+        still be delivered.
         """
         messages: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         reading = asyncio.create_task(_read_all(reader, messages))

@@ -211,8 +211,8 @@ _CHECK_USER = (
     "restart this process with the right connection string: it continues where it stopped."
 )
 _CHECK_LOG = (
-    "The call is retried for a minute. Then the run fails with UnexpectedServerError. "
-    "The log of the server names the reason."
+    "The call is retried for a minute. If it still fails, the sync or check stops with UnexpectedServerError. "
+    "The log of the server shows the cause."
 )
 
 

@@ -43,7 +43,7 @@ def reach(client: Client, time: Timestamp) -> Reach:
 
 
 def _oldest(client: Client, address: Address) -> Timestamp | None:
-    """Return the time of the oldest entry of that member's oplog; None if it does not answer."""
+    """Return the time of the oldest entry of that member's oplog; None if the oplog cannot be read."""
     find = {"find": "oplog.rs", "projection": {"ts": 1}, "limit": 1, "singleBatch": True}
     try:
         with Pin(address).held():

@@ -99,7 +99,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class MismatchCounts:
-    """The numbers of mismatches of the generation that is shown: documents by kind and namespace, and definitions."""
+    """How many mismatches a generation has found: `documents` by kind, the same by namespace, and `definitions`."""
 
     documents: Mapping[Difference, int] = field(default_factory=dict)
     namespaces: Mapping[Namespace, int] = field(default_factory=dict)

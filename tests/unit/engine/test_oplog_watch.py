@@ -21,7 +21,7 @@ COPYING = run_record(position=START)
 
 
 class Watched:
-    """A fake context of a sync that is copying; reading its oplog is an error."""
+    """An OplogWatch with both oplog warnings active. Its fake context has no source client: reading the oplog fails."""
 
     def __init__(self) -> None:
         self.run = SimpleNamespace(record=COPYING)

@@ -131,7 +131,7 @@ def test_a_run_from_a_replica_set_is_joined_by_those_that_it_names(
     if others:
         violations = list(join_violations(wanted, instances, found, others))
         assert names(violations) == expected
-        assert all("with other instances." in text for text in texts(violations))
+        assert all("with different values for: instances." in text for text in texts(violations))
 
 
 @pytest.mark.parametrize(

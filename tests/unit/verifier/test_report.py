@@ -56,7 +56,7 @@ def test_a_failed_check_is_told_whole() -> None:
         "- 1 index differs",
         "",
         "Compared 2,000 documents, 1.0 MB, in 2 namespaces.",
-        "Rechecked 1,300 documents in 3 further generations.",
+        "Rechecked 1,300 documents in 3 recheck generations.",
         "Duration: 1 min 40 s, 20 documents and 10.0 KB per second on average.",
         "",
         "Namespaces",
