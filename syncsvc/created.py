@@ -70,8 +70,8 @@ def refuse_foreign(
     def is_filled(each: Found) -> bool:
         return not read(lambda: is_empty(client, each.namespace), stop)
 
-    foreign = [*found.others, *filter(is_filled, _without_views(found.created))]
-    if foreign := [*_without_views(foreign)]:
+    foreign = [*_without_views(found.others), *filter(is_filled, _without_views(found.created))]
+    if foreign:
         names = ", ".join(str(each.namespace) for each in foreign[:_SHOWN])
         raise OperationError(
             DESTINATION_NOT_EMPTY,

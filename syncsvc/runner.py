@@ -189,10 +189,10 @@ class Runner:
         # The failure may not be saved yet, and a commit may have left the source blocked.
         self._release()
         context = self._prepare()
-        if self.record.coordinates:
-            if changes["state"] is State.RUNNING and needs_new_check(self.record):
-                context.checks.forget()
-                process.progress.set(check=None)
+        checks = self.record.coordinates and changes["state"] is State.RUNNING
+        if checks and needs_new_check(self.record):
+            context.checks.forget()
+            process.progress.set(check=None)
         self._store.update(**changes)
         process.observe(Point.RESUME_SAVED, "")
 
