@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.checks import Checker
 from tests.support.daemon import Daemon
+from tests.support.fleet import Fleet, running_fleet
 from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Clusters, Pair, Topology
 from tests.support.spreading import Spreading
 from tests.support.waiting import PATIENCE
@@ -97,6 +98,13 @@ def orderly(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
         yield process
     finally:
         process.close()
+
+
+@pytest.fixture
+def fleet(pair: Pair, tmp_path: Path) -> Iterator[Fleet]:
+    """Run two instances that can share one sync."""
+    with running_fleet(pair, tmp_path) as fleet:
+        yield fleet
 
 
 @pytest.fixture

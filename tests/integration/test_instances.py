@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from syncsvc.engine.run.points import Point
 from tests.support import writes
-from tests.support.fleet import Fleet, kill_at_each, running_fleet
+from tests.support.fleet import Fleet, kill_at_each
 from tests.support.pages import commands, paste
 from tests.support.pair import SHARDED, Pair, across
 from tests.support.selection import full
@@ -19,12 +18,6 @@ pytestmark = across(SHARDED)
 
 REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
 DOCUMENTS = 900
-
-
-@pytest.fixture
-def fleet(pair: Pair, tmp_path: Path) -> Iterator[Fleet]:
-    with running_fleet(pair, tmp_path) as fleet:
-        yield fleet
 
 
 def prepare_copy(pair: Pair, fleet: Fleet) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from syncsvc.engine.run.points import Point
 from syncsvc.saved.run import METADATA_DATABASE
 from tests.support import writes
 from tests.support.daemon import Daemon
-from tests.support.fleet import Fleet, kill_at_each, running_fleet
+from tests.support.fleet import Fleet, kill_at_each
 from tests.support.pages import commands, paste
 from tests.support.pair import TO_SHARDED, Pair, across
 from tests.support.waiting import wait_for
@@ -25,12 +24,6 @@ REVERSIBLE = {
 }
 # As many as an instance has readers. They are the largest partitions, and are written by the threads that read them.
 CAPPED = ("first", "second")
-
-
-@pytest.fixture
-def fleet(pair: Pair, tmp_path: Path) -> Iterator[Fleet]:
-    with running_fleet(pair, tmp_path) as fleet:
-        yield fleet
 
 
 def fill(pair: Pair, fleet: Fleet) -> None:
