@@ -20,6 +20,9 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 FOREVER = math.inf
+# The longest pause before the next attempt, in seconds. A call that is retried may hold a lock for which a command
+# waits, and the command gives up after `bounds.PATIENCE`, so a pause must be much shorter than that.
+_LONGEST_PAUSE = 2.0
 
 
 class _Patience(NamedTuple):
@@ -76,7 +79,7 @@ def retry(call: Callable[[], T], classify: Classifier, stop: StopToken) -> T:
     retries is used up, and `Cancelled` if the token is stopped during a pause.
     """
     attempts = _Attempts(classify)
-    growing = tenacity.wait_exponential_jitter(multiplier=0.1, max=10.0)
+    growing = tenacity.wait_exponential_jitter(multiplier=0.1, max=_LONGEST_PAUSE)
     try:
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception(attempts.is_retryable),

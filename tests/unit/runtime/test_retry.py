@@ -11,6 +11,7 @@ import pytest
 import tenacity
 
 from tests.support.waiting import wait_for
+from verifier.cluster.bounds import PATIENCE
 from verifier.runtime import waits
 from verifier.runtime.retry import FOREVER, Classifier, Temporary, impatient, patience_left, retry
 from verifier.runtime.tasks import Cancelled, StopToken
@@ -127,6 +128,16 @@ def test_a_stop_ends_a_pause() -> None:
 
     with pytest.raises(Cancelled):
         retry(call, forever, stop)
+
+
+def test_a_pause_is_much_shorter_than_a_command_waits() -> None:
+    class Recording(StopToken):
+        def sleep(self, seconds: float) -> None:
+            pauses.append(seconds)
+
+    pauses: list[float] = []
+    retry(fails(*(Outage(str(n)) for n in range(20))), forever, Recording())
+    assert pauses[0] < 2 <= max(pauses) <= PATIENCE / 4
 
 
 @pytest.mark.usefixtures("short_pauses")
