@@ -27,6 +27,7 @@ from tests.support.leaks import assert_no_leaks, holdings
 from tests.support.members import ThreeMembers
 from tests.support.metrics import scrape
 from tests.support.pair import Pair, Side
+from tests.support.selection import full
 from tests.support.waiting import wait_for
 
 _pause = threading.Event()
@@ -145,7 +146,7 @@ MORE = {
 }
 
 
-@pytest.mark.parametrize("plan", [MIXED, MORE], ids=["one", "another"])
+@pytest.mark.parametrize("plan", [MIXED, full(MORE)], ids=["one", "another"])
 def test_a_sync_through_disturbances(
     sets: Sets, tmp_path: Path, plan: dict[Stage, tuple[str, int]]
 ) -> None:

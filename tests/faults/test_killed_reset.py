@@ -8,6 +8,7 @@ from tests.support import writes
 from tests.support.blocks import blocked
 from tests.support.daemon import Daemon
 from tests.support.pair import REPLICA_SETS, SHARDED, TO_SHARDED, Pair, across
+from tests.support.selection import full
 
 # In the order in which a reset passes them.
 KILLS = [
@@ -23,7 +24,7 @@ KILLS = [
 ]
 
 
-@across(REPLICA_SETS, TO_SHARDED, SHARDED)
+@across(REPLICA_SETS, full(TO_SHARDED), SHARDED)
 def test_a_reset_goes_on_from_every_point(pair: Pair, daemon: Daemon) -> None:
     pair.shard("d.c")
     writes.fill(pair.source.client)

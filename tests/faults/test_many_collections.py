@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from syncsvc.engine.run.points import Point
 from tests.support.daemon import Daemon
 from tests.support.pair import SHARDED, Pair, across
@@ -46,6 +48,7 @@ def test_kills_in_the_middle_of_many_collections(pair: Pair, daemon: Daemon) -> 
     pair.assert_equal()
 
 
+@pytest.mark.full
 @across(SHARDED)
 def test_kills_in_the_middle_of_many_collections_of_shards(pair: Pair, daemon: Daemon) -> None:
     test_kills_in_the_middle_of_many_collections(pair, daemon)

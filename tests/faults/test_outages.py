@@ -79,6 +79,7 @@ def test_a_missing_majority_is_shown_and_holds_up_no_command(
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_an_unknown_error_of_a_server_can_be_resumed(
     points: FailPoints, pair: Pair, daemon: Daemon
 ) -> None:

@@ -172,7 +172,7 @@ def as_sharded(cluster: Guarded) -> ClusterFacts:
         return replace(gather(client), topology=Topology.SHARDED)
 
 
-@pytest.mark.parametrize("use", [*map(full, USES[:2]), *USES[2:]], ids=IDS)
+@pytest.mark.parametrize("use", [*map(full, USES[:-1]), USES[-1]], ids=IDS)
 def test_the_documented_roles_are_enough(clusters: Clusters, tmp_path: Path, use: Use) -> None:
     source, destination = clusters.source, clusters.destination
     clusters.grant(use)

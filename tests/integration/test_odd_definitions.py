@@ -11,6 +11,7 @@ from tests.support.checks import Checker
 from tests.support.daemon import Daemon
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
 from tests.support.phases import When, writes_in
+from tests.support.selection import full
 from verifier.cluster import rawbson
 from verifier.compare.check_progress import Outcome
 
@@ -83,7 +84,7 @@ def modify(client: Client, mark: str) -> None:
         d.command({"collMod": f"modified view {name}", "viewOn": name, "pipeline": pipeline})
 
 
-@across(REPLICA_SETS, SHARDED)
+@across(REPLICA_SETS, full(SHARDED))
 def test_definitions_arrive_with_values_of_every_type(pair: Pair, daemon: Daemon) -> None:
     define(pair.source.client, "before")
     with writes_in(When.APPLY, daemon):

@@ -19,6 +19,7 @@ from tests.support.documents import IDS
 from tests.support.leaks import assert_no_cursors_since, idle_cursors
 from tests.support.metrics import scrape
 from tests.support.pair import REPLICA_SETS, SHARDED, TO_SHARDED, Pair, across
+from tests.support.selection import full
 
 sharded = across(SHARDED)
 # On replica sets and on sharded clusters.
@@ -111,7 +112,7 @@ def sides(pair: Pair) -> tuple[Any, Any]:
     return pair.source, pair.destination
 
 
-@across(REPLICA_SETS, TO_SHARDED, SHARDED)
+@across(REPLICA_SETS, full(TO_SHARDED), SHARDED)
 def test_every_document_is_copied_once(pair: Pair, finely: Daemon) -> None:
     fill(pair)
     finely.start(copyInNaturalOrder=[{"database": "d", "collections": ["named", "other"]}])
@@ -144,7 +145,7 @@ KILLS_IN_TURN = [
 ]
 
 
-@everywhere
+@across(REPLICA_SETS, full(SHARDED))
 def test_a_copy_goes_on_from_every_point(pair: Pair, finely: Daemon) -> None:
     fill(pair)
     finely.kill()
@@ -262,7 +263,7 @@ def test_a_collection_that_comes_into_the_filter_is_copied(
     pair.assert_equal()
 
 
-@everywhere
+@across(REPLICA_SETS, full(SHARDED))
 def test_a_pause_goes_on_within_the_partitions(pair: Pair, finely: Daemon) -> None:
     fill(pair)
     with finely.held_at(Point.BATCH_WRITTEN, number=10):

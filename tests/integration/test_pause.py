@@ -147,6 +147,7 @@ def test_a_sync_paused_in_each_phase_has_lost_nothing(
     pair.assert_equal()
 
 
+@pytest.mark.full
 @across(SHARDED)
 def test_a_sync_to_shards_paused_in_each_phase_has_lost_nothing(pair: Pair, daemon: Daemon) -> None:
     test_a_sync_paused_in_each_phase_has_lost_nothing(pair, daemon, killed=False)

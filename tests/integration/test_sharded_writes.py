@@ -166,8 +166,7 @@ def write(pair: Pair) -> None:
         database.by_id.update_one({"_id": number + 100}, {"$set": {"made": 1}}, upsert=True)
 
 
-@pytest.mark.in_turns(2)
-@pytest.mark.each_once
+@pytest.mark.in_turns(1)
 @pytest.mark.parametrize("when", [When.BEFORE, When.LISTED, When.COPY, When.APPLY])
 def test_shard_keys_change_in_each_phase(pair: Pair, daemon: Daemon, when: When) -> None:
     fill(pair)

