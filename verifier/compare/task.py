@@ -84,7 +84,7 @@ class Task:
     other kinds. `scan` requests that the documents of the collection be compared, too. `lower` and `upper` bound a
     RANGE (see `ranges.Range`), `first` and `last` a RECHECK. `documents` and `size` (bytes) are what was compared, and
     an estimate until the task is done. For a COLLECTION or COUNT, `definition_differs` means that it found a
-    difference, and `unscanned` that its documents should have been compared but could not be.
+    difference, and `unscanned` that its documents could not be compared: the next generation compares all of them.
     """
 
     number: int

@@ -56,7 +56,7 @@ class Definitions(NamedTuple):
 
 
 class _Counting(NamedTuple):
-    """What a COUNT task needs of the definitions: where the documents are stored, and whether they expire."""
+    """What a COUNT task needs from the definitions: where the documents are stored, and whether they expire."""
 
     stored: NamespacePair | None
     expires: bool
@@ -231,7 +231,7 @@ class Worker:
             task,
             status=Status.FAILED if found else Status.COMPLETED,
             definition_differs=bool(found),
-            unscanned=scan and bool(found) and stored is None,
+            unscanned=bool(found) and stored is None,
         )
 
     def _is_silent(self, source: CollectionSpec | None) -> bool:
