@@ -3,7 +3,9 @@
 The start positions of the change streams are saved before anything is listed or read. A difference found while writes
 continue is not a failure: the next generation compares it again. When writes are off, both streams are read up to that
 time. Then a generation compares what is left, and further ones compare it again after a pause, as long as a replicator
-may still be catching up. A difference that remains is a mismatch.
+may still be catching up. A difference that remains is a mismatch, unless the subject of the check moves the end of
+writes to a later time, because it has repaired differences or users still write: then both streams are read up to the
+new end, and all definitions and counts, and the documents that differed or changed, are compared once more.
 """
 
 from __future__ import annotations
@@ -198,18 +200,24 @@ class Check:
             wait_until(_time_is_known(each), stop)
         new: set[NamespacePair] = set()
         while True:
+            compare_all = False
             self._run_generation(pairs, new, stop)
             record = self._store.record
             if record.last:
-                if not self._found_any():
-                    break
-                if self._grace_is_over():
-                    break
-                stop.sleep(self._tuning.least_pause)
+                differs = self._found_any()
+                if differs and not self._grace_is_over():
+                    stop.sleep(self._tuning.least_pause)
+                else:
+                    end = self._subject.later_end(differs)
+                    if end is None:
+                        break
+                    self.no_more_writes(end)
+                    wait_until(self._drained, stop)
+                    compare_all, self._grace_since = True, None
             else:
                 self._wait_for_work(stop)
             before = pairs
-            if self._begin_next():
+            if self._begin_next(compare_all):
                 pairs = self._subject.pairs()
             new = pairs - before
         return self._end()
@@ -314,10 +322,13 @@ class Check:
 
         wait_until(due, stop)
 
-    def _begin_next(self) -> bool:
-        """Save that the next generation begins. Return whether the collections must be listed again for it."""
+    def _begin_next(self, compare_all: bool) -> bool:
+        """Save that the next generation begins. Return whether the collections must be listed again for it.
+
+        It compares all definitions and counts if it is the first one after all changes are known, or if `compare_all`.
+        """
         record = self._store.record
-        becomes_last = self._drained() and not record.last
+        becomes_last = compare_all or self._drained() and not record.last
         changes: dict[str, Any] = {}
         if becomes_last:
             changes = {"last_from": record.generation + 1}

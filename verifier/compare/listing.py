@@ -60,6 +60,9 @@ class Listing:
         """Return True: the lag of the tool that syncs is unknown."""
         return True
 
+    def later_end(self, differs: bool) -> None:
+        """Return None: a check of its own changes nothing, and ends when users say that they no longer write."""
+
     def _selected(self, name: Namespace) -> Namespace | None:
         return name if is_user_namespace(name) and self._selection.selects(name) else None
 

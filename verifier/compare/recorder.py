@@ -34,7 +34,7 @@ from verifier.compare.task import Recheck, recheck_of, whole_collection
 from verifier.compare.tuning import CheckTuning
 from verifier.runtime.errors import OperationError
 from verifier.runtime.observer import Observer
-from verifier.runtime.tasks import StopToken
+from verifier.runtime.tasks import StopToken, wait_until
 
 # DDL events of a whole collection; indexes and options are compared at the end anyway.
 OF_WHOLE_COLLECTIONS = frozenset({"create", "drop", "rename"})
@@ -46,7 +46,10 @@ _log = logging.getLogger(__name__)
 
 
 class Recorder:
-    """A reader of one change stream from the saved position on, up to the saved time at which user writes ended."""
+    """A reader of one change stream from the saved position on, up to the saved time at which user writes ended.
+
+    If that time is moved to a later one, it continues to read.
+    """
 
     def __init__(
         self,
@@ -71,13 +74,13 @@ class Recorder:
         self._seen = Counter(record.seen)
         self._position = record.position
         self._saved_at = monotonic()
-        self._noted = False
+        # The end for which a no-op was written.
+        self._noted: Timestamp | None = None
         self._rate = Rate()
         self._lag = Lag()
         # The storage namespace on the source for one on this cluster; None if the check does not concern it.
         self._stored: dict[Namespace, Namespace | None] = {}  # cleared when it is full
         self._migrations = Migrations(cluster.client, cluster.facts, stop)
-        self.drained = False
         # The newest cluster time of a page: reads at or after it see every change up to then.
         self.newest: Timestamp | None = None
 
@@ -85,6 +88,16 @@ class Recorder:
     def position(self) -> Position:
         """Return the position up to which all rechecks are saved."""
         return self._position
+
+    @property
+    def drained(self) -> bool:
+        # Past the end, not at it: all events of a transaction have the same time, and a page may end between them.
+        end = self._end
+        return end is not None and self._position.time > end
+
+    @property
+    def _end(self) -> Timestamp | None:
+        return self._store.record.side(self._side).end
 
     def changes(self) -> Changes:
         """Return the statistics of the change events."""
@@ -94,7 +107,7 @@ class Recorder:
         return Changes(dict(self._seen), rate, lag, rechecked)
 
     def run(self) -> None:
-        """Read until past the end of user writes, saving rechecks and, every few seconds, the position; set `drained`.
+        """Read until stopped, saving rechecks and, every few seconds, the position; wait at the end of user writes.
 
         Raises OperationError DefinitionChanged for a DDL event on the source, and OplogWindowExceeded; the driver's
         errors that are not temporary; and `Cancelled`.
@@ -108,11 +121,12 @@ class Recorder:
         )
         for page in ChangeReader(stream, self._position, self._stop).pages():
             self._take(page)
-            if self._is_past_end():
-                break
-        self._save_position()
-        self.drained = True
-        self._observe(Point.DRAINED, self._side.value)
+            self._pass_end()
+            if self.drained:
+                self._save_position()
+                self._observe(Point.DRAINED, self._side.value)
+                # Later changes do not count, unless a repair before the verdict moves the end.
+                wait_until(lambda: not self.drained, self._stop)
 
     def _take(self, page: StreamPage) -> None:
         # Set before the rechecks are added: a generation that runs them reads at or after this time.
@@ -167,20 +181,12 @@ class Recorder:
         if event.operation in OF_WHOLE_COLLECTIONS:
             yield from map(whole_collection, concerned)
 
-    def _is_past_end(self) -> bool:
-        """Return whether the stream is past the end, and not only at it.
-
-        All events of a transaction have the same time, and a page may end between them. When the end is first known,
-        write a no-op to the oplog, so that the stream of an idle cluster passes the end.
-        """
-        end = self._store.record.side(self._side).end
-        if end is None:
-            return False
-        if not self._noted:
-            # Write a no-op after that time, or the stream of an idle cluster would stay at it.
+    def _pass_end(self) -> None:
+        """When an end is first known, write a no-op to the oplog: the stream of an idle cluster would stay there."""
+        end = self._end
+        if end is not None and end != self._noted:
             append_note(self._cluster.client, self._stop)
-            self._noted = True
-        return self._position.time > end
+            self._noted = end
 
     def _save_position(self) -> None:
         self._store.update_side(self._side, position=self._position, seen=dict(self._seen))

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from bson.timestamp import Timestamp
+
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec
@@ -38,3 +40,10 @@ class Subject(Protocol):
 
     def is_settled(self) -> bool:
         """Return whether the destination is close enough to the source for another recheck to be worthwhile."""
+
+    def later_end(self, differs: bool) -> Timestamp | None:
+        """Return a later end of the writes to the source if the check must continue; None to end it with a verdict.
+
+        Called when everything up to the present end is compared. `differs` is whether differences are left; they may
+        be repaired before the return.
+        """
