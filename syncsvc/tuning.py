@@ -29,7 +29,7 @@ class Tuning:
     sending_bytes: int = size(
         16 * MB, "Documents that all threads send at once; the driver holds three copies of them."
     )
-    partition_bytes: int = size(64 * MB, "Partition of a large collection: a range of `_id`.")
+    partition_bytes: int = size(64 * MB, "Partition of a large collection, a range of its IDs.")
     copy_save_interval: float = seconds(1.0, "How often the resume point of a copy is saved.")
     settle_interval: float = seconds(1.0, "How often the copied total of all instances is saved.")
     # Use the oplog's own diffs if both clusters offer them. False makes each update reread its document.

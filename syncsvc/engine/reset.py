@@ -3,8 +3,8 @@
 Every step is idempotent, and the run records are dropped last. Until then they have the state RESETTING, so a reset
 that was killed continues when its process is restarted.
 
-If several instances share the run, each one stops when it is told to. The coordinator then does the rest: the run
-records of all instances are gone at its end.
+If several instances share the run, each one receives the command and stops. Then the coordinator does the rest, and
+drops the run records of all instances at the end.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Reset:
         Raises OperationError, the driver's errors, and `Cancelled` when stopped.
         """
         run = self._context.run
-        # Nothing that this instance has sent before can take effect any more, which the coordinator waits for.
+        # The fence refuses every earlier write of this instance. The coordinator waits for this phase.
         run.update(phase=Phase.RESETTING)
         self._context.observe(Point.SYNC_STOPPED, "")
         if run.record.coordinates:
@@ -57,7 +57,7 @@ class Reset:
             "Check that the coordinator runs, and send POST /api/v1/reset to it.",
         ):
             wait_until(self._is_cleared, self._stop, SLOW_POLL)
-        # A run without a coordinator, which was never started, has created nothing.
+        # If the coordinator was never started, nothing was created, and only the record of this instance is left.
         self._context.run.withdraw()
 
     def _is_cleared(self) -> bool:
@@ -68,13 +68,13 @@ class Reset:
     def _clear(self) -> None:
         context = self._context
         source_balancer, destination_balancer = context.balancers
-        # First of all, because production may be waiting for it.
+        # First, because applications may be waiting to write to the source.
         context.source_block.put_back()
         source_balancer.put_back()
         context.observe(Point.SOURCE_RELEASED, "")
         context.instances.wait_for_started(lambda other: other.phase is Phase.RESETTING, self._stop)
         if context.run.record.options.blocks_destination:
-            # A commit may have lifted it. Users must not add anything to what is dropped.
+            # A commit may have lifted the block. Users must not write to collections that are about to be dropped.
             context.destination_block.set()
         self._drop_created()
         context.destination_block.put_back()

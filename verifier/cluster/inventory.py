@@ -79,7 +79,7 @@ def list_indexes(client: Client, database: str, collection: str | Binary) -> lis
 class IndexCatalog:
     """The indexes of all collections at one moment, read by one command; decoded when they are asked for.
 
-    Empty if the server cannot list them so: on mongos, before version 6.0, and without the privilege. Raises the
+    Empty if one command cannot list them: on mongos, before version 6.0, and without the privilege. Raises the
     driver's errors.
     """
 
@@ -339,7 +339,7 @@ class Size:
 
 
 def extent(client: Client, namespace: Namespace) -> Size:
-    """Return the documents and bytes of a collection, as `measure` does, but no sizes on disk.
+    """Return the documents and bytes of a collection, as `measure` does, but not its sizes on disk.
 
     Much cheaper than `measure` on a replica set, whose `$collStats` also reads the statistics of each index.
     """

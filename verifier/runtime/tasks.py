@@ -304,7 +304,7 @@ def for_each(
     threads: int,
     stop: StopToken,
 ) -> None:
-    """Run `work(item, stop)` for each item, in that many threads; return when all are done.
+    """Run `work(item, stop)` for each item, in at most `threads` threads; return when all are done.
 
     The items are begun in their order. The first error stops the others through the token that they are given, and is
     raised; several errors are raised as a BaseExceptionGroup. Raises `Cancelled` when stopped.

@@ -78,15 +78,15 @@ class Catalog:
         """Create a collection unless it exists; shard it if its definition has a shard key.
 
         Creates no index except the one that the shard key needs, and does not check the options of an existing
-        collection. Return whether the collection is certainly new and without indexes. A view with the same name is
-        dropped: its own events will create it again, before or after the collection has the name.
+        collection. Returns True only if this call created the collection, and it has no index but that on `_id`. Drops
+        a view with the same name: the view had the name earlier or will have it later, and its events will create it.
         """
         namespace = definition.namespace
         if self._sharding is not None:
             self._sharding.assign_primary(namespace.database)
         command = {"create": namespace.collection, **standin.stand_in(definition).options}
         if definition.kind is Kind.TIME_SERIES or self._sharding is not None:
-            # These are created in several steps, of which some could succeed beside a view.
+            # Their creation takes several steps, and some of them could succeed although a view has the name.
             self.drop_view(namespace)
         created = self._run(namespace, command, failures.NAMESPACE_EXISTS)
         if created is None and self._kind_at(namespace) is Kind.VIEW:
@@ -99,7 +99,7 @@ class Catalog:
     def _build_all(self, definition: CollectionSpec) -> bool:
         """Create all indexes of the stand-in of a new collection with one command.
 
-        Return False if the destination refuses it: one index may be to blame, or they conflict.
+        Return False if the destination refuses it: it refuses all of them if it refuses one, or if two conflict.
         """
         indexes = standin.stand_in(definition).indexes.values()
         if not indexes:

@@ -87,7 +87,7 @@ class SourceListing:
         )
 
     def _create(self, definition: CollectionSpec, stop: StopToken) -> None:
-        """Create a collection as a stand-in. Its record must be saved already, so that a restart finds both."""
+        """Create a collection as a stand-in. Its record must be saved before, so that no collection lacks a record."""
         record = self._registry.get(_uuid(definition))
         assert record is not None
         catalog = Catalog(self._context, stop)
