@@ -12,10 +12,16 @@ from typing import Any
 from flask import Blueprint, Response
 
 from syncsvc.reports.preflight import preflight_report
-from syncsvc.schemas import NamespacesSchema, ResetSchema, StartSchema
+from syncsvc.reports.repair import repair_report
+from syncsvc.schemas import (
+    MismatchesSchema,
+    NamespacesSchema,
+    RepairSchema,
+    ResetSchema,
+    StartSchema,
+)
 from syncsvc.service import Service
 from verifier.compare.mismatch_lines import json_lines
-from verifier.compare.schemas import DocumentMismatchesSchema
 from verifier.runtime.httpd import Readers, json_body, parameters
 from verifier.runtime.schemas import EmptySchema, load
 
@@ -32,6 +38,7 @@ def blueprint(service: Service) -> Blueprint:
         name = command.__name__
         api.add_url_rule(f"/{name}", name, _handler(name, command), methods=["POST"])
     _add_reset(api, service)
+    _add_repair(api, service)
     _add_queries(api, service)
     return api
 
@@ -57,6 +64,16 @@ def _add_reset(api: Blueprint, service: Service) -> None:
             return {**SUCCESS, **service.list_reset(given["confirm"])}
         _log.info("Reset handler called")
         service.reset(given["confirm"])
+        return SUCCESS
+
+
+def _add_repair(api: Blueprint, service: Service) -> None:
+    @api.post("/repair")
+    def repair() -> dict[str, Any]:
+        if load(RepairSchema(), json_body())["dryRun"]:
+            return {**SUCCESS, **repair_report(service.repair_plan())}
+        _log.info("Repair handler called")
+        service.repair()
         return SUCCESS
 
 
@@ -88,6 +105,8 @@ def _add_queries(api: Blueprint, service: Service) -> None:
 
     @api.get("/mismatches")
     def mismatches() -> Response:
-        given = load(DocumentMismatchesSchema(), parameters())
-        found = service.mismatches(given.get("after"), given.get("limit"), given["minDurationSecs"])
+        given = load(MismatchesSchema(), parameters())
+        found = service.mismatches(
+            given.get("after"), given.get("limit"), given["minDurationSecs"], given["repaired"]
+        )
         return readers.stream(json_lines(found))

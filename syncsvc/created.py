@@ -9,7 +9,7 @@ from typing import NamedTuple
 from syncsvc.errors import DESTINATION_NOT_EMPTY
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.connect import Client
-from verifier.cluster.inventory import list_raw
+from verifier.cluster.inventory import list_raw, list_uuids
 from verifier.cluster.namespace import Namespace, is_user_database, is_user_namespace
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.reading import read
@@ -22,7 +22,10 @@ _SHOWN = 5
 
 
 class Found(NamedTuple):
-    """A collection or view on the destination. `uuid` is that of its documents' collection; None for a view."""
+    """A collection or view on the destination.
+
+    `uuid` is the UUID of the collection, or of the buckets of a time-series collection; None for a view.
+    """
 
     namespace: Namespace
     kind: Kind
@@ -92,8 +95,8 @@ def _creations(
     """Return a predicate: whether the sync has created a found collection or view.
 
     A name proves nothing, because users may drop a collection and create another one with its name. If a process was
-    killed before it saved the UUID of a new collection, nothing was written to that collection yet, so it is empty. (An
-    earlier version saved no UUIDs. It has counted the documents that it copied.)
+    killed before it saved the UUID of a new collection, nothing was written to that collection yet, so it is empty. An
+    earlier version saved no UUIDs: its collections are recognized by name if documents were copied into them.
     """
     uuids = {each.destination_uuid for each in records if each.destination_uuid}
     unsaved = {each.definition.namespace: each for each in records if not each.destination_uuid}
@@ -109,6 +112,21 @@ def _creations(
         return found.uuid in uuids
 
     return is_created
+
+
+def replaced(client: Client, records: Iterable[CollectionRecord]) -> set[Namespace]:
+    """Return the names of the synced collections that users have dropped on the destination and created again.
+
+    For a time-series collection, also return the name of its buckets on the source. A collection whose UUID on the
+    destination is not saved is left out. Raises the driver's errors.
+    """
+    uuids = list_uuids(client)
+    names: set[Namespace] = set()
+    for each in records:
+        found = uuids.get(each.definition.namespace)
+        if found and each.destination_uuid and found != each.destination_uuid:
+            names |= {each.definition.namespace, each.source_name, each.source_storage}
+    return names
 
 
 def _listed(client: Client) -> Iterator[Found]:

@@ -59,6 +59,14 @@ FAILURE_IS_FINAL = ErrorKind(
     "Nothing was changed. Reset the sync (POST /api/v1/reset) and start it again. How to avoid this failure is in "
     "errorDescription of GET /api/v1/progress.",
 )
+CANNOT_REPAIR = ErrorKind(
+    "CannotRepair",
+    409,
+    "There is nothing that could be repaired now: the verification is disabled, it has not begun, the sync failed with "
+    "another error than VerificationFailed, or this instance is not the coordinator.",
+    "Wait until canCommit is true, see errorDescription in GET /api/v1/progress for the reason of a failure, or send "
+    "the command to the coordinator.",
+)
 CANNOT_COMMIT = ErrorKind(
     "CannotCommit",
     409,
@@ -286,10 +294,10 @@ VERIFICATION_FAILED = ErrorKind(
     "VerificationFailed",
     409,
     "The destination differs from the source.",
-    "Do not switch to the destination. GET /api/v1/mismatches lists all differences: save them, and find the cause, "
-    "such as writes to the destination, or writes to the source after the commit was requested. POST /api/v1/resume "
-    "applies later changes of the source and verifies everything again; then commit again. It does not repair what "
-    "was changed on the destination: undo that first, or reset the sync (POST /api/v1/reset) and start it again.",
+    "Do not switch to the destination. GET /api/v1/mismatches lists all differences: find the cause, such as writes to "
+    "the destination, or writes to the source after the commit was requested. Then send POST /api/v1/repair: the sync "
+    "repairs the differences and is RUNNING again. POST /api/v1/resume continues it without a repair, for example if "
+    "you have undone the changes of the destination. Then commit again.",
 )
 VERIFICATION_INCOMPLETE = ErrorKind(
     "VerificationIncomplete",
@@ -365,6 +373,7 @@ ALL = (
     INVALID_URI,
     INVALID_STATE,
     CANNOT_COMMIT,
+    CANNOT_REPAIR,
     COMMAND_IN_PROGRESS,
     TOO_MANY_READERS,
     DESTINATION_NOT_EMPTY,

@@ -6,15 +6,20 @@ after it has ended, and after a restart. Every read has a short timeout, because
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from syncsvc import errors
+from syncsvc.repair_rules import Action, action_of
+from syncsvc.saved.repairs import listed
 from syncsvc.saved.run import METADATA_DATABASE
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.writer import ClusterWriter
-from verifier.compare.mismatch import StoredMismatch
+from verifier.compare.check_progress import MismatchCounts
+from verifier.compare.mismatch import Mismatch, StoredMismatch
 from verifier.compare.rows import is_of_definition, read_page_token
 from verifier.compare.store import CheckStore
 from verifier.runtime.errors import OperationError
@@ -23,6 +28,17 @@ from verifier.runtime.tasks import StopToken
 
 # How long one read may take, in seconds.
 _PATIENCE = 10.0
+
+# How many differences a plan lists.
+MOST_PLANNED = 1_000
+
+
+class RepairPlan(NamedTuple):
+    """What a repair would do: the numbers of differences, and the first differences, each with its action."""
+
+    documents: int
+    definitions: int
+    steps: tuple[tuple[Mismatch, Action], ...]
 
 
 def mismatches(
@@ -51,6 +67,32 @@ def mismatches(
             after = None
         left = None if limit is None else limit - count
         yield from store.document_mismatches(after, left, least_seconds)
+
+
+def repaired(client: Client, after: str | None, limit: int | None) -> Iterator[StoredMismatch]:
+    """Yield the differences that the sync has repaired; `after` and `limit` are as in `mismatches`.
+
+    Raises OperationError InvalidRequest, ClusterUnreachable, NotAuthorized.
+    """
+    _is_among_documents(after)
+    with _named_errors():
+        yield from listed(client, after, limit, _PATIENCE)
+
+
+def repair_plan(
+    client: Client, writer: ClusterWriter, replaced: Container[Namespace], stop: StopToken
+) -> RepairPlan:
+    """Return what a repair would do now: the first differences, and how many there are.
+
+    `replaced` are the collections that users have dropped on the destination and created again. Raises OperationError
+    ClusterUnreachable, NotAuthorized, IncompatibleMetadata, MismatchesReplaced.
+    """
+    found = mismatches(client, writer, None, MOST_PLANNED, 0, stop)
+    steps = tuple((each.mismatch, action_of(each.mismatch, replaced)) for each in found)
+    store = CheckStore(client, writer, METADATA_DATABASE, stop, _PATIENCE)
+    with _named_errors():
+        counts = MismatchCounts() if store.load() is None else store.mismatch_counts()
+    return RepairPlan(sum(counts.documents.values()), counts.definitions, steps)
 
 
 @contextmanager

@@ -7,11 +7,18 @@ from typing import Any
 from marshmallow import fields
 
 from syncsvc import __version__, errors
+from syncsvc.repair_rules import Action
 from syncsvc.reports.namespaces import NamespacePhase
 from syncsvc.reports.progress_answer import Stage
 from syncsvc.reports.standing import Role
 from syncsvc.reports.verification_answer import Hashing
-from syncsvc.schemas import NamespacesSchema, ResetSchema, StartSchema
+from syncsvc.schemas import (
+    MismatchesSchema,
+    NamespacesSchema,
+    RepairSchema,
+    ResetSchema,
+    StartSchema,
+)
 from syncsvc.state import Phase, State
 from verifier.cluster.cluster import SAME_CLUSTER
 from verifier.cluster.failures import (
@@ -23,7 +30,6 @@ from verifier.cluster.failures import (
 from verifier.compare.errors import MISMATCHES_REPLACED
 from verifier.compare.schemas import (
     DefinitionMismatchLine,
-    DocumentMismatchesSchema,
     DocumentMismatchLine,
 )
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
@@ -138,6 +144,12 @@ class _VerificationProgress(Strict):
     destination = always(fields.Nested, "The verification of the destination.", _VerificationSide)
 
 
+class _Repairs(Strict):
+    inProgress = always(Boolean, "Whether a repair is requested or running.")
+    documents = always(fields.Integer, "The number of documents repaired.")
+    definitions = always(fields.Integer, "The number of differences in definitions repaired.")
+
+
 class _DirectionMapping(Strict):
     Source = always(fields.String, "The source, as cluster0: host:port.")
     Destination = always(fields.String, "The destination, as cluster1: host:port.")
@@ -196,6 +208,11 @@ class _Progress(Strict):
         fields.Nested,
         "The progress of the verification; absent if it is disabled.",
         _VerificationProgress,
+    )
+    repairs = sometimes(
+        fields.Nested,
+        "The repairs of differences between the clusters; absent before the first one.",
+        _Repairs,
     )
     warnings = sometimes(
         fields.List, "Problems that endanger or delay the sync, and what to do.", fields.String()
@@ -278,6 +295,27 @@ class _ResetAnswer(SuccessAnswer):
     )
     balancersStarted = sometimes(
         fields.List, "The clusters whose balancer would be restarted.", fields.String()
+    )
+
+
+class _PlannedRepair(Strict):
+    difference = always(fields.String, "The difference.")
+    action = always(fields.Enum, "What the repair would do about it.", Action, by_value=True)
+
+
+class _RepairAnswer(SuccessAnswer):
+    """With `dryRun` all fields, otherwise only `success`."""
+
+    documents = sometimes(
+        fields.Integer, "The number of documents that differ; only for a dry run."
+    )
+    definitions = sometimes(
+        fields.Integer, "The number of differences in definitions or counts; only for a dry run."
+    )
+    repairs = sometimes(
+        fields.List,
+        "The first 1,000 differences with their repairs; only for a dry run.",
+        fields.Nested(_PlannedRepair),
     )
 
 
@@ -371,6 +409,19 @@ OPERATIONS = (
     ),
     Operation(
         "post",
+        "/api/v1/repair",
+        "Repairs the differences that the verification found, also after it failed; or only lists what it would do.",
+        _RepairAnswer(),
+        body=RepairSchema(),
+        errors=(
+            *_ANY,
+            errors.CANNOT_REPAIR,
+            errors.INCOMPATIBLE_METADATA,
+            MISMATCHES_REPLACED,
+        ),
+    ),
+    Operation(
+        "post",
         "/api/v1/reverse",
         "Reverses a committed sync.",
         SuccessAnswer(),
@@ -402,9 +453,10 @@ OPERATIONS = (
     Operation(
         "get",
         "/api/v1/mismatches",
-        "Lists the differences that the verification found: first the definitions, then the documents.",
+        "Lists the differences that the verification found, first the definitions, then the documents; or those that "
+        "were repaired.",
         DefinitionMismatchLine(),
-        parameters=DocumentMismatchesSchema(),
+        parameters=MismatchesSchema(),
         other=DocumentMismatchLine(),
         content=LINES,
         errors=(

@@ -43,6 +43,13 @@ class BuildIndexes(Enum):
         return self in (BuildIndexes.BEFORE_DATA_COPY, BuildIndexes.AFTER_DATA_COPY)
 
 
+class Repair(Enum):
+    """Whether differences that the verification finds in a commit are repaired automatically."""
+
+    AUTO = "auto"
+    NEVER = "never"
+
+
 @dataclass(frozen=True)
 class StartOptions:
     """The start request with its defaults filled in. `syncsvc.saved.stored` has its saved form.
@@ -60,6 +67,7 @@ class StartOptions:
     write_blocking: WriteBlocking = WriteBlocking.DESTINATION_ONLY
     reversible: bool = False
     verification: bool = True
+    repair: Repair = Repair.AUTO
     include_namespaces: tuple[dict[str, Any], ...] = ()
     exclude_namespaces: tuple[dict[str, Any], ...] = ()
     sharding: dict[str, Any] | None = None

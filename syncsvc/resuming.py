@@ -94,6 +94,7 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
         errors.NOT_READY,
         errors.FAILURE_IS_FINAL,
         errors.CANNOT_COMMIT,
+        errors.CANNOT_REPAIR,
         errors.METADATA_LEFT_OVER,
         errors.SHARDING_REQUIRED,
         errors.SHARDING_NOT_APPLICABLE,
@@ -168,25 +169,26 @@ def resumed(record: RunRecord, others: Collection[RunRecord]) -> dict[str, Any]:
         return {**common, "state": State.REVERSING}
     if _is_cut_over(record, others):
         return {**common, "state": State.COMMITTING}
-    cutting_over = record.phase is Phase.CUTTING_OVER
+    return {**common, "state": State.RUNNING, **withdrawn(record.phase)}
+
+
+def withdrawn(phase: Phase) -> dict[str, Any]:
+    """Return the fields that change in the record of an instance in `phase` when its commit is withdrawn.
+
+    A cut-over may have restored definitions, which become stand-ins again. Without a commit time, the verification
+    forgets its verdict.
+    """
     return {
-        **common,
-        "state": State.RUNNING,
-        "phase": Phase.WITHDRAWING if cutting_over else record.phase,
+        "phase": Phase.WITHDRAWING if phase is Phase.CUTTING_OVER else phase,
         "commit_time": None,
         "steps": (),
+        "commit_repairs": 0,
     }
 
 
-def needs_new_check(record: RunRecord) -> bool:
-    """Return whether a resumed sync must verify everything again. `record` is the one of its failure.
-
-    It must if the saved check could not be completed, or if a commit was requested: the check may then assume that
-    users no longer write to the source.
-    """
-    assert record.failure is not None
-    incomplete = record.failure.name == errors.VERIFICATION_INCOMPLETE.name
-    return incomplete or record.commit_time is not None
+def needs_new_check(failure: Failure) -> bool:
+    """Return whether a sync with this failure begins a new check when it is resumed; otherwise, its check continues."""
+    return failure.name == errors.VERIFICATION_INCOMPLETE.name
 
 
 def _was_open(record: RunRecord) -> bool:

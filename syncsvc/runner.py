@@ -16,7 +16,7 @@ from typing import Any
 from pymongo.errors import PyMongoError
 
 from syncsvc import errors
-from syncsvc.created import Contents, contents
+from syncsvc.created import Contents, contents, replaced
 from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.follower import Follower
 from syncsvc.engine.phases import Phases
@@ -40,6 +40,7 @@ from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.peers import Peers
 from syncsvc.saved.registry import CollectionRecord, Registry
+from syncsvc.saved.repairs import Repairs
 from syncsvc.saved.run import (
     METADATA_DATABASE,
     Failure,
@@ -55,6 +56,8 @@ from syncsvc.tuning import Tuning
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, filter_evaluator
 from verifier.cluster.filters import Selection
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.reading import read
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.store import CheckStore
 from verifier.runtime.errors import OperationError, describe, in_words_of
@@ -177,39 +180,96 @@ class Runner:
         _log.info("The sync is resumed.", extra={"state": self.record.state.value})
         self._spawn()
 
-    def _retry(self) -> None:
+    def repair(self) -> None:
+        """Save that the differences which the verification has found are to be repaired; the engine repairs them.
+
+        After a failed verification, also resume the sync: on a follower, that is all, because the coordinator repairs
+        for all instances. Raises OperationError if the repair is refused, and as `resume` does.
+        """
+        record = self.record
+        state = next_state(record.state, Trigger.REPAIR)
+        self.refuse_repair()
+        if record.state is State.FAILED:
+            self._wait_for_rest()
+            self._retry(repair_requests=self.record.repair_requests + record.coordinates)
+            self._spawn()
+        elif record.coordinates:
+            with self._changing:
+                next_state(self.record.state, Trigger.REPAIR)
+                self._store.update(repair_requests=self.record.repair_requests + 1)
+        else:
+            raise OperationError(
+                errors.CANNOT_REPAIR,
+                f"A repair must be sent to the coordinator {record.coordinator}.",
+            )
+        _log.info("A repair was requested.", extra={"state": state.value})
+
+    def refuse_repair(self) -> None:
+        """Raise OperationError CannotRepair unless the verification has begun or has failed."""
+        record = self.record
+        if record.state is State.FAILED and not self._failed_verification:
+            name = "an unknown error" if record.failure is None else record.failure.name
+            raise OperationError(errors.CANNOT_REPAIR, f"The sync failed with {name}.")
+        if not record.options.verification:
+            raise OperationError(errors.CANNOT_REPAIR, "The verification is disabled.")
+        if record.phase is not Phase.APPLYING:
+            raise OperationError(errors.CANNOT_REPAIR, "The verification has not begun.")
+
+    def replaced(self) -> set[Namespace]:
+        """Return the synced collections that users have dropped on the destination and created again.
+
+        Raises OperationError.
+        """
+        client = self._process.clusters[self.record.destination].client
+        with failures.named_errors():
+            return read(lambda: replaced(client, self._saved_registry()), self._process.stop)
+
+    def _saved_registry(self) -> Registry:
+        """Read the saved registry again, because other instances change it, too."""
+        process, home = self._process, self.record.options.destination
+        client, writer = process.clusters[home].client, process.saver(home)
+        return Registry(client, writer, self.record.reversals, process.stop)
+
+    @property
+    def _failed_verification(self) -> bool:
+        failure = self.record.failure
+        return failure is not None and failure.name == errors.VERIFICATION_FAILED.name
+
+    def _retry(self, **requested: Any) -> None:
         """Prepare a new engine after a saved failure, and save the record from which it continues.
 
-        Until then, the run stays failed, and the command can be repeated after any error or crash.
+        The fields `requested` are saved with it. Until then, the run stays failed, and the command can be repeated
+        after any error or crash.
         """
         process, home = self._process, self._process.clusters[self.record.options.destination]
+        failure = self.record.failure
+        assert failure is not None
         others = Peers(home.client, self._store).others(process.stop)
-        self._refuse_final(others)
+        self._refuse_final(failure, others)
         changes = resumed(self.record, others)
         # The failure may not be saved yet, and a commit may have left the source blocked.
         self._release()
         context = self._prepare()
-        checks = self.record.coordinates and changes["state"] is State.RUNNING
-        if checks and needs_new_check(self.record):
+        coordinates = self.record.coordinates and changes["state"] is State.RUNNING
+        if coordinates and needs_new_check(failure):
             context.checks.forget()
             process.progress.set(check=None)
-        self._store.update(**changes)
+        self._store.update(**changes, **requested)
         process.observe(Point.RESUME_SAVED, "")
 
-    def _refuse_final(self, others: Sequence[RunRecord]) -> None:
-        """Raise OperationError FailureIsFinal if the run cannot be resumed after its saved failure."""
+    def _refuse_final(self, failure: Failure, others: Sequence[RunRecord]) -> None:
+        """Raise OperationError FailureIsFinal if the run cannot be resumed after this failure."""
         record = self.record
-        assert record.failure is not None
         refuse_final(record, others)
         positions = [each.position for each in (record, *others) if each.position is not None]
-        if may_be_lost(record.failure) and positions:
+        if may_be_lost(failure) and positions:
             oldest = min(positions, key=lambda each: each.time)
             try:
                 refuse_lost(self._process.clusters[record.source], oldest, self._process.stop)
             except OperationError as error:
                 raise OperationError(
                     errors.FAILURE_IS_FINAL,
-                    f"The sync failed with {record.failure.name}, and the changes that it needs are lost. "
+                    f"The sync failed with {failure.name}, and the changes that it needs are lost. "
                     f"{error.description}",
                 ) from error
 
@@ -289,7 +349,7 @@ class Runner:
         if leader is not None and leader.state is not State.RESETTING:
             raise OperationError(
                 errors.INVALID_STATE,
-                f"reset must be sent to the coordinator {leader.instance} first, whose state is "
+                f"reset must be sent to the coordinator {leader.instance} first; its state is "
                 f"{leader.state.value}.",
             )
 
@@ -311,10 +371,8 @@ class Runner:
         next_state(self.record.state, Trigger.RESET)
         process, destination = self._process, self.record.options.destination
         client, writer = process.clusters[destination].client, process.saver(destination)
-        # Other instances save the registry, too.
-        registry = Registry(client, writer, self.record.reversals, process.stop)
         views = CreatedViews(client, writer, process.stop).load()
-        return contents(client, registry, views, process.stop)
+        return contents(client, self._saved_registry(), views, process.stop)
 
     def _refuse_to_reverse_alone(self, record: RunRecord) -> None:
         """Raise OperationError if the coordinator, judged by its saved record, will refuse the reversal.
@@ -360,6 +418,8 @@ class Runner:
         self._store.update(epoch=self.record.epoch + 1)
         context = self._context(self._stop)
         self._registry = context.registry
+        # Otherwise a commit could be accepted before the engine has looked at the saved check.
+        self._process.progress.set(caught_up=False)
         kind = Coordinator if self.record.coordinates else Follower
         self._phases: Phases = kind(context, self._stop)
         return context
@@ -400,6 +460,7 @@ class Runner:
             views=CreatedViews(home.client, saving, stop),
             partitions=Partitions(home.client, saving, record.reversals, record.instance, stop),
             checks=CheckStore(home.client, saving, METADATA_DATABASE, stop),
+            repairs=Repairs(home.client, saving, stop),
             selection=Selection(record.options.namespaces, evaluator.client, stop),
             progress=process.progress,
             load=process.load,
@@ -475,7 +536,7 @@ class Runner:
             if stopped and not during_reset:
                 # Ignored: it is retried after a pause, because failed work never counts as done.
                 _log.warning(
-                    "An error occurred while the sync was paused or reset; the failed work is repeated after a pause.",
+                    "An error occurred while the sync was paused or being reset; after a pause, the work is repeated.",
                     exc_info=error,
                 )
                 return

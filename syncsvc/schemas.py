@@ -8,9 +8,10 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, post_load, validate
 
-from syncsvc.options import CLUSTERS, BuildIndexes, StartOptions, WriteBlocking
+from syncsvc.options import CLUSTERS, BuildIndexes, Repair, StartOptions, WriteBlocking
 from verifier.cluster.filter_schema import ONE_DATABASE, NamespaceFilterSchema
 from verifier.cluster.namespace import USER_COLLECTION_PATTERN, USER_DATABASE_PATTERN
+from verifier.compare.schemas import DocumentMismatchesSchema
 from verifier.runtime.schemas import Boolean, Strict
 
 
@@ -109,6 +110,14 @@ class _ShardingSchema(Strict):
 
 class _VerificationSchema(Strict):
     enabled = _flag("Whether the commit succeeds only if both clusters are proved equal.", True)
+    repair = fields.Enum(
+        Repair,
+        by_value=True,
+        load_default=Repair.AUTO,
+        metadata={
+            "description": "Whether the commit repairs the differences that it finds: auto, or never."
+        },
+    )
 
 
 class _NaturalOrderSchema(Strict):
@@ -146,7 +155,7 @@ class StartSchema(Strict):
     reversible = _flag("Whether the sync can be reversed after the commit.", False)
     verification = fields.Nested(
         _VerificationSchema,
-        load_default=lambda: {"enabled": True},
+        load_default=lambda: {"enabled": True, "repair": Repair.AUTO},
         metadata={
             "description": "Settings of the verification, which compares both clusters during the sync."
         },
@@ -191,6 +200,7 @@ class StartSchema(Strict):
             write_blocking=data["enableUserWriteBlocking"],
             reversible=data["reversible"],
             verification=data["verification"]["enabled"],
+            repair=data["verification"]["repair"],
             include_namespaces=tuple(data["includeNamespaces"]),
             exclude_namespaces=tuple(data["excludeNamespaces"]),
             sharding=data.get("sharding"),
@@ -210,6 +220,23 @@ class ResetSchema(Strict):
         enum=list(CLUSTERS),
     )
     dryRun = _flag("Whether only to list what a reset would do.", False)
+
+
+class RepairSchema(Strict):
+    """The body of `POST /api/v1/repair`."""
+
+    dryRun = _flag("Whether to only list what would be repaired, and change nothing.", False)
+
+
+class MismatchesSchema(DocumentMismatchesSchema):
+    """The query parameters of `GET /api/v1/mismatches`."""
+
+    repaired = fields.Boolean(
+        load_default=False,
+        metadata={
+            "description": "List the differences that were repaired, not those that are left."
+        },
+    )
 
 
 class NamespacesSchema(Strict):

@@ -18,7 +18,7 @@ import pymongo
 
 from syncsvc import errors
 from syncsvc.figures.progress import Progress
-from syncsvc.mismatches import mismatches
+from syncsvc.mismatches import RepairPlan, mismatches, repair_plan, repaired
 from syncsvc.options import CLUSTERS, StartOptions
 from syncsvc.preflight.judgement import Judgement, judge
 from syncsvc.reporter import Reporter
@@ -43,6 +43,8 @@ from syncsvc.tuning import Tuning
 from verifier.cluster import failures
 from verifier.cluster.bounds import PATIENCE, answered_soon
 from verifier.cluster.cluster import Cluster
+from verifier.cluster.connect import Client
+from verifier.cluster.writer import ClusterWriter
 from verifier.compare.mismatch import StoredMismatch
 from verifier.runtime.commands import Commands, Startup
 from verifier.runtime.errors import OperationError, Violation, raise_all
@@ -227,6 +229,23 @@ class Service:
         with self._command(), impatient(PATIENCE):
             self._runner_for(Trigger.RESUME).resume()
 
+    def repair(self) -> None:
+        """Request a repair of the differences that the verification has found, without waiting for it.
+
+        A sync whose verification failed is RUNNING again. Raises OperationError.
+        """
+        # Without a bound on the whole: it may wait for the run to stop, and prepare an engine.
+        with self._command(), impatient(PATIENCE):
+            self._runner_for(Trigger.REPAIR).repair()
+
+    def repair_plan(self) -> RepairPlan:
+        """Return what `repair` would do now. Changes nothing. Raises OperationError."""
+        self._await_startup()
+        with self._while_active(), impatient(PATIENCE):
+            runner = self._runner_for(Trigger.REPAIR)
+            runner.refuse_repair()
+            return repair_plan(*self._metadata(runner), runner.replaced(), self._stop)
+
     def commit(self) -> None:
         """Request the cut-over of the sync, without waiting for it. Raises OperationError."""
         with self._command(), answered_soon():
@@ -337,9 +356,11 @@ class Service:
         return next((each for each in State if each.value == saved), self._state)
 
     def mismatches(
-        self, after: str | None, limit: int | None, least_seconds: float
+        self, after: str | None, limit: int | None, least_seconds: float, repaired_ones: bool
     ) -> Iterator[StoredMismatch]:
         """Return the mismatches that the verification has found, see `mismatches.mismatches`; none without a sync.
+
+        With `repaired_ones`, return those that the sync has repaired, and ignore `least_seconds`.
 
         Raises OperationError, both from this call and while the result is read.
         """
@@ -352,9 +373,15 @@ class Service:
         runner = self._runner
         if runner is None:
             return iter(())
-        home = runner.record.options.destination
-        client, writer = self._process.clusters[home].client, self._process.writer(home)
+        client, writer = self._metadata(runner)
+        if repaired_ones:
+            return repaired(client, after, limit)
         return mismatches(client, writer, after, limit, least_seconds, self._stop)
+
+    def _metadata(self, runner: Runner) -> tuple[Client, ClusterWriter]:
+        """Return the client of the cluster with the saved state, and a writer to it."""
+        home = runner.record.options.destination
+        return self._process.clusters[home].client, self._process.writer(home)
 
     @contextmanager
     def _command(self) -> Iterator[None]:

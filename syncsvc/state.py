@@ -31,6 +31,7 @@ class Trigger(Enum):
     FINISH = "finish"
     REVERSE = "reverse"
     REVERSED = "reversed"
+    REPAIR = "repair"
     FAIL = "fail"
     RESET = "reset"
     CLEARED = "cleared"
@@ -45,6 +46,9 @@ _NEXT: dict[tuple[State, Trigger], State] = {
     (State.PAUSED, Trigger.RESUME): State.RUNNING,
     # Or to COMMITTING, REVERSING or RESETTING, and refused if the failure is final: see `syncsvc.resuming`.
     (State.FAILED, Trigger.RESUME): State.RUNNING,
+    (State.RUNNING, Trigger.REPAIR): State.RUNNING,
+    # Only after a failed verification.
+    (State.FAILED, Trigger.REPAIR): State.RUNNING,
     (State.RUNNING, Trigger.COMMIT): State.COMMITTING,
     (State.RUNNING, Trigger.FAIL): State.FAILED,
     (State.COMMITTING, Trigger.FINISH): State.COMMITTED,

@@ -69,6 +69,7 @@ class Coordinator(Phases):
         self._keep_balancers_still(stop)
         # The saved check belongs to the other direction.
         context.checks.forget()
+        context.repairs.forget()
         context.progress.set(check=None)
         weaken_definitions(context, stop)
         context.observe(Point.REVERSED, "")
@@ -150,6 +151,7 @@ class Coordinator(Phases):
             self._oplog.follow(application.held_after)
             self._wait_for_commit(application, verification, group.stop)
             self._block_source()
+            verification.finish_repair()  # it reads the source, so the commit time must be later
             commit_time = self._commit_time(group.stop)
             application.wait_until_past(commit_time)
             self._context.instances.wait_for_all(is_past(commit_time), group.stop)
@@ -182,17 +184,20 @@ class Coordinator(Phases):
     ) -> None:
         """Return when all instances have received the commit command. Until then, publish whether a commit is possible.
 
-        Begins the verification when all instances have caught up for the first time, and publishes its progress.
+        Begins the verification when all instances have caught up for the first time, publishes its progress, and runs
+        the repairs that users ask for.
         """
         # Clear the value of an earlier process, which other instances would mistake for the current one.
         self._publish_caught_up(False)
-        while not self._all_committing(stop):
+        run = self._context.run
+        while run.record.repair_requested or not self._all_committing(stop):
             progress = self._context.progress
             if monotonic() - progress.snapshot.lag_at > _LAG_HOLDS:
                 progress.forget_lag()
             caught_up = self._have_caught_up(application, stop)
             if caught_up:
                 verification.begin()
+            verification.repair_if_asked()
             verification.show()
             ready = verification.is_ready(MOST_LAG) and self._definitions.unchanged
             self._publish_caught_up(caught_up and ready)

@@ -83,7 +83,7 @@ class Cutover:
             self.context.destination_block.lift()
 
     def _allow_writes(self) -> None:
-        # A reset that was saved first will drop the data, so users must not write any more.
+        # If a reset is already saved, it will drop the data, so users must not be told to write.
         self.context.run.update_unless(refuse_resetting, can_write=True)
 
     def _balancer_steps(self) -> list[Step]:
@@ -106,7 +106,7 @@ class Cutover:
         threads: int,
         write_concern: Mapping[str, Any] = MAJORITY,
     ) -> None:
-        """Run a method of the catalog for each collection, in that many threads."""
+        """Run a method of the catalog for each collection, in `threads` threads."""
         context = self.context
         uuids = known_uuids(context, self.stop)
 

@@ -87,11 +87,20 @@ class Follower(Phases):
     def _is_cut_over(self, stop: StopToken) -> bool:
         """Return whether nothing is left to apply: the coordinator is past that phase, or already reverses the sync.
 
-        Also publish whether the coordinator has found that all instances have caught up.
+        Also join the coordinator, and publish whether it has found that all instances have caught up.
         """
         leader = self._wait(_any, stop)
+        self._join(leader)
         self._context.progress.set(caught_up=leader.caught_up and leader.state in ACTIVE)
         return leader.reversals > self._context.run.record.reversals or leader.phase.applied
+
+    def _join(self, leader: RunRecord) -> None:
+        """Join the coordinator's newest repair."""
+        run = self._context.run
+        # Only when the coordinator has applied its share: it creates the missing collections. The thread that reads the
+        # events cannot wait for that, because the coordinator may wait for it at a DDL event.
+        if leader.repaired > run.record.repair:
+            run.update(repair=leader.repaired)
 
     def _cut_over(self, stop: StopToken) -> Phase:
         self._wait(lambda other: other.can_write, stop)

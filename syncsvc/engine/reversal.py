@@ -34,6 +34,15 @@ from verifier.cluster.times import Position
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
+# The list of repairs belongs to the other direction. Its rounds are numbered on.
+_NO_REPAIRS = {
+    "commit_repairs": 0,
+    "repair_requests": 0,
+    "repair_requests_met": 0,
+    "repaired_documents": 0,
+    "repaired_definitions": 0,
+}
+
 # How many of the written namespaces an error names.
 _SHOWN = 5
 
@@ -65,8 +74,8 @@ def mirrored(
         uuid = uuids.get(record.definition.namespace)
         if uuid is not None:
             definition = replace(prepared(record.definition), uuid=uuid)
-            # The reversed sync has created no collection: its destination is the old source.
-            yield replace(record, definition=definition, destination_uuid=None)
+            # A repair must recognize a collection that users create again on the new destination.
+            yield replace(record, definition=definition, destination_uuid=record.uuid)
 
 
 def coordinator_reversal(record: RunRecord, reverse_start: Position) -> dict[str, Any]:
@@ -85,6 +94,7 @@ def coordinator_reversal(record: RunRecord, reverse_start: Position) -> dict[str
         "barrier": None,
         "attempt": 0,
         "caught_up": False,
+        **_NO_REPAIRS,
     }
 
 
@@ -102,6 +112,7 @@ def follower_reversal(record: RunRecord) -> dict[str, Any]:
         "can_write": False,
         "barrier": None,
         "attempt": 0,
+        **_NO_REPAIRS,
     }
 
 

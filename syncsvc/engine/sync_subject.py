@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from bson.timestamp import Timestamp
+
+from syncsvc.engine.commit_end import CommitEnd
 from syncsvc.engine.definitions.standin import stand_in
 from syncsvc.engine.run.context import RunContext
 from syncsvc.indexing import destined
@@ -26,6 +29,7 @@ class SyncSubject:
     """The namespaces and definitions that the check of a sync compares, before the cut-over."""
 
     context: RunContext
+    commit_end: CommitEnd
     stop: StopToken
 
     def pairs(self) -> set[NamespacePair]:
@@ -68,8 +72,9 @@ class SyncSubject:
         lag = self.context.progress.snapshot.lag_seconds
         return lag is not None and lag <= _MOST_LAG
 
-    def later_end(self, differs: bool) -> None:
-        """Return None: the check of a sync ends at the commit time."""
+    def later_end(self, differs: bool) -> Timestamp | None:
+        """Return a later commit time if users still write to the source, or if differences were repaired."""
+        return self.commit_end.later(differs)
 
 
 def _defined(name: Namespace) -> Namespace | None:

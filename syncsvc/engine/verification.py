@@ -12,6 +12,8 @@ from __future__ import annotations
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
+from syncsvc.engine.commit_end import CommitEnd
+from syncsvc.engine.repairer import Repairer
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.sync_subject import SyncSubject
 from syncsvc.errors import (
@@ -22,6 +24,7 @@ from syncsvc.errors import (
     of_sync,
 )
 from syncsvc.figures.progress import WarningKind
+from syncsvc.state import State
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
 from verifier.compare.check import Check, begin
@@ -60,6 +63,8 @@ class Verification:
         self.feed = Feed(context.tuning.check.feed_bytes)
         self._check: Check | None = None
         self._verdict: Verdict | None = None
+        self._repairer = Repairer(context, group.stop)
+        self._commit_end = CommitEnd(context, self._repairer, self.feed, group.stop)
         if self._enabled:
             self._recall()
 
@@ -89,14 +94,25 @@ class Verification:
         if self._check is not None:
             self._context.progress.set(check=self._check.figures.progress())
 
+    def repair_if_asked(self) -> None:
+        """Run the repair that a user has asked for, once the check has begun; a no-op if there is none."""
+        if self._check is not None:
+            self._repairer.repair_on_demand()
+
+    def finish_repair(self) -> None:
+        """Wait until the repair that an earlier process may have begun is applied; a no-op if there is none."""
+        self._repairer.finish_round()
+
     def finish(self, written_until: Timestamp) -> None:
         """Tell the check that users no longer write to either cluster, and return once it has passed.
 
-        `written_until` is the source time after which users do not write; all changes up to it must be applied, and the
-        position saved. A no-op if verification is disabled. Raises OperationError VerificationFailed,
-        VerificationIncomplete.
+        All changes up to `written_until`, a source time, must be applied, and the position saved. If users write after
+        that time, their writes are applied and compared, too. If verification is disabled, nothing is compared. Raises
+        OperationError VerificationFailed, VerificationIncomplete.
         """
         if not self._enabled:
+            while self._commit_end.later(differs=False) is not None:
+                self._stop.check()
             return
         with waiting("The commit waits for the verdict of the verification", _VERIFYING):
             while self._verdict is None:
@@ -113,7 +129,12 @@ class Verification:
             raise error
 
     def _recall(self) -> None:
-        """Continue the saved check, or take over its verdict if it has one; a no-op without a saved check."""
+        """Continue the saved check, or take over its verdict if it has one; a no-op without a saved check.
+
+        A check continues as if no commit was requested, until `finish` is called: after a failed commit, once the sync
+        is running again, and if an earlier process was killed in the commit. That process may have repaired differences
+        or moved the commit time since the end of the writes was saved, so the check must not end there.
+        """
         store = self._context.checks
         try:
             saved = store.load()
@@ -122,11 +143,16 @@ class Verification:
         if saved is None:
             return
         store.take_over()
-        ended = store.record.verdict is not None
-        check = self._new_check(None if ended else self.feed)
+        running = self._context.run.record.state is State.RUNNING
+        if store.record.writes_off and (running or store.record.verdict is None):
+            store.reopen()
+        verdict = store.record.verdict
+        # A check that has failed is notified of changes, too: it may continue after a repair.
+        passed = verdict is not None and verdict.outcome is Outcome.PASSED
+        check = self._new_check(None if passed else self.feed)
         check.figures.recall()
-        self._check, self._verdict = check, store.record.verdict
-        if not ended:
+        self._check, self._verdict = check, verdict
+        if verdict is None:
             self._launch(check)
 
     def _launch(self, check: Check) -> None:
@@ -159,7 +185,7 @@ class Verification:
 
     def _new_check(self, feed: Feed | None) -> Check:
         context = self._context
-        subject = SyncSubject(context, self._stop)
+        subject = SyncSubject(context, self._commit_end, self._stop)
         return Check(
             subject,
             self._sides(),
@@ -208,6 +234,6 @@ def incompletion(error: BaseException) -> BaseException:
     if not isinstance(error, OperationError):
         return error
     error = of_sync(error)
-    if error.kind in _OF_SYNC:
+    if error.kind in (*_OF_SYNC, VERIFICATION_FAILED):
         return error
     return OperationError(VERIFICATION_INCOMPLETE, f"{error.kind.name}: {error.description}")

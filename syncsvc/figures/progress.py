@@ -33,6 +33,7 @@ class WarningKind(Enum):
     INSTANCE_SILENT = "instance silent"
     BALANCER_ON = "balancer on"
     DEFINITIONS_CHANGED = "definitions changed"
+    SOURCE_WRITTEN = "source written"
 
 
 @dataclass(frozen=True)

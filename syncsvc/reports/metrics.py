@@ -391,6 +391,20 @@ TABLE: tuple[Metric[Sync], ...] = (
     ),
     Metric(
         Kind.GAUGE,
+        "mongosync_repaired_documents",
+        "Documents that were found to differ and were repaired, including by earlier processes.",
+        (),
+        _of_run(lambda record, snapshot: record.repaired_documents),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_repaired_definitions",
+        "Differences in definitions that were repaired, including by earlier processes.",
+        (),
+        _of_run(lambda record, snapshot: record.repaired_definitions),
+    ),
+    Metric(
+        Kind.GAUGE,
         "mongosync_verification_lag_seconds",
         "How far the verification is behind the change events of each cluster.",
         ("cluster",),

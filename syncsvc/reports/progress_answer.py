@@ -144,6 +144,12 @@ def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     if record.options.verification:
         shown["verification"] = _verification(snapshot.check)
+    if record.repair or record.repair_requests:
+        shown["repairs"] = {
+            "inProgress": record.repairs_now,
+            "documents": record.repaired_documents,
+            "definitions": record.repaired_definitions,
+        }
     shown.update(oplog_shown(record, snapshot))
     seconds = seconds_until_caught_up(record, snapshot)
     if seconds is not None:

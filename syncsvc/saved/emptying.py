@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from syncsvc.saved.batches import batches
-from syncsvc.saved.run import METADATA_DATABASE, VIEWS, collections_of, partitions_of
+from syncsvc.saved.run import METADATA_DATABASE, REPAIRS, VIEWS, collections_of, partitions_of
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.newest import newest_time, read_after
@@ -30,12 +30,12 @@ def delete_rows(
 
 
 def forget_earlier(client: Client, writer: ClusterWriter, stop: StopToken) -> None:
-    """Delete the saved collections and partitions of both directions, the views and the check of an earlier run.
+    """Delete the saved state of an earlier run: collections and partitions of both directions, views, check, repairs.
 
     Otherwise its collections would count as copied, and its check would be continued.
     """
     for reversals in range(2):
         for name in (collections_of(reversals), partitions_of(reversals)):
             delete_rows(client, writer, name, {}, stop)
-    for name in (VIEWS, CHECK):
+    for name in (VIEWS, CHECK, REPAIRS):
         delete_rows(client, writer, name, {}, stop)

@@ -45,7 +45,7 @@ class CollectionRecord:
     `total` and `copied` are in bytes, `total_documents` and `documents` are counts; the totals are estimates, made when
     the collections were listed.
 
-    `resume_point` is that of a copy in natural order that an earlier version has begun: now partitions have them.
+    `resume_point` is set only by earlier versions, for a copy in natural order; now partitions have resume points.
 
     `definition` is what the collection will be on the destination after the commit, under the name that it has there
     now. That is the source's name, except while another collection still has that name on the destination.
@@ -53,7 +53,8 @@ class CollectionRecord:
     True, the destination lacks the indexes.
 
     `destination_uuid` is the UUID of the collection (for a time-series collection, of its buckets) that the sync has
-    created on the destination. It is None until the collection is created, and in rows that earlier versions saved.
+    created on the destination; in a reversed sync, of the collection that the former sync has read. It is None until
+    the collection is created, and in rows that earlier versions saved.
     """
 
     definition: CollectionSpec

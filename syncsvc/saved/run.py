@@ -41,6 +41,8 @@ METADATA_DATABASE = "mongosync_reserved_for_internal_use"
 RUNS = "runs"
 # The metadata collection for the views that the sync has created.
 VIEWS = "views"
+# The metadata collection with the list of repairs.
+REPAIRS = "repairs"
 # Allows one run at most: every coordinator saves the same value in this field, and a follower its instance ID.
 _ONLY_INDEX = {"key": {"only": 1}, "name": "only", "unique": True}
 # The metadata collections of the two directions, by the number of reversals modulo 2.
@@ -79,6 +81,12 @@ class RunRecord:
     to the source for a commit when the coordinator last checked. `beat` grows with each save. `attempt` grows each time
     the sync is resumed after a saved failure; an instance with a lower number has not been resumed yet.
 
+    Differences are repaired in numbered rounds: `repair` is the newest round whose list is saved, `repaired` is the
+    newest one that this instance has applied, `repair_done` is the newest one that all instances have applied, and
+    `commit_repairs` counts those of the present commit. `repair_requests` counts the repairs that users have requested,
+    and `repair_requests_met` those whose differences are in a list. `repaired_documents` and `repaired_definitions`
+    count the differences in the list of repairs.
+
     The sessions of the writes are derived from the UUID `fence`, and their numbers begin with `epoch`, which is raised
     each time an engine is prepared: see `syncsvc.saved.fence`.
     """
@@ -107,6 +115,24 @@ class RunRecord:
     beat: int = 0
     epoch: int = 0
     attempt: int = 0
+    repair: int = 0
+    repaired: int = 0
+    repair_done: int = 0
+    commit_repairs: int = 0
+    repair_requests: int = 0
+    repair_requests_met: int = 0
+    repaired_documents: int = 0
+    repaired_definitions: int = 0
+
+    @property
+    def repair_requested(self) -> bool:
+        return self.repair_requests_met < self.repair_requests
+
+    @property
+    def repairs_now(self) -> bool:
+        """Return whether a repair is requested or has begun, and is not complete."""
+        done = self.repair_done if self.coordinates else self.repaired
+        return self.repair_requested or done < self.repair
 
     @property
     def coordinator(self) -> str:
@@ -172,6 +198,14 @@ class _StoredRun(Stored):
     beat = fields.Integer()
     epoch = fields.Integer()
     attempt = fields.Integer()
+    repair = fields.Integer()
+    repaired = fields.Integer()
+    repair_done = fields.Integer(data_key="repairDone")
+    commit_repairs = fields.Integer(data_key="commitRepairs")
+    repair_requests = fields.Integer(data_key="repairRequests")
+    repair_requests_met = fields.Integer(data_key="repairRequestsMet")
+    repaired_documents = fields.Integer(data_key="repairedDocuments")
+    repaired_definitions = fields.Integer(data_key="repairedDefinitions")
 
 
 def _rename_reversals(document: dict[str, Any]) -> dict[str, Any]:
@@ -254,7 +288,7 @@ def drop_metadata(writer: ClusterWriter, name: str, uuid: Binary) -> None:
 
 
 def refuse_in_use(record: RunRecord) -> None:
-    """Raise OperationError DestinationInUse if users may write to a cluster that a reset would empty, or ever could."""
+    """Raise OperationError DestinationInUse if users may write to the destination, or could earlier."""
     if record.can_write or record.reversals:
         users = "canWrite is true" if record.can_write else "the sync was reversed after a commit"
         raise OperationError(
@@ -341,7 +375,7 @@ class RunStore:
         return self.update_unless(_refuse_nothing, **changes)
 
     def update_unless(self, refuse: Callable[[RunRecord], None], **changes: Any) -> RunRecord:
-        """Save the record as `update` does, unless `refuse` raises an error for its newest version, which is raised.
+        """Save the record as `update` does, unless `refuse`, called with its newest version, raises.
 
         No other thread of this process changes the record in between.
         """

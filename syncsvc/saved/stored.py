@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from marshmallow import EXCLUDE, Schema, fields, post_load
 
-from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
+from syncsvc.options import BuildIndexes, Repair, StartOptions, WriteBlocking
 from verifier.cluster.times import Position
 
 
@@ -41,7 +41,8 @@ class StoredPosition(Stored):
 class StoredOptions(Stored):
     """The saved form of the start options.
 
-    Fields have the names and values of the start request, except that `verification` is a boolean.
+    Fields have the names and values of the start request, except that `verification` is a boolean and `repair` is not
+    nested in it. A sync that an older version started repairs nothing automatically.
     """
 
     kind = StartOptions
@@ -52,6 +53,7 @@ class StoredOptions(Stored):
     write_blocking = fields.Enum(WriteBlocking, by_value=True, data_key="enableUserWriteBlocking")
     reversible = fields.Boolean()
     verification = fields.Boolean()
+    repair = fields.Enum(Repair, by_value=True, load_default=Repair.NEVER)
     include_namespaces = fields.List(fields.Dict(), data_key="includeNamespaces")
     exclude_namespaces = fields.List(fields.Dict(), data_key="excludeNamespaces")
     sharding = fields.Dict(allow_none=True)

@@ -51,12 +51,17 @@ def mismatches(daemon: Daemon, **parameters: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in answer.text.splitlines()]
 
 
-def listed(daemon: Daemon) -> set[tuple[Any, ...]]:
+def listed(daemon: Daemon, **parameters: Any) -> set[tuple[Any, ...]]:
     """Return type, aspect, and component or `_id` of each listed mismatch."""
     return {
-        (each["type"], each.get("aspect"), each["component"] if "aspect" in each else each["_id"])
-        for each in mismatches(daemon)
+        (each["type"], each.get("aspect"), each["component"] if "aspect" in each else _key(each))
+        for each in mismatches(daemon, **parameters)
     }
+
+
+def _key(document: dict[str, Any]) -> Any:
+    key = document["_id"]
+    return str(key) if isinstance(key, dict) else key
 
 
 @pytest.mark.in_turns(2)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from syncsvc.engine.run.points import Point
+from tests.integration.test_bad_input import assert_refused
 from tests.support import writes
 from tests.support.fleet import Fleet, kill_at_each
 from tests.support.pages import commands, paste
@@ -339,3 +340,68 @@ def test_the_page_on_several_instances(pair: Pair, fleet: Fleet) -> None:
     shown = follow("Commit with several instances")
     assert shown.count('"COMMITTED"') == len(fleet.daemons)
     pair.assert_equal()
+
+
+def test_every_instance_repairs_its_share(pair: Pair, fleet: Fleet) -> None:
+    """In the commit, each instance rereads the documents whose events it applies."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    source.d.c.create_index("n")
+    fleet.start(verification={"enabled": True, "repair": "auto"})
+    fleet.wait_until_committable()
+    spoil(destination)
+    destination.d.command({"drop": "other", "mayBypassWriteBlocking": True})
+    fleet.follower.kill_at(Point.REPAIR_APPLIED, "1")
+    fleet.ask_for_commit()
+    fleet.follower.wait_until_killed()
+    # Its documents are not written again yet.
+    assert fleet.coordinator.progress()["repairs"]["inProgress"] is True
+    fleet.follower.run()
+    fleet.wait_for_state("COMMITTED")
+    pair.assert_equal()
+    shown = fleet.coordinator.progress()["repairs"]
+    assert (shown["inProgress"], shown["documents"]) == (False, 100)
+
+
+def test_all_instances_go_on_after_a_failed_commit(pair: Pair, fleet: Fleet) -> None:
+    """A repair is sent to each instance, also to one that missed the failure: the coordinator repairs for all."""
+    coordinator, follower = fleet.coordinator, fleet.follower
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    source.d.c.create_index("n")
+    fleet.start()
+    fleet.wait_until_committable()
+    assert_refused(follower.post("repair"), 409, "CannotRepair", (fleet.names[0],))
+    spoil(destination)
+    with coordinator.held_at(Point.STEP_DONE, "drained"):
+        fleet.ask_for_commit()
+        coordinator.wait_until_reached(Point.STEP_DONE, "drained")
+        follower.kill()
+    assert coordinator.wait_for_state("FAILED")["error"] == "VerificationFailed"
+    assert_refused(coordinator.post("repair"), 409, "InvalidState", (fleet.names[1],))
+    # Its saved state is COMMITTING.
+    follower.run()
+    for each in fleet.wait_for_state("FAILED"):
+        assert each["error"] == "VerificationFailed"
+    for daemon in reversed(fleet.daemons):
+        assert daemon.post("repair").json() == {"success": True}
+    fleet.wait_until_committable()
+    assert coordinator.progress()["state"] == "RUNNING"
+    source.d.c.insert_one({"_id": "afterwards"})
+    fleet.commit()
+    pair.assert_equal()
+
+
+def spoil(destination: writes.AnyClient) -> None:
+    """Change, delete and add documents on the destination, and drop an index."""
+    changes = [{"q": {"_id": n}, "u": {"$set": {"n": -1}}} for n in range(30)]
+    deletes = [{"q": {"_id": n}, "limit": 1} for n in range(30, 60)]
+    extra = [{"_id": f"extra {n}"} for n in range(30)]
+    for command in (
+        {"update": "c", "updates": changes},
+        {"delete": "c", "deletes": deletes},
+        {"insert": "c", "documents": extra},
+        {"dropIndexes": "c", "index": "n_1"},
+    ):
+        reply = destination.d.command({**command, "mayBypassWriteBlocking": True})
+        assert reply["ok"] == 1 and not reply.get("writeErrors")

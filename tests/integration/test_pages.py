@@ -204,11 +204,12 @@ def test_a_verification_that_fails(pair: Pair, operator: Operator, daemon: Daemo
     daemon.wait_until_committable()
     pair.destination.client[DATABASE].orders.update_one({"_id": 7}, {"$set": {"n": -1}})
     daemon.commit_or_fail()
+    assert '"success":true' in operator.follow("docs/howto/troubleshoot.rst", "The sync failed")
+    assert daemon.commit_or_fail()["error"] == "VerificationFailed"
     shown = operator.follow("docs/howto/troubleshoot.rst", "Troubleshoot", "Verification failed")
     assert '"VerificationFailed"' in shown
     assert '"content"' in shown and f"{DATABASE}.orders" in shown
-    pair.destination.client[DATABASE].orders.update_one({"_id": 7}, {"$set": {"n": 7}})
-    assert '"success":true' in operator.follow("docs/howto/troubleshoot.rst", "The sync failed")
+    assert '"action":"write' in shown
     daemon.commit()
     pair.assert_equal()
 

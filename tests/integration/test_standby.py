@@ -18,6 +18,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "start": {"source": "cluster0", "destination": "cluster1"},
     "preflight": {"source": "cluster0", "destination": "cluster1"},
     **dict.fromkeys(("pause", "resume", "commit", "reverse"), {}),
+    "repair": {"dryRun": True},
     "reset": {"confirm": "cluster1"},
 }
 METADATA = "mongosync_reserved_for_internal_use"

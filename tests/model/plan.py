@@ -181,7 +181,7 @@ def plan(seed: int, profile: Profile) -> Plan:
         open_during_copy=_open_transaction(seed, 0, profile, End.COMMIT),
         open_during_commit=_open_transaction(seed, 1, profile, End.ABORT),
         start_options={
-            "verification": {"enabled": random.random() < 0.75},
+            "verification": {"enabled": random.random() < 0.75, "repair": "never"},
             "buildIndexes": random.choice(("beforeDataCopy", "afterDataCopy")),
             **(FILTER if filtered else {}),
         },

@@ -37,7 +37,9 @@ class Daemon(ServiceProcess):
         )
 
     def start_body(self, **options: Any) -> dict[str, Any]:
-        body = {"source": "cluster0", "destination": "cluster1"}
+        """Return the body of a start without automatic repair, which would hide differences that a test is to find."""
+        verification = {"repair": "never"}
+        body = {"source": "cluster0", "destination": "cluster1", "verification": verification}
         return {**body, **self._start_options(), **options}
 
     def start(self, **options: Any) -> None:

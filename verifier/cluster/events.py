@@ -18,13 +18,18 @@ from verifier.cluster.rawbson import Buffer, int32, int32_at, value_size
 
 
 class DataKind(Enum):
-    """The kind of a change of a document. UNTOLD is a change of any kind that was too large to be sent."""
+    """The kind of a change of a document.
+
+    UNTOLD is a change of any kind that was too large to be sent. REREAD is no event of a cluster, but a request to read
+    the document again.
+    """
 
     INSERT = "insert"
     UPDATE = "update"
     REPLACE = "replace"
     DELETE = "delete"
     UNTOLD = "untold"
+    REREAD = "reread"
 
 
 class DataEvent(NamedTuple):

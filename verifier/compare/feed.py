@@ -70,6 +70,10 @@ class Feed:
         self._newest: Timestamp | None = None
         self._lag = Lag()
         self._rate = Rate()
+        # Set by the reading thread: the cluster time of the newest change that it has handed on, whether it counts or
+        # not; and then, the cluster time up to which it has read.
+        self.newest_change: Timestamp | None = None
+        self.read_until: Timestamp | None = None
 
     def open(self, store: CheckStore, rechecks: Rechecks) -> None:
         """Link the feed to this check: changes from the next page on are saved as its rechecks."""

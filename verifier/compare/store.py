@@ -168,6 +168,24 @@ class CheckStore:
 
         return self._change(changed)
 
+    def reopen(self) -> CheckRecord:
+        """Save that the check has no verdict any more, and that users may write: it continues to follow changes.
+
+        Raises OperationError Superseded.
+        """
+
+        def changed(record: CheckRecord) -> CheckRecord:
+            return replace(
+                record,
+                source=replace(record.source, end=None),
+                destination=replace(record.destination, end=None),
+                last_from=None,
+                ended=None,
+                verdict=None,
+            )
+
+        return self._change(changed)
+
     def add_note(self, text: str) -> None:
         """Add a note on what was not compared, and why, unless the record has it already.
 

@@ -79,7 +79,7 @@ def fold(before: Outcome | None, event: DataEvent) -> Outcome:
             # The document may have had another key before, by which the destination knows it.
             return Outcome(event.key, refetch=True)
         return Outcome(event.key, deleted=True)
-    if kind is DataKind.UNTOLD:
+    if kind in (DataKind.UNTOLD, DataKind.REREAD):
         return Outcome(event.key, refetch=True)
     new = kind is DataKind.INSERT if before is None else before.new
     return Outcome(event.key, document=event.body, new=new, size=len(event.body))

@@ -42,6 +42,11 @@ OF_NO_CONSEQUENCE = frozenset(
 )
 
 
+def has_consequences(event: DefinitionEvent) -> bool:
+    """Return whether a DDL event may change a definition of a user's collection or view."""
+    return is_user_namespace(event.namespace.owner) and event.operation not in OF_NO_CONSEQUENCE
+
+
 class DefinitionEvents:
     """Applies DDL events to the registry and to the destination."""
 
@@ -74,9 +79,7 @@ class DefinitionEvents:
         Raises OperationError, with a name from the error table, if it cannot be applied.
         """
         # The DDL events of a time-series collection name its buckets, so check the owner of the namespace.
-        if not is_user_namespace(event.namespace.owner):
-            return
-        if event.operation in OF_NO_CONSEQUENCE:
+        if not has_consequences(event):
             return
         action = self._actions.get(event.operation)
         if action is None:

@@ -19,7 +19,7 @@ from syncsvc.engine.run.points import Point
 from syncsvc.figures.durations import Operation
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.tuning import Tuning
-from verifier.cluster.events import DataEvent
+from verifier.cluster.events import DataEvent, DataKind
 from verifier.cluster.times import Position
 from verifier.runtime.tasks import Budget, Channel, StopToken
 
@@ -143,7 +143,7 @@ class _Batch:
         part = self._parts.get(record.uuid)
         if part is None:
             part = self._parts[record.uuid] = _Part(record, 0, {})
-        part.events += 1
+        part.events += event.kind is not DataKind.REREAD
         outcomes = part.outcomes
         if group is IN_ORDER:
             outcomes[len(outcomes), IN_ORDER] = fold(None, event)

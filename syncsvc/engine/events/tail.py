@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.events.barrier import Barrier
-from syncsvc.engine.events.ddl import DefinitionEvents
+from syncsvc.engine.events.ddl import DefinitionEvents, has_consequences
 from syncsvc.engine.events.dispatch import Dispatcher
 from syncsvc.engine.events.event_share import share_of
 from syncsvc.engine.events.lanes import Lane
 from syncsvc.engine.events.old_source import OldSource
+from syncsvc.engine.events.repair_work import RepairWork
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.frontier import Frontier
 from syncsvc.engine.run.points import Point
@@ -61,6 +62,7 @@ class Tail:
         record = context.run.record
         share = share_of(record.instance, record.instances)
         self._dispatcher = Dispatcher(lanes, frontier, context.tuning.portion_bytes, share)
+        self._repair_work = RepairWork(context, self._dispatcher, frontier, stop)
         self._shared_barrier = Barrier(context.run, context.registry, context.instances, stop)
         self._frontier = frontier
         self._feed = feed
@@ -89,12 +91,14 @@ class Tail:
             self._held_after = page.position.time
             self._feed.page_begins(page.source_time)
             self._hand_on(page)
+            self._repair_work.run_pending(page.source_time)
             self._held_after = None
             lag = seconds_between(self._frontier.passed.time, page.source_time)
             self._context.progress.set_lag(lag)
 
     def _hand_on(self, page: StreamPage) -> None:
         before: bytes | None = None
+        changed: bytes | None = None
         read = 0
         for view in page.events:
             raw = bytes(view)
@@ -110,11 +114,17 @@ class Tail:
                 read += 1
                 record = self._record_of(event)
                 if record is not None:
+                    changed = raw
                     self._feed.changed(record.source_storage, event.key)
                     self._dispatcher.add(record, event, page.source_time)
             elif isinstance(event, DefinitionEvent):
                 self._barrier(before, event, page.source_time)
+                if has_consequences(event):
+                    changed = raw
             before = raw
+        if changed is not None:
+            self._feed.newest_change = position_at(token_of(changed)).time
+        self._feed.read_until = page.position.time
         self._context.progress.add(events_read=read)
         self._feed.page_ends(page.position, page.source_time)
         # A position among the fragments of an event is not valid as a resume point.

@@ -29,6 +29,14 @@ def test_what_was_reached_in_one_direction_says_nothing_of_the_other() -> None:
         can_write=True,
         reverse_start=REVERSE_START,
         found_blocked={"cluster0": False},
+        repair=2,
+        repaired=2,
+        repair_done=2,
+        commit_repairs=2,
+        repair_requests=1,
+        repair_requests_met=1,
+        repaired_documents=50,
+        repaired_definitions=3,
     )
     record = replace(committed, **coordinator_reversal(committed, REVERSE_START))
     assert (record.source, record.destination) == (committed.destination, committed.source)
@@ -40,6 +48,9 @@ def test_what_was_reached_in_one_direction_says_nothing_of_the_other() -> None:
         copy_end=REVERSE_START.time,
         reversals=1,
         found_blocked={"cluster0": False},
+        repair=2,
+        repaired=2,
+        repair_done=2,
     )
     again = replace(record, **coordinator_reversal(record, START))
     assert (again.source, again.destination) == (committed.source, committed.destination)
@@ -53,6 +64,8 @@ def test_a_collection_is_known_by_the_uuid_that_it_has_there() -> None:
     assert found.uuid == THERE
     assert (found.status, found.copied, found.documents) == (CopyStatus.DONE, 7, 2)
     assert found.source_name == record.source_name
+    # A repair recognizes the collection on the new destination, which was the source.
+    assert found.destination_uuid == record.uuid
     # The change to unique is reported by an event.
     prepared = {"v": 2, "key": {"b": 1}, "name": "b", "prepareUnique": True}
     assert found.definition.indexes == {"a": index, "b": prepared}

@@ -160,6 +160,8 @@ NUMBERS: list[tuple[str, dict[str, Any], ProgressSnapshot, float | None]] = [
     ("verification_estimated_documents", APPLYING, VERIFYING, 30),
     ("verification_collections", APPLYING, VERIFYING, 0),
     ("verification_mismatches", APPLYING, VERIFYING, 3),
+    ("repaired_documents", {**APPLYING, "repaired_documents": 4}, VERIFYING, 4),
+    ("repaired_definitions", {**APPLYING, "repaired_definitions": 2}, VERIFYING, 2),
 ]
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncsvc.errors import INCOMPATIBLE_METADATA
-from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
+from syncsvc.options import BuildIndexes, Repair, StartOptions, WriteBlocking
 from syncsvc.saved.registry import (
     CollectionRecord,
     CopyStatus,
@@ -205,6 +205,7 @@ UPGRADED = run_record(
         WriteBlocking.SOURCE_AND_DESTINATION,
         reversible=True,
         verification=False,
+        repair=Repair.NEVER,
         include_namespaces=({"database": "d", "collections": ["c"]},),
         exclude_namespaces=({"databaseRegex": {"pattern": "^x"}},),
         copy_in_natural_order=({"database": "."},),
@@ -233,7 +234,16 @@ _OF_6 = run_document_of_format_6()
 CURRENT = {
     **{name: value for name, value in _OF_6.items() if name not in ("turns", "wayBack")},
     "format": 7,
-    "options": {**_OF_6["options"], "verification": False, "sharding": None, "instances": []},
+    "options": {
+        **_OF_6["options"],
+        "verification": False,
+        "repair": "never",
+        "sharding": None,
+        "instances": [],
+    },
+    **dict.fromkeys(("repair", "repaired", "repairDone", "commitRepairs"), 0),
+    **dict.fromkeys(("repairRequests", "repairRequestsMet"), 0),
+    **dict.fromkeys(("repairedDocuments", "repairedDefinitions"), 0),
     "reversals": 3,
     "reverseStart": _OF_6["wayBack"],
     "fence": "00000000-0000-0000-0000-000000000007",

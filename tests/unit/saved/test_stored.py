@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from marshmallow import ValidationError
 
-from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
+from syncsvc.options import BuildIndexes, Repair, StartOptions, WriteBlocking
 from syncsvc.saved.run import _StoredRun
 from syncsvc.saved.stored import Stored, StoredOptions, StoredPosition
 
@@ -28,6 +28,7 @@ start_options = st.builds(
     write_blocking=st.sampled_from(WriteBlocking),
     reversible=st.booleans(),
     verification=st.booleans(),
+    repair=st.sampled_from(Repair),
     include_namespaces=st.lists(st.sampled_from(FILTERS)).map(tuple),
     exclude_namespaces=st.lists(st.sampled_from(FILTERS)).map(tuple),
     sharding=st.sampled_from([None, SHARDING]),
@@ -51,9 +52,10 @@ def test_options_are_read_back_as_they_were(options: StartOptions) -> None:
 
 
 def test_options_that_other_versions_saved_are_read() -> None:
-    """A later version may have more fields, and an earlier version may have fewer."""
+    """A later version may have more fields, and an earlier version may have fewer; it repaired nothing."""
     document = {"source": "a", "destination": "b", "reversible": True, "future": {"a": [1]}}
-    assert StoredOptions().load(document) == StartOptions("a", "b", reversible=True)
+    expected = StartOptions("a", "b", reversible=True, repair=Repair.NEVER)
+    assert StoredOptions().load(document) == expected
 
 
 def test_what_requests_may_not_say_is_read() -> None:

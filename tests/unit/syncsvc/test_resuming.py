@@ -25,7 +25,11 @@ from syncsvc.state import Phase, State
 from tests.unit.syncsvc.records import run_record
 from verifier.runtime.errors import ErrorKind, OperationError
 
-COMMIT = {"commit_time": Timestamp(1700000000, 1), "steps": ("definitions prepared",)}
+COMMIT = {
+    "commit_time": Timestamp(1700000000, 1),
+    "steps": ("definitions prepared",),
+    "commit_repairs": 1,
+}
 
 
 def failed(name: str = "DocumentNotCopied", **fields: Any) -> RunRecord:
@@ -103,7 +107,8 @@ def test_a_commit_is_withdrawn_unless_users_may_write_to_the_destination(
 ) -> None:
     found = {"failure": None, "attempt": 1, "caught_up": False, "state": State.RUNNING, **changes}
     if found["state"] is State.RUNNING:
-        found = {"phase": record.phase, "commit_time": None, "steps": (), **found}
+        withdrawn = {"commit_time": None, "steps": (), "commit_repairs": 0}
+        found = {"phase": record.phase, **withdrawn, **found}
     assert resumed(record, []) == found
 
 
@@ -146,7 +151,6 @@ def test_no_instance_is_resumed_before_all_have_stopped(state: State) -> None:
     assert raised.value.kind is errors.INVALID_STATE
 
 
-def test_a_check_is_continued_unless_it_could_not_be_or_a_commit_was_requested() -> None:
-    assert not needs_new_check(failed(phase=Phase.APPLYING))
-    assert needs_new_check(failed("VerificationIncomplete", phase=Phase.APPLYING))
-    assert needs_new_check(failed(phase=Phase.APPLYING, **COMMIT))
+def test_a_check_is_continued_unless_it_could_not_be_completed() -> None:
+    assert not needs_new_check(Failure("VerificationFailed", "It differs."))
+    assert needs_new_check(Failure("VerificationIncomplete", "Something is missing."))

@@ -16,6 +16,8 @@ TABLE = {
     ("RUNNING", "pause"): "PAUSED",
     ("PAUSED", "resume"): "RUNNING",
     ("FAILED", "resume"): "RUNNING",
+    ("RUNNING", "repair"): "RUNNING",
+    ("FAILED", "repair"): "RUNNING",
     ("RUNNING", "commit"): "COMMITTING",
     ("RUNNING", "fail"): "FAILED",
     ("COMMITTING", "finish"): "COMMITTED",

@@ -1,0 +1,116 @@
+"""Moves the commit time to a later one, before the verdict of the verification ends the commit.
+
+A commit continues while users still write to the source, and after differences were repaired. A document that was read
+again may contain a write after the old commit time: if the other writes up to then were left out, the destination would
+hold only a part of what the users wrote, and no check would find it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from bson.timestamp import Timestamp
+
+from syncsvc.engine.definitions.index_builds import restore_indexes
+from syncsvc.engine.repairer import Repairer
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
+from syncsvc.errors import VERIFICATION_FAILED
+from syncsvc.figures.progress import WarningKind
+from syncsvc.saved.run import RunRecord
+from verifier.cluster.note import append_note
+from verifier.compare.feed import Feed
+from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import StopToken, wait_until
+from verifier.runtime.waits import waiting
+
+_log = logging.getLogger(__name__)
+
+# How often a commit is extended because of writes to the source. Each time takes some seconds.
+_MOST_EXTENSIONS = 50
+_APPLYING = "lagTimeSeconds in GET /api/v1/progress shows the lag. If it does not fall, see the other warnings."
+
+
+class CommitEnd:
+    """Decides whether a commit ends with a verdict now, or continues up to a later commit time.
+
+    The `feed` knows the newest change of the source that was read.
+    """
+
+    def __init__(
+        self, context: RunContext, repairer: Repairer, feed: Feed, stop: StopToken
+    ) -> None:
+        self._context = context
+        self._repairer = repairer
+        self._feed = feed
+        self._stop = stop
+        self._extensions = 0
+
+    def later(self, differs: bool) -> Timestamp | None:
+        """Return a later commit time, up to which all changes are applied; None if the commit can end.
+
+        `differs` is whether the verification has found differences, which are repaired. Raises OperationError
+        VerificationFailed if users do not stop writing.
+        """
+        if self._is_written():
+            # Applied before differences are repaired: a document whose events are still on the way may differ.
+            self._extend()
+        elif not (differs and self._repairer.repair_in_commit()):
+            self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
+            return None
+        time = self._postpone()
+        # A document that an index refused while it was written has withheld the indexes, in any instance.
+        self._context.registry.reload(self._stop)
+        restore_indexes(self._context, self._stop)
+        return time
+
+    def _is_written(self) -> bool:
+        """Return whether users have written to the source after the commit time, and before now."""
+        record = self._context.run.record
+        if not record.options.blocks_source:
+            self._read_until_now()
+        newest, time = self._feed.newest_change, record.commit_time
+        return newest is not None and time is not None and newest > time
+
+    def _read_until_now(self) -> None:
+        """Wait until the change events of all earlier writes to the source are read."""
+        now = append_note(self._context.source_client, self._stop)
+        append_note(self._context.source_client, self._stop)
+
+        def is_read() -> bool:
+            return self._feed.read_until is not None and self._feed.read_until > now
+
+        with waiting("The commit waits until later changes are read", _APPLYING):
+            wait_until(is_read, self._stop)
+
+    def _extend(self) -> None:
+        self._extensions += 1
+        if self._extensions > _MOST_EXTENSIONS:
+            self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
+            raise OperationError(
+                VERIFICATION_FAILED,
+                "Applications have not stopped writing to the source since the commit was requested. Stop them, send "
+                "POST /api/v1/resume, and commit again.",
+            )
+        _log.info("The commit continues, because applications still write to the source.")
+        self._context.progress.warn(
+            WarningKind.SOURCE_WRITTEN,
+            "Applications still write to the source although the commit was requested. These writes are applied, and "
+            "the commit waits until they end. Stop the applications.",
+        )
+
+    def _postpone(self) -> Timestamp:
+        """Save and return a new commit time, after all changes up to it are applied."""
+        run, source = self._context.run, self._context.source_client
+        time = append_note(source, self._stop)
+        run.update(commit_time=time)
+        self._context.observe(Point.COMMIT_POSTPONED, "")
+        append_note(source, self._stop)  # the stream of an idle source would never pass that time
+
+        def is_past(record: RunRecord) -> bool:
+            return record.position is not None and record.position.time > time
+
+        with waiting("The commit waits until later changes are applied", _APPLYING):
+            wait_until(lambda: is_past(run.record), self._stop)
+        self._context.instances.wait_for_all(is_past, self._stop)
+        return time

@@ -1,0 +1,140 @@
+"""Applies the repairs of a round, in the thread that reads the change events.
+
+Documents are read again through the lanes, like documents whose events are not enough, so no other write of the same
+document can overtake them. Only the coordinator repairs definitions: it applies all DDL events, so no such event runs
+at the same time. A definition is restored to the one in the registry, which is right at this point of the events.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
+
+from bson.timestamp import Timestamp
+
+from syncsvc.created import replaced
+from syncsvc.engine.definitions.catalog import Catalog
+from syncsvc.engine.definitions.created import created_uuid, save_created
+from syncsvc.engine.definitions.index_builds import build_indexes
+from syncsvc.engine.definitions.standin import stand_in
+from syncsvc.engine.definitions.views import reconcile_views
+from syncsvc.engine.events.dispatch import Dispatcher
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.frontier import Frontier
+from syncsvc.engine.run.points import Point
+from syncsvc.errors import DEFINITION_NOT_APPLICABLE
+from syncsvc.repair_rules import option_change
+from syncsvc.saved.registry import CollectionRecord
+from verifier.cluster.events import DataEvent, DataKind
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.reading import read
+from verifier.cluster.times import Position
+from verifier.compare.mismatch import Aspect, DefinitionMismatch
+from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import StopToken
+
+_log = logging.getLogger(__name__)
+
+# Differences for which the collection is created, unless it exists.
+_OF_CREATION = {Aspect.EXISTENCE, Aspect.KIND, Aspect.SHARD_KEY}
+
+
+class RepairWork:
+    """Applies the rounds of repairs that the run record names."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        dispatcher: Dispatcher,
+        frontier: Frontier[Position],
+        stop: StopToken,
+    ) -> None:
+        self._context = context
+        self._dispatcher = dispatcher
+        self._frontier = frontier
+        self._stop = stop
+        self._catalog = Catalog(context, stop)
+
+    def run_pending(self, source_time: Timestamp) -> None:
+        """Apply the newest round unless this instance has applied it, and save that; return when it is applied.
+
+        All events up to now must have been handed to the lanes; `source_time` is a source time that is not before any
+        of them. Raises OperationError EventNotApplicable.
+        """
+        record = self._context.run.record
+        if record.repaired >= record.repair:
+            return
+        self._frontier.wait_drained(self._stop)
+        # Look again: users may have created a collection since the list was made, above all if a process was killed.
+        client, registry = self._context.destination_client, self._context.registry
+        if not record.coordinates:
+            # The coordinator may have created collections.
+            registry.reload(self._stop)
+        foreign = read(lambda: replaced(client, registry), self._stop)
+        if record.coordinates:
+            self._restore_definitions(record.repair, foreign)
+        self._reread_documents(record.repair, foreign, source_time)
+        self._context.observe(Point.REPAIR_APPLIED, str(record.repair))
+        self._context.run.update(repaired=record.repair)
+
+    def _reread_documents(
+        self, number: int, foreign: set[Namespace], source_time: Timestamp
+    ) -> None:
+        registry = self._context.registry
+        records = {
+            each.source_storage: each for each in registry if each.source_storage not in foreign
+        }
+        for mismatch in self._context.repairs.documents(number):
+            record = records.get(mismatch.namespace)
+            if record is not None:
+                event = DataEvent(DataKind.REREAD, record.uuid, mismatch.key, b"")
+                self._dispatcher.add(record, event, source_time)
+        self._dispatcher.end(None, source_time)
+        self._frontier.wait_drained(self._stop)
+
+    def _restore_definitions(self, number: int, foreign: set[Namespace]) -> None:
+        by_name = attrgetter("namespace")
+        found = [
+            each
+            for each in self._context.repairs.definitions(number)
+            if each.namespace not in foreign
+        ]
+        others = False
+        for namespace, group in groupby(sorted(found, key=by_name), by_name):
+            record = self._context.registry.at(namespace)
+            if record is None:
+                others = True
+                continue
+            differences = list(group)
+            try:
+                self._restore(record, differences)
+            except OperationError as error:
+                if error.kind is not DEFINITION_NOT_APPLICABLE:
+                    raise
+                # The next comparison finds the differences again.
+                self._context.repairs.remove(number, differences)
+                _log.warning("A definition could not be repaired.", extra={"error": str(error)})
+        if others:
+            reconcile_views(self._context, self._stop)
+
+    def _restore(self, record: CollectionRecord, found: Sequence[DefinitionMismatch]) -> None:
+        aspects = {each.aspect for each in found}
+        if aspects & _OF_CREATION:
+            self._create(record)
+        names = [each.component for each in found if each.aspect is Aspect.OPTION]
+        self._catalog.modify(
+            record.definition.namespace, option_change(stand_in(record.definition), names)
+        )
+        if aspects & {*_OF_CREATION, Aspect.INDEX}:
+            build_indexes(self._context, record, self._stop)
+
+    def _create(self, record: CollectionRecord) -> None:
+        """Create the collection unless one has its name, and save that the new one is the sync's."""
+        context = self._context
+        if created_uuid(context, record.definition.namespace, self._stop) is None:
+            # The saved UUID is that of a collection that was dropped.
+            record = context.registry.change(record, destination_uuid=None)
+        self._catalog.create_bare(record.present)
+        save_created(context, [record], self._stop)

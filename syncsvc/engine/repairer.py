@@ -1,0 +1,145 @@
+"""Repairs the differences that the verification has found, in numbered rounds, as the coordinator.
+
+A round is saved in three steps: the list of its differences, its number in the run record, and that it is done. The
+thread that reads the change events does the work (`syncsvc.engine.events.repair_work`), in each instance: it reads
+documents again through the lanes, so their writes keep their order with those of events. A killed process repeats the
+step that it was in. That is safe, because a repair only makes the destination what the source or the saved definition
+says at that moment, and later events are applied over it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from syncsvc.created import replaced
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
+from syncsvc.options import Repair
+from syncsvc.repair_rules import Action, action_of
+from syncsvc.state import State
+from verifier.cluster.reading import read
+from verifier.compare.errors import MISMATCHES_REPLACED
+from verifier.compare.mismatch import StoredMismatch
+from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import StopToken, wait_until
+from verifier.runtime.waits import waiting
+
+_log = logging.getLogger(__name__)
+
+# How many rounds one commit may run: the first one creates missing collections, whose documents the second one writes.
+_MOST_IN_COMMIT = 2
+_APPLYING = "It takes longer if many documents differ or the lag is high. If it does not end, see the other warnings."
+
+
+class Repairer:
+    """Runs rounds of repairs. One thread at a time may call it."""
+
+    def __init__(self, context: RunContext, stop: StopToken) -> None:
+        self._context = context
+        self._stop = stop
+        # The generation of the check in which a repair on demand has created a collection.
+        self._created_in: int | None = None
+
+    def repair_in_commit(self) -> bool:
+        """Repair the differences that are left after all changes are applied, and return whether any was repaired.
+
+        Return False if the options of the sync forbid it, the commit has already repaired twice, or no difference can
+        be repaired. Otherwise, the saved commit time is None: a document that was read again may contain a later write.
+        """
+        record = self._context.run.record
+        if record.options.repair is Repair.NEVER or record.commit_repairs >= _MOST_IN_COMMIT:
+            return False
+        number, actions = self._list()
+        if not actions:
+            return False
+        self._run_round(number, commit_time=None, commit_repairs=record.commit_repairs + 1)
+        return True
+
+    def finish_round(self) -> None:
+        """Wait until all instances have applied the newest round, and save that; a no-op if it is saved already."""
+        run = self._context.run
+        number = run.record.repair
+        if run.record.repair_done >= number:
+            return
+        with waiting("Differences are being repaired", _APPLYING):
+            wait_until(lambda: run.record.repaired >= number, self._stop)
+        self._context.instances.wait_for_all(lambda other: other.repaired >= number, self._stop)
+        counts = self._context.repairs.counts()
+        run.update(
+            repair_done=number,
+            repaired_documents=counts.documents,
+            repaired_definitions=counts.definitions,
+        )
+        _log.info("Differences were repaired.", extra={"round": number})
+
+    def repair_on_demand(self) -> None:
+        """Repair the differences known now, if a user has requested it.
+
+        If a collection was missing, the request is met by a later call, once the check has compared its documents.
+        """
+        self.finish_round()
+        run, check = self._context.run, self._context.checks.record
+        # Read before the differences are listed: a later request may be about differences that the list lacks.
+        requests = run.record.repair_requests
+        if not run.record.repair_requested:
+            return
+        # A commit must not wait: the check compares nothing before the commit has applied all changes.
+        may_wait = run.record.state is State.RUNNING
+        compared = check.generation if check.done else check.generation - 1
+        if may_wait and self._created_in is not None and compared <= self._created_in:
+            return
+        number, actions = self._list()
+        again = self._created_in is None and may_wait and Action.CREATE in actions
+        met = {} if again else {"repair_requests_met": requests}
+        if actions:
+            self._run_round(number, **met)
+        else:
+            run.update(**met)
+        self._created_in = self._context.checks.record.generation if again else None
+
+    def _run_round(self, number: int, **begun: Any) -> None:
+        """Run the round whose list is saved; save the fields `begun` of the record when it begins."""
+        context = self._context
+        context.observe(Point.REPAIR_LISTED, str(number))
+        context.run.update(repair=number, **begun)
+        context.observe(Point.REPAIR_BEGUN, str(number))
+        self.finish_round()
+        context.observe(Point.REPAIR_DONE, str(number))
+
+    def _list(self) -> tuple[int, set[Action]]:
+        """Save the differences known now as the list of the next round; return its number, and what is to be done.
+
+        While the check runs, a generation may be replaced while it is read: then the newest one is listed as well.
+        """
+        self.finish_round()
+        number = self._context.run.record.repair + 1
+        while True:
+            actions: set[Action] = set()
+            try:
+                self._context.repairs.add(number, self._known(actions))
+                return number, actions
+            except OperationError as error:
+                if error.kind is not MISMATCHES_REPLACED:
+                    raise
+            self._stop.check()
+
+    def _known(self, actions: set[Action]) -> Iterator[StoredMismatch]:
+        """Yield the known differences that can be repaired, and add what is done about them to `actions`."""
+        context, checks = self._context, self._context.checks
+        foreign = read(lambda: replaced(context.destination_client, context.registry), self._stop)
+        if foreign:
+            _log.warning(
+                "Collections are not repaired, because users dropped them on the destination and created them again.",
+                extra={"namespaces": sorted(map(str, foreign))},
+            )
+        for found in (
+            checks.definition_mismatches(None, None),
+            checks.document_mismatches(None, None, 0),
+        ):
+            for each in found:
+                action = action_of(each.mismatch, foreign)
+                if action.repairs:
+                    actions.add(action)
+                    yield each

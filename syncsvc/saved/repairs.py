@@ -1,0 +1,153 @@
+"""The list of the differences that a sync has repaired, or is going to repair, each with the number of its round.
+
+A round is saved here before any instance begins it, so a restarted instance, and every other one, repairs the same
+differences. A difference that occurs in a later round again is listed for the later round only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import pymongo
+
+from syncsvc.saved.batches import save_rows
+from syncsvc.saved.emptying import delete_rows
+from syncsvc.saved.run import METADATA_DATABASE, REPAIRS
+from verifier.cluster import rawbson
+from verifier.cluster.connect import Client
+from verifier.cluster.newest import newest_time, read_after
+from verifier.cluster.reading import read
+from verifier.cluster.writer import ClusterWriter
+from verifier.compare.mismatch import (
+    DefinitionMismatch,
+    DocumentMismatch,
+    Mismatch,
+    StoredMismatch,
+)
+from verifier.compare.rows import (
+    definition_mismatch_row,
+    document_mismatch_row,
+    is_of_definition,
+    read_definition_mismatch,
+    read_document_mismatch,
+    read_page_token,
+    stored,
+)
+from verifier.runtime.tasks import StopToken
+
+# How many rows are read at once.
+_PAGE = 1_000
+
+
+class RepairCounts(NamedTuple):
+    """How many documents, and how many differences in definitions, were repaired."""
+
+    documents: int = 0
+    definitions: int = 0
+
+
+class Repairs:
+    """The saved list of repairs of one run. Every method raises the driver's errors."""
+
+    def __init__(self, client: Client, writer: ClusterWriter, stop: StopToken) -> None:
+        self._client = client
+        self._writer = writer
+        self._stop = stop
+
+    def add(self, number: int, found: Iterable[StoredMismatch]) -> None:
+        """Save differences for the round with that number."""
+        statements = (
+            {"q": {"_id": row["_id"]}, "u": row, "upsert": True}
+            for row in (_row(each, number) for each in found)
+        )
+        save_rows(self._writer, REPAIRS, statements)
+
+    def remove(self, number: int, found: Iterable[DefinitionMismatch]) -> None:
+        """Remove differences in definitions from the list of a round, because they could not be repaired."""
+        for each in found:
+            query = {"_id": definition_mismatch_row(each, 0)["_id"], "round": number}
+            self._run({"delete": REPAIRS, "deletes": [{"q": query, "limit": 1}]})
+
+    def documents(self, number: int) -> Iterator[DocumentMismatch]:
+        """Yield the documents of a round."""
+        for row in self._newest({"round": number, "_id.h": {"$exists": True}}):
+            yield read_document_mismatch(row)
+
+    def definitions(self, number: int) -> list[DefinitionMismatch]:
+        """Return the differences in definitions of a round."""
+        query = {"round": number, "_id.a": {"$exists": True}}
+        return [read_definition_mismatch(row) for row in self._newest(query)]
+
+    def counts(self) -> RepairCounts:
+        collection = self._client[METADATA_DATABASE][REPAIRS]
+
+        def count(field: str) -> int:
+            query = {field: {"$exists": True}}
+            return read(lambda: collection.count_documents(query), self._stop)
+
+        return RepairCounts(count("_id.h"), count("_id.a"))
+
+    def forget(self) -> None:
+        """Delete the whole list."""
+        delete_rows(self._client, self._writer, REPAIRS, {}, self._stop)
+
+    def _newest(self, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the matching rows, with all that any instance saved before, in the order of their `_id`s."""
+        time = newest_time(self._run, REPAIRS)
+
+        def portion(after: list[dict[str, Any]]) -> list[bytes]:
+            find = {"filter": {"$and": [query, *after]}, "sort": {"_id": 1}, "limit": _PAGE}
+            return read_after(time, self._client, METADATA_DATABASE, REPAIRS, **find)
+
+        yield from _pages(lambda after: read(lambda: portion(after), self._stop))
+
+    def _run(self, command: dict[str, Any]) -> dict[str, Any]:
+        return self._writer.run(METADATA_DATABASE, command)
+
+
+def _pages(
+    portion: Callable[[list[dict[str, Any]]], list[bytes]],
+) -> Iterator[dict[str, Any]]:
+    after: list[dict[str, Any]] = []
+    while rows := [rawbson.decode(each) for each in portion(after)]:
+        yield from rows
+        after = [{"_id": {"$gt": rows[-1]["_id"]}}]
+
+
+def listed(
+    client: Client, after: str | None, limit: int | None, patience: float
+) -> Iterator[StoredMismatch]:
+    """Yield the differences in the list, at most `limit`, after the one with the page token `after`.
+
+    Each page of the list is read within `patience` seconds. Raises the driver's errors, and ValueError for an invalid
+    page token.
+    """
+    collection = client[METADATA_DATABASE][REPAIRS]
+    last = None if after is None else read_page_token(after)
+    left = limit
+    while left is None or left > 0:
+        query = {} if last is None else {"_id": {"$gt": last}}
+        with pymongo.timeout(patience):
+            rows = list(collection.find(query, sort={"_id": 1}, limit=min(_PAGE, left or _PAGE)))
+        for row in rows:
+            yield stored(_mismatch(row), row, row["generation"])
+        if not rows:
+            return
+        last = rows[-1]["_id"]
+        left = None if left is None else left - len(rows)
+
+
+def _mismatch(row: dict[str, Any]) -> Mismatch:
+    if is_of_definition(row["_id"]):
+        return read_definition_mismatch(row)
+    return read_document_mismatch(row)
+
+
+def _row(each: StoredMismatch, number: int) -> dict[str, Any]:
+    mismatch = each.mismatch
+    if isinstance(mismatch, DefinitionMismatch):
+        row = definition_mismatch_row(mismatch, each.last_seen)
+    else:
+        row = document_mismatch_row(mismatch, {}, each.last_seen)
+    return {**row, "first": each.first_seen, "generation": each.generation, "round": number}

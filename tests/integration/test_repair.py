@@ -1,0 +1,365 @@
+"""Differences between the clusters are repaired: by the commit, and by the command, also after a failed commit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.run.points import Point
+from syncsvc.sandbox.workload import Workload
+from tests.integration.test_bad_input import assert_refused
+from tests.integration.test_embedded_verifier import (
+    METADATA,
+    behind_our_back,
+    listed,
+    mismatches,
+    set_number,
+)
+from tests.support import writes
+from tests.support.blocks import is_blocked
+from tests.support.daemon import Daemon
+from tests.support.failpoints import APPLICATION, failing, times
+from tests.support.metrics import scrape
+from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across, across_topologies
+from tests.support.waiting import wait_for
+from verifier.compare.points import Point as CheckPoint
+
+AUTO = {"enabled": True, "repair": "auto"}
+INDEXES = [[("n", 1)], [("m", -1), ("n", 1)], [("sub.a", 1)]]
+DEFINITIONS = {
+    ("missingOnDst", "index", "n_1"),
+    ("missingOnDst", "index", "m_-1_n_1"),
+    ("missingOnDst", "index", "sub.a_1"),
+    ("extraOnDst", "index", "mine"),
+    ("content", "spec", "validator"),
+    ("extraOnDst", "spec", "validationAction"),  # the source has the default
+    ("missingOnDst", "exist", ""),
+}
+# The documents of the collections that are dropped, the buckets of the time series among them.
+DROPPED = 10 + 5 + 3
+DOCUMENTS = {
+    *(("content", None, n) for n in range(20)),
+    *(("missingOnDst", None, n) for n in range(20, 40)),
+    *(("extraOnDst", None, f"extra {n}") for n in range(10)),
+}
+
+
+def fill(pair: Pair) -> None:
+    client = pair.source.client
+    pair.shard("d.c")
+    writes.fill(client)
+    for keys in INDEXES:
+        client.d.c.create_index(keys)
+    client.d.create_collection("seen", viewOn="c", pipeline=[{"$match": {"n": 1}}])
+    # With all options: collMod sets the ones that create leaves out.
+    options = {"validationLevel": "strict", "validationAction": "error"}
+    client.d.create_collection("checked", validator={"n": {"$gte": 0}}, **options)
+    # Their numbers of documents are not compared, because they can expire.
+    client.d.expiring.create_index("at", expireAfterSeconds=10**9)
+    client.d.expiring.insert_many({"_id": n, "at": datetime.now(UTC)} for n in range(5))
+    writes.time_series(client)
+    client.left_out.c.insert_one({"_id": 1})
+
+
+def corrupt(pair: Pair) -> None:
+    """Change, delete and add 50 documents on the destination, drop 3 indexes, and change other definitions."""
+    changes = [{"q": {"_id": n}, "u": {"$set": {"n": -1}}} for n in range(20)]
+    behind_our_back(pair, {"update": "c", "updates": changes})
+    deletes = [{"q": {"_id": n}, "limit": 1} for n in range(20, 40)]
+    behind_our_back(pair, {"delete": "c", "deletes": deletes})
+    behind_our_back(pair, {"insert": "c", "documents": [{"_id": f"extra {n}"} for n in range(10)]})
+    behind_our_back(pair, {"dropIndexes": "c", "index": "*"})
+    behind_our_back(pair, {"createIndexes": "c", "indexes": [{"name": "mine", "key": {"q": 1}}]})
+    behind_our_back(pair, {"collMod": "checked", "validator": {"n": 1}, "validationAction": "warn"})
+    for name in ("other", "expiring", "series", "seen"):
+        behind_our_back(pair, {"drop": name})
+    behind_our_back(pair, {"create": "mine", "viewOn": "c", "pipeline": []})
+
+
+def repaired(daemon: Daemon) -> set[tuple[Any, ...]]:
+    return listed(daemon, repaired=True)
+
+
+@across_topologies
+def test_the_commit_repairs_what_differs(pair: Pair, daemon: Daemon) -> None:
+    fill(pair)
+    daemon.start(verification=AUTO, excludeNamespaces=[{"database": "left_out"}])
+    daemon.wait_until_committable()
+    corrupt(pair)
+    with Workload([pair.source.client.d.busy], seed=5):
+        wait_for(lambda: DOCUMENTS <= listed(daemon), "the running check finds the documents")
+    with daemon.held_at(Point.REPAIR_DONE, "1"):
+        with daemon.held_at(Point.STEP_DONE, "drained"):
+            daemon.ask_for_commit()
+            daemon.wait_until_reached(Point.STEP_DONE, "drained")
+            # Before anything is switched, applications may still write to both clusters.
+            behind_our_back(pair, {"insert": "c", "documents": [{"_id": "after the commit"}]})
+            intact = {"_id": {"$gte": 100, "$lt": 300}}
+            pair.source.client.d.c.update_many(intact, {"$set": {"late": True}})
+        daemon.wait_until_reached(Point.REPAIR_DONE, "1")
+        assert daemon.progress()["repairs"]["inProgress"] is False
+        # The check has read the destination's changes up to its end, and must continue to read them.
+        behind_our_back(pair, set_number(200, -1))
+        behind_our_back(pair, {"insert": "c", "documents": [{"_id": "during the repair"}]})
+        pair.source.client.d.c.update_one({"_id": 201}, {"$set": {"later": True}})
+    daemon.wait_for_state("COMMITTED")
+    assert set(pair.differences()) == {"left_out"}
+    assert listed(daemon) == set()
+    assert DOCUMENTS | DEFINITIONS <= repaired(daemon)
+    shown = daemon.progress()["repairs"]
+    assert shown["inProgress"] is False
+    assert (shown["documents"], shown["definitions"]) == counts(daemon)
+    assert shown["documents"] == len(DOCUMENTS) + DROPPED + 3
+    assert scrape(daemon)["mongosync_repaired_documents"] == {(): shown["documents"]}
+
+
+@across(REPLICA_SETS, SHARDED)
+def test_a_failed_commit_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> None:
+    fill(pair)
+    assert_refused(daemon.post("repair"), 409, "InvalidState")
+    with daemon.held_at(Point.LISTED):
+        daemon.start(enableUserWriteBlocking=True)
+        assert_refused(daemon.post("repair"), 409, "CannotRepair")
+    daemon.wait_until_committable()
+    corrupt(pair)
+    assert daemon.commit_or_fail()["error"] == "VerificationFailed"
+    daemon.kill()
+    daemon.run()
+    daemon.wait_for_state("FAILED")
+    before = pair.differences()
+    assert_listed_only(daemon)
+    assert daemon.progress()["state"] == "FAILED"
+    assert pair.differences() == before
+    daemon.resume()
+    daemon.wait_for_state("RUNNING")
+    assert not is_blocked(pair.source)
+    pair.source.client.d.c.insert_one({"_id": "between"})
+    assert daemon.commit_or_fail()["error"] == "VerificationFailed"
+    assert repaired(daemon) == set()
+    daemon.kill_at(Point.RESUME_SAVED, "", 2)
+    daemon.post_unanswered("repair", {})
+    daemon.wait_until_killed()
+    daemon.run()
+    wait_until_repaired(daemon)
+    pair.source.client.d.c.insert_one({"_id": "afterwards"})
+    daemon.commit()
+    assert is_blocked(pair.source)
+    pair.assert_equal()
+    assert DOCUMENTS | DEFINITIONS <= repaired(daemon)
+
+
+def test_a_repair_unblocks_the_source_if_the_failed_commit_could_not(
+    pair: Pair, daemon: Daemon
+) -> None:
+    writes.fill(pair.source.client)
+    daemon.start(enableUserWriteBlocking=True)
+    daemon.wait_until_committable()
+    behind_our_back(pair, set_number(1, -1))
+    refused = {"failCommands": ["setUserWriteBlockMode"], "errorCode": 72, "appName": APPLICATION}
+    with daemon.held_at(Point.FAILURE_SAVED):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(Point.FAILURE_SAVED)
+        pair.source.client.admin.command(
+            {"configureFailPoint": "failCommand", "mode": times(1), "data": refused}
+        )
+    wait_for(lambda: "Could not save the failure or unblock" in daemon.log, "it is not unblocked")
+    assert is_blocked(pair.source)
+    repair(daemon)
+    assert not is_blocked(pair.source)
+    daemon.commit()
+    pair.assert_equal()
+
+
+def assert_listed_only(daemon: Daemon) -> None:
+    answer = daemon.post("repair", {"dryRun": True})
+    assert answer.status_code == 200, answer.text
+    plan = answer.json()
+    assert plan["documents"] == len(DOCUMENTS)
+    assert len(plan["repairs"]) == plan["documents"] + plan["definitions"]
+    actions = {each["difference"]: each["action"] for each in plan["repairs"]}
+    document = "d.c: the document with _id"
+    assert actions[f"{document} int 20 is missing on the destination"].startswith("write")
+    assert actions[f'{document} string "extra 1" is extra on the destination'].startswith("delete")
+    assert actions["d.other: it is missing on the destination (a collection)"].startswith("create")
+
+
+def repair(daemon: Daemon) -> None:
+    """Repair what differs, and wait until that is done."""
+    assert daemon.post("repair").json() == {"success": True}
+    wait_until_repaired(daemon)
+
+
+def wait_until_repaired(daemon: Daemon) -> None:
+    daemon.wait_for_state("RUNNING")
+    wait_for(lambda: not daemon.progress()["repairs"]["inProgress"], "the repair is complete")
+
+
+def test_a_running_sync_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> None:
+    fill(pair)
+    daemon.start()
+    daemon.wait_until_committable()
+    corrupt(pair)
+    wait_for(lambda: DOCUMENTS <= listed(daemon), "the running check finds the documents")
+    with Workload([pair.source.client.d.c], seed=7), daemon.held_at(Point.REPAIR_BEGUN, "1"):
+        assert daemon.post("repair").json() == {"success": True}
+        daemon.wait_until_reached(Point.REPAIR_BEGUN, "1")
+        behind_our_back(pair, {"insert": "c", "documents": [{"_id": "later"}]})
+        wait_for(lambda: ("extraOnDst", None, "later") in listed(daemon), "it is found")
+        # The round that has begun does not include it.
+        assert daemon.post("repair").json() == {"success": True}
+        assert daemon.progress()["repairs"]["inProgress"] is True
+    wait_for(lambda: listed(daemon) == set(), "the running check finds nothing any more")
+    behind_our_back(pair, {"create": "foreign"})
+    # Indexes and options are compared in the commit only.
+    assert daemon.commit_or_fail()["error"] == "VerificationFailed"
+    refused = {"failCommands": ["collMod"], "errorCode": 72, "appName": APPLICATION}
+    with failing(pair.destination.client, refused):
+        repair(daemon)
+    assert ("content", "spec", "validator") not in repaired(daemon)
+    shown = daemon.progress()["repairs"]
+    assert (shown["documents"], shown["definitions"]) == counts(daemon)
+    assert daemon.commit_or_fail()["error"] == "VerificationFailed"
+    repair(daemon)
+    # The sync did not create it, so it may hold what somebody needs.
+    assert "foreign" in pair.destination.client.d.list_collection_names()
+    behind_our_back(pair, {"drop": "foreign"})
+    daemon.commit()
+    pair.assert_equal()
+    assert DEFINITIONS <= repaired(daemon)
+
+
+def test_a_reset_drops_what_a_repair_has_created(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    behind_our_back(pair, {"drop": "other"})
+    assert daemon.commit_or_fail()["error"] == "VerificationFailed"
+    repair(daemon)
+    assert pair.destination.client.d.other.count_documents({}) == 10
+    assert daemon.post("reset", {"confirm": "cluster1"}).ok
+    daemon.wait_for_state("IDLE")
+    assert pair.destination.client.d.list_collection_names() == []
+
+
+def create_again(client: writes.AnyClient) -> None:
+    """Drop a collection as a user, and create it again with another document."""
+    bypass = {"mayBypassWriteBlocking": True}
+    client.d.command({"drop": "other", **bypass})
+    client.d.command({"insert": "other", "documents": [{"_id": "theirs"}], **bypass})
+
+
+def assert_kept(daemon: Daemon, client: writes.AnyClient) -> None:
+    """Assert that a repair leaves alone what `create_again` has done, and repair it after it was dropped."""
+    for _ in range(2):
+        assert daemon.commit_or_fail()["error"] == "VerificationFailed"
+        assert [each["_id"] for each in client.d.other.find()] == ["theirs"]
+        plan = daemon.post("repair", {"dryRun": True}).json()
+        assert {each["action"].partition(" ")[0] for each in plan["repairs"]} == {"none:"}
+        repair(daemon)
+    client.d.command({"drop": "other", "mayBypassWriteBlocking": True})
+    repair(daemon)
+
+
+def test_a_repair_keeps_what_users_have_created(pair: Pair, daemon: Daemon) -> None:
+    """A collection that users dropped and created again may hold data that somebody needs; also after a reversal."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    daemon.start(verification=AUTO, reversible=True, enableUserWriteBlocking=True)
+    daemon.wait_until_committable()
+    create_again(destination)
+    assert_kept(daemon, destination)
+    # A commit may repair twice.
+    behind_our_back(pair, {"drop": "c"})
+    daemon.commit()
+    pair.assert_equal()
+    assert daemon.progress()["repairs"]["documents"] >= 310
+    daemon.reverse()
+    assert daemon.progress()["repairs"] == {"inProgress": False, "documents": 0, "definitions": 0}
+    assert repaired(daemon) == set()
+    daemon.wait_until_committable()
+    create_again(source)
+    assert_kept(daemon, source)
+    source.d.command({"drop": "c", "mayBypassWriteBlocking": True})
+    daemon.commit()
+    pair.assert_equal()
+
+
+@across(REPLICA_SETS, SHARDED)
+@pytest.mark.parametrize("verification", [{"repair": "never"}, {"enabled": False}])
+def test_writes_after_the_commit_are_applied(
+    pair: Pair, daemon: Daemon, verification: dict[str, Any]
+) -> None:
+    client = pair.source.client
+    writes.fill(client)
+    daemon.start(verification=verification)
+    daemon.wait_until_committable()
+    with daemon.held_at(Point.COMMIT_POSTPONED, "", 2):
+        with Workload([client.d.c, client.d.busy], seed=9):
+            with daemon.held_at(Point.COMMIT_POSTPONED):
+                with daemon.held_at(Point.STEP_DONE, "drained"):
+                    daemon.ask_for_commit()
+                    daemon.wait_until_reached(Point.STEP_DONE, "drained")
+                    write_late(pair, "first")
+                daemon.wait_until_reached(Point.COMMIT_POSTPONED)
+                write_late(pair, "second")
+            daemon.wait_until_reached(Point.COMMIT_POSTPONED, "", 2)
+        assert is_warned(daemon)
+        assert daemon.progress()["state"] == "COMMITTING"
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
+    assert not is_warned(daemon)
+
+
+def is_warned(daemon: Daemon) -> bool:
+    warnings = daemon.progress().get("warnings", ())
+    return any("still write to the source" in each for each in warnings)
+
+
+@across(REPLICA_SETS, SHARDED)
+def test_a_killed_repair_goes_on(pair: Pair, daemon: Daemon) -> None:
+    fill(pair)
+    daemon.start(verification=AUTO)
+    daemon.wait_until_committable()
+    corrupt(pair)
+    daemon.kill_at(Point.REPAIR_LISTED)
+    daemon.commit_until_killed()
+    for point in (Point.REPAIR_BEGUN, Point.REPAIR_APPLIED):
+        daemon.kill_at(point)
+        daemon.run()
+        daemon.wait_until_killed()
+    # The next process must not end the check at the commit time of a process that has repaired since.
+    with daemon.held_at(Point.STEP_DONE, "commit saved"):
+        daemon.kill_at(Point.REPAIR_DONE)
+        daemon.run()
+        daemon.wait_until_reached(Point.STEP_DONE, "commit saved")
+        check = pair.destination.client[METADATA].check.find_one({})
+        assert check is not None
+        assert (check["source"]["end"], check["destination"]["end"]) == (None, None)
+        behind_our_back(pair, set_number(201, -1))
+    daemon.wait_until_killed()
+    # The second time that writes are off is after a write to the source.
+    for point, number in ((Point.COMMIT_POSTPONED, 1), (CheckPoint.WRITES_OFF, 2)):
+        daemon.kill_at(point, "", number)
+        with daemon.held_at(Point.STEP_DONE, "drained"):
+            daemon.run()
+            daemon.wait_until_reached(Point.STEP_DONE, "drained")
+            write_late(pair, point.name)
+        daemon.wait_until_killed()
+    daemon.run()
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
+    assert DOCUMENTS | DEFINITIONS <= repaired(daemon)
+
+
+def write_late(pair: Pair, name: str) -> None:
+    """Insert a document on the source, and wait until it is on the destination."""
+    pair.source.client.d.c.insert_one({"_id": name})
+    wait_for(lambda: pair.destination.client.d.c.find_one({"_id": name}), "the write is applied")
+
+
+def counts(daemon: Daemon) -> tuple[int, int]:
+    every = mismatches(daemon, repaired=True)
+    definitions = sum("aspect" in each for each in every)
+    return len(every) - definitions, definitions
