@@ -175,8 +175,8 @@ def resumed(record: RunRecord, others: Collection[RunRecord]) -> dict[str, Any]:
 def withdrawn(phase: Phase) -> dict[str, Any]:
     """Return the fields that change in the record of an instance in `phase` when its commit is withdrawn.
 
-    A cut-over may have restored definitions, which become stand-ins again. Without a commit time, the verification
-    forgets its verdict.
+    That is when the commit has failed, or users have written to the source during the cut-over. A cut-over may have
+    restored definitions, which become stand-ins again. Without a commit time, the verification forgets its verdict.
     """
     return {
         "phase": Phase.WITHDRAWING if phase is Phase.CUTTING_OVER else phase,

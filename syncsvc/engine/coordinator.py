@@ -11,7 +11,7 @@ from bson.timestamp import Timestamp
 from syncsvc.created import refuse_foreign
 from syncsvc.engine.copying.copy import copy_all
 from syncsvc.engine.copying.partitioned import plan_copy, settle
-from syncsvc.engine.cutover import Cutover
+from syncsvc.engine.cutover import Cutover, SourceWritten
 from syncsvc.engine.definitions.index_builds import build_all, restore_indexes
 from syncsvc.engine.definitions.source_listing import SourceListing
 from syncsvc.engine.definitions.views import reconcile_views
@@ -26,6 +26,7 @@ from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.engine.verification import Verification
 from syncsvc.figures.progress import MOST_LAG
+from syncsvc.resuming import withdrawn
 from syncsvc.saved.registry import copy_summary
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
@@ -140,7 +141,7 @@ class Coordinator(Phases):
         return Phase.APPLYING
 
     def _withdraw(self, stop: StopToken) -> Phase:
-        """Turn the definitions that a failed cut-over has restored into stand-ins again."""
+        """Turn the definitions that a cut-over has restored into stand-ins again: it has failed, or was given up."""
         weaken_definitions(self._context, stop)
         return Phase.APPLYING
 
@@ -176,7 +177,15 @@ class Coordinator(Phases):
     def _cut_over(self, stop: StopToken) -> Phase:
         # From here on users may write to the destination, so no instance may write to it any more.
         self._context.instances.wait_for_all(lambda other: other.phase.applied, stop)
-        Cutover(self._context, stop).run()
+        try:
+            Cutover(self._context, stop).run()
+        except SourceWritten:
+            _log.info(
+                "Users have written to the source during the cut-over: their writes are applied first."
+            )
+            run = self._context.run
+            run.update(**withdrawn(run.record.phase))
+            return run.record.phase
         return Phase.DONE
 
     def _wait_for_commit(

@@ -3,6 +3,9 @@
 A restart continues with the first step that is not recorded. Until the commit, the destination holds unique indexes
 without their uniqueness. The first step makes them refuse new duplicates; then the destination is unblocked, and then
 reported as writable. Making the indexes unique can take long, so it comes last.
+
+If users have written to the source before the destination is unblocked, the cut-over is given up: its caller undoes
+the steps, and applies these writes first.
 """
 
 from __future__ import annotations
@@ -13,12 +16,13 @@ from typing import Any
 
 from syncsvc.engine.definitions.catalog import Catalog, known_uuids
 from syncsvc.engine.definitions.confirmation import confirmed_together
-from syncsvc.engine.reversal import prepare_reversal
+from syncsvc.engine.reversal import prepare_reversal, written_since
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.resuming import PREPARED
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
+from verifier.cluster.cluster import Cluster
 from verifier.cluster.specification import CollectionSpec
 from verifier.cluster.writer import MAJORITY, PRIMARY_ONLY
 from verifier.runtime.tasks import StopToken, for_each
@@ -26,9 +30,16 @@ from verifier.runtime.tasks import StopToken, for_each
 Step = tuple[str, Callable[[], None]]
 
 
+class SourceWritten(Exception):
+    """Users have written to the source before the destination was unblocked."""
+
+
 @dataclass(frozen=True)
 class Cutover:
-    """Runs the steps of a commit, after the verification or if it is disabled. Reads no data of the source."""
+    """Runs the steps of a commit, after the verification or if it is disabled. Reads no documents of the source.
+
+    `run` raises SourceWritten.
+    """
 
     context: RunContext
     stop: StopToken
@@ -79,8 +90,22 @@ class Cutover:
         self.context.run.update(reverse_start=prepare_reversal(self.context, self.stop))
 
     def _unblock(self) -> None:
+        # Not a step of its own: it must be repeated after a restart.
+        self._refuse_written()
         if self.context.run.record.options.blocks_destination:
             self.context.destination_block.lift()
+
+    def _refuse_written(self) -> None:
+        """Raise SourceWritten if users have written to the source since the verification."""
+        context = self.context
+        record = context.run.record
+        if record.options.blocks_source:
+            return
+        assert record.position is not None
+        source = Cluster(record.source, context.source_client, context.source_facts)
+        for names in written_since(source, record.position, self.stop):
+            if any(map(context.selection.selects, names)):
+                raise SourceWritten
 
     def _allow_writes(self) -> None:
         # If a reset is already saved, it will drop the data, so users must not be told to write.

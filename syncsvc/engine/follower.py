@@ -103,8 +103,11 @@ class Follower(Phases):
             run.update(repair=leader.repaired)
 
     def _cut_over(self, stop: StopToken) -> Phase:
-        self._wait(lambda other: other.can_write, stop)
-        self._context.run.update(can_write=True)
+        run = self._context.run
+        leader = self._wait(lambda other: other.can_write or _is_withdrawn(other), stop)
+        if leader.reversals == run.record.reversals and _is_withdrawn(leader):
+            return Phase.WITHDRAWING
+        run.update(can_write=True)
         # The coordinator has built all withheld indexes, including those that this instance withheld.
         self._context.progress.end_warning(WarningKind.INDEXES_WITHHELD)
         self._wait(lambda other: other.state is State.COMMITTED, stop)
@@ -128,3 +131,8 @@ def _any(other: RunRecord) -> bool:
 def _is_applying(other: RunRecord) -> bool:
     """Return whether an instance has reached change event application."""
     return other.phase is Phase.APPLYING or other.phase.applied
+
+
+def _is_withdrawn(other: RunRecord) -> bool:
+    """Return whether the coordinator, whose cut-over has begun, has given it up."""
+    return other.phase in (Phase.WITHDRAWING, Phase.APPLYING)

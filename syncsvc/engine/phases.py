@@ -48,8 +48,9 @@ class Phases(ABC):
         with TaskGroup("run", self._stop) as group:
             group.spawn("owner", self._keep_owning, group.stop)
             group.spawn("instances", self._context.instances.watch, group.stop)
-            self._read(group.stop)
-            self._run_phases({Phase.CUTTING_OVER: self._cut_over}, group.stop)
+            while self._context.run.record.phase is not Phase.DONE:
+                self._read(group.stop)
+                self._run_phases({Phase.CUTTING_OVER: self._cut_over}, group.stop)
             group.stop.stop("done")
 
     def _read(self, stop: StopToken) -> None:

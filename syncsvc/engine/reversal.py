@@ -145,20 +145,25 @@ def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> Non
     `since` is where the commit ended in the old source's change stream. Later writes exist on one side only, and the
     reversed sync would overwrite them.
     """
-    now = append_note(old_source.client, stop)
-    stream = ChangeStream(old_source.client, old_source.facts, keys_only=True)
-    migrations = Migrations(old_source.client, old_source.facts, stop)
+    for written in map(sorted, written_since(old_source, since, stop)):
+        more = ", ..." if len(written) > _SHOWN else ""
+        raise OperationError(
+            OLD_SOURCE_WRITTEN,
+            f"Since the commit, users wrote to collections on {old_source.name}: "
+            f"{', '.join(map(str, written[:_SHOWN]))}{more}.",
+        )
+
+
+def written_since(cluster: Cluster, since: Position, stop: StopToken) -> Iterator[set[Namespace]]:
+    """Yield the collections and views that users changed after `since` and before now, one page of events at a time."""
+    now = append_note(cluster.client, stop)
+    stream = ChangeStream(cluster.client, cluster.facts, keys_only=True)
+    migrations = Migrations(cluster.client, cluster.facts, stop)
     for page in ChangeReader(stream, since, stop).pages():
         events = map(parse_key_event, map(bytes, page.events))
         changed = {each.namespace.owner for each in events if not _is_of_servers(each, migrations)}
-        written = sorted(filter(is_user_namespace, changed))
-        if written:
-            more = ", ..." if len(written) > _SHOWN else ""
-            raise OperationError(
-                OLD_SOURCE_WRITTEN,
-                f"Since the commit, users wrote to collections on {old_source.name}: "
-                f"{', '.join(map(str, written[:_SHOWN]))}{more}.",
-            )
+        if written := set(filter(is_user_namespace, changed)):
+            yield written
         if page.position.time >= now:
             return
 

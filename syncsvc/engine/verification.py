@@ -77,7 +77,7 @@ class Verification:
             sides, store = self._sides(), self._context.checks
             position = self._context.run.record.position
             begin(sides.source, sides.destination, Request(), store, self._stop, position)
-            self._launch(self._new_check(self.feed))
+            self._launch(self._new_check())
 
     def is_ready(self, most_lag: int) -> bool:
         """Return whether a commit could be verified soon; True without verification, False before the check begins.
@@ -132,8 +132,9 @@ class Verification:
         """Continue the saved check, or take over its verdict if it has one; a no-op without a saved check.
 
         A check continues as if no commit was requested, until `finish` is called: after a failed commit, once the sync
-        is running again, and if an earlier process was killed in the commit. That process may have repaired differences
-        or moved the commit time since the end of the writes was saved, so the check must not end there.
+        is running again, after a cut-over was given up, and if an earlier process was killed in the commit. That
+        process may have repaired differences or moved the commit time since the end of the writes was saved, so the
+        check must not end there.
         """
         store = self._context.checks
         try:
@@ -143,13 +144,12 @@ class Verification:
         if saved is None:
             return
         store.take_over()
-        running = self._context.run.record.state is State.RUNNING
-        if store.record.writes_off and (running or store.record.verdict is None):
+        run = self._context.run.record
+        began_again = run.state is State.RUNNING or run.commit_time is None
+        if store.record.writes_off and (began_again or store.record.verdict is None):
             store.reopen()
         verdict = store.record.verdict
-        # A check that has failed is notified of changes, too: it may continue after a repair.
-        passed = verdict is not None and verdict.outcome is Outcome.PASSED
-        check = self._new_check(None if passed else self.feed)
+        check = self._new_check()
         check.figures.recall()
         self._check, self._verdict = check, verdict
         if verdict is None:
@@ -183,7 +183,7 @@ class Verification:
         # that writes are off.
         self._check = None
 
-    def _new_check(self, feed: Feed | None) -> Check:
+    def _new_check(self) -> Check:
         context = self._context
         subject = SyncSubject(context, self._commit_end, self._stop)
         return Check(
@@ -193,7 +193,7 @@ class Verification:
             context.tuning.grace,
             context.observe,
             self._stop,
-            feed,
+            self.feed,
         )
 
     def _sides(self) -> Sides:

@@ -392,6 +392,20 @@ def test_all_instances_go_on_after_a_failed_commit(pair: Pair, fleet: Fleet) -> 
     pair.assert_equal()
 
 
+def test_all_instances_apply_writes_during_the_cut_over(pair: Pair, fleet: Fleet) -> None:
+    writes.fill(pair.source.client)
+    fleet.start()
+    fleet.wait_until_committable()
+    prepared = (Point.STEP_DONE, "definitions prepared")
+    with fleet.coordinator.held_at(*prepared):
+        fleet.ask_for_commit()
+        fleet.coordinator.wait_until_reached(*prepared)
+        changes = {"$inc": {"n": 1000}}
+        pair.source.client.d.c.update_many({}, changes)
+    fleet.wait_for_state("COMMITTED")
+    pair.assert_equal()
+
+
 def spoil(destination: writes.AnyClient) -> None:
     """Change, delete and add documents on the destination, and drop an index."""
     changes = [{"q": {"_id": n}, "u": {"$set": {"n": -1}}} for n in range(30)]

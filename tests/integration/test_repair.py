@@ -312,6 +312,30 @@ def test_writes_after_the_commit_are_applied(
     assert not is_warned(daemon)
 
 
+@across(REPLICA_SETS, SHARDED)
+def test_writes_during_the_cut_over_are_applied(pair: Pair, daemon: Daemon) -> None:
+    client = pair.source.client
+    fill(pair)
+    client.d.single.insert_many({"_id": n, "n": n} for n in range(9))
+    client.d.single.create_index("n", unique=True)
+    client.d.create_collection("capped", capped=True, size=100_000, max=5)
+    daemon.start()
+    daemon.wait_until_committable()
+    prepared = (Point.STEP_DONE, "definitions prepared")
+    with daemon.held_at(*prepared):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(*prepared)
+        client.d.single.delete_one({"_id": 1})
+        client.d.single.insert_one({"_id": "second", "n": 1})
+        client.d.capped.insert_many({"_id": n} for n in range(9))
+        client.d.c.create_index("late")
+        daemon.kill_at(Point.COLLECTION_WEAKENED)
+    daemon.wait_until_killed()
+    daemon.run()
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
+
+
 def is_warned(daemon: Daemon) -> bool:
     warnings = daemon.progress().get("warnings", ())
     return any("still write to the source" in each for each in warnings)
