@@ -24,6 +24,7 @@ from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.specification import CollectionSpec
+from verifier.cluster.times import position_after
 from verifier.cluster.writer import MAJORITY, PRIMARY_ONLY
 from verifier.runtime.tasks import StopToken, for_each
 
@@ -96,14 +97,18 @@ class Cutover:
             self.context.destination_block.lift()
 
     def _refuse_written(self) -> None:
-        """Raise SourceWritten if users have written to the source since the verification."""
+        """Raise SourceWritten if users have written to the source since the commit time.
+
+        Such a write was not verified. If it is older than the saved position, this instance has applied it, but another
+        one may have skipped its share.
+        """
         context = self.context
         record = context.run.record
         if record.options.blocks_source:
             return
-        assert record.position is not None
+        assert record.commit_time is not None
         source = Cluster(record.source, context.source_client, context.source_facts)
-        for names in written_since(source, record.position, self.stop):
+        for names in written_since(source, position_after(record.commit_time), self.stop):
             if any(map(context.selection.selects, names)):
                 raise SourceWritten
 

@@ -161,11 +161,20 @@ def written_since(cluster: Cluster, since: Position, stop: StopToken) -> Iterato
     migrations = Migrations(cluster.client, cluster.facts, stop)
     for page in ChangeReader(stream, since, stop).pages():
         events = map(parse_key_event, map(bytes, page.events))
-        changed = {each.namespace.owner for each in events if not _is_of_servers(each, migrations)}
-        if written := set(filter(is_user_namespace, changed)):
+        by_users = (each for each in events if not _is_of_servers(each, migrations))
+        if written := {
+            name for each in by_users for name in _names(each) if is_user_namespace(name)
+        }:
             yield written
         if page.position.time >= now:
             return
+
+
+def _names(event: KeyEvent | DefinitionEvent) -> Iterator[Namespace]:
+    """Yield the collections or views that the event is about: for a rename, under both names."""
+    yield event.namespace.owner
+    if isinstance(event, DefinitionEvent) and event.renamed is not None:
+        yield event.renamed.owner
 
 
 def _is_of_servers(event: KeyEvent | DefinitionEvent, migrations: Migrations) -> bool:

@@ -349,7 +349,7 @@ def test_every_instance_repairs_its_share(pair: Pair, fleet: Fleet) -> None:
     source.d.c.create_index("n")
     fleet.start(verification={"enabled": True, "repair": "auto"})
     fleet.wait_until_committable()
-    spoil(destination)
+    writes.spoil(destination)
     destination.d.command({"drop": "other", "mayBypassWriteBlocking": True})
     fleet.follower.kill_at(Point.REPAIR_APPLIED, "1")
     fleet.ask_for_commit()
@@ -372,7 +372,7 @@ def test_all_instances_go_on_after_a_failed_commit(pair: Pair, fleet: Fleet) -> 
     fleet.start()
     fleet.wait_until_committable()
     assert_refused(follower.post("repair"), 409, "CannotRepair", (fleet.names[0],))
-    spoil(destination)
+    writes.spoil(destination)
     with coordinator.held_at(Point.STEP_DONE, "drained"):
         fleet.ask_for_commit()
         coordinator.wait_until_reached(Point.STEP_DONE, "drained")
@@ -404,18 +404,3 @@ def test_all_instances_apply_writes_during_the_cut_over(pair: Pair, fleet: Fleet
         pair.source.client.d.c.update_many({}, changes)
     fleet.wait_for_state("COMMITTED")
     pair.assert_equal()
-
-
-def spoil(destination: writes.AnyClient) -> None:
-    """Change, delete and add documents on the destination, and drop an index."""
-    changes = [{"q": {"_id": n}, "u": {"$set": {"n": -1}}} for n in range(30)]
-    deletes = [{"q": {"_id": n}, "limit": 1} for n in range(30, 60)]
-    extra = [{"_id": f"extra {n}"} for n in range(30)]
-    for command in (
-        {"update": "c", "updates": changes},
-        {"delete": "c", "deletes": deletes},
-        {"insert": "c", "documents": extra},
-        {"dropIndexes": "c", "index": "n_1"},
-    ):
-        reply = destination.d.command({**command, "mayBypassWriteBlocking": True})
-        assert reply["ok"] == 1 and not reply.get("writeErrors")

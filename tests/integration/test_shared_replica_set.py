@@ -233,3 +233,45 @@ def test_the_page_on_several_instances_of_a_replica_set(pair: Pair, fleet: Fleet
     shown = follow("Commit with several instances")
     assert shown.count('"COMMITTED"') == len(fleet.daemons)
     pair.assert_equal()
+
+
+def test_both_repair_and_apply_writes_after_the_verdict(pair: Pair, fleet: Fleet) -> None:
+    """A write after the verdict, of which the coordinator has saved its share, is not lost for the other instance."""
+    source, destination = pair.source.client, pair.destination.client
+    coordinator, follower = fleet.daemons
+    writes.fill(source)
+    source.d.c.create_index("n")
+    source.d.create_collection("capped", capped=True, size=1 << 20)
+    source.d.capped.insert_many({"_id": n, "n": n} for n in range(20))
+    fleet.start(verification={"enabled": True, "repair": "auto"})
+    fleet.wait_until_committable()
+    writes.spoil(destination)
+    changes = [{"q": {"_id": n}, "u": {"$set": {"n": -n}}} for n in range(1, 20)]
+    bypass = {"mayBypassWriteBlocking": True}
+    destination.d.command({"update": "capped", "updates": changes, **bypass})
+    follower.kill_at(Point.REPAIR_APPLIED, "1")
+    verified = (Point.STEP_DONE, "verified")
+    with coordinator.held_at(*verified):
+        fleet.ask_for_commit()
+        follower.wait_until_killed()
+        # Its documents are not written again yet.
+        assert coordinator.progress()["repairs"]["inProgress"] is True
+        follower.run()
+        coordinator.wait_until_reached(*verified)
+        follower.kill()
+        with source.start_session() as session:
+            source.d.c.update_many({}, {"$inc": {"n": 1000}}, session=session)
+            written = session.operation_time
+        wait_for(lambda: position_of(pair, "a") > written, "the coordinator has saved its share")
+    follower.run()
+    fleet.wait_for_state("COMMITTED")
+    pair.assert_equal()
+    shown = coordinator.progress()["repairs"]
+    assert (shown["inProgress"], shown["documents"]) == (False, 90 + 19)
+
+
+def position_of(pair: Pair, instance: str) -> Any:
+    """Return the time of the saved position of an instance."""
+    record = pair.destination.client[METADATA_DATABASE].runs.find_one({"_id": instance})
+    assert record is not None
+    return record["position"]["time"]

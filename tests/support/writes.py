@@ -170,3 +170,18 @@ def views(client: AnyClient) -> None:
     client.d.command({"create": "was view", "viewOn": "c", "pipeline": []})
     client.d.drop_collection("was view")
     client.d["was view"].insert_one({"_id": 1})
+
+
+def spoil(destination: AnyClient) -> None:
+    """Change, delete and add documents on the destination, and drop an index."""
+    changes = [{"q": {"_id": n}, "u": {"$set": {"n": -1}}} for n in range(30)]
+    deletes = [{"q": {"_id": n}, "limit": 1} for n in range(30, 60)]
+    extra = [{"_id": f"extra {n}"} for n in range(30)]
+    for command in (
+        {"update": "c", "updates": changes},
+        {"delete": "c", "deletes": deletes},
+        {"insert": "c", "documents": extra},
+        {"dropIndexes": "c", "index": "n_1"},
+    ):
+        reply = destination.d.command({**command, "mayBypassWriteBlocking": True})
+        assert reply["ok"] == 1 and not reply.get("writeErrors")

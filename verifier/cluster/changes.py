@@ -18,7 +18,7 @@ from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import BUCKETS_PREFIX
 from verifier.cluster.oplog_reach import Reach, reach
 from verifier.cluster.rawcursor import Page, RawCursor, resilient_pages
-from verifier.cluster.times import Position, position_at
+from verifier.cluster.times import Position, next_time, position_at
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import Temporary
 from verifier.runtime.tasks import StopToken
@@ -95,8 +95,10 @@ class ChangeStream:
         if self.raw_updates:
             # Undocumented as well.
             stage["showRawUpdateDescription"] = True
-        if position is not None:
+        if position is not None and position.token:
             stage["resumeAfter"] = position.token
+        elif position is not None:
+            stage["startAtOperationTime"] = next_time(position.time)
         yield {"$changeStream": stage}
         selected = self.namespaces.expression("ns.db", "ns.coll")
         if selected is not None and filtered:

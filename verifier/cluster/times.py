@@ -10,7 +10,10 @@ from bson.timestamp import Timestamp
 
 @dataclass(frozen=True)
 class Position:
-    """A resume point of a change stream: the resume token, and the cluster time up to which it covers all events."""
+    """A resume point of a change stream: the resume token, and the cluster time up to which it covers all events.
+
+    The token is empty if only the time is known: see `position_after`.
+    """
 
     token: dict[str, Any]
     time: Timestamp
@@ -27,6 +30,16 @@ def token_time(token: dict[str, Any]) -> Timestamp:
 
 def position_at(token: dict[str, Any]) -> Position:
     return Position(token, token_time(token))
+
+
+def position_after(time: Timestamp) -> Position:
+    """Return the position after all events up to that time, which must be in the past."""
+    return Position({}, time)
+
+
+def next_time(time: Timestamp) -> Timestamp:
+    """Return the earliest cluster time after `time`."""
+    return Timestamp(time.time, time.inc + 1)
 
 
 def seconds_between(earlier: Timestamp, later: Timestamp) -> int:
