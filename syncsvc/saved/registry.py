@@ -176,7 +176,7 @@ class Registry:
         self._reversals = reversals
         self._name = collections_of(reversals)
         self._lock = threading.Lock()  # guards _records and _holders
-        # Held by threads that read a record, change it and save it, unless only the tail thread does so.
+        # Held by threads that read records and then save or load them, so that no change in between is lost.
         self.redefining = threading.RLock()
         self._records: dict[bytes, CollectionRecord] = {}
         self._holders: dict[Namespace, bytes] = {}
@@ -237,13 +237,13 @@ class Registry:
         self, changes: Sequence[tuple[CollectionRecord | None, CollectionRecord]]
     ) -> None:
         """Save the new record of each pair of an old and a new one; if the old one is None, save all fields."""
-        save_rows(self._writer, self._name, [_statement(old, new) for old, new in changes])
-        records = [new for _, new in changes]
-        with self._lock:
-            for record in records:
-                self._release_name(record.uuid)
-                self._records[record.uuid] = record
-                self._holders[record.definition.namespace] = record.uuid
+        with self.redefining:
+            save_rows(self._writer, self._name, [_statement(old, new) for old, new in changes])
+            with self._lock:
+                for _, record in changes:
+                    self._release_name(record.uuid)
+                    self._records[record.uuid] = record
+                    self._holders[record.definition.namespace] = record.uuid
 
     def save_next(self, records: Iterable[CollectionRecord]) -> None:
         """Save these records as the registry of the sync after its next reversal, in place of those saved before.
@@ -256,10 +256,11 @@ class Registry:
 
     def remove(self, record: CollectionRecord) -> None:
         statement = {"q": {"_id": Binary(record.uuid, 4)}, "limit": 1}
-        self._run({"delete": self._name, "deletes": [statement]})
-        with self._lock:
-            self._release_name(record.uuid)
-            del self._records[record.uuid]
+        with self.redefining:
+            self._run({"delete": self._name, "deletes": [statement]})
+            with self._lock:
+                self._release_name(record.uuid)
+                del self._records[record.uuid]
 
     def _release_name(self, uuid: bytes) -> None:
         old = self._records.get(uuid)
