@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.duo import Duo, role_of, running_duo
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
@@ -187,3 +188,27 @@ def test_readiness_names_what_is_missing(tmp_path: Path) -> None:
         assert "connecting to cluster0" in daemon.get("/readyz").json()["errorDescription"]
     finally:
         daemon.close()
+
+
+def test_a_repair_is_completed_by_the_standby(pair: Pair, duo: Duo) -> None:
+    """The repair is repeated, also for documents that were changed or deleted on the source since."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    source.d.c.create_index("n")
+    first, second = duo.active, duo.standby
+    first.start(verification={"enabled": True, "repair": "never"})
+    first.wait_until_committable()
+    writes.spoil(destination)
+    assert first.commit_or_fail()["error"] == "VerificationFailed"
+    with first.held_at(Point.REPAIR_APPLIED, "1"):
+        assert first.post("repair").json() == {"success": True}
+        first.wait_until_reached(Point.REPAIR_APPLIED, "1")
+        source.d.c.update_many({"_id": {"$lt": 45}}, {"$inc": {"n": 1000}})
+        source.d.c.delete_many({"_id": {"$gte": 50, "$lt": 70}})
+        first.kill()
+    duo.await_takeover("SIGKILL during a repair")
+    second.wait_for_state("RUNNING")
+    wait_for(lambda: not second.progress()["repairs"]["inProgress"], "the repair is complete")
+    second.commit()
+    pair.assert_equal()
+    assert second.progress()["repairs"]["documents"] == 90
