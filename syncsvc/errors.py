@@ -295,9 +295,9 @@ VERIFICATION_FAILED = ErrorKind(
     409,
     "The destination differs from the source.",
     "Do not switch to the destination. GET /api/v1/mismatches lists all differences: find the cause, such as writes to "
-    "the destination, or writes to the source after the commit was requested. Then send POST /api/v1/repair: the sync "
-    "repairs the differences and is RUNNING again. POST /api/v1/resume continues it without a repair, for example if "
-    "you have undone the changes of the destination. Then commit again.",
+    "the destination. Then send POST /api/v1/repair: the sync repairs the differences and is RUNNING again. "
+    "POST /api/v1/resume continues it without a repair, for example if you have undone the changes of the "
+    "destination. Then commit again.",
 )
 VERIFICATION_INCOMPLETE = ErrorKind(
     "VerificationIncomplete",

@@ -7,27 +7,19 @@ hold only a part of what the users wrote, and no check would find it.
 
 from __future__ import annotations
 
-import logging
-
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.definitions.index_builds import restore_indexes
 from syncsvc.engine.repairer import Repairer
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
-from syncsvc.errors import VERIFICATION_FAILED
 from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.run import RunRecord
 from verifier.cluster.note import append_note
 from verifier.compare.feed import Feed
-from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken, wait_until
 from verifier.runtime.waits import waiting
 
-_log = logging.getLogger(__name__)
-
-# How often a commit is extended because of writes to the source. Each time takes some seconds.
-_MOST_EXTENSIONS = 50
 _APPLYING = "lagTimeSeconds in GET /api/v1/progress shows the lag. If it does not fall, see the other warnings."
 
 
@@ -44,17 +36,16 @@ class CommitEnd:
         self._repairer = repairer
         self._feed = feed
         self._stop = stop
-        self._extensions = 0
 
     def later(self, differs: bool) -> Timestamp | None:
         """Return a later commit time, up to which all changes are applied; None if the commit can end.
 
-        `differs` is whether the verification has found differences, which are repaired. Raises OperationError
-        VerificationFailed if users do not stop writing.
+        `differs` is whether the verification has found differences, which are repaired. While users write, the commit
+        continues, without a limit: their changes are applied as in the state RUNNING.
         """
         if self._is_written():
             # Applied before differences are repaired: a document whose events are still on the way may differ.
-            self._extend()
+            self._warn()
         elif not (differs and self._repairer.repair_in_commit()):
             self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
             return None
@@ -83,16 +74,7 @@ class CommitEnd:
         with waiting("The commit waits until later changes are read", _APPLYING):
             wait_until(is_read, self._stop)
 
-    def _extend(self) -> None:
-        self._extensions += 1
-        if self._extensions > _MOST_EXTENSIONS:
-            self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
-            raise OperationError(
-                VERIFICATION_FAILED,
-                "Applications have not stopped writing to the source since the commit was requested. Stop them, send "
-                "POST /api/v1/resume, and commit again.",
-            )
-        _log.info("The commit continues, because applications still write to the source.")
+    def _warn(self) -> None:
         self._context.progress.warn(
             WarningKind.SOURCE_WRITTEN,
             "Applications still write to the source although the commit was requested. These writes are applied, and "

@@ -181,7 +181,7 @@ class Coordinator(Phases):
             Cutover(self._context, stop).run()
         except SourceWritten:
             _log.info(
-                "Users have written to the source during the cut-over: their writes are applied first."
+                "Users have written to the source during the cut-over. It is withdrawn, and their writes are applied."
             )
             run = self._context.run
             run.update(**withdrawn(run.record.phase))
