@@ -170,11 +170,8 @@ def written_since(cluster: Cluster, since: Position, stop: StopToken) -> Iterato
             return
 
 
-def _names(event: KeyEvent | DefinitionEvent) -> Iterator[Namespace]:
-    """Yield the collections or views that the event is about: for a rename, under both names."""
-    yield event.namespace.owner
-    if isinstance(event, DefinitionEvent) and event.renamed is not None:
-        yield event.renamed.owner
+def _names(event: KeyEvent | DefinitionEvent) -> frozenset[Namespace]:
+    return frozenset([event.namespace.owner]) if isinstance(event, KeyEvent) else event.owners
 
 
 def _is_of_servers(event: KeyEvent | DefinitionEvent, migrations: Migrations) -> bool:

@@ -336,6 +336,37 @@ def test_writes_during_the_cut_over_are_applied(pair: Pair, daemon: Daemon) -> N
     pair.assert_equal()
 
 
+def test_changes_of_excluded_collections_do_not_extend_the_commit(
+    pair: Pair, daemon: Daemon
+) -> None:
+    client = pair.source.client
+    client.d.c.insert_one({"_id": 1})
+    client.left_out.c.insert_one({"_id": 1})
+    daemon.start(excludeNamespaces=[{"database": "left_out"}])
+    daemon.wait_until_committable()
+    daemon.kill_at(Point.COMMIT_POSTPONED)
+    prepared = (Point.STEP_DONE, "definitions prepared")
+    with daemon.held_at(*prepared):
+        with daemon.held_at(Point.STEP_DONE, "drained"):
+            daemon.ask_for_commit()
+            daemon.wait_until_reached(Point.STEP_DONE, "drained")
+            change_all(client.left_out)
+        daemon.wait_until_reached(*prepared)
+        change_all(client.left_out)
+    daemon.wait_for_state("COMMITTED")
+    daemon.forget_kills()
+    assert "is withdrawn" not in daemon.log
+    assert pair.differences().keys() == {"left_out"}
+
+
+def change_all(database: Any) -> None:
+    """Change a document, an index and a name of the collection `c`."""
+    database.c.insert_one({})
+    database.c.create_index("n")
+    database.c.rename("renamed", dropTarget=True)
+    database.renamed.rename("c")
+
+
 def is_warned(daemon: Daemon) -> bool:
     warnings = daemon.progress().get("warnings", ())
     return any("still write to the source" in each for each in warnings)
@@ -387,3 +418,49 @@ def counts(daemon: Daemon) -> tuple[int, int]:
     every = mismatches(daemon, repaired=True)
     definitions = sum("aspect" in each for each in every)
     return len(every) - definitions, definitions
+
+
+@across_topologies
+def test_documents_of_every_kind_are_repaired(pair: Pair, daemon: Daemon) -> None:
+    """Documents on a wrong or a second shard, of a capped or time-series collection, below a view or a unique index."""
+    client, changed = pair.source.client, pair.destination.client
+    pair.shard("d.placed", {"place": "hashed"})
+    client.d.placed.insert_many({"_id": n, "place": n} for n in range(60))
+    client.d.create_collection("capped", capped=True, size=100_000)
+    client.d.capped.insert_many({"_id": n, "n": n} for n in range(20))
+    writes.time_series(client)
+    client.d.free.insert_many({"_id": n, "n": n % 3} for n in range(9))
+    client.d.hidden.insert_many({"_id": n} for n in range(9))
+    daemon.start(verification=AUTO)
+    daemon.wait_until_committable()
+    moved = range(20)
+    deletes = [{"q": {"_id": n}, "limit": 1} for n in moved]
+    behind_our_back(pair, {"delete": "placed", "deletes": deletes})
+    behind_our_back(
+        pair, {"insert": "placed", "documents": [{"_id": n, "place": -n - 1} for n in moved]}
+    )
+    second = [{"_id": n, "place": n + 1000} for n in range(20, 60)]
+    insert_some(pair, "placed", second)
+    behind_our_back(pair, {"delete": "series", "deletes": [{"q": {"place": 1}, "limit": 0}]})
+    changes = [{"q": {"_id": n}, "u": {"$set": {"n": -n}}} for n in range(1, 5)]
+    behind_our_back(pair, {"update": "capped", "updates": changes})
+    behind_our_back(pair, {"delete": "capped", "deletes": [{"q": {"_id": 19}, "limit": 1}]})
+    behind_our_back(pair, {"delete": "free", "deletes": [{"q": {"_id": {"$gt": 2}}, "limit": 0}]})
+    unique = {"name": "mine", "key": {"n": 1}, "unique": True}
+    behind_our_back(pair, {"createIndexes": "free", "indexes": [unique]})
+    behind_our_back(pair, {"drop": "hidden"})
+    behind_our_back(pair, {"create": "hidden", "viewOn": "free", "pipeline": []})
+    client.d.placed.delete_one({"_id": 0})
+    daemon.commit()
+    pair.assert_equal()
+    assert changed.d.placed.count_documents({}) == 59
+
+
+def insert_some(pair: Pair, name: str, documents: list[dict[str, Any]]) -> None:
+    """Insert documents whose `_id`s exist on the destination. Those that another shard has are accepted there."""
+    command = {"insert": name, "documents": documents, "ordered": False}
+    reply = pair.destination.client.d.command(
+        {**command, "mayBypassWriteBlocking": True}, check=False
+    )
+    refused = len(reply["writeErrors"])
+    assert refused < len(documents) if pair.is_sharded else refused == len(documents)

@@ -70,6 +70,12 @@ class DefinitionEvent(NamedTuple):
     renamed: Namespace | None
     token: dict[str, Any]
 
+    @property
+    def owners(self) -> frozenset[Namespace]:
+        """Return the collections or views that the event concerns: after a rename, both names."""
+        names = (self.namespace, *([] if self.renamed is None else [self.renamed]))
+        return frozenset(each.owner for each in names)
+
 
 class KeyEvent(NamedTuple):
     """A change of one document without its contents. `key` is the document key as a BSON document."""

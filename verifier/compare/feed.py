@@ -101,10 +101,8 @@ class Feed:
     def defined(self, event: DefinitionEvent) -> None:
         """Note a DDL event. Events that do not affect a whole user collection are ignored."""
         if self._counts and event.operation in OF_WHOLE_COLLECTIONS:
-            names = [event.namespace, *([] if event.renamed is None else [event.renamed])]
             with self._noting:
-                owners = (each.owner for each in names)
-                self._noted.collections.update(filter(is_user_namespace, owners))
+                self._noted.collections.update(filter(is_user_namespace, event.owners))
 
     def page_ends(self, position: Position, source_time: Timestamp) -> None:
         """End a page: all events up to `position` were handed on. Flush if many changed keys are not saved yet.

@@ -119,7 +119,9 @@ class Tail:
                     self._dispatcher.add(record, event, page.source_time)
             elif isinstance(event, DefinitionEvent):
                 self._barrier(before, event, page.source_time)
-                if has_consequences(event):
+                if has_consequences(event) and any(
+                    map(self._context.selection.selects, event.owners)
+                ):
                     changed = raw
             before = raw
         if changed is not None:
