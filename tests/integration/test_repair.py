@@ -243,6 +243,26 @@ def test_a_reset_drops_what_a_repair_has_created(pair: Pair, daemon: Daemon) -> 
     assert pair.destination.client.d.list_collection_names() == []
 
 
+def test_many_documents_are_listed_and_repaired(pair: Pair, daemon: Daemon) -> None:
+    """More than a page of the list has; a dry run answers with the first ones and the number of all."""
+    number = 2500
+    pair.source.client.d.c.insert_many({"_id": f"{n} " + "k" * 200} for n in range(number))
+    daemon.start()
+    daemon.wait_until_committable()
+    behind_our_back(pair, {"delete": "c", "deletes": [{"q": {}, "limit": 0}]})
+    assert daemon.commit_or_fail()["error"] == "VerificationFailed"
+    plan = daemon.post("repair", {"dryRun": True})
+    assert plan.json()["documents"] == number
+    assert len(plan.json()["repairs"]) == 1000 and len(plan.content) < 1 << 19
+    # The number of documents differs, too, which is no repair by itself.
+    repair(daemon)
+    first = mismatches(daemon, repaired=True, limit=1500)
+    rest = mismatches(daemon, repaired=True, after=first[-1]["place"])
+    assert len(first) == 1500 and len(rest) == number - 1500
+    daemon.commit()
+    pair.assert_equal()
+
+
 def create_again(client: writes.AnyClient) -> None:
     """Drop a collection as a user, and create it again with another document."""
     bypass = {"mayBypassWriteBlocking": True}
