@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from syncsvc.saved.batches import batches
+from syncsvc.saved.batches import delete_ids
 from syncsvc.saved.run import METADATA_DATABASE, VIEWS, collections_of, partitions_of
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
@@ -22,15 +22,11 @@ def delete_rows(
     time = newest_time(lambda command: writer.run(METADATA_DATABASE, command), name)
     find = {"filter": query, "projection": {"_id": 1}}
     rows = read(lambda: read_after(time, client, METADATA_DATABASE, name, **find), stop)
-    ids = [rawbson.decode(each)["_id"] for each in rows]
-    for batch in batches({"q": {"_id": each}, "limit": 1} for each in ids):
-        reply = writer.run(METADATA_DATABASE, {"delete": name, "deletes": batch})
-        if reply.get("writeErrors"):
-            raise RuntimeError(f"the metadata cannot be deleted: {reply['writeErrors'][:3]}")
+    delete_ids(writer, name, (rawbson.decode(each)["_id"] for each in rows))
 
 
 def forget_earlier(client: Client, writer: ClusterWriter, stop: StopToken) -> None:
-    """Delete the saved collections and partitions of both directions, the views and the check of an earlier run.
+    """Delete what an earlier run has saved: collections and partitions of both directions, views, check, and spool.
 
     Otherwise its collections would count as copied, and its check would be continued.
     """
