@@ -19,6 +19,7 @@ from syncsvc import errors
 from syncsvc.created import Contents, contents
 from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.follower import Follower
+from syncsvc.engine.pause import spool_while_paused
 from syncsvc.engine.phases import Phases
 from syncsvc.engine.reset import Reset
 from syncsvc.engine.reversal import (
@@ -48,6 +49,7 @@ from syncsvc.saved.run import (
     refuse_in_use,
     refuse_resetting,
 )
+from syncsvc.saved.spool import Spool
 from syncsvc.saved.views import CreatedViews
 from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
@@ -126,6 +128,10 @@ class Runner:
         self._at_rest = threading.Event()  # set while no thread runs the sync
         self._at_rest.set()
         self._stop = StopToken(process.stop)
+        # The thread that spools events in a pause: the token that stops it, and whether it has ended.
+        self._pause = StopToken(process.stop)
+        self._pause_over = threading.Event()
+        self._pause_over.set()
         # The state in which the run failed, if the failure is not saved.
         self._failed_in: State | None = None
         self._prepare()
@@ -138,6 +144,8 @@ class Runner:
         )
         if self.record.state in ACTIVE or self.record.state is State.RESETTING:
             self._spawn()
+        elif self.record.state is State.PAUSED:
+            self._spawn_pause()
         elif self.record.state is State.FAILED:
             self._conclude()
 
@@ -157,6 +165,7 @@ class Runner:
             self._store.update(state=state)
         _log.info("The sync is paused.", extra={"state": state.value})
         self._stop.stop("pause")
+        self._spawn_pause()
 
     def resume(self) -> None:
         """Save the state, and start a new engine where the run was paused or failed.
@@ -165,7 +174,19 @@ class Runner:
         not stop.
         """
         state = next_state(self.record.state, Trigger.RESUME)
-        self._wait_for_rest()
+        self._pause.stop("resume")
+        try:
+            self._wait_for_rest()
+            self._save_resumed(state)
+        finally:
+            if self.record.state is State.PAUSED and self._pause_over.is_set():
+                # The pause goes on, because the resume was refused.
+                self._spawn_pause()
+        _log.info("The sync is resumed.", extra={"state": self.record.state.value})
+        self._spawn()
+
+    def _save_resumed(self, state: State) -> None:
+        """Prepare a new engine, and save that the sync is resumed: in `state`, or in the one in which it failed."""
         if self.record.state is State.PAUSED:
             self._prepare()
             self._store.update(state=state)
@@ -174,8 +195,6 @@ class Runner:
             self._store.update(state=self._failed_in, failure=None)
         else:
             self._retry()
-        _log.info("The sync is resumed.", extra={"state": self.record.state.value})
-        self._spawn()
 
     def _retry(self) -> None:
         """Prepare a new engine after a saved failure, and save the record from which it continues.
@@ -277,6 +296,7 @@ class Runner:
             self._store.update_unless(refuse_in_use, state=state, failure=None)
         _log.info("The reset of the sync begins.", extra={"state": state.value})
         self._process.observe(Point.RESET_SAVED, "")
+        self._pause.stop("reset")
         self._stop.stop("reset")
         self._spawn()
 
@@ -343,7 +363,7 @@ class Runner:
     def _wait_for_rest(self) -> None:
         """Wait until the engine has stopped. Raises OperationError ClusterUnreachable after `_REST_SECONDS`."""
         deadline = monotonic() + _REST_SECONDS
-        while not self._at_rest.wait(SLOW_POLL):
+        while not self._is_at_rest():
             self._process.stop.check()
             if monotonic() > deadline:
                 raise OperationError(
@@ -352,17 +372,25 @@ class Runner:
                     "They end after a minute at most; then send the command again.",
                 )
 
+    def _is_at_rest(self) -> bool:
+        """Wait a moment for the end of the engine and of the thread of a pause; return whether both have ended."""
+        return self._at_rest.wait(SLOW_POLL) and self._pause_over.wait(SLOW_POLL)
+
     def _prepare(self) -> RunContext:
         """Save the next epoch, create an engine from the saved state with a new stop token, and return its context."""
         self._process.stop.release(self._stop)
         self._stop = StopToken(self._process.stop)
-        # Saved before it is used, so that no other engine of the run has this epoch.
-        self._store.update(epoch=self.record.epoch + 1)
-        context = self._context(self._stop)
+        self._engine = context = self._next_context(self._stop)
         self._registry = context.registry
         kind = Coordinator if self.record.coordinates else Follower
         self._phases: Phases = kind(context, self._stop)
         return context
+
+    def _next_context(self, stop: StopToken) -> RunContext:
+        """Save the next epoch, and return the context of a new engine."""
+        # Saved before it is used, so that no other engine of the run has this epoch.
+        self._store.update(epoch=self.record.epoch + 1)
+        return self._context(stop)
 
     def _spawn(self) -> None:
         if self.record.state is State.RESETTING:
@@ -370,6 +398,12 @@ class Runner:
             return
         self._at_rest.clear()
         self._process.spawn("sync", self._run_sync)
+
+    def _spawn_pause(self) -> None:
+        self._process.stop.release(self._pause)
+        self._pause = StopToken(self._process.stop)
+        self._pause_over.clear()
+        self._process.spawn("pause", self._run_pause)
 
     def _context(self, stop: StopToken) -> RunContext:
         process, record = self._process, self.record
@@ -400,6 +434,7 @@ class Runner:
             views=CreatedViews(home.client, saving, stop),
             partitions=Partitions(home.client, saving, record.reversals, record.instance, stop),
             checks=CheckStore(home.client, saving, METADATA_DATABASE, stop),
+            spool=Spool(destination.client, writer, record.fence, record.reversals, stop),
             selection=Selection(record.options.namespaces, evaluator.client, stop),
             progress=process.progress,
             load=process.load,
@@ -453,9 +488,21 @@ class Runner:
         finally:
             self._at_rest.set()
 
+    def _run_pause(self) -> None:
+        """Spool events while the sync is paused, as the outermost function of a thread, and log a failure."""
+        stop = self._pause
+        try:
+            while not self._at_rest.wait(SLOW_POLL):
+                stop.check()
+            spool_while_paused(self._engine, lambda: self._next_context(stop), stop)
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self._pause_over.set()
+
     def _run_reset(self) -> None:
         """Reset the run once its engine has stopped, as the outermost function of a thread, and record a failure."""
-        while not self._at_rest.wait(SLOW_POLL):
+        while not self._is_at_rest():
             self._process.stop.check()
         self._at_rest.clear()
         try:

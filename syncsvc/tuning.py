@@ -14,6 +14,9 @@ _COPIES = 3
 # The memory of the process itself, with the driver and the figures of a verification, as measured, in bytes.
 _PROCESS = 83_000_000
 
+# The size limit of the event spool unless --eventSpoolMB gives another, in compressed bytes.
+EVENT_SPOOL_BYTES = 20_000_000_000
+
 
 @dataclass(frozen=True)
 class Tuning:
@@ -40,6 +43,12 @@ class Tuning:
     waiting_events_bytes: int = size(24 * MB, "All events that wait in the lanes.")
     lane_batch_bytes: int = size(4 * MB, "Events that one lane applies in one batch.")
     reread_bytes: int = size(16 * MB, "Documents that all lanes together reread at a time.")
+    spool_row_bytes: int = size(4 * MB, "Events that are saved in the event spool at once.")
+    spool_interval: float = seconds(
+        5.0, "How often events are saved in the event spool, if there are fewer."
+    )
+    # The option --eventSpoolMB.
+    spool_limit: int = EVENT_SPOOL_BYTES
     stream_wait_ms: int = number(200, "ms", "How long a getMore of an idle change stream waits.")
     position_interval: float = seconds(
         1.0, "How often the resume point of the change stream is saved."

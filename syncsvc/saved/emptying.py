@@ -6,6 +6,7 @@ from typing import Any
 
 from syncsvc.saved.batches import delete_ids
 from syncsvc.saved.run import METADATA_DATABASE, VIEWS, collections_of, partitions_of
+from syncsvc.saved.spool import SPOOL
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.newest import newest_time, read_after
@@ -33,5 +34,5 @@ def forget_earlier(client: Client, writer: ClusterWriter, stop: StopToken) -> No
     for reversals in range(2):
         for name in (collections_of(reversals), partitions_of(reversals)):
             delete_rows(client, writer, name, {}, stop)
-    for name in (VIEWS, CHECK):
+    for name in (VIEWS, CHECK, SPOOL):
         delete_rows(client, writer, name, {}, stop)

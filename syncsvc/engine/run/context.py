@@ -13,6 +13,7 @@ from syncsvc.saved.fence import FencedWriter
 from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.registry import CollectionRecord, Registry
 from syncsvc.saved.run import RunStore
+from syncsvc.saved.spool import Spool
 from syncsvc.saved.views import CreatedViews
 from syncsvc.settings import LoadLevel
 from syncsvc.tuning import Tuning
@@ -28,9 +29,9 @@ class RunContext:
     """The clusters, saved state and settings of one run.
 
     The clients only read, except for no-ops in the source's oplog. `destination_writer` runs commands on the
-    destination, `document_writer` writes user documents there. `run`, `registry`, `views`, `partitions` and `checks`
-    are saved state; `instances` are the other instances of the run. `selection` is the filter, and `load` has the
-    numbers of threads.
+    destination, `document_writer` writes user documents there. `run`, `registry`, `views`, `partitions`, `checks` and
+    `spool` are saved state; `instances` are the other instances of the run. `selection` is the filter, and `load` has
+    the numbers of threads.
     """
 
     source_client: Client
@@ -48,6 +49,7 @@ class RunContext:
     views: CreatedViews
     partitions: Partitions
     checks: CheckStore
+    spool: Spool
     selection: Selection
     progress: Progress
     load: LoadLevel

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from bson import Timestamp
 
-from syncsvc.options import BuildIndexes
+from syncsvc.options import BuildIndexes, EventSpool
 from syncsvc.preflight.estimates import (
     Estimates,
     estimate,
@@ -151,9 +151,7 @@ def test_too_little_is_told_with_the_numbers(
             OPLOG,
             {"oplog_window_seconds": 3600, "copy_seconds": 7200},
             {},
-            [
-                "copy may take 2 hours, but the oplog of the source (0 MB) keeps entries for 1 hour at"
-            ],
+            [],
         ),
         (None, {}, {}, ["The user of the source may not read its oplog"]),
         (None, {}, {"topology": Topology.SHARDED}, ["cannot be read through mongos"]),
@@ -184,3 +182,37 @@ def test_a_disk_that_nobody_could_check_is_told(skipped: bool) -> None:
     assert ["free disk space of the destination is unknown" in text for text in found] == (
         [] if skipped else [True]
     )
+
+
+def test_an_oplog_that_is_shorter_than_the_copy_is_told_if_no_events_are_spooled() -> None:
+    short = Estimates(oplog_window_seconds=3600, copy_seconds=7200)
+    given = options(event_spool=EventSpool.NEVER)
+    found = list(warnings(given, findings(oplog=OPLOG, disk_free=1), short))
+    assert len(found) == 1
+    wanted = "copy may take 2 hours, but the oplog of the source (0 MB) keeps entries for 1 hour at"
+    assert wanted in found[0]
+
+
+SPOOL_TABLE = [
+    (EventSpool.AUTO, 10, 19, False, True),
+    (EventSpool.AUTO, 10, 20, False, False),
+    (EventSpool.ALWAYS, 10, 19, True, False),
+    (EventSpool.ALWAYS, 10, 20, False, False),
+    (EventSpool.NEVER, 10, 19, False, False),
+    (EventSpool.ALWAYS, 10, None, False, False),
+    (EventSpool.ALWAYS, None, 1, False, False),
+]
+
+
+@pytest.mark.parametrize("spool, needed, free, refused, warned", SPOOL_TABLE)
+def test_a_disk_without_room_for_a_full_spool_is_told(
+    spool: EventSpool, needed: int | None, free: int | None, refused: bool, warned: bool
+) -> None:
+    given = options(event_spool=spool)
+    estimates = Estimates(disk_needed=needed, disk_free=free)
+    violations = list(resource_violations(given, estimates, 10))
+    texts = list(warnings(given, findings(oplog=OPLOG, disk_free=1), estimates, 10))
+    assert [kind.name for kind, _ in violations] == ["InsufficientDestinationDiskSpace"] * refused
+    assert ["--eventSpoolMB" in text for text in texts] == [True] * warned
+    skipped = options(event_spool=spool, skip_disk_space_check=True)
+    assert not list(resource_violations(skipped, estimates, 10))

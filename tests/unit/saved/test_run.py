@@ -233,7 +233,13 @@ _OF_6 = run_document_of_format_6()
 CURRENT = {
     **{name: value for name, value in _OF_6.items() if name not in ("turns", "wayBack")},
     "format": 7,
-    "options": {**_OF_6["options"], "verification": False, "sharding": None, "instances": []},
+    "options": {
+        **_OF_6["options"],
+        "verification": False,
+        "sharding": None,
+        "eventSpool": "auto",
+        "instances": [],
+    },
     "reversals": 3,
     "reverseStart": _OF_6["wayBack"],
     "fence": "00000000-0000-0000-0000-000000000007",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from marshmallow import ValidationError
 
-from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
+from syncsvc.options import BuildIndexes, EventSpool, StartOptions, WriteBlocking
 from syncsvc.saved.run import _StoredRun
 from syncsvc.saved.stored import Stored, StoredOptions, StoredPosition
 
@@ -36,6 +36,7 @@ start_options = st.builds(
     detect_random_id=st.booleans(),
     skip_disk_space_check=st.booleans(),
     instances=st.lists(st.text()).map(tuple),
+    event_spool=st.sampled_from(EventSpool),
 )
 
 
