@@ -158,6 +158,29 @@ def test_a_sync_killed_at_every_step_of_the_spool_loses_nothing(pair: Pair, daem
     assert not spools.rows(destination)
 
 
+def test_a_reader_that_falls_behind_continues_in_the_spool(pair: Pair, daemon: Daemon) -> None:
+    """Its events wait to be applied, and it does not read; the spool overtakes it."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    daemon.start()
+    daemon.wait_until_committable()
+    with daemon.held_at(Point.EVENTS_APPLIED):
+        source.d.c.update_one({"_id": 1}, {"$set": {"held": True}})
+        daemon.wait_until_reached(Point.EVENTS_APPLIED)
+        # It waits until all events before it are applied, and the reader waits with it.
+        source.d.create_collection("later")
+        for _ in range(3):
+            note(source)
+        wait_for(lambda: daemon.progress().get("eventSpool", {}).get("active"), "it spools")
+        for number in range(TIMES):
+            write_meanwhile(source, number)
+            roll_over_spooled(source, destination)
+        assert daemon.progress()["state"] == "RUNNING"
+    daemon.commit()
+    pair.assert_equal()
+    assert not spools.rows(destination)
+
+
 def test_a_damaged_row_is_not_applied(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
