@@ -67,11 +67,12 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
         errors.VERIFICATION_FAILED,
         errors.VERIFICATION_INCOMPLETE,
     ),
-    Resumption.RETRIED_UNLESS_LOST: (errors.OPLOG_WINDOW_EXCEEDED,),
+    Resumption.RETRIED_UNLESS_LOST: (errors.OPLOG_WINDOW_EXCEEDED, errors.EVENT_SPOOL_FULL),
     Resumption.FINAL: (
         errors.SHARD_KEY_CHANGED,
         errors.RENAMED_ACROSS_DATABASES,
         errors.EVENT_TOO_LARGE,
+        errors.EVENT_SPOOL_DAMAGED,
     ),
     Resumption.NEVER_FAILS: (
         httpd.NOT_FOUND,
