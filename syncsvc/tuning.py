@@ -45,7 +45,7 @@ class Tuning:
     reread_bytes: int = size(16 * MB, "Documents that all lanes together reread at a time.")
     spool_row_bytes: int = size(4 * MB, "Events that are saved in the event spool at once.")
     spool_interval: float = seconds(
-        5.0, "How often events are saved in the event spool, if there are fewer."
+        30.0, "How often events are saved in the event spool, if there are fewer."
     )
     # The option --eventSpoolMB.
     spool_limit: int = EVENT_SPOOL_BYTES

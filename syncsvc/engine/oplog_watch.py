@@ -64,10 +64,7 @@ class OplogWatch:
         self._held_after = held_after
 
     def let_go(self) -> None:
-        """Stop failing the sync for lost entries, until `follow` is called.
-
-        Call this when all events up to the commit are applied, or may already be applied.
-        """
+        """Stop failing the sync for lost entries. Call this when all events up to the commit are applied."""
         self._held_after = _nothing
 
     def run(self, stop: StopToken) -> None:
@@ -101,7 +98,7 @@ class OplogWatch:
 
     def _judge_unread(self, stop: StopToken) -> None:
         """Let the spooler judge by the age of the needed entries."""
-        if self._spooler.is_active or not self._spooler.is_automatic:
+        if self._spooler.is_active or not self._spooler.is_allowed:
             return
         now = append_note(self._context.source_client, stop)
         age = float(seconds_between(self._saved(), now))
@@ -164,18 +161,23 @@ class OplogWatch:
         # Asked after the oplog was read: an older answer could name a time that is no longer needed.
         if self._held_after is None:
             return self._saved()
-        held = self._held_after()
-        return None if held is None else self._unless_spooled(held)
+        spooled, held = self._spooled(), self._held_after()
+        return None if held is None else max(held, spooled or held)
 
     def _saved(self) -> Timestamp:
-        position = self._context.run.record.position
+        """Return the source time after which a restarted process would need oplog entries."""
+        spooled, position = self._spooled(), self._context.run.record.position
         assert position is not None
-        return self._unless_spooled(position.time)
+        return max(position.time, spooled or position.time)
 
-    def _unless_spooled(self, time: Timestamp) -> Timestamp:
-        """Return the time after which oplog entries are needed, if the events after `time` are needed."""
+    def _spooled(self) -> Timestamp | None:
+        """Return the source time up to which events are in the spool; None if it is empty.
+
+        Call this before reading a position: rows are deleted after a position behind them is saved, so an older
+        position could appear to need oplog entries.
+        """
         end = self._context.spool.end
-        return time if end is None else max(time, end.time)
+        return None if end is None else end.time
 
     def _update_estimates(self, oplog: Oplog) -> None:
         progress = self._context.progress

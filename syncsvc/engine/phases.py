@@ -59,9 +59,9 @@ class Phases(ABC):
 
     def _read(self, stop: StopToken) -> None:
         """Run the phases that read the source, up to change event application; a no-op if they are over."""
-        position = self._context.run.record.position
-        if position is not None:
-            self._context.spool.load(position)
+        record = self._context.run.record
+        if record.position is not None and not record.phase.applied:
+            self._context.spool.load(record.position)
         with TaskGroup("events", stop) as group:
             group.spawn("oplog", self._oplog.run, group.stop)
             group.spawn("spooler", self._spooler.run, group.stop)

@@ -13,7 +13,7 @@ from tests.support.fleet import Fleet, kill_at_each
 from tests.support.pages import commands, paste
 from tests.support.pair import SHARDED, Pair, across
 from tests.support.selection import full
-from tests.support.spools import rows, wait_until_spooled
+from tests.support.spools import METADATA, leave_row, rows, wait_until_spooled
 from tests.support.waiting import wait_for
 
 pytestmark = across(SHARDED)
@@ -375,5 +375,30 @@ def test_each_instance_spools_for_itself(pair: Pair, fleet: Fleet) -> None:
     for each in fleet.daemons:
         each.resume()
     fleet.commit()
+    pair.assert_equal()
+    assert not rows(destination)
+
+
+def test_an_instance_needs_no_events_once_the_coordinator_cuts_over(
+    pair: Pair, fleet: Fleet
+) -> None:
+    """It was killed after all events were applied. Its event spool is not even read."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    fleet.start(eventSpool="always")
+    fleet.wait_until_committable()
+    with fleet.coordinator.held_at(Point.STEP_DONE, "drained"):
+        fleet.ask_for_commit()
+        fleet.coordinator.wait_until_reached(Point.STEP_DONE, "drained")
+        fleet.follower.kill()
+        run = destination[METADATA].runs.find_one({"_id": fleet.names[-1]})
+        assert run is not None
+        leave_row(destination, run)
+    wait_for(
+        lambda: fleet.coordinator.progress()["info"] == "waiting for commit to complete",
+        "the coordinator cuts over",
+    )
+    fleet.follower.run()
+    fleet.wait_for_state("COMMITTED")
     pair.assert_equal()
     assert not rows(destination)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from bson.timestamp import Timestamp
 
@@ -29,6 +30,27 @@ def rows(client: AnyClient) -> int:
 def now(client: AnyClient) -> Timestamp:
     time: Timestamp = client.admin.command("ping")["operationTime"]
     return time
+
+
+def change(client: AnyClient, name: str, query: Any, update: dict[str, Any]) -> None:
+    """Change a document of the metadata, or insert it, although user writes are blocked."""
+    statement = {"q": query, "u": update, "upsert": True}
+    command = {"update": name, "updates": [statement], "mayBypassWriteBlocking": True}
+    assert client[METADATA].command(command)["n"] == 1
+
+
+def leave_row(client: AnyClient, run: dict[str, Any]) -> None:
+    """Save a row that does not follow the others, as a late write of a stopped engine would. `run` is a run record."""
+    direction = {"run": UUID(run["fence"]).hex, "reversals": run["reversals"]}
+    time = Timestamp(2**32 - 1, 1)
+    row = {
+        "since": time,
+        "joint": 0,
+        "end": {"token": {"_data": "FF"}, "time": time},
+        **dict.fromkeys(("events", "size", "parts", "checksum"), 0),
+    }
+    identity = {**direction, "isPart": False, "number": 10_000, "part": 0}
+    change(client, SPOOL, {"_id": identity}, row)
 
 
 def wait_until_spooled(source: AnyClient, destination: AnyClient, instances: int = 1) -> None:

@@ -61,7 +61,7 @@ class Spooler:
         self._context = context
         self._spool = context.spool
         option = context.run.record.options.event_spool
-        self.is_automatic = option is EventSpool.AUTO
+        self.is_allowed = option is not EventSpool.NEVER
         self._active = threading.Event()
         if option is EventSpool.ALWAYS:
             self._active.set()
@@ -78,9 +78,13 @@ class Spooler:
         """Let `run` spool."""
         self._active.set()
 
+    def finish(self) -> None:
+        """Stop spooling, until `judge` finds that the oplog may be too short again."""
+        self._active.clear()
+
     def judge(self, left: float, rest: float | None) -> None:
-        """Let `run` spool if the oplog may be too short, and the start option leaves it to that. See `is_needed`."""
-        if self.is_automatic and spooling.is_needed(left, rest):
+        """Let `run` spool if the oplog may be too short, and the start option allows it. See `is_needed`."""
+        if self.is_allowed and spooling.is_needed(left, rest):
             self.start()
 
     def end_soon(self) -> None:
@@ -96,7 +100,7 @@ class Spooler:
 
     def clear(self) -> None:
         """Delete all rows, because all events are applied. Raises the driver's errors."""
-        self._active.clear()
+        self.finish()
         self._spool.clear()
         self._publish()
 
@@ -110,10 +114,10 @@ class Spooler:
             self.start()
         run = self._context.run
         while not run.record.phase.applied:
-            position = run.record.position
+            # In this order: rows are deleted after a position behind them is saved.
+            end, position = self._spool.end, run.record.position
             if self.is_active and position is not None:
-                end = self._spool.end or position
-                self._run_from(max(end, position, key=text_of), stop)
+                self._run_from(max(end or position, position, key=text_of), stop)
             stop.sleep(SLOW_POLL)
 
     def _run_from(self, position: Position, stop: StopToken) -> None:
@@ -134,12 +138,13 @@ class Spooler:
         batch = _Batch(position)
         for page in ChangeReader(stream, position, stop).pages():
             batch.add(page)
+            self._was_full = False
             ends = batch.is_complete and self._ending.is_set() and _is_at_present(page)
             if ends or self._is_due(batch):
                 self._save(batch)
                 batch = _Batch(batch.end)
             if ends:
-                self._active.clear()
+                self.finish()
                 return
             self._wait_for_room(stream, batch.since, stop)
 
