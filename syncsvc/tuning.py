@@ -11,6 +11,9 @@ from verifier.runtime.tuning import MB, number, seconds, size
 # The largest document of a server, in bytes, and how many copies of it exist while the driver sends it.
 LARGEST_DOCUMENT = 16_000_000
 _COPIES = 3
+# How many copies of the events of a row exist while the event spool saves it, as measured with 20 MB that cannot be
+# compressed.
+_SPOOL_COPIES = 5
 # The memory of the process itself, with the driver and the figures of a verification, as measured, in bytes.
 _PROCESS = 83_000_000
 
@@ -90,8 +93,11 @@ class Tuning:
     def memory_needed(self, threads: int) -> int:
         """Return how many bytes of memory the process may need. `threads` is the number of readers and writers.
 
-        The copy is the phase that needs the most. Measured at load level 3, which has six such threads: 430 MB with
-        documents of 16 MB, and half of that with small documents.
+        The copy is the phase that needs the most, if events are spooled meanwhile. Measured without spooling at load
+        level 3, which has six such threads: 430 MB with documents of 16 MB, and half of that with small documents.
         """
         of_thread = _COPIES * max(LARGEST_DOCUMENT, self.page_bytes)
-        return _PROCESS + self.queue_bytes + _COPIES * self.sending_bytes + threads * of_thread
+        # A row that is almost full may get one more page of the change stream.
+        of_spool = _SPOOL_COPIES * (self.spool_row_bytes + LARGEST_DOCUMENT)
+        sending = self.queue_bytes + _COPIES * self.sending_bytes
+        return _PROCESS + sending + of_spool + threads * of_thread

@@ -89,7 +89,7 @@ def resource_violations(
 ) -> Iterator[Violation]:
     """Yield a violation for each resource that is too small; an unknown amount is no violation.
 
-    `spool_limit` is the size limit of the event spool in bytes. It counts if the spool is used in any case.
+    `spool_limit` is how many bytes the event spools of all instances may have. It counts if they are used in any case.
     """
     shortage = _spool_shortage(options, estimates, spool_limit)
     if shortage and options.event_spool is EventSpool.ALWAYS and not options.skip_disk_space_check:
@@ -115,7 +115,7 @@ def _spool_shortage(options: StartOptions, estimates: Estimates, spool_limit: in
         return None
     return (
         f"The data and indexes may need {_shown(needed)} on the destination's disk, and the event spool up to "
-        f"{_shown(spool_limit)} (--eventSpoolMB), but only {_shown(free)} are free."
+        f"{_shown(spool_limit)} (--eventSpoolMB for each instance), but only {_shown(free)} are free."
     )
 
 
@@ -133,7 +133,7 @@ def warnings(
 ) -> Iterator[str]:
     """Yield warnings of later problems, with the remedy to apply before the start; warnings never prevent a start.
 
-    `spool_limit` is the size limit of the event spool in bytes.
+    `spool_limit` is how many bytes the event spools of all instances may have.
     """
     yield from _oplog_warnings(options, found, estimates)
     shortage = _spool_shortage(options, estimates, spool_limit)

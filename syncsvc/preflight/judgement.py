@@ -75,6 +75,8 @@ def judgement_of(
         named = instance_violations(options, instance, found)
         return Judgement((*named, *joining), instances=instances)
     estimates = estimate(options, found, memory_needed)
+    # Each instance has a spool of its own.
+    spool_limit *= max(1, len(instances))
     return Judgement(
         violations=(
             *option_violations(options),

@@ -15,6 +15,7 @@ from syncsvc.preflight.estimates import (
     warnings,
 )
 from syncsvc.preflight.findings import Measured
+from syncsvc.preflight.judgement import judgement_of
 from syncsvc.settings import LOAD_LEVELS
 from syncsvc.source.oplog import Oplog
 from syncsvc.tuning import Tuning
@@ -84,7 +85,7 @@ def test_memory_grows_with_the_load_level() -> None:
         Tuning().memory_needed(level.readers + level.writers) // 10**6
         for level in LOAD_LEVELS.values()
     ]
-    assert needed == [246, 294, 438, 726]
+    assert needed == [347, 395, 539, 827]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_the_oplog_holds_what_is_written_until_it_is_full(
     assert found.oplog_window_seconds == window
 
 
-MEMORY = "A sync with verification may need 438 MB of memory, but only 120 MB are available to this process."
+MEMORY = "A sync with verification may need 539 MB of memory, but only 120 MB are available to this process."
 DISK = "The data and indexes may need 12.5 GB on the destination's disk, but only 300 MB are free."
 RESOURCE_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]]] = [
     ({}, {}, []),
@@ -118,7 +119,7 @@ RESOURCE_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]
     ),
     (
         {},
-        {"memory_needed": 438 * 10**6, "memory_available": 120 * 10**6},
+        {"memory_needed": 539 * 10**6, "memory_available": 120 * 10**6},
         [("InsufficientMemory", MEMORY)],
     ),
     (
@@ -216,3 +217,16 @@ def test_a_disk_without_room_for_a_full_spool_is_told(
     assert ["--eventSpoolMB" in text for text in texts] == [True] * warned
     skipped = options(event_spool=spool, skip_disk_space_check=True)
     assert not list(resource_violations(skipped, estimates, 10))
+
+
+@pytest.mark.parametrize("instances, refused", [((), False), (("a",), False), (("a", "b"), True)])
+def test_each_instance_needs_room_for_its_own_spool(
+    instances: tuple[str, ...], refused: bool
+) -> None:
+    given = options(event_spool=EventSpool.ALWAYS, instances=instances)
+    needed = estimate(options(), findings(contents=CONTENTS, disk_free=1), 7).disk_needed
+    assert needed is not None
+    found = findings(contents=CONTENTS, disk_free=needed + 10**6, oplog=OPLOG)
+    judgement = judgement_of(given, "a", found, 7, 10**6)
+    shown = [text for _, text in judgement.violations if "event spool up to 2 MB" in text]
+    assert len(shown) == refused
