@@ -269,7 +269,8 @@ EVENT_SPOOL_DAMAGED = ErrorKind(
     "EventSpoolDamaged",
     409,
     "Change events that were saved on the destination are missing or have changed, so they cannot be applied.",
-    "Find out what changed the metadata database. Then reset the sync (POST /api/v1/reset) and start it again.",
+    "Find out what changed the metadata database. If the oplog of the source still has these events, a resume reads "
+    "them again. Otherwise, reset the sync (POST /api/v1/reset) and start it again.",
 )
 EVENT_NOT_APPLICABLE = ErrorKind(
     "EventNotApplicable",

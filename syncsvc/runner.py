@@ -35,7 +35,14 @@ from syncsvc.engine.run.instances import Instances
 from syncsvc.engine.run.points import Point
 from syncsvc.engine.run.writeblock import WriteBlock, to_put_back
 from syncsvc.figures.progress import Progress, ProgressSnapshot
-from syncsvc.resuming import is_saved, may_be_lost, needs_new_check, refuse_final, resumed
+from syncsvc.resuming import (
+    is_damaged,
+    is_saved,
+    may_be_lost,
+    needs_new_check,
+    refuse_final,
+    resumed,
+)
 from syncsvc.saved.emptying import forget_earlier
 from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.saved.partitions import Partitions
@@ -49,7 +56,7 @@ from syncsvc.saved.run import (
     refuse_in_use,
     refuse_resetting,
 )
-from syncsvc.saved.spool import Spool
+from syncsvc.saved.spool import Spool, saved_end, text_of
 from syncsvc.saved.views import CreatedViews
 from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
@@ -58,6 +65,7 @@ from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, filter_evaluator
 from verifier.cluster.filters import Selection
 from verifier.cluster.writer import ClusterWriter
+from verifier.cluster.times import Position
 from verifier.compare.store import CheckStore
 from verifier.runtime.errors import OperationError, describe, in_words_of
 from verifier.runtime.observer import Observer
@@ -220,7 +228,9 @@ class Runner:
         record = self.record
         assert record.failure is not None
         refuse_final(record, others)
-        positions = [each.position for each in (record, *others) if each.position is not None]
+        if is_damaged(self.record):
+            context.spool.clear()
+        positions = [each for each in map(self._needed, (record, *others)) if each is not None]
         if may_be_lost(record.failure) and positions:
             oldest = min(positions, key=lambda each: each.time)
             try:
@@ -243,6 +253,18 @@ class Runner:
             self._store.update(state=state)
         _log.info("Commit was requested.", extra={"state": state.value})
         self._phases.commit()
+
+    def _needed(self, record: RunRecord) -> Position | None:
+        """Return the position after which an instance needs the source's oplog; None if it has not begun to read.
+
+        That is the end of its event spool. A damaged spool is deleted by the resume, so its events are needed again.
+        """
+        position = record.position
+        if position is None or is_damaged(record):
+            return position
+        client = self._process.clusters[self.record.destination].client
+        end = saved_end(client, record.fence, record.reversals, self._process.stop)
+        return position if end is None else max(position, end, key=text_of)
 
     def reverse(self) -> None:
         """Reverse the committed run: save the reversal, and start a new engine.

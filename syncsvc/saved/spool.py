@@ -23,6 +23,7 @@ from uuid import UUID
 
 from bson.binary import Binary
 from bson.timestamp import Timestamp
+from pymongo.read_concern import ReadConcern
 
 from syncsvc.errors import EVENT_SPOOL_DAMAGED
 from syncsvc.saved.batches import delete_ids, save_rows
@@ -101,6 +102,22 @@ def _documents(raw: memoryview) -> Iterator[memoryview]:
         at = end
 
 
+def saved_end(client: Client, run: UUID, reversals: int, stop: StopToken) -> Position | None:
+    """Return the position after the last saved row of an instance that has stopped; None without rows.
+
+    Raises the driver's errors.
+    """
+    rows = client[METADATA_DATABASE].get_collection(SPOOL, read_concern=ReadConcern("majority"))
+    query = _headers_of(run, reversals)
+    found = read(lambda: rows.find_one(query, {"end": 1}, sort=[("_id", -1)]), stop)
+    return None if found is None else _stored_position.load(found["end"])
+
+
+def _headers_of(run: UUID, reversals: int) -> dict[str, Any]:
+    direction = {"run": run.hex, "reversals": reversals}
+    return {"_id": {"$gt": direction, "$lt": {**direction, "isPart": True}}}
+
+
 class Spool:
     """The saved rows of one instance in one direction. Thread-safe.
 
@@ -113,12 +130,12 @@ class Spool:
     ) -> None:
         self._client = client
         self._writer = writer
-        self._run = run.hex
         self._reversals = reversals
+        self._direction = {"run": run.hex, "reversals": reversals}
+        self._headers = _headers_of(run, reversals)
         self._stop = stop
-        self._saving = (
-            threading.Lock()
-        )  # held while rows are saved or deleted; guards _number and _size
+        # Held while rows are saved or deleted; guards _number and _size.
+        self._saving = threading.Lock()
         self._rows: deque[Row] = deque()  # replaced as a whole, so that reading it needs no lock
         self._size = 0
         self._number = 0
@@ -152,7 +169,7 @@ class Spool:
         Writes nothing, unlike `load`.
         """
         rows = self._client[METADATA_DATABASE][SPOOL]
-        return read(lambda: rows.find_one(self._range(part=0), {"_id": 1}), stop) is not None
+        return read(lambda: rows.find_one(self._headers, {"_id": 1}), stop) is not None
 
     def load(self, position: Position) -> None:
         """Load the headers of the saved rows. All events up to `position` are applied and saved as such.
@@ -160,8 +177,7 @@ class Spool:
         Raises OperationError EventSpoolDamaged if rows after `position` are missing, and the driver's errors.
         """
         self._since = self._newest_time()
-        find = {"filter": self._range(part=0), "sort": {"_id": 1}}
-        documents = read(lambda: self._find(**find), self._stop)
+        documents = read(lambda: self._find(filter=self._headers, sort={"_id": 1}), self._stop)
         rows = [*map(_row, documents)]
         self._number = rows[-1].number + 1 if rows else 0
         self._keep(rows)
@@ -253,7 +269,9 @@ class Spool:
         Raises the driver's errors.
         """
         self._since = self._newest_time()
-        find = {"filter": self._range(), "projection": {"_id": 1}}
+        following = {**self._direction, "reversals": self._reversals + 1}
+        query = {"_id": {"$gt": self._direction, "$lt": following}}
+        find = {"filter": query, "projection": {"_id": 1}}
         found = read(lambda: self._find(**find), self._stop)
         with self._saving:
             delete_ids(self._writer, SPOOL, (each["_id"] for each in found))
@@ -270,21 +288,7 @@ class Spool:
 
     def _id(self, number: int, part: int) -> dict[str, Any]:
         # Headers are next to each other in the index, so that loading them does not read the events.
-        return {
-            "run": self._run,
-            "reversals": self._reversals,
-            "isPart": part > 0,
-            "number": number,
-            "part": part,
-        }
-
-    def _range(self, part: int | None = None) -> dict[str, Any]:
-        """Return a query for the headers (`part` 0), or for all documents of these rows."""
-        direction = {"run": self._run, "reversals": self._reversals}
-        if part is None:
-            following = {"run": self._run, "reversals": self._reversals + 1}
-            return {"_id": {"$gt": direction, "$lt": following}}
-        return {"_id": {"$gt": direction, "$lt": {**direction, "isPart": True}}}
+        return {**self._direction, "isPart": part > 0, "number": number, "part": part}
 
 
 def _header(row: Row) -> dict[str, Any]:
