@@ -10,8 +10,9 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from pymongo.errors import PyMongoError
 
@@ -34,7 +35,7 @@ from syncsvc.engine.run.document_writer import DocumentWriter
 from syncsvc.engine.run.instances import Instances
 from syncsvc.engine.run.points import Point
 from syncsvc.engine.run.writeblock import WriteBlock, to_put_back
-from syncsvc.figures.progress import Progress, ProgressSnapshot
+from syncsvc.figures.progress import Progress, ProgressSnapshot, WarningKind
 from syncsvc.resuming import (
     is_damaged,
     is_saved,
@@ -64,8 +65,8 @@ from syncsvc.tuning import Tuning
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, filter_evaluator
 from verifier.cluster.filters import Selection
-from verifier.cluster.writer import ClusterWriter
 from verifier.cluster.times import Position
+from verifier.cluster.writer import ClusterWriter
 from verifier.compare.store import CheckStore
 from verifier.runtime.errors import OperationError, describe, in_words_of
 from verifier.runtime.observer import Observer
@@ -75,6 +76,12 @@ _log = logging.getLogger(__name__)
 
 # How long a command waits for the run to stop, in seconds.
 _REST_SECONDS = 10.0
+# How long a paused sync waits before it tries again to save change events, in seconds.
+_PAUSE_RETRY = 10.0
+_UNSPOOLED = (
+    "The change events of the paused sync cannot be saved in the event spool, which is tried again. Until it succeeds, "
+    "the oplog of the source must keep them."
+)
 
 
 def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
@@ -119,6 +126,13 @@ class ProcessContext:
         )
 
 
+class _Pause(NamedTuple):
+    """The thread that spools events in a pause: the token that stops it, and an event that it sets when it ends."""
+
+    stop: StopToken
+    over: threading.Event
+
+
 class Runner:
     """Runs one sync from its saved record.
 
@@ -136,10 +150,8 @@ class Runner:
         self._at_rest = threading.Event()  # set while no thread runs the sync
         self._at_rest.set()
         self._stop = StopToken(process.stop)
-        # The thread that spools events in a pause: the token that stops it, and whether it has ended.
-        self._pause = StopToken(process.stop)
-        self._pause_over = threading.Event()
-        self._pause_over.set()
+        self._pause = _Pause(StopToken(process.stop), threading.Event())
+        self._pause.over.set()
         # The state in which the run failed, if the failure is not saved.
         self._failed_in: State | None = None
         self._prepare()
@@ -182,12 +194,12 @@ class Runner:
         not stop.
         """
         state = next_state(self.record.state, Trigger.RESUME)
-        self._pause.stop("resume")
+        self._pause.stop.stop("resume")
         try:
             self._wait_for_rest()
             self._save_resumed(state)
         finally:
-            if self.record.state is State.PAUSED and self._pause_over.is_set():
+            if self.record.state is State.PAUSED:
                 # The pause goes on, because the resume was refused.
                 self._spawn_pause()
         _log.info("The sync is resumed.", extra={"state": self.record.state.value})
@@ -216,6 +228,8 @@ class Runner:
         # The failure may not be saved yet, and a commit may have left the source blocked.
         self._release()
         context = self._prepare()
+        if is_damaged(self.record):
+            context.spool.clear()
         checks = self.record.coordinates and changes["state"] is State.RUNNING
         if checks and needs_new_check(self.record):
             context.checks.forget()
@@ -228,8 +242,6 @@ class Runner:
         record = self.record
         assert record.failure is not None
         refuse_final(record, others)
-        if is_damaged(self.record):
-            context.spool.clear()
         positions = [each for each in map(self._needed, (record, *others)) if each is not None]
         if may_be_lost(record.failure) and positions:
             oldest = min(positions, key=lambda each: each.time)
@@ -242,18 +254,6 @@ class Runner:
                     f"{error.description}",
                 ) from error
 
-    def commit(self) -> None:
-        """Save the state COMMITTING, and let the engine proceed to the cut-over. Raises OperationError CannotCommit."""
-        with self._changing:
-            state = next_state(self.record.state, Trigger.COMMIT)
-            if not can_commit(self.record, self._process.progress.snapshot):
-                raise OperationError(
-                    errors.CANNOT_COMMIT, "The commit was refused, because canCommit is false."
-                )
-            self._store.update(state=state)
-        _log.info("Commit was requested.", extra={"state": state.value})
-        self._phases.commit()
-
     def _needed(self, record: RunRecord) -> Position | None:
         """Return the position after which an instance needs the source's oplog; None if it has not begun to read.
 
@@ -265,6 +265,18 @@ class Runner:
         client = self._process.clusters[self.record.destination].client
         end = saved_end(client, record.fence, record.reversals, self._process.stop)
         return position if end is None else max(position, end, key=text_of)
+
+    def commit(self) -> None:
+        """Save the state COMMITTING, and let the engine proceed to the cut-over. Raises OperationError CannotCommit."""
+        with self._changing:
+            state = next_state(self.record.state, Trigger.COMMIT)
+            if not can_commit(self.record, self._process.progress.snapshot):
+                raise OperationError(
+                    errors.CANNOT_COMMIT, "The commit was refused, because canCommit is false."
+                )
+            self._store.update(state=state)
+        _log.info("Commit was requested.", extra={"state": state.value})
+        self._phases.commit()
 
     def reverse(self) -> None:
         """Reverse the committed run: save the reversal, and start a new engine.
@@ -318,7 +330,7 @@ class Runner:
             self._store.update_unless(refuse_in_use, state=state, failure=None)
         _log.info("The reset of the sync begins.", extra={"state": state.value})
         self._process.observe(Point.RESET_SAVED, "")
-        self._pause.stop("reset")
+        self._pause.stop.stop("reset")
         self._stop.stop("reset")
         self._spawn()
 
@@ -396,7 +408,7 @@ class Runner:
 
     def _is_at_rest(self) -> bool:
         """Wait a moment for the end of the engine and of the thread of a pause; return whether both have ended."""
-        return self._at_rest.wait(SLOW_POLL) and self._pause_over.wait(SLOW_POLL)
+        return self._at_rest.wait(SLOW_POLL) and self._pause.over.wait(SLOW_POLL)
 
     def _prepare(self) -> RunContext:
         """Save the next epoch, create an engine from the saved state with a new stop token, and return its context."""
@@ -422,10 +434,10 @@ class Runner:
         self._process.spawn("sync", self._run_sync)
 
     def _spawn_pause(self) -> None:
-        self._process.stop.release(self._pause)
-        self._pause = StopToken(self._process.stop)
-        self._pause_over.clear()
-        self._process.spawn("pause", self._run_pause)
+        before = self._pause
+        self._process.stop.release(before.stop)
+        self._pause = _Pause(StopToken(self._process.stop), threading.Event())
+        self._process.spawn("pause", partial(self._run_pause, self._pause, before))
 
     def _context(self, stop: StopToken) -> RunContext:
         process, record = self._process, self.record
@@ -510,17 +522,37 @@ class Runner:
         finally:
             self._at_rest.set()
 
-    def _run_pause(self) -> None:
-        """Spool events while the sync is paused, as the outermost function of a thread, and log a failure."""
-        stop = self._pause
+    def _run_pause(self, pause: _Pause, before: _Pause) -> None:
+        """Spool events while the sync is paused, as the outermost function of a thread.
+
+        First wait until the engine and the thread of the pause `before` have ended.
+        """
         try:
-            while not self._at_rest.wait(SLOW_POLL):
-                stop.check()
+            while not (self._at_rest.wait(SLOW_POLL) and before.over.wait(SLOW_POLL)):
+                pause.stop.check()
+            while not self._has_spooled(pause.stop):
+                pause.stop.sleep(_PAUSE_RETRY)
+        finally:
+            self._process.progress.end_warning(WarningKind.PAUSE_UNSPOOLED)
+            pause.over.set()
+
+    def _has_spooled(self, stop: StopToken) -> bool:
+        """Spool events until the pause ends; return whether that is over, or must be tried again after an error.
+
+        The sync fails if the events are lost. Any other error becomes a warning, because a resume may still succeed.
+        """
+        progress = self._process.progress
+        progress.end_warning(WarningKind.PAUSE_UNSPOOLED)
+        try:
             spool_while_paused(self._engine, lambda: self._next_context(stop), stop)
         except Exception as error:
-            self._fail(error)
-        finally:
-            self._pause_over.set()
+            kind, description = describe(in_words_of(errors.ALL, failures.named(error)))
+            if not is_saved(kind) and kind is not errors.SUPERSEDED:
+                _log.warning("The events of the paused sync cannot be saved.", exc_info=error)
+                progress.warn(WarningKind.PAUSE_UNSPOOLED, f"{_UNSPOOLED} {description}")
+                return False
+            self._fail(error, during=State.PAUSED if is_saved(kind) else None)
+        return True
 
     def _run_reset(self) -> None:
         """Reset the run once its engine has stopped, as the outermost function of a thread, and record a failure."""
@@ -530,18 +562,22 @@ class Runner:
         try:
             Reset(self._prepare(), self._stop).run()
         except Exception as error:
-            self._fail(error, during_reset=True)
+            self._fail(error, during=State.RESETTING)
         else:
             _log.info("The reset is complete.")
             self._cleared()
         finally:
             self._at_rest.set()
 
-    def _fail(self, error: Exception, during_reset: bool = False) -> None:
+    def _fail(self, error: Exception, during: State | None = None) -> None:
+        """Show that the sync failed, and save it unless a restart repeats the failed work.
+
+        `during` is PAUSED or RESETTING if the work of that state failed, and not an engine that stopped before.
+        """
         kind, description = describe(in_words_of(errors.ALL, failures.named(error)))
         with self._changing:
-            stopped = self.record.state in (State.PAUSED, State.RESETTING)
-            if stopped and not during_reset:
+            state = self.record.state
+            if state in (State.PAUSED, State.RESETTING) and state is not during:
                 # Ignored: it is retried after a pause, because failed work never counts as done.
                 _log.warning(
                     "An error occurred while the sync was paused or reset; the failed work is repeated after a pause.",
@@ -549,12 +585,12 @@ class Runner:
                 )
                 return
             failed = {
-                "state": next_state(self.record.state, Trigger.FAIL),
+                "state": next_state(state, Trigger.FAIL),
                 "failure": Failure(kind.name, description),
             }
             # A reset may have dropped data already, so it can only be continued.
-            saved = is_saved(kind) and not during_reset
-            self._failed_in = None if saved else self.record.state
+            saved = is_saved(kind) and during is not State.RESETTING
+            self._failed_in = None if saved else state
             # An exception to saving first: the save may take long or fail, for the same reason as the run.
             self._store.show(**failed)
         _log.error(

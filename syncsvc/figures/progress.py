@@ -27,6 +27,7 @@ class WarningKind(Enum):
     OPLOG_SHORT = "oplog short"
     OPLOG_UNKNOWN = "oplog unknown"
     SPOOL_FILLING = "event spool filling"
+    PAUSE_UNSPOOLED = "pause unspooled"
     INDEXES_WITHHELD = "indexes withheld"
     ORPHAN_AWAITED = "orphan awaited"
     CHECK_REPEATED = "check repeated"

@@ -15,9 +15,11 @@ from syncsvc.engine.run.points import Point
 from syncsvc.sandbox import ReplicaSet
 from tests.support import spools, writes
 from tests.support.daemon import Daemon
+from tests.support.failpoints import failing
 from tests.support.metrics import scrape
 from tests.support.oplogs import note, roll_over
 from tests.support.pair import Pair, Side
+from tests.support.resuming import assert_final
 from tests.support.spools import METADATA, SPOOL, roll_over_spooled, wait_until_spooled
 from tests.support.waiting import wait_for
 
@@ -64,7 +66,10 @@ def write_meanwhile(client: writes.AnyClient, number: int) -> None:
     """Update, delete and insert documents, and change definitions."""
     client.d.c.update_many({}, {"$inc": {"round": 1}, "$set": {f"at{number}": number}})
     client.d.c.delete_many({"_id": {"$mod": [50, number]}})
-    client.d.c.insert_one({"_id": f"inserted in round {number}"})
+    with client.start_session() as session, session.start_transaction():
+        for each in range(20):
+            client.d.c.insert_one({"_id": f"inserted in round {number}, {each}"}, session=session)
+            client.d.c.update_one({"_id": each}, {"$inc": {"committed": 1}}, session=session)
     client.d[f"new{number}"].insert_many({"_id": n, "n": number} for n in range(20))
     client.d[f"new{number}"].create_index("n")
     client.d[f"new{number - 1}"].drop()
@@ -113,8 +118,10 @@ def test_a_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
     assert not spools.rows(destination)
 
 
-# In an order in which a sync passes them. The copy is held before it has written everything.
-IN_THE_COPY = [(Point.SPOOLING_BEGAN, 1), (Point.EVENTS_SPOOLED, 1), (Point.BATCH_WRITTEN, 1)]
+# A collection that does not change. While it is held here, its copy is not complete.
+KEPT = "d.kept"
+# In an order in which a sync passes them.
+IN_THE_COPY = [(Point.BATCH_WRITTEN, 1), (Point.SPOOLING_BEGAN, 1), (Point.EVENTS_SPOOLED, 1)]
 KILLS = [
     *IN_THE_COPY,
     (Point.SPOOL_READ, 1),
@@ -129,16 +136,17 @@ KILLS = [
 
 
 def test_a_sync_killed_at_every_step_of_the_spool_loses_nothing(pair: Pair, daemon: Daemon) -> None:
-    """After each kill, the sync is paused, the oplog rolls over, and the pause is ended by SIGKILL, too."""
+    """After each kill, the oplog rolls over, in a pause after the copy, and the process is killed once more."""
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
+    source.d.kept.insert_one({"_id": 1})
     body = daemon.start_body(eventSpool="always")
     daemon.kill()
     for number, (point, times) in enumerate(KILLS):
         source.d.c.insert_one({"_id": f"before {number}"})
-        held = (point, times) in IN_THE_COPY
-        with daemon.held_at(Point.BATCH_WRITTEN) if held else nullcontext():
-            daemon.kill_at(point, number=times)
+        held = number < len(IN_THE_COPY)
+        with daemon.held_at(Point.BATCH_WRITTEN, KEPT) if held else nullcontext():
+            daemon.kill_at(point, KEPT if point is Point.BATCH_WRITTEN else "", times)
             daemon.run()
             if number:
                 daemon.post_unanswered("resume", {})
@@ -147,10 +155,11 @@ def test_a_sync_killed_at_every_step_of_the_spool_loses_nothing(pair: Pair, daem
             daemon.wait_until_killed()
             write_meanwhile(source, number)
             daemon.run()
-            if daemon.progress()["state"] == "RUNNING":
+            # A copy that is held cannot stop for a pause.
+            if not held and daemon.progress()["state"] == "RUNNING":
                 daemon.pause()
-        roll_over_spooled(source, destination)
-        daemon.kill()
+            roll_over_spooled(source, destination)
+            daemon.kill()
     daemon.run()
     daemon.resume()
     daemon.commit()
@@ -192,12 +201,54 @@ def test_a_damaged_row_is_not_applied(pair: Pair, daemon: Daemon) -> None:
         part = destination[METADATA][SPOOL].find_one({"_id.part": 1})
         assert part is not None
         damaged = part["data"][:-1] + bytes([part["data"][-1] ^ 1])
-        change = {"q": {"_id": part["_id"]}, "u": {"$set": {"data": Binary(damaged)}}}
-        command = {"update": SPOOL, "updates": [change], "mayBypassWriteBlocking": True}
-        assert destination[METADATA].command(command)["nModified"] == 1
+        query = {"_id": part["_id"]}
+        spools.change(destination, SPOOL, query, {"$set": {"data": Binary(damaged)}})
     progress = daemon.wait_for_state("FAILED")
     assert progress["error"] == "EventSpoolDamaged"
     assert "the checksum is wrong" in progress["errorDescription"]
+    # The oplog still has these events.
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_resume_needs_the_oplog_only_after_an_intact_spool(pair: Pair, daemon: Daemon) -> None:
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    with daemon.held_at(Point.BATCH_WRITTEN):
+        daemon.start(eventSpool="always")
+        daemon.wait_until_reached(Point.BATCH_WRITTEN)
+        write_meanwhile(source, 1)
+        roll_over_spooled(source, destination)
+        daemon.kill()
+    for error in ("EventSpoolDamaged", "OplogWindowExceeded"):
+        failure = {"name": error, "description": "It happened."}
+        failed = {"$set": {"state": "FAILED", "failure": failure}}
+        spools.change(destination, "runs", {}, failed)
+        daemon.run()
+        assert daemon.progress()["error"] == error
+        if error == "EventSpoolDamaged":
+            assert_final(daemon, "the changes that it needs are lost")
+            daemon.kill()
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+    assert not spools.rows(destination)
+
+
+def test_a_late_row_does_not_disturb_a_commit(pair: Pair, daemon: Daemon) -> None:
+    destination = pair.destination.client
+    writes.fill(pair.source.client)
+    daemon.kill_at(Point.STEP_DONE, "destination unblocked")
+    daemon.start(eventSpool="always")
+    daemon.commit_until_killed()
+    run = destination[METADATA].runs.find_one()
+    assert run is not None
+    spools.leave_row(destination, run)
+    daemon.run()
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
+    assert not spools.rows(destination)
 
 
 def incompressible(size: int) -> Binary:
@@ -230,6 +281,39 @@ def test_a_full_spool_warns_and_then_fails(pair: Pair, tmp_path: Path) -> None:
         progress = daemon.wait_for_state("FAILED")
         assert progress["error"] == "EventSpoolFull"
         assert "--eventSpoolMB" in progress["errorDescription"]
+        assert_final(daemon, "the changes that it needs are lost")
+    finally:
+        daemon.close()
+
+
+def test_a_paused_sync_says_what_prevents_the_spooling(pair: Pair, tmp_path: Path) -> None:
+    """An error is shown until it is gone. Lost events are named, although the sync is paused."""
+    daemon = prepared(pair, tmp_path, "--eventSpoolMB", "1")
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+
+    def warned(text: str) -> bool:
+        shown = daemon.progress()
+        assert shown["state"] == "PAUSED"
+        return text in str(shown.get("warnings"))
+
+    try:
+        daemon.run()
+        daemon.start(eventSpool="always")
+        daemon.wait_until_committable()
+        refused = {"failCommands": ["update"], "errorCode": 2, "namespace": f"{METADATA}.{SPOOL}"}
+        with failing(destination, refused):
+            daemon.pause()
+            wait_for(lambda: warned("cannot be saved in the event spool"), "a warning")
+        wait_until_spooled(source, destination)
+        assert not warned("cannot be saved")
+        for number in range(3):
+            source.d.pad.insert_one({"_id": number, "pad": incompressible(400_000)})
+        wait_for(lambda: warned("is full"), "it is full")
+        note(source)
+        roll_over(source)
+        assert daemon.wait_for_state("FAILED")["error"] == "EventSpoolFull"
+        assert_final(daemon, "the changes that it needs are lost")
     finally:
         daemon.close()
 

@@ -151,7 +151,7 @@ BROAD_EXCEPTS_ALLOWED = {
     ("verifier.runtime.httpd", "_ended_by_error"),
     ("verifier.runtime.tasks", "_outermost"),
     ("syncsvc.runner", "_run_sync"),
-    ("syncsvc.runner", "_run_pause"),
+    ("syncsvc.runner", "_has_spooled"),
     ("syncsvc.runner", "_run_reset"),
     ("verifier.service", "_run_check"),
 }
