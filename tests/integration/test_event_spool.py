@@ -236,6 +236,22 @@ def test_a_resume_needs_the_oplog_only_after_an_intact_spool(pair: Pair, daemon:
     assert not spools.rows(destination)
 
 
+def test_a_reset_deletes_the_spool_of_a_paused_sync(pair: Pair, daemon: Daemon) -> None:
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    daemon.start(eventSpool="always")
+    daemon.wait_until_committable()
+    daemon.pause()
+    write_meanwhile(source, 1)
+    roll_over_spooled(source, destination)
+    assert daemon.post("reset", {"confirm": "cluster1"}).ok
+    daemon.wait_for_state("IDLE")
+    assert not spools.rows(destination)
+    daemon.start(eventSpool="always")
+    daemon.commit()
+    pair.assert_equal()
+
+
 def test_a_late_row_does_not_disturb_a_commit(pair: Pair, daemon: Daemon) -> None:
     destination = pair.destination.client
     writes.fill(pair.source.client)

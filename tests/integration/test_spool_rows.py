@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import bson
 import pytest
@@ -26,10 +26,11 @@ def at(time: int) -> Position:
     return Position({"_data": f"82{time:016x}"}, Timestamp(time, 1))
 
 
-def spool_of(pair: Pair, run: UUID = RUN, reversals: int = 0) -> Spool:
+def spool_of(pair: Pair, run: UUID = RUN, reversals: int = 0, fence: Fence | None = None) -> Spool:
     client, stop = pair.destination.client, StopToken()
     sharded = bool(pair.destination.shards)
-    writer = FencedWriter(client, False, stop, Fence.of_process(), sharded)
+    writer = FencedWriter(client, False, stop, fence or Fence.of_process(), sharded)
+    writer.settle()
     return Spool(client, writer, run, reversals, stop)
 
 
@@ -134,6 +135,26 @@ def test_missing_rows_are_found(pair: Pair) -> None:
     with pytest.raises(OperationError) as error:
         loaded(pair, at(20))
     assert_damaged(error)
+
+
+def test_a_former_engine_changes_no_rows(pair: Pair) -> None:
+    run = uuid4()
+    former = spool_of(pair, fence=Fence(run, 1))
+    former.load(at(10))
+    former.append(at(10), at(20), [event(10)])
+    successor = spool_of(pair, fence=Fence(run, 2))
+    successor.load(at(10))
+    changes = (
+        lambda: former.append(at(20), at(30), [event(99)]),
+        lambda: former.forget(at(20)),
+        former.clear,
+    )
+    for change in changes:
+        with pytest.raises(OperationError) as refused:
+            change()
+        assert refused.value.kind.name == "Superseded"
+    successor.append(at(20), at(40), [event(20)])
+    assert contents(loaded(pair, at(10)), at(10)) == [event(10), event(20)]
 
 
 def test_runs_and_directions_do_not_see_each_other(pair: Pair) -> None:
