@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from secrets import token_hex
 
@@ -61,7 +62,7 @@ def main(
         lambda: logs.set_up(
             settings.log_path, LOG_FILE, settings.verbosity, style=_style(settings)
         ),
-        lambda: _serve(settings, observe, tuning),
+        lambda: _serve(settings, observe, replace(tuning, spool_limit=settings.event_spool_bytes)),
     )
 
 

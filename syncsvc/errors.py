@@ -265,6 +265,21 @@ TTL_NOT_VERIFIABLE = ErrorKind(
     "index on the source and send POST /api/v1/resume; or reset the sync (POST /api/v1/reset) and start it with other "
     "options.",
 )
+EVENT_SPOOL_FULL = ErrorKind(
+    "EventSpoolFull",
+    409,
+    "The event spool reached its size limit, and then the oplog of the source dropped change events that the sync "
+    "still needs.",
+    "Reset the sync (POST /api/v1/reset), restart the process with a larger --eventSpoolMB, and start the sync "
+    "again; or enlarge the oplog on each member of the source (replSetResizeOplog).",
+)
+EVENT_SPOOL_DAMAGED = ErrorKind(
+    "EventSpoolDamaged",
+    409,
+    "Change events that were saved on the destination are missing or have changed, so they cannot be applied.",
+    "Find out what changed the metadata database. If the oplog of the source still has these events, a resume reads "
+    "them again. Otherwise, reset the sync (POST /api/v1/reset) and start it again.",
+)
 EVENT_NOT_APPLICABLE = ErrorKind(
     "EventNotApplicable",
     409,
@@ -416,6 +431,8 @@ ALL = (
     DESTINATION_IN_USE,
     MISMATCHES_REPLACED,
     OPLOG_WINDOW_EXCEEDED,
+    EVENT_SPOOL_FULL,
+    EVENT_SPOOL_DAMAGED,
     EVENT_TOO_LARGE,
     CLUSTER_UNREACHABLE,
     NOT_AUTHORIZED,

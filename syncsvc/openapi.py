@@ -123,6 +123,18 @@ class _IndexBuilding(Strict):
     )
 
 
+class _EventSpool(Strict):
+    active = always(Boolean, "Whether change events are being saved in the spool.")
+    bytes = always(fields.Integer, "The compressed size of the saved events.")
+    limitBytes = always(fields.Integer, "The size limit: --eventSpoolMB.")
+    seconds = always(
+        fields.Integer, "The time between the oldest and the newest saved event, in seconds."
+    )
+    bytesPerSecond = always(
+        fields.Integer, "How many bytes are saved per second, on average over the last minute."
+    )
+
+
 class _VerificationSide(Strict):
     phase = always(fields.Enum, "The stage of the verification.", Hashing, by_value=True)
     estimatedDocumentCount = nullable(
@@ -196,6 +208,11 @@ class _Progress(Strict):
     estimatedOplogTimeRemaining = sometimes(
         fields.String,
         "How long the source's oplog still holds the changes that the sync needs, in words.",
+    )
+    eventSpool = sometimes(
+        fields.Nested,
+        "The event spool; absent while no change events are saved in it.",
+        _EventSpool,
     )
     estimatedSecondsToCEACatchup = sometimes(
         fields.Integer,

@@ -50,6 +50,17 @@ class Repair(Enum):
     NEVER = "never"
 
 
+class EventSpool(Enum):
+    """When change events that are not applied yet are saved on the destination, so that the oplog need not hold them.
+
+    AUTO saves them once the oplog of the source may become too short.
+    """
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 @dataclass(frozen=True)
 class StartOptions:
     """The start request with its defaults filled in. `syncsvc.saved.stored` has its saved form.
@@ -76,6 +87,7 @@ class StartOptions:
     detect_random_id: bool = True
     skip_disk_space_check: bool = False
     instances: tuple[str, ...] = ()
+    event_spool: EventSpool = EventSpool.AUTO
 
     @property
     def blocks_source(self) -> bool:

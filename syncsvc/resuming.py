@@ -25,8 +25,8 @@ class Resumption(Enum):
     CONTINUED: the failure is shown, but not saved, and changes no write block. Therefore a restart continues the sync,
     too.
     RETRIED: the failure is saved, and production continues on the source. A resume retries from the saved position.
-    RETRIED_UNLESS_LOST: like RETRIED, but a resume is refused if the source no longer has the changes since that
-    position.
+    RETRIED_UNLESS_LOST: like RETRIED, but a resume is refused if neither the event spool nor the source has the changes
+    since that position any more.
     FINAL: a resume is refused, because the sync would fail at the same change event again.
     NEVER_FAILS: an error of this kind refuses a request or ends the process. No sync fails with it.
     """
@@ -34,7 +34,7 @@ class Resumption(Enum):
     CONTINUED = "Remove the cause; then ``/resume`` or a restart continues the sync in the state in which it failed."
     RETRIED = "Remove the cause; then ``/resume`` continues from the saved position."
     RETRIED_UNLESS_LOST = (
-        "``/resume`` is refused, unless the source still has the changes that the sync needs."
+        "``/resume`` is refused, unless the event spool or the source still has the changes."
     )
     FINAL = "``/resume`` is refused: the sync would fail at the same change event again."
     NEVER_FAILS = "A request or a start of the process is refused; a sync never fails with these."
@@ -67,7 +67,11 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
         errors.VERIFICATION_FAILED,
         errors.VERIFICATION_INCOMPLETE,
     ),
-    Resumption.RETRIED_UNLESS_LOST: (errors.OPLOG_WINDOW_EXCEEDED,),
+    Resumption.RETRIED_UNLESS_LOST: (
+        errors.OPLOG_WINDOW_EXCEEDED,
+        errors.EVENT_SPOOL_FULL,
+        errors.EVENT_SPOOL_DAMAGED,
+    ),
     Resumption.FINAL: (
         errors.SHARD_KEY_CHANGED,
         errors.RENAMED_ACROSS_DATABASES,
@@ -151,9 +155,14 @@ def refuse_final(record: RunRecord, others: Collection[RunRecord]) -> None:
 
 
 def may_be_lost(failure: Failure) -> bool:
-    """Return whether the failure says that the source no longer has the changes since the saved position."""
+    """Return whether the failure says that changes since the saved position are lost."""
     kind = _BY_NAME.get(failure.name)
     return kind is not None and RESUMPTIONS[kind] is Resumption.RETRIED_UNLESS_LOST
+
+
+def is_damaged(record: RunRecord) -> bool:
+    """Return whether the sync failed because its event spool is damaged."""
+    return record.failure is not None and record.failure.name == errors.EVENT_SPOOL_DAMAGED.name
 
 
 def resumed(record: RunRecord, others: Collection[RunRecord]) -> dict[str, Any]:

@@ -10,8 +10,9 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from pymongo.errors import PyMongoError
 
@@ -19,6 +20,7 @@ from syncsvc import errors
 from syncsvc.created import Contents, contents, replaced
 from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.follower import Follower
+from syncsvc.engine.pause import spool_while_paused
 from syncsvc.engine.phases import Phases
 from syncsvc.engine.reset import Reset
 from syncsvc.engine.reversal import (
@@ -33,8 +35,15 @@ from syncsvc.engine.run.document_writer import DocumentWriter
 from syncsvc.engine.run.instances import Instances
 from syncsvc.engine.run.points import Point
 from syncsvc.engine.run.writeblock import WriteBlock, to_put_back
-from syncsvc.figures.progress import Progress, ProgressSnapshot
-from syncsvc.resuming import is_saved, may_be_lost, needs_new_check, refuse_final, resumed
+from syncsvc.figures.progress import Progress, ProgressSnapshot, WarningKind
+from syncsvc.resuming import (
+    is_damaged,
+    is_saved,
+    may_be_lost,
+    needs_new_check,
+    refuse_final,
+    resumed,
+)
 from syncsvc.saved.emptying import forget_earlier
 from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.saved.partitions import Partitions
@@ -49,6 +58,7 @@ from syncsvc.saved.run import (
     refuse_in_use,
     refuse_resetting,
 )
+from syncsvc.saved.spool import Spool, saved_end, text_of
 from syncsvc.saved.views import CreatedViews
 from syncsvc.settings import LoadLevel
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
@@ -58,6 +68,7 @@ from verifier.cluster.cluster import Cluster, filter_evaluator
 from verifier.cluster.filters import Selection
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
+from verifier.cluster.times import Position
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.store import CheckStore
 from verifier.runtime.errors import OperationError, describe, in_words_of
@@ -68,6 +79,12 @@ _log = logging.getLogger(__name__)
 
 # How long a command waits for the run to stop, in seconds.
 _REST_SECONDS = 10.0
+# How long a paused sync waits before it tries again to save change events, in seconds.
+_PAUSE_RETRY = 10.0
+_UNSPOOLED = (
+    "The change events of the paused sync cannot be saved in the event spool, which is tried again. Until it succeeds, "
+    "the oplog of the source must keep them."
+)
 
 
 def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
@@ -112,6 +129,13 @@ class ProcessContext:
         )
 
 
+class _Pause(NamedTuple):
+    """The thread that spools events in a pause: the token that stops it, and an event that it sets when it ends."""
+
+    stop: StopToken
+    over: threading.Event
+
+
 class Runner:
     """Runs one sync from its saved record.
 
@@ -129,6 +153,8 @@ class Runner:
         self._at_rest = threading.Event()  # set while no thread runs the sync
         self._at_rest.set()
         self._stop = StopToken(process.stop)
+        self._pause = _Pause(StopToken(process.stop), threading.Event())
+        self._pause.over.set()
         # The state in which the run failed, if the failure is not saved.
         self._failed_in: State | None = None
         self._prepare()
@@ -141,6 +167,8 @@ class Runner:
         )
         if self.record.state in ACTIVE or self.record.state is State.RESETTING:
             self._spawn()
+        elif self.record.state is State.PAUSED:
+            self._spawn_pause()
         elif self.record.state is State.FAILED:
             self._conclude()
 
@@ -160,6 +188,7 @@ class Runner:
             self._store.update(state=state)
         _log.info("The sync is paused.", extra={"state": state.value})
         self._stop.stop("pause")
+        self._spawn_pause()
 
     def resume(self) -> None:
         """Save the state, and start a new engine where the run was paused or failed.
@@ -168,7 +197,19 @@ class Runner:
         not stop.
         """
         state = next_state(self.record.state, Trigger.RESUME)
-        self._wait_for_rest()
+        self._pause.stop.stop("resume")
+        try:
+            self._wait_for_rest()
+            self._save_resumed(state)
+        finally:
+            if self.record.state is State.PAUSED:
+                # The pause goes on, because the resume was refused.
+                self._spawn_pause()
+        _log.info("The sync is resumed.", extra={"state": self.record.state.value})
+        self._spawn()
+
+    def _save_resumed(self, state: State) -> None:
+        """Prepare a new engine, and save that the sync is resumed: in `state`, or in the one in which it failed."""
         if self.record.state is State.PAUSED:
             self._prepare()
             self._store.update(state=state)
@@ -177,8 +218,6 @@ class Runner:
             self._store.update(state=self._failed_in, failure=None)
         else:
             self._retry()
-        _log.info("The sync is resumed.", extra={"state": self.record.state.value})
-        self._spawn()
 
     def repair(self) -> None:
         """Save that the differences which the verification has found are to be repaired; the engine repairs them.
@@ -250,6 +289,8 @@ class Runner:
         # The failure may not be saved yet, and a commit may have left the source blocked.
         self._release()
         context = self._prepare()
+        if is_damaged(self.record):
+            context.spool.clear()
         coordinates = self.record.coordinates and changes["state"] is State.RUNNING
         if coordinates and needs_new_check(failure):
             context.checks.forget()
@@ -261,7 +302,7 @@ class Runner:
         """Raise OperationError FailureIsFinal if the run cannot be resumed after this failure."""
         record = self.record
         refuse_final(record, others)
-        positions = [each.position for each in (record, *others) if each.position is not None]
+        positions = [each for each in map(self._needed, (record, *others)) if each is not None]
         if may_be_lost(failure) and positions:
             oldest = min(positions, key=lambda each: each.time)
             try:
@@ -272,6 +313,18 @@ class Runner:
                     f"The sync failed with {failure.name}, and the changes that it needs are lost. "
                     f"{error.description}",
                 ) from error
+
+    def _needed(self, record: RunRecord) -> Position | None:
+        """Return the position after which an instance needs the source's oplog; None if it has not begun to read.
+
+        That is the end of its event spool. A damaged spool is deleted by the resume, so its events are needed again.
+        """
+        position = record.position
+        if position is None or is_damaged(record):
+            return position
+        client = self._process.clusters[self.record.destination].client
+        end = saved_end(client, record.fence, record.reversals, self._process.stop)
+        return position if end is None else max(position, end, key=text_of)
 
     def commit(self) -> None:
         """Save the state COMMITTING, and let the engine proceed to the cut-over. Raises OperationError CannotCommit."""
@@ -337,6 +390,7 @@ class Runner:
             self._store.update_unless(refuse_in_use, state=state, failure=None)
         _log.info("The reset of the sync begins.", extra={"state": state.value})
         self._process.observe(Point.RESET_SAVED, "")
+        self._pause.stop.stop("reset")
         self._stop.stop("reset")
         self._spawn()
 
@@ -401,7 +455,7 @@ class Runner:
     def _wait_for_rest(self) -> None:
         """Wait until the engine has stopped. Raises OperationError ClusterUnreachable after `_REST_SECONDS`."""
         deadline = monotonic() + _REST_SECONDS
-        while not self._at_rest.wait(SLOW_POLL):
+        while not self._is_at_rest():
             self._process.stop.check()
             if monotonic() > deadline:
                 raise OperationError(
@@ -410,13 +464,15 @@ class Runner:
                     "They end after a minute at most; then send the command again.",
                 )
 
+    def _is_at_rest(self) -> bool:
+        """Wait a moment for the end of the engine and of the thread of a pause; return whether both have ended."""
+        return self._at_rest.wait(SLOW_POLL) and self._pause.over.wait(SLOW_POLL)
+
     def _prepare(self) -> RunContext:
         """Save the next epoch, create an engine from the saved state with a new stop token, and return its context."""
         self._process.stop.release(self._stop)
         self._stop = StopToken(self._process.stop)
-        # Saved before it is used, so that no other engine of the run has this epoch.
-        self._store.update(epoch=self.record.epoch + 1)
-        context = self._context(self._stop)
+        self._engine = context = self._next_context(self._stop)
         self._registry = context.registry
         # Otherwise a commit could be accepted before the engine has looked at the saved check.
         self._process.progress.set(caught_up=False)
@@ -424,12 +480,24 @@ class Runner:
         self._phases: Phases = kind(context, self._stop)
         return context
 
+    def _next_context(self, stop: StopToken) -> RunContext:
+        """Save the next epoch, and return the context of a new engine."""
+        # Saved before it is used, so that no other engine of the run has this epoch.
+        self._store.update(epoch=self.record.epoch + 1)
+        return self._context(stop)
+
     def _spawn(self) -> None:
         if self.record.state is State.RESETTING:
             self._process.spawn("reset", self._run_reset)
             return
         self._at_rest.clear()
         self._process.spawn("sync", self._run_sync)
+
+    def _spawn_pause(self) -> None:
+        before = self._pause
+        self._process.stop.release(before.stop)
+        self._pause = _Pause(StopToken(self._process.stop), threading.Event())
+        self._process.spawn("pause", partial(self._run_pause, self._pause, before))
 
     def _context(self, stop: StopToken) -> RunContext:
         process, record = self._process, self.record
@@ -461,6 +529,7 @@ class Runner:
             partitions=Partitions(home.client, saving, record.reversals, record.instance, stop),
             checks=CheckStore(home.client, saving, METADATA_DATABASE, stop),
             repairs=Repairs(home.client, saving, stop),
+            spool=Spool(destination.client, writer, record.fence, record.reversals, stop),
             selection=Selection(record.options.namespaces, evaluator.client, stop),
             progress=process.progress,
             load=process.load,
@@ -514,26 +583,62 @@ class Runner:
         finally:
             self._at_rest.set()
 
+    def _run_pause(self, pause: _Pause, before: _Pause) -> None:
+        """Spool events while the sync is paused, as the outermost function of a thread.
+
+        First wait until the engine and the thread of the pause `before` have ended.
+        """
+        try:
+            while not (self._at_rest.wait(SLOW_POLL) and before.over.wait(SLOW_POLL)):
+                pause.stop.check()
+            while not self._has_spooled(pause.stop):
+                pause.stop.sleep(_PAUSE_RETRY)
+        finally:
+            self._process.progress.end_warning(WarningKind.PAUSE_UNSPOOLED)
+            pause.over.set()
+
+    def _has_spooled(self, stop: StopToken) -> bool:
+        """Spool events until the pause ends; return whether that is over, or must be tried again after an error.
+
+        The sync fails if the events are lost. Any other error becomes a warning, because a resume may still succeed.
+        """
+        progress = self._process.progress
+        progress.end_warning(WarningKind.PAUSE_UNSPOOLED)
+        try:
+            spool_while_paused(self._engine, lambda: self._next_context(stop), stop)
+        except Exception as error:
+            kind, description = describe(in_words_of(errors.ALL, failures.named(error)))
+            if not is_saved(kind) and kind is not errors.SUPERSEDED:
+                _log.warning("The events of the paused sync cannot be saved.", exc_info=error)
+                progress.warn(WarningKind.PAUSE_UNSPOOLED, f"{_UNSPOOLED} {description}")
+                return False
+            self._fail(error, during=State.PAUSED if is_saved(kind) else None)
+        return True
+
     def _run_reset(self) -> None:
         """Reset the run once its engine has stopped, as the outermost function of a thread, and record a failure."""
-        while not self._at_rest.wait(SLOW_POLL):
+        while not self._is_at_rest():
             self._process.stop.check()
         self._at_rest.clear()
         try:
             Reset(self._prepare(), self._stop).run()
         except Exception as error:
-            self._fail(error, during_reset=True)
+            self._fail(error, during=State.RESETTING)
         else:
             _log.info("The reset is complete.")
             self._cleared()
         finally:
             self._at_rest.set()
 
-    def _fail(self, error: Exception, during_reset: bool = False) -> None:
+    def _fail(self, error: Exception, during: State | None = None) -> None:
+        """Show that the sync failed, and save it unless a restart repeats the failed work.
+
+        `during` is PAUSED or RESETTING if the work of that state failed, and not an engine that stopped before.
+        """
         kind, description = describe(in_words_of(errors.ALL, failures.named(error)))
         with self._changing:
-            stopped = self.record.state in (State.PAUSED, State.RESETTING)
-            if stopped and not during_reset:
+            state = self.record.state
+            if state in (State.PAUSED, State.RESETTING) and state is not during:
                 # Ignored: it is retried after a pause, because failed work never counts as done.
                 _log.warning(
                     "An error occurred while the sync was paused or being reset; after a pause, the work is repeated.",
@@ -541,12 +646,12 @@ class Runner:
                 )
                 return
             failed = {
-                "state": next_state(self.record.state, Trigger.FAIL),
+                "state": next_state(state, Trigger.FAIL),
                 "failure": Failure(kind.name, description),
             }
             # A reset may have dropped data already, so it can only be continued.
-            saved = is_saved(kind) and not during_reset
-            self._failed_in = None if saved else self.record.state
+            saved = is_saved(kind) and during is not State.RESETTING
+            self._failed_in = None if saved else state
             # An exception to saving first: the save may take long or fail, for the same reason as the run.
             self._store.show(**failed)
         _log.error(

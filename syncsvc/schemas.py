@@ -8,7 +8,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, post_load, validate
 
-from syncsvc.options import CLUSTERS, BuildIndexes, Repair, StartOptions, WriteBlocking
+from syncsvc.options import CLUSTERS, BuildIndexes, EventSpool, Repair, StartOptions, WriteBlocking
 from verifier.cluster.filter_schema import ONE_DATABASE, NamespaceFilterSchema
 from verifier.cluster.namespace import USER_COLLECTION_PATTERN, USER_DATABASE_PATTERN
 from verifier.compare.schemas import DocumentMismatchesSchema
@@ -190,6 +190,15 @@ class StartSchema(Strict):
             "uniqueItems": True,
         },
     )
+    eventSpool = fields.Enum(
+        EventSpool,
+        by_value=True,
+        load_default=EventSpool.AUTO,
+        metadata={
+            "description": "When change events are saved on the destination until they are applied: when the oplog of "
+            "the source may become too short, always, or never."
+        },
+    )
 
     @post_load
     def _make(self, data: Mapping[str, Any], **kwargs: Any) -> StartOptions:
@@ -209,6 +218,7 @@ class StartSchema(Strict):
             detect_random_id=data["detectRandomId"],
             skip_disk_space_check=data["skipDiskSpaceCheck"],
             instances=tuple(data["instances"]),
+            event_spool=data["eventSpool"],
         )
 
 

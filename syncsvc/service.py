@@ -524,4 +524,5 @@ class Service:
     def _check_start(self, options: StartOptions) -> Judgement:
         process = self._process
         memory = process.tuning.memory_needed(process.load.readers + process.load.writers)
-        return judge(options, self.instance, process.clusters, memory, process.stop)
+        limit = process.tuning.spool_limit
+        return judge(options, self.instance, process.clusters, memory, limit, process.stop)

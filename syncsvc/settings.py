@@ -9,6 +9,7 @@ from typing import Any
 
 from syncsvc import __version__
 from syncsvc.options import CLUSTERS
+from syncsvc.tuning import EVENT_SPOOL_BYTES
 from verifier.runtime.logs import LEVELS
 from verifier.runtime.options import Form, Option, number, parse
 from verifier.runtime.sites import ALLOWED_HOSTS
@@ -59,6 +60,13 @@ TABLE = (
         "one takes over if it fails. All of them must have this flag. The destination of every sync must be cluster1",
         form=Form.FLAG,
     ),
+    Option(
+        "eventSpoolMB",
+        "size limit of the event spool on the destination, in MB; see the start option eventSpool",
+        parse=number(1, 999_999_999),
+        default=EVENT_SPOOL_BYTES // 1_000_000,
+        value="MB",
+    ),
     *(
         Option(name, "accepted for compatibility with mongosync; no effect", form=Form.FLAG)
         for name in NO_EFFECT
@@ -94,6 +102,7 @@ class Settings:
     load_level: LoadLevel
     instance: str
     standby: bool = False
+    event_spool_bytes: int = EVENT_SPOOL_BYTES
     # The options by name, with their values as given, for the log.
     options: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
@@ -122,5 +131,6 @@ def read_settings(arguments: Sequence[str] | None = None) -> Settings:
         load_level=LOAD_LEVELS[values["loadLevel"]],
         instance=values["id"],
         standby=values["standby"],
+        event_spool_bytes=values["eventSpoolMB"] * 1_000_000,
         options=values,
     )

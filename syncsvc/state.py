@@ -44,6 +44,8 @@ _NEXT: dict[tuple[State, Trigger], State] = {
     (State.IDLE, Trigger.START): State.RUNNING,
     (State.RUNNING, Trigger.PAUSE): State.PAUSED,
     (State.PAUSED, Trigger.RESUME): State.RUNNING,
+    # Only if change events that the sync needs are lost.
+    (State.PAUSED, Trigger.FAIL): State.FAILED,
     # Or to COMMITTING, REVERSING or RESETTING, and refused if the failure is final: see `syncsvc.resuming`.
     (State.FAILED, Trigger.RESUME): State.RUNNING,
     (State.RUNNING, Trigger.REPAIR): State.RUNNING,

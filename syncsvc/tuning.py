@@ -11,8 +11,14 @@ from verifier.runtime.tuning import MB, number, seconds, size
 # The largest document of a server, in bytes, and how many copies of it exist while the driver sends it.
 LARGEST_DOCUMENT = 16_000_000
 _COPIES = 3
+# How many copies of the events of a row exist while the event spool saves it, as measured with 20 MB that cannot be
+# compressed.
+_SPOOL_COPIES = 5
 # The memory of the process itself, with the driver and the figures of a verification, as measured, in bytes.
 _PROCESS = 83_000_000
+
+# The size limit of the event spool unless --eventSpoolMB gives another, in compressed bytes.
+EVENT_SPOOL_BYTES = 20_000_000_000
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,12 @@ class Tuning:
     waiting_events_bytes: int = size(24 * MB, "All events that wait in the lanes.")
     lane_batch_bytes: int = size(4 * MB, "Events that one lane applies in one batch.")
     reread_bytes: int = size(16 * MB, "Documents that all lanes together reread at a time.")
+    spool_row_bytes: int = size(4 * MB, "Events that are saved in the event spool at once.")
+    spool_interval: float = seconds(
+        30.0, "How often events are saved in the event spool, if there are fewer."
+    )
+    # The option --eventSpoolMB.
+    spool_limit: int = EVENT_SPOOL_BYTES
     stream_wait_ms: int = number(200, "ms", "How long a getMore of an idle change stream waits.")
     position_interval: float = seconds(
         1.0, "How often the resume point of the change stream is saved."
@@ -81,8 +93,11 @@ class Tuning:
     def memory_needed(self, threads: int) -> int:
         """Return how many bytes of memory the process may need. `threads` is the number of readers and writers.
 
-        The copy is the phase that needs the most. Measured at load level 3, which has six such threads: 430 MB with
-        documents of 16 MB, and half of that with small documents.
+        The copy is the phase that needs the most, if events are spooled meanwhile. Measured without spooling at load
+        level 3, which has six such threads: 430 MB with documents of 16 MB, and half of that with small documents.
         """
         of_thread = _COPIES * max(LARGEST_DOCUMENT, self.page_bytes)
-        return _PROCESS + self.queue_bytes + _COPIES * self.sending_bytes + threads * of_thread
+        # A row that is almost full may get one more page of the change stream.
+        of_spool = _SPOOL_COPIES * (self.spool_row_bytes + LARGEST_DOCUMENT)
+        sending = self.queue_bytes + _COPIES * self.sending_bytes
+        return _PROCESS + sending + of_spool + threads * of_thread

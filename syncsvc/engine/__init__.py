@@ -8,6 +8,7 @@ two phases that read the source.
 
 Modules: `phases` runs the phases of one instance. `coordinator` implements them for the instance that also does all
 work needed only once, and `follower` for every other instance. `verification` runs alongside change event application,
-`repairer` repairs the differences that it finds, `commit_end` extends a commit, and `oplog_watch` runs while the source
-is read. `cutover` runs the steps of a commit, `reversal` reverses a committed sync, and `reset` gives a sync up.
+`repairer` repairs the differences that it finds, `commit_end` extends a commit, `oplog_watch` runs while the source is
+read, and `pause` while the sync is paused. `cutover` runs the steps of a commit, `reversal` reverses a committed sync,
+and `reset` gives a sync up.
 """

@@ -18,7 +18,6 @@ from syncsvc.engine.definitions.views import reconcile_views
 from syncsvc.engine.events.application import Application
 from syncsvc.engine.events.definition_watch import DefinitionWatch
 from syncsvc.engine.events.rekeying import ShardKeys, ShardKeyWatch
-from syncsvc.engine.oplog_watch import OplogWatch
 from syncsvc.engine.phases import Phases
 from syncsvc.engine.reversal import weaken_definitions
 from syncsvc.engine.run.balancers import watch_balancers
@@ -48,14 +47,12 @@ class Coordinator(Phases):
     """The phases of the coordinator, which does all one-time work of a run and its own share of the rest."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
-        self._oplog = OplogWatch(context)
         self._definitions = DefinitionWatch(context)
         super().__init__(context, stop)
 
     def _read(self, stop: StopToken) -> None:
         with TaskGroup("reading", stop) as reading:
             self._hold_clusters(reading.stop)
-            reading.spawn("oplog", self._oplog.run, reading.stop)
             reading.spawn("shard-keys", ShardKeyWatch(self._context).run, reading.stop)
             reading.spawn("balancers", self._watch_balancers, reading.stop)
             reading.spawn("definitions", self._definitions.run, reading.stop)
@@ -148,7 +145,7 @@ class Coordinator(Phases):
     def _apply(self, stop: StopToken) -> Phase:
         with TaskGroup("apply", stop) as group:
             verification = Verification(self._context, group)
-            application = Application(self._context, verification.feed, group)
+            application = Application(self._context, self._spooler, verification.feed, group)
             self._oplog.follow(application.held_after)
             self._wait_for_commit(application, verification, group.stop)
             self._block_source()

@@ -10,9 +10,7 @@ from collections.abc import Callable
 
 from syncsvc.engine.copying.copy import copy_claimed
 from syncsvc.engine.events.application import Application
-from syncsvc.engine.oplog_watch import OplogWatch
 from syncsvc.engine.phases import Phases
-from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.run import RunRecord
@@ -24,18 +22,13 @@ from verifier.runtime.tasks import SLOW_POLL, StopToken, TaskGroup, wait_until
 class Follower(Phases):
     """The phases of a follower, which waits wherever the coordinator has to act first."""
 
-    def __init__(self, context: RunContext, stop: StopToken) -> None:
-        self._oplog = OplogWatch(context)
-        if context.run.record.phase is Phase.APPLYING:
-            # The coordinator may have cut over since. Then this follower needs no more entries of the oplog.
-            self._oplog.let_go()
-        super().__init__(context, stop)
-
     def _read(self, stop: StopToken) -> None:
-        with TaskGroup("reading", stop) as reading:
-            reading.spawn("oplog", self._oplog.run, reading.stop)
-            super()._read(reading.stop)
-            reading.stop.stop("all is read")
+        run = self._context.run
+        if run.record.phase is Phase.APPLYING and self._is_cut_over(stop):
+            # Everything was applied before a restart. Neither the oplog nor the event spool is needed any more, so they
+            # are not read: a sync must not fail because they are damaged or lost.
+            run.update(phase=Phase.CUTTING_OVER)
+        super()._read(stop)
 
     def _initialize(self, stop: StopToken) -> Phase:
         leader = self._wait(lambda other: other.phase is not Phase.INITIALIZING, stop)
@@ -75,10 +68,9 @@ class Follower(Phases):
 
     def _apply(self, stop: StopToken) -> Phase:
         with TaskGroup("apply", stop) as group:
-            if not self._is_cut_over(group.stop):
-                feed = Feed(self._context.tuning.check.feed_bytes)
-                application = Application(self._context, feed, group)
-                self._oplog.follow(application.held_after)
+            feed = Feed(self._context.tuning.check.feed_bytes)
+            application = Application(self._context, self._spooler, feed, group)
+            self._oplog.follow(application.held_after)
             wait_until(lambda: self._is_cut_over(group.stop), group.stop, SLOW_POLL)
             self._oplog.let_go()
             group.stop.stop("commit")

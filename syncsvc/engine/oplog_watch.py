@@ -1,7 +1,7 @@
 """Watches the source's oplog while a sync reads the source.
 
-Estimates how long the oplog still holds the entries that the sync needs, warns if that is too short, and fails the sync
-once entries that it needs are gone from all members.
+Estimates how long the oplog still holds the entries that the sync needs. If that may be too short, it lets the spooler
+save the change events, or warns. It fails the sync once entries that the sync needs are gone from all members.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from time import monotonic
 from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure
 
+from syncsvc.engine.events.spooler import Spooler
 from syncsvc.engine.run.context import RunContext
 from syncsvc.figures import oplog_window
 from syncsvc.figures.progress import WarningKind
+from syncsvc.figures.spooling import assumed_left
 from syncsvc.source.oplog import Oplog, read_oplog
-from syncsvc.state import Phase
+from syncsvc.state import Phase, State
 from verifier.cluster import failures
 from verifier.cluster.changes import only_elsewhere
+from verifier.cluster.note import append_note
 from verifier.cluster.oplog_reach import reach
+from verifier.cluster.times import seconds_between
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import Temporary, retry
 from verifier.runtime.tasks import SLOW_POLL, Cancelled, StopToken
@@ -39,10 +43,14 @@ _ENLARGE = (
 
 
 class OplogWatch:
-    """The watch of one run, in a thread alongside the phases that read the source. No-op for a sharded source."""
+    """The watch of one run, in a thread alongside the phases that read the source.
 
-    def __init__(self, context: RunContext) -> None:
+    The oplogs of a sharded source cannot be read, so only the age of the needed entries is known there.
+    """
+
+    def __init__(self, context: RunContext, spooler: Spooler) -> None:
         self._context = context
+        self._spooler = spooler
         self._looks: deque[oplog_window.Look] = deque()
         self._held_after: Callable[[], Timestamp | None] | None = None
 
@@ -56,10 +64,7 @@ class OplogWatch:
         self._held_after = held_after
 
     def let_go(self) -> None:
-        """Stop failing the sync for lost entries, until `follow` is called.
-
-        Call this when all events up to the commit are applied, or may already be applied.
-        """
+        """Stop failing the sync for lost entries. Call this when all events up to the commit are applied."""
         self._held_after = _nothing
 
     def run(self, stop: StopToken) -> None:
@@ -85,9 +90,29 @@ class OplogWatch:
 
     def _look(self, stop: StopToken) -> None:
         oplog = self._read(stop)
-        if oplog is not None:
+        if oplog is None:
+            self._judge_unread(stop)
+        else:
             self._refuse_loss(oplog)
             self._update_estimates(oplog)
+
+    def _judge_unread(self, stop: StopToken) -> None:
+        """Let the spooler judge by the age of the needed entries."""
+        if self._spooler.is_active or not self._spooler.is_allowed:
+            return
+        now = append_note(self._context.source_client, stop)
+        age = float(seconds_between(self._saved(), now))
+        self._spooler.judge(assumed_left(age), self._rest_seconds(age, None))
+
+    def _rest_seconds(self, age: float, copy_left: float | None) -> float | None:
+        """Return for how many seconds the sync still needs the oldest entry; None if unknown, as in a pause.
+
+        Events are not applied faster than they were written, by a pessimistic estimate. `age` is that of this entry.
+        """
+        record = self._context.run.record
+        if record.state is State.PAUSED:
+            return None
+        return age if record.phase is Phase.APPLYING else copy_left
 
     def _read(self, stop: StopToken) -> Oplog | None:
         """Return the oplog; None, with a warning, if the user of the source may not read it.
@@ -131,15 +156,28 @@ class OplogWatch:
 
     def _needed(self) -> Timestamp | None:
         """Return the source time after which oplog entries are needed; None while the reader itself detects a loss."""
+        if self._spooler.is_active:
+            return None
         # Asked after the oplog was read: an older answer could name a time that is no longer needed.
-        if self._held_after is not None:
-            return self._held_after()
-        return self._saved()
+        if self._held_after is None:
+            return self._saved()
+        spooled, held = self._spooled(), self._held_after()
+        return None if held is None else max(held, spooled or held)
 
     def _saved(self) -> Timestamp:
-        position = self._context.run.record.position
+        """Return the source time after which a restarted process would need oplog entries."""
+        spooled, position = self._spooled(), self._context.run.record.position
         assert position is not None
-        return position.time
+        return max(position.time, spooled or position.time)
+
+    def _spooled(self) -> Timestamp | None:
+        """Return the source time up to which events are in the spool; None if it is empty.
+
+        Call this before reading a position: rows are deleted after a position behind them is saved, so an older
+        position could appear to need oplog entries.
+        """
+        end = self._context.spool.end
+        return None if end is None else end.time
 
     def _update_estimates(self, oplog: Oplog) -> None:
         progress = self._context.progress
@@ -151,13 +189,18 @@ class OplogWatch:
         left = oplog_window.seconds_left(self._looks, self._saved())
         progress.set(oplog_seconds_left=left)
         total = progress.snapshot.total_bytes if copying else None
-        self._warn(oplog, left, oplog_window.copy_seconds_left(self._looks, total))
+        copy_left = oplog_window.copy_seconds_left(self._looks, total)
+        if left is not None:
+            age = float(seconds_between(self._saved(), oplog.newest))
+            self._spooler.judge(left, self._rest_seconds(age, copy_left))
+        self._warn(oplog, left, copy_left)
 
     def _copied(self) -> int:
         """Return how many bytes all instances have copied; the progress counts only those of this instance."""
         return sum(each.copied for each in self._context.registry)
 
     def _warn(self, oplog: Oplog, left: float | None, copy_left: float | None) -> None:
+        """Begin, replace or end the warning. While events are spooled, only a loss is a reason for one."""
         warned = WarningKind.OPLOG_SHORT in self._context.progress.snapshot.warnings
         text = None
         if oplog_window.is_lost(oplog, self._saved()):
@@ -165,7 +208,7 @@ class OplogWatch:
                 "it has dropped entries that this sync would need after a restart or a pause. Do not restart the "
                 "process or pause the sync until this warning ends."
             )
-        elif left is not None:
+        elif left is not None and not self._spooler.is_active:
             forecast = oplog_window.warning(left, copy_left, warned)
             text = None if forecast is None else f"{forecast} {_ENLARGE}"
         if text is None:

@@ -10,6 +10,8 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
+from syncsvc.engine.events.spooler import Spooler
+from syncsvc.engine.oplog_watch import OplogWatch
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.saved.partitions import Partition
@@ -31,6 +33,8 @@ class Phases(ABC):
         self._context = context
         self._stop = stop
         self._commit_requested = threading.Event()
+        self._spooler = Spooler(context)
+        self._oplog = OplogWatch(context, self._spooler)
         context.progress.forget_pace()
         self._show_copied()
 
@@ -51,21 +55,29 @@ class Phases(ABC):
             while self._context.run.record.phase is not Phase.DONE:
                 self._read(group.stop)
                 self._run_phases({Phase.CUTTING_OVER: self._cut_over}, group.stop)
+            self._spooler.clear()
             group.stop.stop("done")
 
     def _read(self, stop: StopToken) -> None:
         """Run the phases that read the source, up to change event application; a no-op if they are over."""
-        self._run_phases(
-            {
-                Phase.REVERSING: self._reverse,
-                Phase.INITIALIZING: self._initialize,
-                Phase.COPYING: self._copy,
-                Phase.INDEXING: self._index,
-                Phase.WITHDRAWING: self._withdraw,
-                Phase.APPLYING: self._apply,
-            },
-            stop,
-        )
+        record = self._context.run.record
+        if record.position is not None and not record.phase.applied:
+            self._context.spool.load(record.position)
+        with TaskGroup("events", stop) as group:
+            group.spawn("oplog", self._oplog.run, group.stop)
+            group.spawn("spooler", self._spooler.run, group.stop)
+            self._run_phases(
+                {
+                    Phase.REVERSING: self._reverse,
+                    Phase.INITIALIZING: self._initialize,
+                    Phase.COPYING: self._copy,
+                    Phase.INDEXING: self._index,
+                    Phase.WITHDRAWING: self._withdraw,
+                    Phase.APPLYING: self._apply,
+                },
+                group.stop,
+            )
+            group.stop.stop("all is read")
 
     @abstractmethod
     def _reverse(self, stop: StopToken) -> Phase: ...

@@ -26,6 +26,8 @@ class WarningKind(Enum):
 
     OPLOG_SHORT = "oplog short"
     OPLOG_UNKNOWN = "oplog unknown"
+    SPOOL_FILLING = "event spool filling"
+    PAUSE_UNSPOOLED = "pause unspooled"
     INDEXES_WITHHELD = "indexes withheld"
     ORPHAN_AWAITED = "orphan awaited"
     CHECK_REPEATED = "check repeated"
@@ -44,6 +46,20 @@ class Ping:
 
 
 @dataclass(frozen=True)
+class SpoolFigures:
+    """The event spool at one moment: sizes in bytes, compressed; `seconds` is the time that its events span.
+
+    `active` is whether events are being added, at `bytes_per_second` on average over the last minute.
+    """
+
+    active: bool
+    size: int
+    limit: int
+    seconds: int
+    bytes_per_second: float
+
+
+@dataclass(frozen=True)
 class ProgressSnapshot:
     """The engine's figures at one moment: bytes, documents, seconds. None means unknown.
 
@@ -53,7 +69,8 @@ class ProgressSnapshot:
     `caught_up` is whether the applied events and the verification are close enough to the source for a commit. `lag_at`
     is when the lag was last measured (monotonic clock); `lags` are the lags of the last minutes. `waits` are the long
     waits of this process. `pings` has the answers by cluster name, for the clusters that were asked. `check` is the
-    progress of the verification, once it has begun.
+    progress of the verification, once it has begun. `events_spooled` counts change events that were saved in the event
+    spool; `spool` is None while no events are spooled.
     """
 
     total_bytes: int | None = None
@@ -74,6 +91,8 @@ class ProgressSnapshot:
     waits: tuple[LongWait, ...] = ()
     pings: Mapping[str, Ping] = field(default_factory=dict)
     check: CheckProgress | None = None
+    events_spooled: int = 0
+    spool: SpoolFigures | None = None
 
 
 class Progress:

@@ -9,7 +9,7 @@ from syncsvc import errors
 from syncsvc.figures.oplog_window import span_when_full
 from syncsvc.figures.trends import in_words
 from syncsvc.indexing import destined
-from syncsvc.options import StartOptions
+from syncsvc.options import EventSpool, StartOptions
 from syncsvc.preflight.findings import Findings, Measured
 from syncsvc.preflight.privileges import NOTING
 from verifier.runtime.errors import Violation
@@ -84,8 +84,16 @@ def _disk_needed(contents: Iterable[Measured], options: StartOptions) -> int:
     return int(taken * _DISK_FACTOR)
 
 
-def resource_violations(options: StartOptions, estimates: Estimates) -> Iterator[Violation]:
-    """Yield a violation for each resource that is too small; an unknown amount is no violation."""
+def resource_violations(
+    options: StartOptions, estimates: Estimates, spool_limit: int = 0
+) -> Iterator[Violation]:
+    """Yield a violation for each resource that is too small; an unknown amount is no violation.
+
+    `spool_limit` is how many bytes the event spools of all instances may have. It counts if they are used in any case.
+    """
+    shortage = _spool_shortage(options, estimates, spool_limit)
+    if shortage and options.event_spool is EventSpool.ALWAYS and not options.skip_disk_space_check:
+        yield errors.INSUFFICIENT_DISK_SPACE, shortage
     if _is_short(estimates.memory_needed, estimates.memory_available):
         yield errors.INSUFFICIENT_MEMORY, (
             f"A sync with verification may need {_shown(estimates.memory_needed)} of memory, "
@@ -98,6 +106,19 @@ def resource_violations(options: StartOptions, estimates: Estimates) -> Iterator
         )
 
 
+def _spool_shortage(options: StartOptions, estimates: Estimates, spool_limit: int) -> str | None:
+    """Return what is missing on the destination's disk for a full event spool; None if nothing is, or it is unknown."""
+    needed, free = estimates.disk_needed, estimates.disk_free
+    if options.event_spool is EventSpool.NEVER or needed is None:
+        return None
+    if _is_short(needed, free) or not _is_short(needed + spool_limit, free):
+        return None
+    return (
+        f"The data and indexes may need {_shown(needed)} on the destination's disk, and the event spool up to "
+        f"{_shown(spool_limit)} (--eventSpoolMB for each instance), but only {_shown(free)} are free."
+    )
+
+
 def _is_short(needed: int | None, available: int | None) -> bool:
     return needed is not None and available is not None and available < needed
 
@@ -107,26 +128,20 @@ def _shown(size: int | None) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
-def warnings(options: StartOptions, found: Findings, estimates: Estimates) -> Iterator[str]:
-    """Yield warnings of later problems, with the remedy to apply before the start; warnings never prevent a start."""
-    window, copy = estimates.oplog_window_seconds, estimates.copy_seconds
-    if found.source.is_sharded:
+def warnings(
+    options: StartOptions, found: Findings, estimates: Estimates, spool_limit: int = 0
+) -> Iterator[str]:
+    """Yield warnings of later problems, with the remedy to apply before the start; warnings never prevent a start.
+
+    `spool_limit` is how many bytes the event spools of all instances may have.
+    """
+    yield from _oplog_warnings(options, found, estimates)
+    shortage = _spool_shortage(options, estimates, spool_limit)
+    if shortage and options.event_spool is EventSpool.AUTO:
         yield (
-            "The oplogs of the source's shards cannot be read through mongos, so it is unknown whether they are long "
-            "enough. If a shard drops entries before the sync has read them, the sync fails: check the oplog window of "
-            "each shard (rs.printReplicationInfo()) before the start."
-        )
-    elif found.oplog is None:
-        yield (
-            "The user of the source may not read its oplog, so it is unknown whether the oplog is long enough. If it "
-            "drops entries before the sync has read them, the sync fails: grant the user the built-in role "
-            "clusterMonitor, and request a preflight again."
-        )
-    elif window is not None and copy is not None and window < copy:
-        yield (
-            f"The copy may take {in_words(copy)}, but the oplog of the source ({_shown(found.oplog.limit)}) keeps "
-            f"entries for {in_words(window)} at its average write rate. If it drops entries before the sync has read "
-            "them, the sync fails: enlarge the oplog on each member (replSetResizeOplog) before the start."
+            f"{shortage} If the oplog of the source becomes too short and the spool must be used, the disk may become "
+            "full: free space on the destination, restart the process with a lower --eventSpoolMB, or enlarge the "
+            "oplog."
         )
     if found.disk_free is None and not options.skip_disk_space_check:
         yield (
@@ -146,4 +161,29 @@ def warnings(options: StartOptions, found: Findings, estimates: Estimates) -> It
             f"The user of the source lacks the privilege {', '.join(NOTING.on_cluster)}, so a commit waits up to 10 "
             "seconds for the source's own periodic no-op. To avoid this, grant the user the built-in role "
             f"{NOTING.role}."
+        )
+
+
+def _oplog_warnings(options: StartOptions, found: Findings, estimates: Estimates) -> Iterator[str]:
+    """Yield a warning if the oplog may be too short, and why nothing is known about it."""
+    window, copy = estimates.oplog_window_seconds, estimates.copy_seconds
+    spooled = options.event_spool is not EventSpool.NEVER
+    if found.source.is_sharded:
+        yield (
+            "The oplogs of the source's shards cannot be read through mongos, so it is unknown whether they are long "
+            "enough. If a shard drops entries before the sync has read them, the sync fails: check the oplog window of "
+            "each shard (rs.printReplicationInfo()) before the start."
+        )
+    elif found.oplog is None:
+        yield (
+            "The user of the source may not read its oplog, so it is unknown whether the oplog is long enough. If it "
+            "drops entries before the sync has read them, the sync fails: grant the user the built-in role "
+            "clusterMonitor, and request a preflight again."
+        )
+    elif not spooled and window is not None and copy is not None and window < copy:
+        yield (
+            f"The copy may take {in_words(copy)}, but the oplog of the source ({_shown(found.oplog.limit)}) keeps "
+            f"entries for {in_words(window)} at its average write rate. If it drops entries before the sync has read "
+            "them, the sync fails: leave eventSpool at auto, or enlarge the oplog on each member (replSetResizeOplog) "
+            "before the start."
         )

@@ -40,11 +40,13 @@ def judge(
     instance: str,
     clusters: Mapping[str, Cluster],
     memory_needed: int,
+    spool_limit: int,
     stop: StopToken,
 ) -> Judgement:
     """Query both clusters and judge a start of this instance. Changes nothing.
 
-    `memory_needed` is in bytes. An error of a cluster becomes a violation. Raises `Cancelled`.
+    `memory_needed` and `spool_limit`, the size limit of the event spool, are in bytes. An error of a cluster becomes a
+    violation. Raises `Cancelled`.
     """
     nameless = tuple(name_violations(options, clusters))
     if nameless:
@@ -55,11 +57,11 @@ def judge(
     except OperationError as error:
         # Report the option violations too: they are known without an answer from the clusters.
         return Judgement((*option_violations(options), (error.kind, error.description)))
-    return judgement_of(options, instance, found, memory_needed)
+    return judgement_of(options, instance, found, memory_needed, spool_limit)
 
 
 def judgement_of(
-    options: StartOptions, instance: str, found: Findings, memory_needed: int
+    options: StartOptions, instance: str, found: Findings, memory_needed: int, spool_limit: int
 ) -> Judgement:
     """Judge a start with these options from the findings.
 
@@ -73,14 +75,16 @@ def judgement_of(
         named = instance_violations(options, instance, found)
         return Judgement((*named, *joining), instances=instances)
     estimates = estimate(options, found, memory_needed)
+    # Each instance has a spool of its own.
+    spool_limit *= max(1, len(instances))
     return Judgement(
         violations=(
             *option_violations(options),
             *instance_violations(options, instance, found),
             *cluster_violations(options, found),
-            *resource_violations(options, estimates),
+            *resource_violations(options, estimates, spool_limit),
         ),
-        warnings=tuple(warnings(options, found, estimates)),
+        warnings=tuple(warnings(options, found, estimates, spool_limit)),
         estimates=estimates,
         instances=instances,
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from syncsvc.figures.progress import Ping, ProgressSnapshot
+from syncsvc.figures.progress import Ping, ProgressSnapshot, SpoolFigures
 from syncsvc.figures.trends import in_words, seconds_to_catch_up
 from syncsvc.reports.failure import failure_description
 from syncsvc.reports.sync import (
@@ -151,6 +151,8 @@ def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
             "definitions": record.repaired_definitions,
         }
     shown.update(oplog_shown(record, snapshot))
+    if snapshot.spool is not None:
+        shown["eventSpool"] = _spool(snapshot.spool)
     seconds = seconds_until_caught_up(record, snapshot)
     if seconds is not None:
         shown["estimatedSecondsToCEACatchup"] = seconds
@@ -166,6 +168,16 @@ def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
     if warnings:
         shown["warnings"] = warnings
     return shown
+
+
+def _spool(spool: SpoolFigures) -> dict[str, Any]:
+    return {
+        "active": spool.active,
+        "bytes": spool.size,
+        "limitBytes": spool.limit,
+        "seconds": spool.seconds,
+        "bytesPerSecond": round(spool.bytes_per_second),
+    }
 
 
 def seconds_until_caught_up(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:

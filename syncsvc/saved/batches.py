@@ -1,4 +1,4 @@
-"""Splits documents into commands of a size that servers accept, and saves rows of the metadata with them."""
+"""Splits documents into commands of a size that servers accept, and saves and deletes rows of the metadata."""
 
 from __future__ import annotations
 
@@ -42,3 +42,15 @@ def save_rows(writer: ClusterWriter, name: str, statements: Iterable[dict[str, A
         reply = writer.run(METADATA_DATABASE, {"update": name, "updates": batch})
         if reply.get("writeErrors"):
             raise RuntimeError(f"the metadata cannot be saved: {reply['writeErrors'][:3]}")
+
+
+def delete_ids(writer: ClusterWriter, name: str, ids: Iterable[Any]) -> None:
+    """Delete the documents with these `_id`s from the metadata collection `name`, in this order.
+
+    Raises RuntimeError if the server refuses a deletion, and the driver's errors.
+    """
+    # A delete statement for several documents carries no `txnNumber`.
+    for batch in batches({"q": {"_id": each}, "limit": 1} for each in ids):
+        reply = writer.run(METADATA_DATABASE, {"delete": name, "deletes": batch})
+        if reply.get("writeErrors"):
+            raise RuntimeError(f"the metadata cannot be deleted: {reply['writeErrors'][:3]}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from syncsvc.saved.batches import batches
+from syncsvc.saved.batches import delete_ids
 from syncsvc.saved.run import METADATA_DATABASE, REPAIRS, VIEWS, collections_of, partitions_of
+from syncsvc.saved.spool import SPOOL
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.newest import newest_time, read_after
@@ -22,20 +23,16 @@ def delete_rows(
     time = newest_time(lambda command: writer.run(METADATA_DATABASE, command), name)
     find = {"filter": query, "projection": {"_id": 1}}
     rows = read(lambda: read_after(time, client, METADATA_DATABASE, name, **find), stop)
-    ids = [rawbson.decode(each)["_id"] for each in rows]
-    for batch in batches({"q": {"_id": each}, "limit": 1} for each in ids):
-        reply = writer.run(METADATA_DATABASE, {"delete": name, "deletes": batch})
-        if reply.get("writeErrors"):
-            raise RuntimeError(f"the metadata cannot be deleted: {reply['writeErrors'][:3]}")
+    delete_ids(writer, name, (rawbson.decode(each)["_id"] for each in rows))
 
 
 def forget_earlier(client: Client, writer: ClusterWriter, stop: StopToken) -> None:
-    """Delete the saved state of an earlier run: collections and partitions of both directions, views, check, repairs.
+    """Delete all that an earlier run has saved: collections and partitions of both directions, views, and the rest.
 
     Otherwise its collections would count as copied, and its check would be continued.
     """
     for reversals in range(2):
         for name in (collections_of(reversals), partitions_of(reversals)):
             delete_rows(client, writer, name, {}, stop)
-    for name in (VIEWS, CHECK, REPAIRS):
+    for name in (VIEWS, CHECK, REPAIRS, SPOOL):
         delete_rows(client, writer, name, {}, stop)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from marshmallow import EXCLUDE, Schema, fields, post_load
 
-from syncsvc.options import BuildIndexes, Repair, StartOptions, WriteBlocking
+from syncsvc.options import BuildIndexes, EventSpool, Repair, StartOptions, WriteBlocking
 from verifier.cluster.times import Position
 
 
@@ -62,3 +62,4 @@ class StoredOptions(Stored):
     detect_random_id = fields.Boolean(data_key="detectRandomId")
     skip_disk_space_check = fields.Boolean(data_key="skipDiskSpaceCheck")
     instances = fields.List(fields.String())
+    event_spool = fields.Enum(EventSpool, by_value=True, data_key="eventSpool")

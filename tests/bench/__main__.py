@@ -15,13 +15,13 @@ from typing import Any
 
 import pymongo
 
-from tests.bench import applying, copying, delayed, downtime, verifying
+from tests.bench import applying, copying, delayed, downtime, spooling, verifying
 from tests.bench.backlog import BACKLOGS
 from tests.bench.data import MEDIUM, SETS, DataSet, medium
 from tests.bench.report import Result, document, table
 
 _BY_DEFAULT = ("copy", "apply", "verify", "downtime")
-_BENCHMARKS = (*_BY_DEFAULT, "delayed")
+_BENCHMARKS = (*_BY_DEFAULT, "delayed", "spool")
 _MEMORY_STEPS = (200_000, 2_000_000)
 _MEMORY_BACKLOGS = (100_000, 1_000_000)
 
@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         type=_benchmark,
         metavar="|".join(_BENCHMARKS),
-        help="benchmarks to run (default: all except delayed, which takes long)",
+        help="benchmarks to run (default: all except delayed, which takes long, and spool)",
     )
     parser.add_argument("--rounds", type=int, default=3, help="runs of each candidate")
     parser.add_argument(
@@ -101,6 +101,9 @@ def _results(options: argparse.Namespace) -> Iterator[Result]:
     if _is_wanted("apply", options):
         for name in options.backlogs:
             yield applying.benchmark(name, options.events, options.rounds, _say)
+    if _is_wanted("spool", options):
+        for name in options.backlogs:
+            yield spooling.benchmark(name, options.events, options.rounds, _say)
     if _is_wanted("verify", options):
         for name in options.sets:
             yield verifying.benchmark(_data_set(name, options.documents), options.rounds, _say)

@@ -32,14 +32,29 @@ class Daemon:
         self._session.trust_env = False
         self.pid = child.process.pid
 
-    def start(self, verified: bool = False) -> None:
-        self._post("start", _body(verified))
+    def start(self, verified: bool = False, **options: Any) -> None:
+        self._post("start", {**_body(verified), **options})
 
     def preflight(self, verified: bool = False) -> None:
         self._post("preflight", _body(verified))
 
     def commit(self) -> None:
         self._post("commit", {})
+
+    def pause_sync(self) -> None:
+        self._post("pause", {})
+
+    def resume_sync(self) -> None:
+        self._post("resume", {})
+
+    def metric(self, name: str) -> float:
+        """Return the value of a metric without labels."""
+        # A connection of its own: the daemon closes idle ones when it resumes.
+        with requests.Session() as session:
+            session.trust_env = False
+            text = session.get(self._url.replace("/api/v1", "/metrics")).text
+        lines = (line.split() for line in text.splitlines())
+        return next(float(words[1]) for words in lines if words[0] == name)
 
     def wait_until_copied(self) -> None:
         self.wait_until(lambda progress: progress["info"] == "change event application")

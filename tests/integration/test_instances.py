@@ -14,6 +14,8 @@ from tests.support.fleet import Fleet, kill_at_each
 from tests.support.pages import commands, paste
 from tests.support.pair import SHARDED, Pair, across
 from tests.support.selection import full
+from tests.support.spools import METADATA, leave_row, rows, wait_until_spooled
+from tests.support.waiting import wait_for
 
 pytestmark = across(SHARDED)
 
@@ -404,3 +406,64 @@ def test_all_instances_apply_writes_during_the_cut_over(pair: Pair, fleet: Fleet
         pair.source.client.d.c.update_many({}, changes)
     fleet.wait_for_state("COMMITTED")
     pair.assert_equal()
+
+
+def test_each_instance_spools_for_itself(pair: Pair, fleet: Fleet) -> None:
+    """In the copy and in a pause; one instance is killed while it reads its spool."""
+    source, destination = pair.source.client, pair.destination.client
+    for each in fleet.daemons:
+        each.spool_often()
+    prepare_copy(pair, fleet)
+    writes.fill(source)
+    fleet.follower.kill_at(Point.SPOOL_READ)
+    with ExitStack() as held:
+        for each in fleet.daemons:
+            held.enter_context(each.held_at(Point.BATCH_WRITTEN))
+        fleet.start(eventSpool="always")
+        for each in fleet.daemons:
+            each.wait_until_reached(Point.BATCH_WRITTEN)
+        source.shop.orders.update_many({}, {"$set": {"changed": 1}})
+        source.shop.orders.delete_many({"n": {"$mod": [7, 0]}})
+        writes.drop_and_create_again(source)
+        wait_until_spooled(source, destination, instances=2)
+    fleet.follower.wait_until_killed()
+    source.shop.orders.update_many({}, {"$set": {"changed": 2}})
+    fleet.follower.run()
+    fleet.wait_until_committable()
+    for each in fleet.daemons:
+        wait_for(lambda each=each: "eventSpool" not in each.progress(), "the spool is empty")
+    for each in fleet.daemons:
+        each.pause()
+    source.shop.orders.update_many({}, {"$set": {"changed": 3}})
+    writes.many_collections(source)
+    wait_until_spooled(source, destination, instances=2)
+    for each in fleet.daemons:
+        each.resume()
+    fleet.commit()
+    pair.assert_equal()
+    assert not rows(destination)
+
+
+def test_an_instance_needs_no_events_once_the_coordinator_cuts_over(
+    pair: Pair, fleet: Fleet
+) -> None:
+    """It was killed after all events were applied. Its event spool is not even read."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    fleet.start(eventSpool="always")
+    fleet.wait_until_committable()
+    with fleet.coordinator.held_at(Point.STEP_DONE, "drained"):
+        fleet.ask_for_commit()
+        fleet.coordinator.wait_until_reached(Point.STEP_DONE, "drained")
+        fleet.follower.kill()
+        run = destination[METADATA].runs.find_one({"_id": fleet.names[-1]})
+        assert run is not None
+        leave_row(destination, run)
+    wait_for(
+        lambda: fleet.coordinator.progress()["info"] == "waiting for commit to complete",
+        "the coordinator cuts over",
+    )
+    fleet.follower.run()
+    fleet.wait_for_state("COMMITTED")
+    pair.assert_equal()
+    assert not rows(destination)

@@ -90,7 +90,7 @@ def test_during_the_copy(pair: Pair, daemon: Daemon) -> None:
     for number in range(40):
         pair.source.client.d[f"c{number}"].insert_one({"_id": 1})
     with slow(pair, "insert", 1500):
-        daemon.start()
+        daemon.start(eventSpool="never")
         wait_for(lambda: daemon.progress()["info"] == "collection copy", "the copy")
 
         def warned() -> dict[str, Any] | None:
@@ -115,7 +115,7 @@ def test_while_the_copy_hangs(pair: Pair, daemon: Daemon) -> None:
     for number in range(3):
         pair.source.client.d[f"c{number}"].insert_one({"_id": 1})
     with daemon.held_at(Point.BATCH_WRITTEN):
-        daemon.start()
+        daemon.start(eventSpool="never")
         daemon.wait_until_reached(Point.BATCH_WRITTEN)
         roll_over(pair.source.client)
         wait_for(lambda: "so the sync fails" in str(daemon.progress().get("warnings")), "a warning")
@@ -124,7 +124,7 @@ def test_while_the_copy_hangs(pair: Pair, daemon: Daemon) -> None:
 
 def test_while_the_daemon_is_stopped(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
-    daemon.start()
+    daemon.start(eventSpool="never")
     daemon.wait_until_committable()
     daemon.kill()
     roll_over(pair.source.client)
@@ -134,7 +134,7 @@ def test_while_the_daemon_is_stopped(pair: Pair, daemon: Daemon) -> None:
 
 def test_while_paused(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
-    daemon.start()
+    daemon.start(eventSpool="never")
     daemon.wait_until_committable()
     daemon.pause()
     roll_over(pair.source.client)
@@ -145,7 +145,7 @@ def test_while_paused(pair: Pair, daemon: Daemon) -> None:
 
 def test_while_events_wait_to_be_applied(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
-    daemon.start()
+    daemon.start(eventSpool="never")
     daemon.wait_until_committable()
     with daemon.held_at(Point.EVENTS_APPLIED):
         pair.source.client.d.c.update_one({"_id": 1}, {"$set": {"held": True}})
@@ -167,7 +167,7 @@ def test_while_events_wait_to_be_applied(pair: Pair, daemon: Daemon) -> None:
 def test_what_is_read_already_is_not_lost(pair: Pair, daemon: Daemon) -> None:
     """The saved resume point is gone from the oplog, but the running process does not need it any more."""
     writes.fill(pair.source.client)
-    daemon.start()
+    daemon.start(eventSpool="never")
     daemon.wait_until_committable()
     with daemon.held_at(Point.EVENTS_APPLIED):
         pair.source.client.d.c.update_one({"_id": 1}, {"$set": {"held": True}})
@@ -184,7 +184,7 @@ def test_what_is_read_already_is_not_lost(pair: Pair, daemon: Daemon) -> None:
 
 def test_an_idle_source_stays_in_its_oplog(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
-    daemon.start()
+    daemon.start(eventSpool="never")
     daemon.wait_until_committable()
     before = saved_time(pair)
     wait_for(lambda: saved_time(pair).time >= before.time + 5, "the saved position moves on")

@@ -149,6 +149,10 @@ class Daemon(ServiceProcess):
         """Make later starts check the source's oplog several times a second."""
         (self.folder / "watch-closely").touch()
 
+    def spool_often(self) -> None:
+        """Make later starts save small rows in the event spool, several times a second."""
+        (self.folder / "spool-often").touch()
+
     def expect_heartbeats(self) -> None:
         """Make later starts warn of another instance after three seconds without a heartbeat."""
         (self.folder / "expect-heartbeats").touch()

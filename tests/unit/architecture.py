@@ -113,6 +113,7 @@ PURE = {
     "syncsvc.engine.events.event_share",
     "syncsvc.engine.run.frontier",
     "syncsvc.figures.oplog_window",
+    "syncsvc.figures.spooling",
     "verifier.cluster.keys",
     "verifier.cluster.events",
     "verifier.cluster.rawbson",
@@ -153,6 +154,7 @@ BROAD_EXCEPTS_ALLOWED = {
     ("verifier.runtime.httpd", "_ended_by_error"),
     ("verifier.runtime.tasks", "_outermost"),
     ("syncsvc.runner", "_run_sync"),
+    ("syncsvc.runner", "_has_spooled"),
     ("syncsvc.runner", "_run_reset"),
     ("verifier.service", "_run_check"),
 }

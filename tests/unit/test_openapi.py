@@ -37,7 +37,7 @@ NOT_ANSWERED = {
     "syncsvc": {
         *("AddressNotAvailable", "InvalidURI", "WrongClusters"),
         *("UnsupportedChange", "ShardKeyChanged", "RenamedOutOfFilter", "RenamedAcrossDatabases"),
-        "EventNotApplicable",
+        *("EventNotApplicable", "EventSpoolFull", "EventSpoolDamaged"),
         *("DocumentNotCopied", "DuplicateIds", "DefinitionNotApplicable"),
         *("VerificationFailed", "VerificationIncomplete"),
         "EventTooLarge",

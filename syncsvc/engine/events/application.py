@@ -3,68 +3,46 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.documents.statements import offers_raw_diffs
+from syncsvc.engine.events.event_source import EventSource
 from syncsvc.engine.events.lanes import Lane, Room
+from syncsvc.engine.events.spooler import Spooler
 from syncsvc.engine.events.tail import Tail
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.frontier import Frontier
 from syncsvc.engine.run.points import Point
-from syncsvc.saved.run import METADATA_DATABASE
-from verifier.cluster.changes import ChangeReader, ChangeStream, offers_raw_updates
-from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
-from verifier.cluster.reading import read
 from verifier.cluster.times import Position, seconds_between
 from verifier.compare.feed import Feed
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup, wait_until
 from verifier.runtime.waits import waiting
 
-_log = logging.getLogger(__name__)
-
 _DRAINING = "lagTimeSeconds in GET /api/v1/progress shows the lag. If it does not fall, see the other warnings."
-_SCRATCH = Namespace(METADATA_DATABASE, "scratch")
 # How long a note to the oplog of an idle source may take to arrive in the change stream, in seconds.
 _NOTE_TRAVELS = 1.0
-
-
-def change_stream(context: RunContext, raw_updates: bool) -> ChangeStream:
-    """Return the stream of all change events that concern this sync.
-
-    With `raw_updates`, updates contain the diffs of the oplog.
-    """
-    namespaces = context.run.record.options.namespaces
-    return ChangeStream(
-        context.source_client,
-        context.source_facts,
-        raw_updates,
-        namespaces=namespaces,
-        wait_ms=context.tuning.stream_wait_ms,
-    )
 
 
 class Application:
     """Applies change events from the saved position on, in threads of the given group, which start immediately.
 
-    All events that it reads are also passed to `feed`.
+    All events that it reads are also passed to `feed`. Those in the event spool come first; `spooler` adds to it.
     """
 
-    def __init__(self, context: RunContext, feed: Feed, group: TaskGroup) -> None:
+    def __init__(self, context: RunContext, spooler: Spooler, feed: Feed, group: TaskGroup) -> None:
         position = context.run.record.position
         assert position is not None
         self._context = context
+        self._spooler = spooler
         self._feed = feed
         self._stop: StopToken = group.stop
         self._frontier: Frontier[Position] = Frontier(position)
         self._saving = threading.Lock()  # held while the position is saved, so it never goes back
         room = Room(context.tuning, group.stop)
         lanes = [Lane(context, self._frontier, room, group.stop) for _ in range(context.load.lanes)]
-        stream = change_stream(context, self._raw_updates())
-        reader = ChangeReader(stream, position, group.stop)
+        reader = EventSource(context, spooler, position, group.stop)
         self._tail = Tail(
             context, reader, lanes, self._frontier, feed, self.save_position, group.stop
         )
@@ -110,6 +88,7 @@ class Application:
             if position != self._context.run.record.position:
                 self._context.run.update(position=position)
                 self._context.observe(Point.POSITION_SAVED, str(position.time))
+                self._spooler.forget(position)
 
     def _keep_position(self) -> None:
         """Save the applied position once per interval until stopped, and then once more."""
@@ -132,16 +111,3 @@ class Application:
             self._stop.sleep(_NOTE_TRAVELS)
             self._context.progress.set_lag(seconds_between(self._frontier.passed.time, now))
             self._stop.sleep(self._context.tuning.note_interval)
-
-    def _raw_updates(self) -> bool:
-        def offered() -> bool:
-            if not self._context.tuning.raw_updates:
-                return False
-            source, writer = self._context.source_client, self._context.document_writer
-            facts = self._context.source_facts
-            return offers_raw_updates(source, facts) and offers_raw_diffs(writer, _SCRATCH)
-
-        raw = read(offered, self._stop)
-        how = "the diffs in the oplog" if raw else "reading the documents again"
-        _log.info("Chose how to replay updates.", extra={"method": how})
-        return raw

@@ -13,6 +13,7 @@ from syncsvc.engine.events.barrier import Barrier
 from syncsvc.engine.events.ddl import DefinitionEvents, has_consequences
 from syncsvc.engine.events.dispatch import Dispatcher
 from syncsvc.engine.events.event_share import share_of
+from syncsvc.engine.events.event_source import EventSource
 from syncsvc.engine.events.lanes import Lane
 from syncsvc.engine.events.old_source import OldSource
 from syncsvc.engine.events.repair_work import RepairWork
@@ -21,7 +22,7 @@ from syncsvc.engine.run.frontier import Frontier
 from syncsvc.engine.run.points import Point
 from syncsvc.figures.durations import Operation, timed
 from syncsvc.saved.registry import CollectionRecord
-from verifier.cluster.changes import ChangeReader, StreamPage
+from verifier.cluster.changes import StreamPage
 from verifier.cluster.events import (
     DataEvent,
     DefinitionEvent,
@@ -48,7 +49,7 @@ class Tail:
     def __init__(
         self,
         context: RunContext,
-        reader: ChangeReader,
+        reader: EventSource,
         lanes: Sequence[Lane],
         frontier: Frontier[Position],
         feed: Feed,

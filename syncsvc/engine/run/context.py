@@ -14,6 +14,7 @@ from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.registry import CollectionRecord, Registry
 from syncsvc.saved.repairs import Repairs
 from syncsvc.saved.run import RunStore
+from syncsvc.saved.spool import Spool
 from syncsvc.saved.views import CreatedViews
 from syncsvc.settings import LoadLevel
 from syncsvc.tuning import Tuning
@@ -30,8 +31,8 @@ class RunContext:
 
     The clients only read, except for no-ops in the source's oplog. `destination_writer` runs commands on the
     destination, `document_writer` writes user documents there. `run`, `registry`, `views`, `partitions`, `checks` and
-    `repairs` are saved state; `instances` are the other instances of the run. `selection` is the filter, and `load` has
-    the numbers of threads.
+    `repairs` and `spool` are saved state; `instances` are the other instances of the run. `selection` is the filter,
+    and `load` has the numbers of threads.
     """
 
     source_client: Client
@@ -50,6 +51,7 @@ class RunContext:
     partitions: Partitions
     checks: CheckStore
     repairs: Repairs
+    spool: Spool
     selection: Selection
     progress: Progress
     load: LoadLevel

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from syncsvc.engine.events.spooler import Spooler
 from syncsvc.engine.oplog_watch import OplogWatch
 from syncsvc.engine.run.context import RunContext
 from syncsvc.figures.progress import Progress, WarningKind
@@ -33,7 +34,7 @@ class Watched:
             "tuning": Tuning(),
         }
         context = RunContext(**{each.name: given.get(each.name) for each in fields(RunContext)})
-        self.watch = OplogWatch(context)
+        self.watch = OplogWatch(context, Spooler(context))
         for kind in (WarningKind.OPLOG_SHORT, WarningKind.OPLOG_UNKNOWN):
             self.progress.warn(kind, "It was so.")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from bson import Timestamp
 
-from syncsvc.options import BuildIndexes
+from syncsvc.options import BuildIndexes, EventSpool
 from syncsvc.preflight.estimates import (
     Estimates,
     estimate,
@@ -15,6 +15,7 @@ from syncsvc.preflight.estimates import (
     warnings,
 )
 from syncsvc.preflight.findings import Measured
+from syncsvc.preflight.judgement import judgement_of
 from syncsvc.settings import LOAD_LEVELS
 from syncsvc.source.oplog import Oplog
 from syncsvc.tuning import Tuning
@@ -84,7 +85,7 @@ def test_memory_grows_with_the_load_level() -> None:
         Tuning().memory_needed(level.readers + level.writers) // 10**6
         for level in LOAD_LEVELS.values()
     ]
-    assert needed == [246, 294, 438, 726]
+    assert needed == [347, 395, 539, 827]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_the_oplog_holds_what_is_written_until_it_is_full(
     assert found.oplog_window_seconds == window
 
 
-MEMORY = "A sync with verification may need 438 MB of memory, but only 120 MB are available to this process."
+MEMORY = "A sync with verification may need 539 MB of memory, but only 120 MB are available to this process."
 DISK = "The data and indexes may need 12.5 GB on the destination's disk, but only 300 MB are free."
 RESOURCE_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]]] = [
     ({}, {}, []),
@@ -118,7 +119,7 @@ RESOURCE_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]
     ),
     (
         {},
-        {"memory_needed": 438 * 10**6, "memory_available": 120 * 10**6},
+        {"memory_needed": 539 * 10**6, "memory_available": 120 * 10**6},
         [("InsufficientMemory", MEMORY)],
     ),
     (
@@ -151,9 +152,7 @@ def test_too_little_is_told_with_the_numbers(
             OPLOG,
             {"oplog_window_seconds": 3600, "copy_seconds": 7200},
             {},
-            [
-                "copy may take 2 hours, but the oplog of the source (0 MB) keeps entries for 1 hour at"
-            ],
+            [],
         ),
         (None, {}, {}, ["The user of the source may not read its oplog"]),
         (None, {}, {"topology": Topology.SHARDED}, ["cannot be read through mongos"]),
@@ -184,3 +183,50 @@ def test_a_disk_that_nobody_could_check_is_told(skipped: bool) -> None:
     assert ["free disk space of the destination is unknown" in text for text in found] == (
         [] if skipped else [True]
     )
+
+
+def test_an_oplog_that_is_shorter_than_the_copy_is_told_if_no_events_are_spooled() -> None:
+    short = Estimates(oplog_window_seconds=3600, copy_seconds=7200)
+    given = options(event_spool=EventSpool.NEVER)
+    found = list(warnings(given, findings(oplog=OPLOG, disk_free=1), short))
+    assert len(found) == 1
+    wanted = "copy may take 2 hours, but the oplog of the source (0 MB) keeps entries for 1 hour at"
+    assert wanted in found[0]
+
+
+SPOOL_TABLE = [
+    (EventSpool.AUTO, 10, 19, False, True),
+    (EventSpool.AUTO, 10, 20, False, False),
+    (EventSpool.ALWAYS, 10, 19, True, False),
+    (EventSpool.ALWAYS, 10, 20, False, False),
+    (EventSpool.NEVER, 10, 19, False, False),
+    (EventSpool.ALWAYS, 10, None, False, False),
+    (EventSpool.ALWAYS, None, 1, False, False),
+]
+
+
+@pytest.mark.parametrize("spool, needed, free, refused, warned", SPOOL_TABLE)
+def test_a_disk_without_room_for_a_full_spool_is_told(
+    spool: EventSpool, needed: int | None, free: int | None, refused: bool, warned: bool
+) -> None:
+    given = options(event_spool=spool)
+    estimates = Estimates(disk_needed=needed, disk_free=free)
+    violations = list(resource_violations(given, estimates, 10))
+    texts = list(warnings(given, findings(oplog=OPLOG, disk_free=1), estimates, 10))
+    assert [kind.name for kind, _ in violations] == ["InsufficientDestinationDiskSpace"] * refused
+    assert ["--eventSpoolMB" in text for text in texts] == [True] * warned
+    skipped = options(event_spool=spool, skip_disk_space_check=True)
+    assert not list(resource_violations(skipped, estimates, 10))
+
+
+@pytest.mark.parametrize("instances, refused", [((), False), (("a",), False), (("a", "b"), True)])
+def test_each_instance_needs_room_for_its_own_spool(
+    instances: tuple[str, ...], refused: bool
+) -> None:
+    given = options(event_spool=EventSpool.ALWAYS, instances=instances)
+    needed = estimate(options(), findings(contents=CONTENTS, disk_free=1), 7).disk_needed
+    assert needed is not None
+    found = findings(contents=CONTENTS, disk_free=needed + 10**6, oplog=OPLOG)
+    judgement = judgement_of(given, "a", found, 7, 10**6)
+    shown = [text for _, text in judgement.violations if "event spool up to 2 MB" in text]
+    assert len(shown) == refused

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from syncsvc.figures.progress import Ping, ProgressSnapshot, WarningKind
+from syncsvc.figures.progress import Ping, ProgressSnapshot, SpoolFigures, WarningKind
 from syncsvc.figures.trends import Lag
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.reports.metrics import TABLE
@@ -41,6 +41,7 @@ UNKNOWN = {
     *("mongosync_oplog_left_seconds", "mongosync_copy_size_bytes"),
     *("mongosync_copied_bytes", "mongosync_copied_documents"),
     *("mongosync_indexes_built", "mongosync_indexes_to_build"),
+    "mongosync_event_spool_limit_bytes",
     *("mongosync_cluster_answers", "mongosync_ping_seconds"),
     *("mongosync_verification_documents", "mongosync_verification_estimated_documents"),
     *("mongosync_verification_collections", "mongosync_verification_mismatches"),
@@ -123,6 +124,7 @@ COMMITTING = {"state": State.COMMITTING, "phase": Phase.APPLYING}
 PAUSED = {"state": State.PAUSED, "phase": Phase.APPLYING}
 FAILED = {"state": State.FAILED, "phase": Phase.APPLYING}
 WAITING = ProgressSnapshot(waits=(LongWait("a", "", 70.0), LongWait("b", "", 20.0)))
+SPOOLING = ProgressSnapshot(events_spooled=4, spool=SpoolFigures(True, 5, 10, 3, 1.6))
 NUMBERS: list[tuple[str, dict[str, Any], ProgressSnapshot, float | None]] = [
     ("can_write", {"can_write": True}, ProgressSnapshot(), 1),
     ("can_write", RUNNING, ProgressSnapshot(), 0),
@@ -142,6 +144,13 @@ NUMBERS: list[tuple[str, dict[str, Any], ProgressSnapshot, float | None]] = [
     ("oplog_left_seconds", RUNNING, ProgressSnapshot(oplog_seconds_left=0.0), 0),
     ("oplog_left_seconds", RUNNING, ProgressSnapshot(oplog_seconds_left=math.inf), math.inf),
     ("oplog_left_seconds", COMMITTING, ProgressSnapshot(oplog_seconds_left=5.0), None),
+    ("event_spool_bytes", RUNNING, SPOOLING, 5),
+    ("event_spool_bytes", RUNNING, ProgressSnapshot(), 0),
+    ("event_spool_limit_bytes", RUNNING, SPOOLING, 10),
+    ("event_spool_limit_bytes", RUNNING, ProgressSnapshot(), None),
+    ("event_spool_seconds", RUNNING, SPOOLING, 3),
+    ("event_spool_seconds", RUNNING, ProgressSnapshot(), 0),
+    ("events_spooled_total", RUNNING, SPOOLING, 4),
     ("copy_size_bytes", RUNNING, COPIED, 100),
     ("copy_size_bytes", RUNNING, replace(COPIED, copied_bytes=101), 101),
     ("copied_bytes", RUNNING, COPIED, 40),

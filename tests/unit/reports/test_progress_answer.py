@@ -9,7 +9,7 @@ import pytest
 from bson import Timestamp
 
 from syncsvc.figures.collections import CollectionFigures
-from syncsvc.figures.progress import Ping, ProgressSnapshot, WarningKind
+from syncsvc.figures.progress import Ping, ProgressSnapshot, SpoolFigures, WarningKind
 from syncsvc.figures.trends import Lag
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.reports.progress_answer import progress_report
@@ -244,6 +244,18 @@ def test_the_total_is_never_less_than_what_was_copied(
     snapshot = ProgressSnapshot(total_bytes=total, copied_bytes=copied)
     copy = report(run_record(phase=phase), snapshot)["collectionCopy"]
     assert copy == {"estimatedTotalBytes": shown, "estimatedCopiedBytes": copied}
+
+
+def test_the_event_spool_is_shown_while_it_is_used() -> None:
+    assert "eventSpool" not in report(run_record(), ProgressSnapshot())
+    spool = SpoolFigures(active=True, size=5, limit=10, seconds=3, bytes_per_second=1.6)
+    assert report(run_record(), ProgressSnapshot(spool=spool))["eventSpool"] == {
+        "active": True,
+        "bytes": 5,
+        "limitBytes": 10,
+        "seconds": 3,
+        "bytesPerSecond": 2,
+    }
 
 
 @pytest.mark.parametrize(

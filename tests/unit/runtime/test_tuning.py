@@ -27,7 +27,12 @@ def test_values_are_shown_with_their_units() -> None:
 
 @pytest.mark.parametrize(
     "change, more",
-    [({}, 0), ({"queue_bytes": 17 * MB}, MB), ({"sending_bytes": 17 * MB}, 3 * MB)],
+    [
+        ({}, 0),
+        ({"queue_bytes": 17 * MB}, MB),
+        ({"sending_bytes": 17 * MB}, 3 * MB),
+        ({"spool_row_bytes": 5 * MB}, 5 * MB),
+    ],
 )
 def test_the_memory_that_is_needed_follows_from_the_sizes(
     change: dict[str, int], more: int

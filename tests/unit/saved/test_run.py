@@ -239,6 +239,7 @@ CURRENT = {
         "verification": False,
         "repair": "never",
         "sharding": None,
+        "eventSpool": "auto",
         "instances": [],
     },
     **dict.fromkeys(("repair", "repaired", "repairDone", "commitRepairs"), 0),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from marshmallow import ValidationError
 
-from syncsvc.options import BuildIndexes, Repair, StartOptions, WriteBlocking
+from syncsvc.options import BuildIndexes, EventSpool, Repair, StartOptions, WriteBlocking
 from syncsvc.saved.run import _StoredRun
 from syncsvc.saved.stored import Stored, StoredOptions, StoredPosition
 
@@ -37,6 +37,7 @@ start_options = st.builds(
     detect_random_id=st.booleans(),
     skip_disk_space_check=st.booleans(),
     instances=st.lists(st.text()).map(tuple),
+    event_spool=st.sampled_from(EventSpool),
 )
 
 

@@ -124,6 +124,8 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
         {"instances": ["b", "a", "c", "b", "a"]},
         "instances: Must contain each ID only once, but repeats a, b",
     ),
+    ({"eventSpool": True}, "eventSpool: Must be one of: auto, always, never"),
+    ({"eventSpool": "sometimes"}, "eventSpool: Must be one of: auto, always, never"),
     ({"copyInNaturalOrder": True}, "copyInNaturalOrder: Not a valid list"),
     ({"copyInNaturalOrder": [{}]}, "copyInNaturalOrder[0].database: Missing data"),
     (

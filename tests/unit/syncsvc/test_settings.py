@@ -33,12 +33,13 @@ def test_the_defaults_are_the_documented_ones() -> None:
 
 
 def test_every_flag_is_read() -> None:
-    flags = "--port 0 --bindAddress ::1 --logPath /x/y --verbosity debug --loadLevel 1 --id me"
+    flags = "--port 0 --bindAddress ::1 --logPath /x/y --verbosity debug --loadLevel 1 --id me --eventSpoolMB 7"
     settings = read_settings([*URIS, *flags.split(), "--allowedHosts", "a,b.c"])
     assert settings.allowed_hosts == ("a", "b.c")
     assert (settings.port, settings.address, settings.instance) == (0, "::1", "me")
     assert (settings.log_path, settings.verbosity) == (Path("/x/y"), "DEBUG")
     assert settings.load_level == LoadLevel(1, 1, 1)
+    assert settings.event_spool_bytes == 7_000_000
 
 
 def test_options_of_mongosync_without_effect_are_accepted(tmp_path: Path) -> None:
@@ -69,6 +70,7 @@ def test_a_higher_load_level_is_never_less() -> None:
         ("--port", "65536", "'65536' is not a whole number from 0 to 65535"),
         ("--port", "-1", "--port"),
         ("--port", "http", "'http' is not a whole number from 0 to 65535"),
+        ("--eventSpoolMB", "0", "'0' is not a whole number from 1 to 999999999"),
         ("--loadLevel", "0", "invalid choice: 0"),
         ("--loadLevel", "5", "invalid choice: 5"),
         ("--loadLevel", "2.5", "--loadLevel"),

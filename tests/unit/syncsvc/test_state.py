@@ -15,6 +15,7 @@ TABLE = {
     ("IDLE", "start"): "RUNNING",
     ("RUNNING", "pause"): "PAUSED",
     ("PAUSED", "resume"): "RUNNING",
+    ("PAUSED", "fail"): "FAILED",
     ("FAILED", "resume"): "RUNNING",
     ("RUNNING", "repair"): "RUNNING",
     ("FAILED", "repair"): "RUNNING",
@@ -64,7 +65,7 @@ def test_any_other_trigger_is_refused(state: str, trigger: str) -> None:
         (
             State.IDLE,
             Trigger.FAIL,
-            "fail needs state RUNNING or COMMITTING or REVERSING or RESETTING; the state is IDLE.",
+            "fail needs state PAUSED or RUNNING or COMMITTING or REVERSING or RESETTING; the state is IDLE.",
         ),
     ],
 )

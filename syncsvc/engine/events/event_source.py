@@ -1,0 +1,104 @@
+"""The change events of the source, as their application reads them: those in the event spool, then the live stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import monotonic
+
+from bson.timestamp import Timestamp
+
+from syncsvc.engine.events.event_stream import event_stream
+from syncsvc.engine.events.spooler import Spooler
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
+from syncsvc.saved.spool import Row, joint_of, text_of
+from verifier.cluster.changes import ChangeReader, StreamPage
+from verifier.cluster.events import token_of
+from verifier.cluster.note import append_note
+from verifier.cluster.times import Position, position_at
+from verifier.runtime.tasks import POLL, StopToken
+from verifier.runtime.waits import waiting
+
+# How long the time of the source is used while spooled events are read, in seconds.
+_TIME_HOLDS = 1.0
+_SPOOLING = "eventSpool in GET /api/v1/progress shows the event spool. If it does not grow, see the other warnings."
+
+
+class EventSource:
+    """A reader of all change events after a position. It belongs to the thread that calls `pages`."""
+
+    def __init__(
+        self, context: RunContext, spooler: Spooler, position: Position, stop: StopToken
+    ) -> None:
+        self._context = context
+        self._spool = context.spool
+        self._spooler = spooler
+        self._position = position
+        self._stream = event_stream(context, stop)
+        self._stop = stop
+        # The newest known time of the source, and when it was read (monotonic clock).
+        self._now = position.time
+        self._read_at: float | None = None
+
+    def pages(self) -> Iterator[StreamPage]:
+        """Yield pages without end, some of them without events.
+
+        Raises OperationError OplogWindowExceeded and EventSpoolDamaged, the driver's errors that are not temporary, and
+        `Cancelled`.
+        """
+        while True:
+            yield from self._spooled()
+            yield from self._live()
+
+    def _spooled(self) -> Iterator[StreamPage]:
+        """Yield the events in the spool, until no more are added."""
+        while True:
+            # Asked in this order: if the spooler has ended, no row follows.
+            ended = not self._spooler.is_active
+            row = self._spool.after(self._position)
+            if row is not None:
+                events = self._spool.read(row)
+                yield self._advanced(StreamPage(self._new(row, events), row.end, self._time(row)))
+                self._context.observe(Point.SPOOL_READ, str(row.number))
+            elif ended:
+                return
+            else:
+                self._wait_for_spooler()
+
+    def _wait_for_spooler(self) -> None:
+        """Ask the spooler to end, and wait until it has ended or saved another row."""
+        with waiting("The change events wait for the event spool", _SPOOLING):
+            while self._spooler.is_active and self._spool.after(self._position) is None:
+                # Repeated, because a spooler that is just starting forgets earlier requests.
+                self._spooler.end_soon()
+                self._stop.sleep(POLL)
+
+    def _live(self) -> Iterator[StreamPage]:
+        """Yield the events of the live stream, until events are spooled again."""
+        for page in ChangeReader(self._stream, self._position, self._stop).pages():
+            yield self._advanced(page)
+            if self._spooler.is_active:
+                return
+
+    def _advanced(self, page: StreamPage) -> StreamPage:
+        self._position = page.position
+        return page
+
+    def _new(self, row: Row, events: Sequence[memoryview]) -> list[memoryview]:
+        """Return the events of a row that come after the present position."""
+        at = text_of(self._position)
+        old = 0
+        if joint_of(self._position) != row.joint:
+            while old < len(events) and text_of(position_at(token_of(events[old]))) <= at:
+                old += 1
+        return list(events[old:])
+
+    def _time(self, row: Row) -> Timestamp:
+        """Return the time of the source, at most a second old, and not before the end of the row.
+
+        The lag of the destination is measured against it, not against the time at which the events were spooled.
+        """
+        if self._read_at is None or monotonic() - self._read_at > _TIME_HOLDS:
+            self._now = append_note(self._context.source_client, self._stop)
+            self._read_at = monotonic()
+        return max(self._now, row.end.time)

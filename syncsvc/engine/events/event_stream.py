@@ -1,0 +1,41 @@
+"""Opens the change stream of the source with the options that suit both clusters."""
+
+from __future__ import annotations
+
+import logging
+
+from syncsvc.engine.documents.statements import offers_raw_diffs
+from syncsvc.engine.run.context import RunContext
+from syncsvc.saved.run import METADATA_DATABASE
+from verifier.cluster.changes import ChangeStream, offers_raw_updates
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.reading import read
+from verifier.runtime.tasks import StopToken
+
+_log = logging.getLogger(__name__)
+
+_SCRATCH = Namespace(METADATA_DATABASE, "scratch")
+
+
+def event_stream(context: RunContext, stop: StopToken) -> ChangeStream:
+    """Return the stream of all change events that concern this sync.
+
+    Its updates contain the diffs of the oplog, if both clusters offer them. Raises the driver's errors and `Cancelled`.
+    """
+    raw = read(lambda: _offers_raw_updates(context), stop)
+    how = "the diffs in the oplog" if raw else "reading the documents again"
+    _log.info("Chose how to replay updates.", extra={"method": how})
+    return ChangeStream(
+        context.source_client,
+        context.source_facts,
+        raw,
+        namespaces=context.run.record.options.namespaces,
+        wait_ms=context.tuning.stream_wait_ms,
+    )
+
+
+def _offers_raw_updates(context: RunContext) -> bool:
+    if not context.tuning.raw_updates:
+        return False
+    source, facts = context.source_client, context.source_facts
+    return offers_raw_updates(source, facts) and offers_raw_diffs(context.document_writer, _SCRATCH)

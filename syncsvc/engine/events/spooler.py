@@ -1,0 +1,199 @@
+"""Saves change events of the source in the event spool while its oplog may be too short for them.
+
+Spooling begins at the saved position, or at the end of the rows that an earlier process has saved. It goes on at the
+pace of the source, whatever the copy, an index build or the application of events does. It ends when the application
+has read all rows and the spooler has reached the present: the application then continues with the live stream.
+
+Rows are deleted once a position after them is saved. So at any moment, the saved position is either in a row, or at the
+end of the rows and in the oplog.
+"""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+
+from syncsvc.engine.events.event_stream import event_stream
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
+from syncsvc.errors import EVENT_SPOOL_FULL
+from syncsvc.figures import spooling
+from syncsvc.figures.progress import SpoolFigures, WarningKind
+from syncsvc.options import EventSpool
+from syncsvc.saved.spool import text_of
+from verifier.cluster import failures
+from verifier.cluster.changes import ChangeReader, ChangeStream, StreamPage
+from verifier.cluster.events import Fragment, parse_event
+from verifier.cluster.times import Position, seconds_between
+from verifier.compare.amounts import Rate
+from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import SLOW_POLL, StopToken
+
+# The spooler has reached the present if it is at most this far behind the source, in seconds. An idle shard advances
+# the stream only every ten seconds.
+_AT_PRESENT = 10
+
+
+class _Batch:
+    """Events that are not saved yet. `since` and `end` are the positions before and after them."""
+
+    def __init__(self, since: Position) -> None:
+        self.since = self.end = since
+        self.events: list[memoryview] = []
+        self.size = 0
+        self.began_at = monotonic()
+        # A row never ends among the fragments of a large event, at which a stream resumes only with the same options.
+        self.is_complete = True
+
+    def add(self, page: StreamPage) -> None:
+        self.events += page.events
+        self.size += sum(map(len, page.events))
+        self.end = page.position
+        if page.events:
+            newest = parse_event(bytes(page.events[-1]))
+            self.is_complete = not isinstance(newest, Fragment) or newest.last
+
+
+class Spooler:
+    """The spooler of one engine. `run` spools in its own thread; the other methods are for other threads."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._spool = context.spool
+        option = context.run.record.options.event_spool
+        self.is_allowed = option is not EventSpool.NEVER
+        self._active = threading.Event()
+        if option is EventSpool.ALWAYS:
+            self._active.set()
+        self._ending = threading.Event()
+        self._was_full = False
+        self._rate = Rate()
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether events are spooled, or are about to be."""
+        return self._active.is_set()
+
+    def start(self) -> None:
+        """Let `run` spool."""
+        self._active.set()
+
+    def finish(self) -> None:
+        """Stop spooling, until `judge` finds that the oplog may be too short again."""
+        self._active.clear()
+
+    def judge(self, left: float, rest: float | None) -> None:
+        """Let `run` spool if the oplog may be too short, and the start option allows it. See `is_needed`."""
+        if self.is_allowed and spooling.is_needed(left, rest):
+            self.start()
+
+    def end_soon(self) -> None:
+        """Let `run` stop spooling once it has saved all events up to the present."""
+        self._ending.set()
+
+    def forget(self, position: Position) -> None:
+        """Delete the rows that end at or before that position, which must be saved. Raises the driver's errors."""
+        if self._spool.begin is not None:
+            self._spool.forget(position)
+            self._context.observe(Point.SPOOL_FORGOTTEN, str(position.time))
+            self._publish()
+
+    def clear(self) -> None:
+        """Delete all rows, because all events are applied. Raises the driver's errors."""
+        self.finish()
+        self._spool.clear()
+        self._publish()
+
+    def run(self, stop: StopToken) -> None:
+        """Spool whenever that is needed, until stopped or until all events are applied.
+
+        Raises OperationError EventSpoolFull and OplogWindowExceeded, and the driver's errors.
+        """
+        if self._spool.end is not None:
+            # An earlier engine has spooled; those events are not applied yet.
+            self.start()
+        run = self._context.run
+        while not run.record.phase.applied:
+            # In this order: rows are deleted after a position behind them is saved.
+            end, position = self._spool.end, run.record.position
+            if self.is_active and position is not None:
+                self._run_from(max(end or position, position, key=text_of), stop)
+            stop.sleep(SLOW_POLL)
+
+    def _run_from(self, position: Position, stop: StopToken) -> None:
+        self._ending.clear()
+        self._context.observe(Point.SPOOLING_BEGAN, str(position.time))
+        stream = event_stream(self._context, stop)
+        try:
+            self._wait_for_room(stream, position, stop)
+            self._spool_from(position, stream, stop)
+        except OperationError as error:
+            if self._was_full and error.kind == failures.OPLOG_WINDOW_EXCEEDED:
+                raise OperationError(EVENT_SPOOL_FULL, error.description) from error
+            raise
+        self._publish()
+        self._context.observe(Point.SPOOLING_ENDED, "")
+
+    def _spool_from(self, position: Position, stream: ChangeStream, stop: StopToken) -> None:
+        batch = _Batch(position)
+        for page in ChangeReader(stream, position, stop).pages():
+            batch.add(page)
+            self._was_full = False
+            ends = batch.is_complete and self._ending.is_set() and _is_at_present(page)
+            if ends or self._is_due(batch):
+                self._save(batch)
+                batch = _Batch(batch.end)
+            if ends:
+                self.finish()
+                return
+            self._wait_for_room(stream, batch.since, stop)
+
+    def _is_due(self, batch: _Batch) -> bool:
+        tuning = self._context.tuning
+        waited = monotonic() - batch.began_at
+        return batch.is_complete and (
+            batch.size >= tuning.spool_row_bytes or waited >= tuning.spool_interval
+        )
+
+    def _save(self, batch: _Batch) -> None:
+        if batch.end == batch.since:
+            return
+        before = self._spool.size
+        self._spool.append(batch.since, batch.end, batch.events)
+        self._rate.add(max(0, self._spool.size - before))
+        self._context.progress.add(events_spooled=len(batch.events))
+        self._publish()
+        self._context.observe(Point.EVENTS_SPOOLED, str(batch.end.time))
+
+    def _wait_for_room(self, stream: ChangeStream, position: Position, stop: StopToken) -> None:
+        """Wait while the spool is full.
+
+        Raises OperationError OplogWindowExceeded if the oplog drops the events after `position` meanwhile.
+        """
+        looked_at = monotonic()
+        while self._spool.size >= self._context.tuning.spool_limit:
+            self._was_full = True
+            self._publish()
+            if monotonic() - looked_at > self._context.tuning.oplog_interval:
+                next(ChangeReader(stream, position, stop).pages())
+                looked_at = monotonic()
+            stop.sleep(SLOW_POLL)
+
+    def _publish(self) -> None:
+        """Publish the figures of the spool, and begin or end its warning."""
+        progress, spool = self._context.progress, self._spool
+        limit, size, speed = self._context.tuning.spool_limit, spool.size, self._rate.per_second
+        begin, end = spool.begin, spool.end
+        span = 0 if begin is None or end is None else seconds_between(begin, end.time)
+        figures = SpoolFigures(self.is_active, size, limit, span, speed)
+        progress.set(spool=figures if begin is not None or self.is_active else None)
+        warned = WarningKind.SPOOL_FILLING in progress.snapshot.warnings
+        text = spooling.warning(size, limit, speed, warned)
+        if text is None:
+            progress.end_warning(WarningKind.SPOOL_FILLING)
+        else:
+            progress.warn(WarningKind.SPOOL_FILLING, text)
+
+
+def _is_at_present(page: StreamPage) -> bool:
+    return seconds_between(page.position.time, page.source_time) <= _AT_PRESENT

@@ -1,0 +1,48 @@
+"""Spools the change events of a paused sync, once the oplog of the source may become too short for the pause.
+
+Until then, a pause writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from syncsvc.engine.events.spooler import Spooler
+from syncsvc.engine.oplog_watch import OplogWatch
+from syncsvc.engine.run.context import RunContext
+from syncsvc.options import EventSpool
+from verifier.runtime.tasks import SLOW_POLL, StopToken, TaskGroup, wait_until
+
+
+def spool_while_paused(
+    stopped: RunContext, prepare: Callable[[], RunContext], stop: StopToken
+) -> None:
+    """Watch the oplog of the source, and spool its change events as soon as they are needed, until stopped.
+
+    `stopped` is the context of the engine that was paused: it is only read. `prepare` returns the context of a new
+    engine, whose writes the clusters accept. Returns immediately if the sync needs no events. Raises OperationError,
+    the driver's errors, and `Cancelled`.
+    """
+    record = stopped.run.record
+    position = record.position
+    if record.options.event_spool is EventSpool.NEVER or position is None or record.phase.applied:
+        return
+    _wait_until_needed(stopped, stop)
+    context = prepare()
+    context.spool.load(position)
+    spooler = Spooler(context)
+    spooler.start()
+    with TaskGroup("pause", stop) as group:
+        group.spawn("oplog", OplogWatch(context, spooler).run, group.stop)
+        spooler.run(group.stop)
+
+
+def _wait_until_needed(stopped: RunContext, stop: StopToken) -> None:
+    """Return when events must be spooled, which is now if an earlier engine has spooled some."""
+    if stopped.spool.is_saved(stop):
+        return
+    spooler = Spooler(stopped)
+    with TaskGroup("paused", stop) as group:
+        group.spawn("oplog", OplogWatch(stopped, spooler).run, group.stop)
+        wait_until(lambda: spooler.is_active, group.stop, SLOW_POLL)
+        group.stop.stop("spooling")

@@ -1,0 +1,398 @@
+"""Change events are spooled on the destination, so that a sync outlives the oplog of its source."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bson.binary import Binary
+
+from syncsvc.engine.run.points import Point
+from syncsvc.sandbox import ReplicaSet
+from tests.support import spools, writes
+from tests.support.daemon import Daemon
+from tests.support.failpoints import failing
+from tests.support.metrics import scrape
+from tests.support.oplogs import note, roll_over
+from tests.support.pair import Pair, Side
+from tests.support.resuming import assert_final
+from tests.support.spools import METADATA, SPOOL, roll_over_spooled, wait_until_spooled
+from tests.support.waiting import wait_for
+
+REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
+# How often the oplog rolls over in each phase.
+TIMES = 5
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[ReplicaSet]:
+    """A replica set with an oplog of 16 MB that writes nothing by itself."""
+    parameters = {"writePeriodicNoops": "false"}
+    with ReplicaSet(name="small", oplog_size_mb=16, parameters=parameters) as source:
+        yield source
+
+
+@pytest.fixture
+def pair(small: ReplicaSet, replica_sets: Pair) -> Iterator[Pair]:
+    with small.client() as client:
+        pair = Pair(Side(small.uri, client), replica_sets.destination)
+        pair.empty()
+        yield pair
+
+
+def prepared(pair: Pair, folder: Path, *options: str) -> Daemon:
+    """Return a daemon that watches the oplog closely, and saves many small rows; it is not running yet."""
+    daemon = pair.daemon(folder, *options)
+    daemon.watch_closely()
+    daemon.spool_often()
+    return daemon
+
+
+@pytest.fixture
+def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
+    process = prepared(pair, tmp_path)
+    try:
+        process.run()
+        yield process
+    finally:
+        process.close()
+
+
+def write_meanwhile(client: writes.AnyClient, number: int) -> None:
+    """Update, delete and insert documents, and change definitions."""
+    client.d.c.update_many({}, {"$inc": {"round": 1}, "$set": {f"at{number}": number}})
+    client.d.c.delete_many({"_id": {"$mod": [50, number]}})
+    with client.start_session() as session, session.start_transaction():
+        for each in range(20):
+            client.d.c.insert_one({"_id": f"inserted in round {number}, {each}"}, session=session)
+            client.d.c.update_one({"_id": each}, {"$inc": {"committed": 1}}, session=session)
+    client.d[f"new{number}"].insert_many({"_id": n, "n": number} for n in range(20))
+    client.d[f"new{number}"].create_index("n")
+    client.d[f"new{number - 1}"].drop()
+    writes.drop_and_create_again(client)
+
+
+def oldest(client: writes.AnyClient) -> Any:
+    return client.local["oplog.rs"].find_one({}, {"ts": 1})["ts"]
+
+
+def test_a_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
+    """The oplog rolls over again and again during the copy, and during a pause."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    with daemon.held_at(Point.BATCH_WRITTEN):
+        daemon.start()
+        daemon.wait_until_reached(Point.BATCH_WRITTEN)
+        began = spools.now(source)
+        assert "eventSpool" not in daemon.progress()
+        spools.provoke(pair, daemon)
+        for number in range(TIMES):
+            write_meanwhile(source, number)
+            roll_over_spooled(source, destination)
+        assert oldest(source) > began
+        shown = daemon.progress()
+        assert shown["eventSpool"]["active"] and shown["eventSpool"]["bytes"] > 0
+        assert shown["eventSpool"]["limitBytes"] == 20_000_000_000
+        assert "warnings" not in shown
+        figures = scrape(daemon)
+        assert figures["mongosync_event_spool_bytes"][()] > 0
+        assert figures["mongosync_events_spooled_total"][()] > 300
+    daemon.wait_until_committable()
+    wait_for(lambda: "eventSpool" not in daemon.progress(), "all spooled events are applied")
+    assert not spools.headers(destination)
+    daemon.pause()
+    paused = destination[METADATA].runs.find_one()
+    spools.provoke(pair, daemon)
+    assert daemon.progress()["state"] == "PAUSED"
+    for number in range(TIMES, 2 * TIMES):
+        write_meanwhile(source, number)
+        roll_over_spooled(source, destination)
+    assert paused is not None and oldest(source) > paused["position"]["time"]
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+    assert not spools.rows(destination)
+
+
+# A collection that does not change. While it is held here, its copy is not complete.
+KEPT = "d.kept"
+# In an order in which a sync passes them.
+IN_THE_COPY = [(Point.BATCH_WRITTEN, 1), (Point.SPOOLING_BEGAN, 1), (Point.EVENTS_SPOOLED, 1)]
+KILLS = [
+    *IN_THE_COPY,
+    (Point.SPOOL_READ, 1),
+    (Point.EVENTS_APPLIED, 1),
+    (Point.DEFINITION_APPLIED, 1),
+    (Point.POSITION_SAVED, 1),
+    (Point.SPOOL_FORGOTTEN, 1),
+    (Point.EVENTS_SPOOLED, 1),
+    (Point.SPOOL_READ, 2),
+    (Point.SPOOLING_ENDED, 1),
+]
+
+
+def test_a_sync_killed_at_every_step_of_the_spool_loses_nothing(pair: Pair, daemon: Daemon) -> None:
+    """After each kill, the oplog rolls over, in a pause after the copy, and the process is killed once more."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    source.d.kept.insert_one({"_id": 1})
+    body = daemon.start_body(eventSpool="always")
+    daemon.kill()
+    for number, (point, times) in enumerate(KILLS):
+        source.d.c.insert_one({"_id": f"before {number}"})
+        held = number < len(IN_THE_COPY)
+        with daemon.held_at(Point.BATCH_WRITTEN, KEPT) if held else nullcontext():
+            daemon.kill_at(point, KEPT if point is Point.BATCH_WRITTEN else "", times)
+            daemon.run()
+            if number:
+                daemon.post_unanswered("resume", {})
+            else:
+                daemon.post_unanswered("start", body)
+            daemon.wait_until_killed()
+            write_meanwhile(source, number)
+            daemon.run()
+            # A copy that is held cannot stop for a pause.
+            if not held and daemon.progress()["state"] == "RUNNING":
+                daemon.pause()
+            roll_over_spooled(source, destination)
+            daemon.kill()
+    daemon.run()
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+    assert not spools.rows(destination)
+
+
+def test_a_reader_that_falls_behind_continues_in_the_spool(pair: Pair, daemon: Daemon) -> None:
+    """Its events wait to be applied, and it does not read; the spool overtakes it."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    daemon.start()
+    daemon.wait_until_committable()
+    with daemon.held_at(Point.EVENTS_APPLIED):
+        source.d.c.update_one({"_id": 1}, {"$set": {"held": True}})
+        daemon.wait_until_reached(Point.EVENTS_APPLIED)
+        # It waits until all events before it are applied, and the reader waits with it.
+        source.d.create_collection("later")
+        for _ in range(3):
+            note(source)
+        wait_for(lambda: daemon.progress().get("eventSpool", {}).get("active"), "it spools")
+        for number in range(TIMES):
+            write_meanwhile(source, number)
+            roll_over_spooled(source, destination)
+        assert daemon.progress()["state"] == "RUNNING"
+    daemon.commit()
+    pair.assert_equal()
+    assert not spools.rows(destination)
+
+
+def test_a_damaged_row_is_not_applied(pair: Pair, daemon: Daemon) -> None:
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    with daemon.held_at(Point.BATCH_WRITTEN):
+        daemon.start(eventSpool="always")
+        daemon.wait_until_reached(Point.BATCH_WRITTEN)
+        source.d.c.update_many({}, {"$set": {"changed": 1}})
+        wait_until_spooled(source, destination)
+        part = destination[METADATA][SPOOL].find_one({"_id.part": 1})
+        assert part is not None
+        damaged = part["data"][:-1] + bytes([part["data"][-1] ^ 1])
+        query = {"_id": part["_id"]}
+        spools.change(destination, SPOOL, query, {"$set": {"data": Binary(damaged)}})
+    progress = daemon.wait_for_state("FAILED")
+    assert progress["error"] == "EventSpoolDamaged"
+    assert "the checksum is wrong" in progress["errorDescription"]
+    # The oplog still has these events.
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_resume_needs_the_oplog_only_after_an_intact_spool(pair: Pair, daemon: Daemon) -> None:
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    with daemon.held_at(Point.BATCH_WRITTEN):
+        daemon.start(eventSpool="always")
+        daemon.wait_until_reached(Point.BATCH_WRITTEN)
+        write_meanwhile(source, 1)
+        roll_over_spooled(source, destination)
+        daemon.kill()
+    for error in ("EventSpoolDamaged", "OplogWindowExceeded"):
+        failure = {"name": error, "description": "It happened."}
+        failed = {"$set": {"state": "FAILED", "failure": failure}}
+        spools.change(destination, "runs", {}, failed)
+        daemon.run()
+        assert daemon.progress()["error"] == error
+        if error == "EventSpoolDamaged":
+            assert_final(daemon, "the changes that it needs are lost")
+            daemon.kill()
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+    assert not spools.rows(destination)
+
+
+def test_a_reset_deletes_the_spool_of_a_paused_sync(pair: Pair, daemon: Daemon) -> None:
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    daemon.start(eventSpool="always")
+    daemon.wait_until_committable()
+    daemon.pause()
+    write_meanwhile(source, 1)
+    roll_over_spooled(source, destination)
+    assert daemon.post("reset", {"confirm": "cluster1"}).ok
+    daemon.wait_for_state("IDLE")
+    assert not spools.rows(destination)
+    daemon.start(eventSpool="always")
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_late_row_does_not_disturb_a_commit(pair: Pair, daemon: Daemon) -> None:
+    destination = pair.destination.client
+    writes.fill(pair.source.client)
+    daemon.kill_at(Point.STEP_DONE, "destination unblocked")
+    daemon.start(eventSpool="always")
+    daemon.commit_until_killed()
+    run = destination[METADATA].runs.find_one()
+    assert run is not None
+    spools.leave_row(destination, run)
+    daemon.run()
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
+    assert not spools.rows(destination)
+
+
+def incompressible(size: int) -> Binary:
+    return Binary(random.Random(size).randbytes(size))
+
+
+def fill_spool(pair: Pair, number: int) -> None:
+    pair.source.client.d.pad.insert_one({"_id": number, "pad": incompressible(400_000)})
+    wait_until_spooled(pair.source.client, pair.destination.client)
+
+
+def test_a_full_spool_warns_and_then_fails(pair: Pair, tmp_path: Path) -> None:
+    daemon = prepared(pair, tmp_path, "--eventSpoolMB", "1")
+    source = pair.source.client
+    writes.fill(source)
+    try:
+        daemon.run()
+        with daemon.held_at(Point.BATCH_WRITTEN):
+            daemon.start(eventSpool="always")
+            daemon.wait_until_reached(Point.BATCH_WRITTEN)
+            fill_spool(pair, 0)
+            assert "warnings" not in daemon.progress()
+            fill_spool(pair, 1)
+            wait_for(lambda: "little room" in str(daemon.progress().get("warnings")), "a warning")
+            source.d.pad.insert_one({"_id": 2, "pad": incompressible(400_000)})
+            wait_for(lambda: "is full" in str(daemon.progress().get("warnings")), "it is full")
+            note(source)
+            assert daemon.progress()["state"] == "RUNNING"
+            roll_over(source)
+        progress = daemon.wait_for_state("FAILED")
+        assert progress["error"] == "EventSpoolFull"
+        assert "--eventSpoolMB" in progress["errorDescription"]
+        assert_final(daemon, "the changes that it needs are lost")
+    finally:
+        daemon.close()
+
+
+def test_a_paused_sync_says_what_prevents_the_spooling(pair: Pair, tmp_path: Path) -> None:
+    """An error is shown until it is gone. Lost events are named, although the sync is paused."""
+    daemon = prepared(pair, tmp_path, "--eventSpoolMB", "1")
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+
+    def warned(text: str) -> bool:
+        shown = daemon.progress()
+        assert shown["state"] == "PAUSED"
+        return text in str(shown.get("warnings"))
+
+    try:
+        daemon.run()
+        daemon.start(eventSpool="always")
+        daemon.wait_until_committable()
+        refused = {"failCommands": ["update"], "errorCode": 2, "namespace": f"{METADATA}.{SPOOL}"}
+        with failing(destination, refused):
+            daemon.pause()
+            wait_for(lambda: warned("cannot be saved in the event spool"), "a warning")
+        wait_until_spooled(source, destination)
+        assert not warned("cannot be saved")
+        for number in range(3):
+            source.d.pad.insert_one({"_id": number, "pad": incompressible(400_000)})
+        wait_for(lambda: warned("is full"), "it is full")
+        note(source)
+        roll_over(source)
+        assert daemon.wait_for_state("FAILED")["error"] == "EventSpoolFull"
+        assert_final(daemon, "the changes that it needs are lost")
+    finally:
+        daemon.close()
+
+
+def test_a_full_spool_goes_on_when_events_are_applied(pair: Pair, tmp_path: Path) -> None:
+    daemon = prepared(pair, tmp_path, "--eventSpoolMB", "1")
+    source = pair.source.client
+    writes.fill(source)
+    try:
+        daemon.run()
+        with daemon.held_at(Point.BATCH_WRITTEN):
+            daemon.start(eventSpool="always")
+            daemon.wait_until_reached(Point.BATCH_WRITTEN)
+            for number in range(8):
+                source.d.pad.insert_one({"_id": number, "pad": incompressible(400_000)})
+            wait_for(lambda: "is full" in str(daemon.progress().get("warnings")), "it is full")
+        daemon.commit()
+        pair.assert_equal()
+        assert "warnings" not in daemon.progress()
+    finally:
+        daemon.close()
+
+
+def test_a_reversed_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
+    """The small oplog is that of the source after the reversal."""
+    new, old = pair.source.client, pair.destination.client
+    writes.fill(old)
+    daemon.start(source="cluster1", destination="cluster0", **REVERSIBLE)
+    daemon.commit()
+    new.d.c.update_one({"_id": 1}, {"$set": {"after": "the commit"}})
+    daemon.reverse()
+    daemon.wait_until_committable()
+    daemon.pause()
+    spools.provoke(pair, daemon)
+    for number in range(TIMES):
+        write_meanwhile(new, number)
+        roll_over_spooled(new, old)
+    assert not spools.rows(new)
+    daemon.kill()
+    daemon.run()
+    roll_over_spooled(new, old)
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+    assert not spools.rows(old)
+
+
+def test_events_of_any_size_are_spooled(pair: Pair, daemon: Daemon) -> None:
+    """A row of several parts, an event in fragments, and resume tokens of 6 MB."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    large, key = incompressible(16_000_000), "k" * (3 << 20)
+    with daemon.held_at(Point.BATCH_WRITTEN):
+        daemon.start(eventSpool="always")
+        daemon.wait_until_reached(Point.BATCH_WRITTEN)
+        source.d.large.insert_one({"_id": 1, "pad": large})
+        wait_until_spooled(source, destination)
+        source.d.large.insert_one({"_id": key, "pad": large[: 5 << 20]})
+        source.d.large.update_one({"_id": key}, {"$set": {"pad": large[: 8 << 20]}})
+        wait_until_spooled(source, destination)
+        roll_over_spooled(source, destination)
+        daemon.kill()
+        daemon.run()
+        roll_over_spooled(source, destination)
+    daemon.commit()
+    pair.assert_equal()

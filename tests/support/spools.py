@@ -1,0 +1,87 @@
+"""Looks into the event spool, and lets the oplog of a source roll over once its events are spooled."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from bson.timestamp import Timestamp
+
+from tests.support.daemon import Daemon
+from tests.support.oplogs import roll_over
+from tests.support.pair import Pair
+from tests.support.waiting import wait_for
+from tests.support.writes import AnyClient
+
+METADATA = "mongosync_reserved_for_internal_use"
+SPOOL = "eventSpool"
+
+
+def headers(client: AnyClient) -> list[dict[str, Any]]:
+    """Return the headers of the rows, in order."""
+    return list(client[METADATA][SPOOL].find({"_id.part": 0}, sort=[("_id", 1)]))
+
+
+def rows(client: AnyClient) -> int:
+    """Return how many documents the spool has, with those of earlier directions and runs."""
+    return client[METADATA][SPOOL].count_documents({})
+
+
+def now(client: AnyClient) -> Timestamp:
+    time: Timestamp = client.admin.command("ping")["operationTime"]
+    return time
+
+
+def change(client: AnyClient, name: str, query: Any, update: dict[str, Any]) -> None:
+    """Change a document of the metadata, or insert it, although user writes are blocked."""
+    statement = {"q": query, "u": update, "upsert": True}
+    command = {"update": name, "updates": [statement], "mayBypassWriteBlocking": True}
+    assert client[METADATA].command(command)["n"] == 1
+
+
+def leave_row(client: AnyClient, run: dict[str, Any]) -> None:
+    """Save a row that does not follow the others, as a late write of a stopped engine would. `run` is a run record."""
+    direction = {"run": UUID(run["fence"]).hex, "reversals": run["reversals"]}
+    time = Timestamp(2**32 - 1, 1)
+    row = {
+        "since": time,
+        "joint": 0,
+        "end": {"token": {"_data": "FF"}, "time": time},
+        **dict.fromkeys(("events", "size", "parts", "checksum"), 0),
+    }
+    identity = {**direction, "isPart": False, "number": 10_000, "part": 0}
+    change(client, SPOOL, {"_id": identity}, row)
+
+
+def wait_until_spooled(source: AnyClient, destination: AnyClient, instances: int = 1) -> None:
+    """Wait until all events of the source up to now are spooled, by each instance."""
+    time = now(source)
+
+    def is_spooled() -> bool:
+        # An idle stream does not move by itself.
+        source.admin.command({"appendOplogNote": 1, "data": {}})
+        ends: dict[str, Timestamp] = {}
+        for each in headers(destination):
+            ends[each["_id"]["run"]] = each["end"]["time"]
+        return len(ends) == instances and all(end > time for end in ends.values())
+
+    wait_for(is_spooled, "all events are spooled")
+
+
+def provoke(pair: Pair, daemon: Daemon) -> None:
+    """Write a little to the oplog of the source, far less than it holds, until the daemon spools."""
+
+    def is_active() -> bool:
+        pair.source.client.admin.command({"appendOplogNote": 1, "data": {"note": "n" * 10_000}})
+        shown = daemon.progress()
+        assert shown["state"] != "FAILED", shown
+        return bool(shown.get("eventSpool", {}).get("active"))
+
+    wait_for(is_active, "the daemon spools")
+
+
+def roll_over_spooled(source: AnyClient, destination: AnyClient) -> None:
+    """Let the oplog of the source roll over, without losing the events that are not spooled yet."""
+    wait_until_spooled(source, destination)
+    roll_over(source)
+    wait_until_spooled(source, destination)
