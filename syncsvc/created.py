@@ -22,7 +22,10 @@ _SHOWN = 5
 
 
 class Found(NamedTuple):
-    """A collection or view on the destination. `uuid` is that of its documents' collection; None for a view."""
+    """A collection or view on the destination. For a time-series collection, `uuid` is that of its buckets.
+
+    `uuid` is None for a view.
+    """
 
     namespace: Namespace
     kind: Kind
@@ -61,9 +64,10 @@ def refuse_foreign(
     views: Mapping[Namespace, list[Document]],
     stop: StopToken,
 ) -> None:
-    """Raise OperationError DestinationNotEmpty if there is a foreign collection, or one of the sync's has documents.
+    """Raise OperationError DestinationNotEmpty if users have created or filled a collection on the destination.
 
-    For the time before the copy: only users can have written these. Also raises the driver's errors.
+    Call this only before the copy, when the collections that the sync has created must still be empty. Also raises the
+    driver's errors.
     """
     found = contents(client, records, views, stop)
 

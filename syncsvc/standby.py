@@ -158,7 +158,7 @@ class Standby:
                 self._service.show_standing(Standing(Role.ACTIVE, lease))
             if self._is_superseded():
                 _log.warning(
-                    "Another process has taken over or begun the sync, so this daemon waits for the lease again."
+                    "Another process has begun or taken over the sync, so this daemon waits for the lease again."
                 )
                 return
             if self._cannot_begin(began):
@@ -171,7 +171,7 @@ class Standby:
         return False
 
     def _cannot_begin(self, began: float) -> bool:
-        """Return whether this process still has not continued the sync, and does not reach a cluster."""
+        """Return whether this process could not continue the sync in time, and a cluster does not answer it."""
         return (
             monotonic() - began > _LONGEST_BEGINNING
             and self._service.state is State.INITIALIZING

@@ -139,7 +139,7 @@ class Coordinator(Phases):
         return Phase.APPLYING
 
     def _withdraw(self, stop: StopToken) -> Phase:
-        """Turn the definitions that a failed cut-over has restored into stand-ins again."""
+        """Undo the preparations of a failed cut-over: turn all definitions on the destination into stand-ins again."""
         weaken_definitions(self._context, stop)
         return Phase.APPLYING
 

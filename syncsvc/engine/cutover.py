@@ -51,9 +51,10 @@ class Cutover:
                 self.context.observe(Point.STEP_DONE, name)
 
     def _prepare(self) -> None:
-        """Prepare the definitions as fast as possible, because this is downtime: users cannot write yet.
+        """Run `Catalog.prepare` for all collections as fast as possible, because users cannot write meanwhile.
 
-        To wait for the majority takes several times as long as such a command itself, so they are confirmed together.
+        On a replica set, the majority confirms all commands together: waiting for it after each command would take
+        several times as long as the command itself.
         """
         threads = self.context.definition_threads
         if self.context.destination_facts.is_sharded:

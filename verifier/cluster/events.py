@@ -18,7 +18,7 @@ from verifier.cluster.rawbson import Buffer, int32, int32_at, value_size
 
 
 class DataKind(Enum):
-    """The kind of a change of a document. UNTOLD is a change of any kind that was too large to be sent."""
+    """The kind of a change of a document. UNTOLD: an insert, update or replace that was too large to be sent."""
 
     INSERT = "insert"
     UPDATE = "update"

@@ -1,9 +1,10 @@
-"""A check from its beginning to its verdict: generations of comparisons, while two recorders follow the changes.
+"""Runs a check from its beginning to its verdict: generations of comparisons, while both change streams are read.
 
-The start positions of the change streams are saved before anything is listed or read. A difference found while writes
-continue is not a failure: the next generation compares it again. When writes are off, both streams are read up to that
-time. Then a generation compares what is left, and further ones compare it again after a pause, as long as a replicator
-may still be catching up. A difference that remains is a mismatch.
+The start positions of the change streams are saved before anything is listed or read. While users write, a difference
+is not a failure: the next generation compares it again. When users have stopped writing (`writesOff`, or the commit of
+a sync), both streams are read up to that time. One more generation compares the last changed documents. Differences are
+then compared again, with pauses, until the grace period is over, because a sync tool may still be catching up. A
+difference that remains is a mismatch.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def begin(
 
 
 def _left_out(request: Request) -> Iterator[str]:
-    """Yield a note about the filter, if there is one, so that a verdict is not mistaken for one about all documents."""
+    """Yield a note if the check has a document filter: the verdict then applies only to the documents that match."""
     if request.document_filter is not None:
         text = str(rawbson.decode(request.document_filter))
         cut = f"{text[:_MOST_SHOWN]}..." if len(text) > _MOST_SHOWN else text

@@ -1,8 +1,8 @@
 """One generation: plans its tasks and runs them in several threads.
 
-Generation 0 compares everything once. Each later generation compares again what changed on either cluster since the
-previous one began, and what the previous one found different. The first generation after all changes are known also
-compares all definitions and counts.
+Generation 0 compares everything once. Each later generation compares these documents again: those that changed on
+either cluster since the previous generation began, and those that the previous generation found to differ. The first
+generation that begins after all changes are known also compares all definitions and all numbers of documents.
 """
 
 from __future__ import annotations

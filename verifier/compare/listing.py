@@ -57,7 +57,7 @@ class Listing:
         return Watched(without_reserved(namespaces), self._selected_there)
 
     def is_settled(self) -> bool:
-        """Return True: the lag of the tool that syncs is unknown."""
+        """Return True: the verifier does not know the lag of the sync tool, so it compares without waiting."""
         return True
 
     def _selected(self, name: Namespace) -> Namespace | None:

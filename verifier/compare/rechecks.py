@@ -37,7 +37,10 @@ class Rechecks:
 
     @property
     def of_changes(self) -> bool:
-        """Return whether the next generation has changed documents or collections to compare, not only differences."""
+        """Return whether the next generation compares documents or collections because they have changed.
+
+        Return False if it only compares known differences again.
+        """
         return self._changed_any
 
     def add(self, rechecks: Iterable[Recheck]) -> None:

@@ -48,9 +48,10 @@ class Copier:
         self._stop = stop
 
     def run(self, not_before: Timestamp) -> None:
-        """Copy all that is left, and save the progress. Reads see the source at the source time `not_before` or later.
+        """Copy the partitions until none is left to claim, and save their progress.
 
-        Raises OperationError DocumentNotCopied and DuplicateIds, and the driver's errors.
+        All reads see the source at the source time `not_before` or later. Raises OperationError DocumentNotCopied and
+        DuplicateIds, and the driver's errors.
         """
         with TaskGroup("copy", self._stop) as group:
             batches: Channel[Batch] = Channel(self._context.tuning.queue_bytes, group.stop)
@@ -140,7 +141,7 @@ def copy_all(context: RunContext, stop: StopToken) -> None:
     with TaskGroup("copy", stop) as group:
         group.spawn("settle", settle_often, context, group.stop)
         copy_claimed(context, group.stop)
-        group.stop.stop("all is copied")
+        group.stop.stop("all collections are copied")
     settle(context)
 
 

@@ -110,9 +110,9 @@ class PartitionCopy:
             ) from error
 
     def enter(self, resume_point: Resume | None) -> Entry[Resume | None]:
-        """Register a page that was read, in reading order; return the entry to pass to `written`.
+        """Register a page that was read, and return the entry to pass to `written`.
 
-        `resume_point` is the resume point after the page.
+        Pages must be registered in the order in which they are read. `resume_point` is the one after the page.
         """
         return self._frontier.enter(resume_point, 1)
 

@@ -80,10 +80,10 @@ class Dispatcher:
             self._hand_on(lane, source_time)
 
     def end(self, position: Position | None, source_time: Timestamp) -> None:
-        """Hand on the remaining events, of a page or before a DDL event.
+        """Hand on the events that wait for a full portion: at the end of a page, and before a DDL event.
 
-        `position` is the position after them, which the frontier passes once they are applied; None keeps the previous
-        one.
+        `position` is the position after these events; the frontier reaches it once they are applied. If it is None, the
+        frontier stays at the previous position.
         """
         for lane, events in enumerate(self._events):
             if events:

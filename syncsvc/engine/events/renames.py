@@ -87,7 +87,7 @@ class Renames:
             self._move(parked, name)
 
     def _move(self, record: CollectionRecord, name: Namespace) -> None:
-        """Rename the destination's collection to `name`, its new name on the source; park it if that is taken.
+        """Rename the destination's collection to `name`, its new name on the source; park it if `name` is taken there.
 
         Saves the record, and releases the old name.
         """

@@ -63,7 +63,10 @@ class Display:
         self._live.stop()
 
     def show(self, progress: Progress, written: Written, waiting_for: str) -> None:
-        """Show the progress, the writes of the application, and what the demo waits for (empty for nothing)."""
+        """Show the progress of the sync, the writes of the application, and what the demo waits for.
+
+        `waiting_for` is empty if the demo waits for nothing.
+        """
         self._rate = self._rate.after(progress.copied_bytes, monotonic())
         facts = {
             "state": f"{progress.state}, {progress.info}" if progress.info else progress.state,
