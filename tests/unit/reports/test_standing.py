@@ -53,7 +53,7 @@ def test_a_standby_adds_its_own_waits(
     assert ("warnings" in shown) is bool(warnings)
 
 
-def test_before_the_active_daemon_has_saved_its_progress_a_standby_shows_its_own() -> None:
+def test_a_standby_shows_its_own_progress_until_another_is_saved() -> None:
     assert shown_by_standby({"state": "INITIALIZING"}, None, ()) == {"state": "INITIALIZING"}
 
 

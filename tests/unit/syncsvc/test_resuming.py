@@ -146,7 +146,7 @@ def test_no_instance_is_resumed_before_all_have_stopped(state: State) -> None:
     assert raised.value.kind is errors.INVALID_STATE
 
 
-def test_a_check_is_continued_unless_it_could_not_be_or_a_commit_was_requested() -> None:
+def test_a_check_is_continued_unless_incomplete_or_in_a_commit() -> None:
     assert not needs_new_check(failed(phase=Phase.APPLYING))
     assert needs_new_check(failed("VerificationIncomplete", phase=Phase.APPLYING))
     assert needs_new_check(failed(phase=Phase.APPLYING, **COMMIT))
