@@ -93,7 +93,7 @@ def _creations(
     views: Mapping[Namespace, list[Document]],
     stop: StopToken,
 ) -> Callable[[Found], bool]:
-    """Return a predicate: whether the sync has created a found collection or view.
+    """Return a predicate that tells whether the sync has created a given collection or view of the destination.
 
     A name proves nothing, because users may drop a collection and create another one with its name. If a process was
     killed before it saved the UUID of a new collection, nothing was written to that collection yet, so it is empty. (An

@@ -239,9 +239,9 @@ class Service:
             self._runner_for(Trigger.REVERSE).reverse()
 
     def reset(self, confirm: str) -> None:
-        """Give the sync up: save the state RESETTING, and let the run drop what it has created. Raises OperationError.
+        """Reset the sync: save the state RESETTING, and let the run drop everything that it created on the destination.
 
-        `confirm` must be the name of the sync's destination.
+        `confirm` must be the name of the sync's destination. Raises OperationError.
         """
         with self._command(), answered_soon():
             self._confirmed(confirm).reset()

@@ -46,8 +46,8 @@ _REPEATED = (
 # How long a daemon that has become active may take to continue the sync if a cluster does not answer, in seconds.
 _LONGEST_BEGINNING = 30.0
 _REMEDY = (
-    "It is retried. Check that the servers of cluster1 run and have a primary, and that the user has the documented "
-    "roles. The sync itself continues as long as no other daemon takes the lease."
+    "The call is retried. Check that the servers of cluster1 run and have a primary, and that the user has the "
+    "documented roles. The sync itself continues as long as no other daemon takes the lease."
 )
 
 
@@ -132,7 +132,10 @@ class Standby:
         except OperationError as error:
             if error.kind not in _REPEATED:
                 raise
-            _log.warning("The saved sync was not continued.", extra={"error": str(error)})
+            _log.warning(
+                "The saved sync cannot be continued now; this daemon releases the lease and waits for it again.",
+                extra={"error": str(error)},
+            )
             self._service.show_standing(Standing())
             term.stop.stop("not continued")
 

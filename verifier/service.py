@@ -156,10 +156,10 @@ class Service:
     def document_mismatches(
         self, after: str | None, limit: int | None, least_seconds: float
     ) -> Iterator[StoredMismatch]:
-        """Return the documents that differ, after the page token `after` (None: from the first); none without a check.
+        """Return the documents that differ, as `CheckStore.document_mismatches` yields them; none without a check.
 
-        At most `limit` (None: all) that have differed for `least_seconds`. They are read during the iteration, which
-        raises OperationError and the driver's errors, as does the call itself for an invalid page token.
+        They are read during the iteration, which raises OperationError and the driver's errors. The call itself raises
+        OperationError for an invalid page token.
         """
         _refuse_unless_page_token(after)
         if self._check is None:

@@ -45,7 +45,7 @@ def begun_by_others(
 def instance_violations(
     options: StartOptions, instance: str, found: Findings
 ) -> Iterator[Violation]:
-    """Yield what is wrong with the ID of this instance and with the start option `instances`, which may be empty."""
+    """Yield a violation if the ID of this instance, or the start option `instances`, does not fit the source."""
     shards, requested = found.source.shards, options.instances
     if found.source.is_sharded and instance not in (DEFAULT_ID, *shards):
         yield errors.UNKNOWN_INSTANCE, (

@@ -96,7 +96,10 @@ def _coordinator(record: RunRecord | None, instance: str) -> str | None:
 
 
 def lag_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None] | None:
-    """Return the lag in seconds by kind of change, None if unknown; None as a whole while the sync is paused."""
+    """Return the field `lag`: the lag by kind of change, in seconds; an unknown lag is None.
+
+    Return None in place of the whole field while the sync is paused.
+    """
     if record.state is State.PAUSED:
         return None
     return {

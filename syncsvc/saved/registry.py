@@ -45,7 +45,8 @@ class CollectionRecord:
     `total` and `copied` are in bytes, `total_documents` and `documents` are counts; the totals are estimates, made when
     the collections were listed.
 
-    `resume_point` is that of a copy in natural order that an earlier version has begun: now partitions have them.
+    `resume_point` is only set if an earlier version has begun to copy the collection; since then, the resume points of
+    copies are saved in `partitions`.
 
     `definition` is what the collection will be on the destination after the commit, under the name that it has there
     now. That is the source's name, except while another collection still has that name on the destination.

@@ -276,7 +276,10 @@ class Snapshot:
                         self._rows[Namespace(database, name)] = bytes(row)
 
     def find(self, name: Namespace) -> CollectionSpec | None:
-        """Return the collection or view that had that name; None if there was none, or that is unknown."""
+        """Return the collection or view that had that name at the moment of the snapshot.
+
+        Return None if there was none, or if the snapshot does not show whether there was one.
+        """
         rows = {
             each: rawbson.decode_definition(self._rows[each])
             for each in (name, name.buckets)

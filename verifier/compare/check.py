@@ -60,9 +60,9 @@ def begin(
     stop: StopToken,
     read_from: Position | None = None,
 ) -> None:
-    """Save a new check, whose change streams start now, in place of any older one; a Check then runs it.
+    """Save a new check in place of any older one; a `Check` then runs it. Its change streams start now.
 
-    `read_from` is an earlier resume point, from which on the source's changes matter; None means now. Raises
+    If `read_from` is given, the change stream of the source starts at this earlier resume point instead. Raises
     OperationError IncompatibleMetadata if another version saved the older check, and the driver's errors.
     """
 
@@ -302,8 +302,9 @@ class Check:
         """Wait until the next generation is due.
 
         It is due at once when all changes up to the end of writes are known. Otherwise, it is due after a pause if
-        documents have changed or mismatches are left, and the destination is close enough to the source. The pause is
-        longer if only mismatches are left that stay the same. Raises `Cancelled` when stopped.
+        documents have changed or mismatches are left, and the destination is close enough to the source. If no document
+        has changed, and the generations keep finding the same mismatches, the pause grows. Raises `Cancelled` when
+        stopped.
         """
         began = monotonic()
 

@@ -189,7 +189,7 @@ class _Nothing:
 
 
 class _Reading(NamedTuple):
-    """The parameters of a read on both sides."""
+    """One read on both sides: the namespaces, the portion, and the cluster times at or after which to read it."""
 
     names: NamespacePair
     portion: Portion

@@ -32,7 +32,7 @@ from verifier.runtime.tasks import SLOW_POLL, Channel, StopToken, TaskGroup, wai
 
 
 class Batch(NamedTuple):
-    """A page of documents of one collection on its way from a reader to a writer. `size` is in bytes."""
+    """A page of documents of one collection, passed from a reader to a writer. `size` is in bytes."""
 
     copy: PartitionCopy
     entry: Entry[Resume | None]

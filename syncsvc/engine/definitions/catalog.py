@@ -115,7 +115,7 @@ class Catalog:
             return False
 
     def _shard(self, definition: CollectionSpec) -> None:
-        """Create the index that the shard key needs, and shard the collection; finish what a killed process began."""
+        """Create the index that the shard key needs, and shard the collection. Skip the steps that are already done."""
         assert self._sharding is not None
         namespace, index = definition.namespace, standin.serving(definition)
         try:

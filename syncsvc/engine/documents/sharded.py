@@ -1,12 +1,12 @@
 """Writes the outcomes of a batch of change events to a sharded collection.
 
-The present location of each document on the destination is looked up first, so that each update goes to one shard and
-its result is reliable: an update by `_id` alone runs, and counts, on every shard that has a document of that `_id`, and
-an insert on another shard would create a second document.
+The shard key of each document on the destination is looked up first, so that each update goes to one shard. An update
+by `_id` alone would run on every shard, so its counts would be unreliable. An insert on the wrong shard would create a
+second document.
 
-Events of a sharded source identify documents by shard key and `_id`. A document that moves to another shard there
-causes one deletion and one insert, and the insert may come first in the stream. So a deletion deletes the document with
-exactly that key, and no other.
+Events of a sharded source identify documents by shard key and `_id`. If a document moves to another shard of the
+source, the stream has a delete and an insert event for it, in any order. So a deletion deletes only the document with
+exactly that shard key and `_id`.
 """
 
 from __future__ import annotations

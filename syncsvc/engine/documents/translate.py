@@ -88,8 +88,8 @@ def fold(before: Outcome | None, event: DataEvent) -> Outcome:
 def _moves(before: Outcome, event: DataEvent) -> bool:
     """Return whether the two events may come from different shards of the source, so that their order is unknown.
 
-    That is so if their document keys differ, because an update of the shard key may have moved the document to another
-    shard. Two keys that contain only `_id` never differ in this sense, even if their bytes do.
+    They may if their document keys differ, because an update of the shard key may have moved the document to another
+    shard. Two keys that contain only `_id` count as equal, even if their bytes differ.
     """
     if before.key == event.key:
         return False

@@ -293,7 +293,7 @@ class DefinitionEvents:
     def _redefine(self, record: CollectionRecord, definition: CollectionSpec) -> None:
         """Save a changed definition, then make the collection's indexes on the destination fit it.
 
-        In this order, because stand-ins may replace only what is already saved.
+        The definition must be saved first, because the commit restores the original indexes from it.
         """
         build_indexes(
             self._context, self._registry.change(record, definition=definition), self._stop
