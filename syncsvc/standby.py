@@ -201,7 +201,7 @@ def _refuse_other_home(saved: RunRecord | None) -> None:
 
 
 class _Outage:
-    """Shows as a wait that calls for the lease fail."""
+    """Registers a wait while calls for the lease fail, so that operators see the failure."""
 
     def __init__(self) -> None:
         self._wait: waits.Wait | None = None

@@ -40,7 +40,8 @@ class _Filters(Strict):
 def read_scope(options: Mapping[str, Any]) -> Scope:
     """Return the scope that the options (values by name) select, without the database of the verifier's own state.
 
-    Raises ValueError, whose text names every violation of the first kind of check that finds any.
+    Raises ValueError. Its text lists the violations: the options are validated in several steps, and the first step
+    that finds any ends the validation.
     """
     own = options["metaDBName"]
     _raise([*_contradictions(options), *_bad_database(own)])

@@ -33,8 +33,8 @@ def begun_by_others(
 ) -> tuple[RunRecord, ...]:
     """Return the run records of the instances whose run this one can join; empty if there is no such run.
 
-    `instances` are the IDs of all instances. If the others were started with other IDs that include this one, they
-    count too, so that the start is refused with the difference.
+    `instances` are the IDs of all instances. Runs that were started with other IDs, but include the ID of this
+    instance, are also returned: the start is then refused, and the error names the difference.
     """
     names = {each.instance for each in found.runs}
     together = {*instances, *(name for each in found.runs for name in each.instances)}

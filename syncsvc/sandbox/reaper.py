@@ -1,8 +1,8 @@
 """Ends server processes and removes their folders, even if this process dies by SIGKILL.
 
-The module is both ends of one pipe. Imported, it starts processes and tracks them. Run as a script, it is the reaper: a
-subprocess that cleans up once the pipe closes. It must import nothing outside the standard library: the script runs
-alone and starts in milliseconds.
+An importing process starts and tracks the servers. The same module, run as a script, is the reaper: a subprocess that
+reads from a pipe, and cleans up once the pipe closes. It must import nothing outside the standard library: the script
+runs alone and starts in milliseconds.
 """
 
 import os

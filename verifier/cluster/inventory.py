@@ -29,7 +29,7 @@ _STATISTICS = ("count", "indexSizes", "size", "storageSize", "timeseries.bucketC
 
 
 def _id_index(options: Document, indexes: list[Document]) -> Document:
-    """Return the options, extended by the index on `_id` as `idIndex`, as `create` takes it.
+    """Return the options with the index on `_id` as the field `idIndex`, in the form that the command `create` accepts.
 
     The options of a clustered collection are returned unchanged, because it has no such index.
     """
@@ -77,7 +77,7 @@ def list_indexes(client: Client, database: str, collection: str | Binary) -> lis
 
 
 class IndexCatalog:
-    """The indexes of all collections at one moment, read by one command; decoded when they are asked for.
+    """The indexes of all collections at one moment, read by one command. They are kept as BSON and decoded by `of`.
 
     Empty if the server cannot list them so: on mongos, before version 6.0, and without the privilege. Raises the
     driver's errors.
@@ -257,9 +257,10 @@ def list_uuids(client: Client) -> dict[Namespace, bytes]:
 
 
 class Snapshot:
-    """The collections and views of one cluster at one moment. Small: they are decoded when they are asked for.
+    """The collections and views of one cluster at one moment.
 
-    Raises the driver's errors.
+    Their definitions are kept as BSON and decoded by `find`, to save memory. The constructor and `find` raise the
+    driver's errors.
     """
 
     def __init__(self, client: Client) -> None:

@@ -294,7 +294,7 @@ class Check:
         for side, position in self._noted.items():
             self._store.update_side(side, rechecked=position.time)
         _log.info(
-            "A generation is complete.",
+            "A generation of the check is complete.",
             extra={"generation": record.generation, "documents": amounts.documents},
         )
 

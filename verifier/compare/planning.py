@@ -104,7 +104,7 @@ class Planner:
         return [task.names for task in before if task.work is Work.COUNT]
 
     def _collections(self, before: Iterable[Task]) -> dict[NamespacePair, bool]:
-        """Return the collections and views to compare, each with whether to compare all of its documents, too."""
+        """Return the collections and views to compare; the value True means to compare all of its documents, too."""
         if self._store.record.generation == 0:
             return dict.fromkeys(self._pairs, True)
         every = self._pairs if self._all_again() else self._new

@@ -189,7 +189,7 @@ class TaskGroup:
 class Budget:
     """An amount, usually of bytes, that threads share. Requests are granted in the order in which they are made.
 
-    A request for more than the whole is granted when nothing is taken. A stop of the token ends every wait with
+    A request for more than the whole amount is granted once nothing is taken. A stop of the token ends every wait with
     `Cancelled`.
     """
 

@@ -1,4 +1,4 @@
-"""Divides the source into partitions, claims them for this instance, and adds up what all instances have copied.
+"""Divides the source into partitions, claims partitions for this instance, and sums up the progress of all instances.
 
 Several readers can read one large collection, and a failover or a lost resume point costs at most one range of it. If
 several instances run the sync, they share all collections.

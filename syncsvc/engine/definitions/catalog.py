@@ -99,7 +99,8 @@ class Catalog:
     def _build_all(self, definition: CollectionSpec) -> bool:
         """Create all indexes of the stand-in of a new collection with one command.
 
-        Return False if the destination refuses it: one index may be to blame, or they conflict.
+        Return False if the destination refuses the command, because it refuses one of the indexes, or because two of
+        them conflict.
         """
         indexes = standin.stand_in(definition).indexes.values()
         if not indexes:
@@ -267,10 +268,10 @@ class Catalog:
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
 
     def _is_still(self, definition: CollectionSpec) -> bool:
-        """Return whether the collection is still the one that was synced: whether it has any index of its definition.
+        """Return whether the collection is still the synced one: whether it has any index of its definition.
 
-        Otherwise, users have replaced it by another collection, or dropped it, and `createIndexes` would create it
-        again.
+        If it has none, users have dropped or replaced the collection. Its indexes must not be built then, because
+        `createIndexes` would create a dropped collection again.
         """
         found = read(
             lambda: find_named(self._destination_client, definition.namespace),

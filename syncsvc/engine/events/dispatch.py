@@ -26,9 +26,9 @@ _EVENT_OVERHEAD = 300
 def group_of(record: CollectionRecord, event: DataEvent) -> Hashable:
     """Return the group of an event; it is equal for all keys that the server treats as equal.
 
-    Events of one group must stay in order, and may be folded. The group is IN_ORDER where documents of a collection
-    share one: all documents of a capped collection, which keeps the order of inserts, and documents whose keys a
-    collation may treat as equal.
+    Events of one group must stay in order, and may be folded. The group IN_ORDER is shared by all documents of a capped
+    collection, because the order of inserts must be kept, and by all documents of a collection whose keys a collation
+    may treat as equal.
     """
     definition = record.definition
     if definition.capped:
