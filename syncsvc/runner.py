@@ -475,7 +475,8 @@ class Runner:
             if stopped and not during_reset:
                 # Ignored: it is retried after a pause, because failed work never counts as done.
                 _log.warning(
-                    "An error occurred while the sync was paused or reset; the failed work is repeated after a pause.",
+                    "An error occurred while the engine was stopping. You need not do anything: "
+                    "after a pause, a resume repeats the failed work.",
                     exc_info=error,
                 )
                 return

@@ -1,4 +1,4 @@
-"""Reads the options that select what to verify into a scope. Pure; all violations are reported at once."""
+"""Reads the options that select what to verify into a scope. Pure."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ Step = tuple[str, Callable[[], None]]
 
 @dataclass(frozen=True)
 class Cutover:
-    """Runs the steps of a commit, after the verification or if it is disabled. Reads no data of the source."""
+    """Runs the steps of a commit, once the verification has passed or is disabled. Reads no data of the source."""
 
     context: RunContext
     stop: StopToken

@@ -25,7 +25,7 @@ _DEATH_DEADLINE_MS = 60_000
 
 
 class Keeper:
-    """Owns the server processes and folders of this process, and the reaper while there are any folders."""
+    """Owns the server processes and folders of this process. As long as there is a folder, the reaper runs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,7 +47,10 @@ class Keeper:
         return folder
 
     def remove_folder(self, folder: Path) -> None:
-        """Remove a folder of make_folder() and its contents; a no-op for others. The last one ends the reaper."""
+        """Remove a folder that make_folder() has made; a no-op for other folders.
+
+        Removing the last folder ends the reaper.
+        """
         if folder not in self._folders:
             return
         if folder.exists():

@@ -306,9 +306,9 @@ class FencedWriter(ClusterWriter):
             )
 
     def _spread_marks(self) -> int:
-        """Make sure that the collection `FENCES` has a chunk on every shard; return how many documents settle a slot.
+        """Make sure that the collection `FENCES` has a chunk on every shard, by sharding it again if necessary.
 
-        If it has none on a shard, it is dropped, and sharded again.
+        Return how many documents of it an update must change to settle a slot.
         """
         name = f"{METADATA_DATABASE}.{FENCES}"
         config = self._client["config"]

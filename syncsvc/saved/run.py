@@ -325,7 +325,10 @@ class RunStore:
         return store
 
     def _is_ours(self) -> bool:
-        """Return whether the saved run is ours, by saving it: the refused insert may be a retry after a lost reply."""
+        """Return whether this process owns the saved run, which it finds out by saving the run.
+
+        Called when an insert of the run was refused, which may be a retry of an insert whose reply was lost.
+        """
         try:
             self.update()
         except OperationError:

@@ -79,8 +79,8 @@ def list_indexes(client: Client, database: str, collection: str | Binary) -> lis
 class IndexCatalog:
     """The indexes of all collections at one moment, read by one command. They are kept as BSON and decoded by `of`.
 
-    Empty if the server cannot list them so: on mongos, before version 6.0, and without the privilege. Raises the
-    driver's errors.
+    Empty if the server cannot list all indexes with one command: on mongos, before version 6.0, and without the
+    privilege. Raises the driver's errors.
     """
 
     def __init__(self, client: Client) -> None:

@@ -308,8 +308,8 @@ class Catalog:
     def _by_uuid(self, namespace: Namespace, command: dict[str, Any]) -> dict[str, Any]:
         """Return the field `collectionUUID`, which limits a command to the collection that has the name now.
 
-        Return no field if the command does not take it, or there is no such collection; views and buckets count as
-        none.
+        Return no field if the command does not accept it, or if the name belongs to no collection, to a view or to
+        buckets.
         """
         name, target = next(iter(command.items()))
         if name not in _BY_UUID:

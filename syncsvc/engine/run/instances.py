@@ -127,7 +127,7 @@ def refuse_failed(own: RunRecord, others: Iterable[RunRecord]) -> None:
 
 
 def _unless_failed(holds: Callable[[RunRecord], bool]) -> Callable[[RunRecord], bool]:
-    """Return a predicate that is False of a failed instance, whose record may change when it is resumed."""
+    """Return the predicate `holds`, but False for a failed instance, whose record may still change in a resume."""
     return lambda other: other.state is not State.FAILED and holds(other)
 
 

@@ -21,7 +21,10 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Rate:
-    """The average speed of the copy from `began` to `moved`, when `copied` (bytes) last grew (monotonic clock)."""
+    """The average speed of the copy, from its beginning to the last increase of the copied bytes.
+
+    `began` and `moved` are these two times (monotonic clock, in seconds); `copied` is in bytes.
+    """
 
     began: float
     moved: float

@@ -35,7 +35,7 @@ def test_the_lease_is_shown_with_times_in_utc() -> None:
 
 def test_an_error_says_where_the_active_daemon_is() -> None:
     assert "host0" in STANDBY.where_active and "127.0.0.1:27182" in STANDBY.where_active
-    assert "does not know" in Standing().where_active
+    assert "not known" in Standing().where_active
 
 
 WAIT = LongWait("A call fails", "Look.", 20.0)
