@@ -97,7 +97,7 @@ def _creations(
 
     A name proves nothing, because users may drop a collection and create another one with its name. If a process was
     killed before it saved the UUID of a new collection, nothing was written to that collection yet, so it is empty. (An
-    earlier version saved no UUIDs. It has counted the documents that it copied.)
+    earlier version saved no UUIDs: then a collection into which the sync has copied documents is its own.)
     """
     uuids = {each.destination_uuid for each in records if each.destination_uuid}
     unsaved = {each.definition.namespace: each for each in records if not each.destination_uuid}

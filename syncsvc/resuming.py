@@ -179,10 +179,10 @@ def resumed(record: RunRecord, others: Collection[RunRecord]) -> dict[str, Any]:
 
 
 def needs_new_check(record: RunRecord) -> bool:
-    """Return whether a resumed sync must verify everything again. `record` is the one of its failure.
+    """Return whether a resumed sync must verify everything again. `record` was saved with the failure.
 
-    It must if the saved check could not be completed, or if a commit was requested: the check may then assume that
-    users no longer write to the source.
+    The sync must do so if the saved check could not be completed, or if a commit was requested: the check may then
+    assume that users no longer write to the source.
     """
     assert record.failure is not None
     incomplete = record.failure.name == errors.VERIFICATION_INCOMPLETE.name

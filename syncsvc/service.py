@@ -143,8 +143,8 @@ class Service:
     def is_superseded(self) -> bool:
         """Return whether another process has saved or taken over the run of this instance. Raises the driver's errors.
 
-        False while this process is being initialized or runs a command, and if no run is saved, because a reset ends
-        that way.
+        Return False while this process is being initialized or runs a command. Also return False if no run is saved,
+        because that may be the end of a reset.
         """
         runner = self._runner
         if self.state is State.INITIALIZING:
@@ -178,7 +178,7 @@ class Service:
     def start(self, options: StartOptions) -> None:
         """Check the clusters and the options, save a new run, and begin it. Raises OperationError with all violations.
 
-        A no-op if the start repeats that of a saved run which this process continues, see `_is_answered_again`.
+        A no-op if this process continues a saved run that was started with the same options, see `_is_answered_again`.
         """
         with self._command(), impatient(PATIENCE):
             self._refuse_other_home(options)

@@ -1,11 +1,12 @@
 """The terms of a daemon with `--standby`: it waits for the lease, is active while it holds it, and waits again.
 
 A term ends when another daemon has taken the lease, or when another process has begun or taken over the run of this
-instance. The engine is then stopped, and the process becomes a standby; it does not exit. If it still holds the lease,
-it releases it, so that the next holder, perhaps this process, takes the run over again.
+instance. The engine is then stopped, and the process becomes a standby; it does not exit. If the process still holds
+the lease, it releases the lease. The next holder, perhaps this process again, then takes the run over.
 
 A failed renewal does not end a term: if no other daemon has taken the lease meanwhile, this one continues when the
-destination answers again. If another one has, the fence refuses what this one still writes (`syncsvc.saved.lease`).
+destination answers again. If another daemon has taken the lease, the fence refuses the late writes of this one (see
+`syncsvc.saved.lease`).
 """
 
 from __future__ import annotations

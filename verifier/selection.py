@@ -66,7 +66,10 @@ def _raise(violations: list[str]) -> None:
 
 
 def _contradictions(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the errors if not exactly one option selects what to verify, or another option cannot be used with it."""
+    """Yield an error if not exactly one option selects what to verify.
+
+    Also yield an error for each option that cannot be combined with the selecting one.
+    """
     ways = [f"--{name}" for name in _WAYS if options[name] not in (None, False, [])]
     if not ways:
         yield "no namespaces are selected: add --verifyAll, --includeNamespaces or --srcNamespace"

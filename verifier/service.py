@@ -136,7 +136,7 @@ class Service:
     def writes_off(self) -> None:
         """Save that users no longer write to either cluster, so that the running check compares what is left and ends.
 
-        Raises OperationError, for example if no check is running or it has received this before.
+        Raises OperationError, for example if no check is running or this command was already sent to the check.
         """
         with self._commands.one(), failures.named_errors(), answered_soon():
             if self._check is None or not self._is_running():
@@ -242,7 +242,7 @@ class Service:
         self._spawn("check", self._run_check)
 
     def _run_check(self) -> None:
-        """Run the check as the outermost frame of its thread. Any error becomes the verdict `incomplete`.
+        """Run the check as the outermost frame of its thread. An error ends the check with the verdict `incomplete`.
 
         Only `Cancelled` is raised; the check then continues after a restart.
         """

@@ -8,6 +8,6 @@ two phases that read the source.
 
 Modules: `phases` runs the phases of one instance. `coordinator` implements them for the instance that also does all
 work needed only once, and `follower` for every other instance. `verification` runs alongside change event application,
-and `oplog_watch` runs while the source is read. `cutover` runs the steps of a commit, `reversal` reverses a
-committed sync, and `reset` gives a sync up.
+and `oplog_watch` runs while the source is read. `cutover` runs the steps of a commit, `reversal` reverses a committed
+sync, and `reset` resets a sync.
 """

@@ -90,7 +90,8 @@ class Slot:
 class Fence:
     """The slots of one engine on one cluster. Threads share it.
 
-    `definitions` is the lsid for DDL commands, `succeeds_another` whether an earlier engine may have left some.
+    `definitions` is the lsid for DDL commands. `succeeds_another` is whether DDL commands of an earlier engine may
+    still run.
     """
 
     def __init__(self, identity: UUID, epoch: int, slots: int = _SLOTS) -> None:

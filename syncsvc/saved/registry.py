@@ -246,9 +246,9 @@ class Registry:
                 self._holders[record.definition.namespace] = record.uuid
 
     def save_next(self, records: Iterable[CollectionRecord]) -> None:
-        """Save these records as the registry of the sync after its next reversal, in place of those saved before.
+        """Save these records as the registry that the sync will have after its next reversal.
 
-        This registry does not change.
+        They replace the records that an earlier call has saved. This object does not change.
         """
         name = collections_of(self._reversals + 1)
         delete_rows(self._client, self._writer, name, {}, self._stop)

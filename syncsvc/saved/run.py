@@ -274,7 +274,10 @@ def _refuse_nothing(record: RunRecord) -> None:
 
 
 class _GaveUp(NamedTuple):
-    """When a save was last given up (monotonic seconds; 0 for never), and the kind and description of its error."""
+    """The last save that was given up: its time, and the kind and description of its error.
+
+    The time is in seconds of the monotonic clock; 0 if no save was given up.
+    """
 
     at: float = 0.0
     kind: ErrorKind = INTERNAL_ERROR
@@ -390,10 +393,11 @@ class RunStore:
         self._writer.run(METADATA_DATABASE, command)
 
     def drop_all(self, uuid: Binary) -> None:
-        """Drop the collection of the records of all instances, which has that UUID: the end of a reset.
+        """Drop the collection that holds the run records of all instances, which ends a reset.
 
-        A command that arrives late, when a new run has been saved, does not find that UUID. A no-op if the collection
-        was dropped already. Raises OperationError Superseded, and the driver's errors.
+        `uuid` is the UUID of that collection: if the command is delayed until a new run was saved, it does not drop the
+        records of the new run, because their collection has another UUID. A no-op if the collection was dropped
+        already. Raises OperationError Superseded, and the driver's errors.
         """
         self.confirm()
         drop_metadata(self._writer, RUNS, uuid)

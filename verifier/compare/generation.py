@@ -102,10 +102,11 @@ class Generation:
             self.queue.done(done)
 
     def _save(self, *done: Task) -> None:
-        """Save finished tasks, at most once per interval; `done` is kept until then. Without `done`, save all kept.
+        """Save finished tasks, at most once per interval; until then, keep `done` in memory.
 
-        Ranges that were added meanwhile are saved, too. A task that is done but not saved when the process is killed is
-        simply run again, and a collection whose ranges are not saved is split again.
+        If `done` is empty, save all tasks that are kept. Ranges that were added meanwhile are saved, too. A task that
+        is done but not saved when the process is killed is simply run again, and a collection whose ranges are not
+        saved is split again.
         """
         with self._changing:
             self._unsaved.extend(done)

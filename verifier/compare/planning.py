@@ -12,7 +12,7 @@ from verifier.compare.task import Status, Task, Work, key_groups
 
 
 class Planner:
-    """A planner of tasks. `pairs` are all collections and views of the check.
+    """Plans the tasks of a generation. `pairs` are all collections and views of the check.
 
     `new` are the pairs that did not exist in the previous generation: all of their documents are compared.
 

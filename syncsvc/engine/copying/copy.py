@@ -136,7 +136,7 @@ class Copier:
 def copy_all(context: RunContext, stop: StopToken) -> None:
     """Copy all collections that are not copied yet, and return when that is done.
 
-    All instances copy, each its own claims; this instance also saves the totals of all.
+    Each instance copies the partitions that it claims; this instance also saves the totals of all instances.
     """
     with TaskGroup("copy", stop) as group:
         group.spawn("settle", settle_often, context, group.stop)
