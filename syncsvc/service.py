@@ -328,7 +328,7 @@ class Service:
 
     @property
     def _shown_state(self) -> State:
-        """Return the state without a run; on a standby, the state that the active daemon has saved last."""
+        """Return the state to show while this process has no run; on a standby, that of the active daemon."""
         standing = self._standing
         if standing is None or not standing.is_standby or standing.lease is None:
             return self._state

@@ -254,7 +254,10 @@ def drop_metadata(writer: ClusterWriter, name: str, uuid: Binary) -> None:
 
 
 def refuse_in_use(record: RunRecord) -> None:
-    """Raise OperationError DestinationInUse if users may write to a cluster that a reset would empty, or ever could."""
+    """Raise OperationError DestinationInUse if users may write to the destination.
+
+    Also raise it if the sync was reversed, because users have then written to both clusters.
+    """
     if record.can_write or record.reversals:
         users = "canWrite is true" if record.can_write else "the sync was reversed after a commit"
         raise OperationError(

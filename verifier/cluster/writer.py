@@ -1,4 +1,4 @@
-"""Runs one write command on a cluster: passes a user write block, waits for the majority, retries failures."""
+"""Runs write commands on a cluster despite a user write block; waits for the majority, and retries failures."""
 
 from __future__ import annotations
 
