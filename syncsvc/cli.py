@@ -120,7 +120,7 @@ def _initialize(
 ) -> None:
     """Connect to both clusters, continue the saved sync if there is one, and let `service` accept commands.
 
-    With `--standby`, do the latter each time this process becomes active, until it is stopped. `opened` closes the
+    With `--standby`, this process does so each time it becomes active, until it is stopped. `opened` closes the
     connections at the end. Raises OperationError.
     """
     application = f"syncsvc {__version__}"

@@ -22,9 +22,9 @@ _SHOWN = 5
 
 
 class Found(NamedTuple):
-    """A collection or view on the destination.
+    """A collection or view on the destination. For a time-series collection, `uuid` is that of its buckets.
 
-    `uuid` is the UUID of the collection, or of the buckets of a time-series collection; None for a view.
+    `uuid` is None for a view.
     """
 
     namespace: Namespace
@@ -64,9 +64,10 @@ def refuse_foreign(
     views: Mapping[Namespace, list[Document]],
     stop: StopToken,
 ) -> None:
-    """Raise OperationError DestinationNotEmpty if there is a foreign collection, or one of the sync's has documents.
+    """Raise OperationError DestinationNotEmpty if users have created or filled a collection on the destination.
 
-    For the time before the copy: only users can have written these. Also raises the driver's errors.
+    Call this only before the copy, when the collections that the sync has created must still be empty. Also raises the
+    driver's errors.
     """
     found = contents(client, records, views, stop)
 
@@ -92,11 +93,11 @@ def _creations(
     views: Mapping[Namespace, list[Document]],
     stop: StopToken,
 ) -> Callable[[Found], bool]:
-    """Return a predicate: whether the sync has created a found collection or view.
+    """Return a predicate that tells whether the sync has created a given collection or view of the destination.
 
     A name proves nothing, because users may drop a collection and create another one with its name. If a process was
-    killed before it saved the UUID of a new collection, nothing was written to that collection yet, so it is empty. An
-    earlier version saved no UUIDs: its collections are recognized by name if documents were copied into them.
+    killed before it saved the UUID of a new collection, nothing was written to that collection yet, so it is empty. (An
+    earlier version saved no UUIDs: then a collection into which the sync has copied documents is its own.)
     """
     uuids = {each.destination_uuid for each in records if each.destination_uuid}
     unsaved = {each.definition.namespace: each for each in records if not each.destination_uuid}

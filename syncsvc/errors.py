@@ -149,8 +149,8 @@ UNKNOWN_INSTANCE = ErrorKind(
 INSTANCES_NOT_APPLICABLE = ErrorKind(
     "InstancesNotApplicable",
     409,
-    "The start option instances does not list the shards of a sharded source, which has one instance for each shard, "
-    "or a single one.",
+    "The source is a sharded cluster, and the start option instances does not list exactly the instances that it "
+    "needs: one for each shard, or a single one.",
     "Omit instances: a sharded source does not need it.",
 )
 DIFFERENT_START = ErrorKind(

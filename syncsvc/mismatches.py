@@ -51,9 +51,10 @@ def mismatches(
 ) -> Iterator[StoredMismatch]:
     """Yield the mismatches of collections, views and indexes, then of documents; none without a saved check.
 
-    `after` is the page token of the last mismatch already read, `limit` the largest number to yield; None means from
-    the beginning, and all. Documents are included if they have differed for `least_seconds` without being changed.
-    Raises OperationError InvalidRequest, ClusterUnreachable, NotAuthorized, IncompatibleMetadata, MismatchesReplaced.
+    `after` is the page token of the last mismatch already read; None to begin with the first. `limit` is the maximum
+    number of mismatches; None for all. Documents are included if they have differed for `least_seconds` without being
+    changed. Raises OperationError InvalidRequest, ClusterUnreachable, NotAuthorized, IncompatibleMetadata,
+    MismatchesReplaced.
     """
     among_documents = _is_among_documents(after)
     store = CheckStore(client, writer, METADATA_DATABASE, stop, _PATIENCE)

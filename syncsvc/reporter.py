@@ -1,6 +1,7 @@
 """Pings both clusters every few seconds, and logs the progress of the sync every half minute.
 
-Runs in one thread of the process, from when its clusters are known until it ends. No other thread waits for it.
+Runs in one thread, from the time when the process knows its clusters until the process ends. No other thread waits for
+it.
 """
 
 from __future__ import annotations

@@ -641,7 +641,8 @@ class Runner:
             if state in (State.PAUSED, State.RESETTING) and state is not during:
                 # Ignored: it is retried after a pause, because failed work never counts as done.
                 _log.warning(
-                    "An error occurred while the sync was paused or being reset; after a pause, the work is repeated.",
+                    "An error occurred while the sync was paused or being reset. You need not do anything: "
+                    "after a pause, a resume repeats the failed work.",
                     exc_info=error,
                 )
                 return

@@ -145,8 +145,8 @@ class Service:
     def is_superseded(self) -> bool:
         """Return whether another process has saved or taken over the run of this instance. Raises the driver's errors.
 
-        False while this process is being initialized or runs a command, and if no run is saved, because a reset ends
-        that way.
+        Return False while this process is being initialized or runs a command. Also return False if no run is saved,
+        because that may be the end of a reset.
         """
         runner = self._runner
         if self.state is State.INITIALIZING:
@@ -180,7 +180,7 @@ class Service:
     def start(self, options: StartOptions) -> None:
         """Check the clusters and the options, save a new run, and begin it. Raises OperationError with all violations.
 
-        A no-op if the start repeats that of a saved run which this process continues, see `_is_answered_again`.
+        A no-op if this process continues a saved run that was started with the same options, see `_is_answered_again`.
         """
         with self._command(), impatient(PATIENCE):
             self._refuse_other_home(options)
@@ -258,9 +258,9 @@ class Service:
             self._runner_for(Trigger.REVERSE).reverse()
 
     def reset(self, confirm: str) -> None:
-        """Give the sync up: save the state RESETTING, and let the run drop what it has created. Raises OperationError.
+        """Reset the sync: save the state RESETTING, and let the run drop everything that it created on the destination.
 
-        `confirm` must be the name of the sync's destination.
+        `confirm` must be the name of the sync's destination. Raises OperationError.
         """
         with self._command(), answered_soon():
             self._confirmed(confirm).reset()
@@ -347,7 +347,7 @@ class Service:
 
     @property
     def _shown_state(self) -> State:
-        """Return the state without a run; on a standby, the state that the active daemon has saved last."""
+        """Return the state to show while this process has no run; on a standby, that of the active daemon."""
         standing = self._standing
         if standing is None or not standing.is_standby or standing.lease is None:
             return self._state

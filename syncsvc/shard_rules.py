@@ -150,7 +150,8 @@ def index_violations(definition: CollectionSpec, sharding: Document) -> Iterator
 def is_served(shard_key: Document, indexes: Iterable[Document], collated: bool) -> bool:
     """Return whether one of the indexes supports the shard key.
 
-    The index on `_id`, which is not in the list, also counts unless `collated`: its collation is the collection's.
+    The index on `_id`, which is not in the list, also counts unless `collated`: it has the collation of the collection,
+    and a shard key needs the simple collation.
     """
     # The index on `_id` has the collation of its collection.
     by_id = shard_key["key"] == {"_id": 1} and not collated

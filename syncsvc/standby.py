@@ -1,11 +1,12 @@
 """The terms of a daemon with `--standby`: it waits for the lease, is active while it holds it, and waits again.
 
 A term ends when another daemon has taken the lease, or when another process has begun or taken over the run of this
-instance. The engine is then stopped, and the process becomes a standby; it does not exit. If it still holds the lease,
-it releases it, so that the next holder, perhaps this process, takes the run over again.
+instance. The engine is then stopped, and the process becomes a standby; it does not exit. If the process still holds
+the lease, it releases the lease. The next holder, perhaps this process again, then takes the run over.
 
 A failed renewal does not end a term: if no other daemon has taken the lease meanwhile, this one continues when the
-destination answers again. If another one has, the fence refuses what this one still writes (`syncsvc.saved.lease`).
+destination answers again. If another daemon has taken the lease, the fence refuses the late writes of this one (see
+`syncsvc.saved.lease`).
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ _REPEATED = (
 # How long a daemon that has become active may take to continue the sync if a cluster does not answer, in seconds.
 _LONGEST_BEGINNING = 30.0
 _REMEDY = (
-    "It is retried. Check that the servers of cluster1 run and have a primary, and that the user has the documented "
-    "roles. The sync itself continues as long as no other daemon takes the lease."
+    "The call is retried. Check that the servers of cluster1 run and have a primary, and that the user has the "
+    "documented roles. The sync itself continues as long as no other daemon takes the lease."
 )
 
 
@@ -132,7 +133,10 @@ class Standby:
         except OperationError as error:
             if error.kind not in _REPEATED:
                 raise
-            _log.warning("The saved sync was not continued.", extra={"error": str(error)})
+            _log.warning(
+                "The saved sync cannot be continued now; this daemon releases the lease and waits for it again.",
+                extra={"error": str(error)},
+            )
             self._service.show_standing(Standing())
             term.stop.stop("not continued")
 
@@ -158,7 +162,7 @@ class Standby:
                 self._service.show_standing(Standing(Role.ACTIVE, lease))
             if self._is_superseded():
                 _log.warning(
-                    "Another process has taken over or begun the sync, so this daemon waits for the lease again."
+                    "Another process has begun or taken over the sync, so this daemon waits for the lease again."
                 )
                 return
             if self._cannot_begin(began):
@@ -171,7 +175,7 @@ class Standby:
         return False
 
     def _cannot_begin(self, began: float) -> bool:
-        """Return whether this process still has not continued the sync, and does not reach a cluster."""
+        """Return whether this process could not continue the sync in time, and a cluster does not answer it."""
         return (
             monotonic() - began > _LONGEST_BEGINNING
             and self._service.state is State.INITIALIZING
@@ -198,7 +202,7 @@ def _refuse_other_home(saved: RunRecord | None) -> None:
 
 
 class _Outage:
-    """Shows as a wait that calls for the lease fail."""
+    """Registers a wait while calls for the lease fail, so that operators see the failure."""
 
     def __init__(self) -> None:
         self._wait: waits.Wait | None = None

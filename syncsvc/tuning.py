@@ -1,4 +1,4 @@
-"""The sizes and intervals of a sync, in one place. The number of threads depends on the load level instead."""
+"""The sizes and intervals of a sync, in one place. The numbers of threads are elsewhere: see `settings.LoadLevel`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from verifier.cluster.rawcursor import PAGE_BYTES
 from verifier.compare.tuning import CheckTuning
 from verifier.runtime.tuning import MB, number, seconds, size
 
-# The largest document of a server, in bytes, and how many copies of it exist while the driver sends it.
+# The size of the largest document, in bytes, and how many copies of a document exist while the driver sends it.
 LARGEST_DOCUMENT = 16_000_000
 _COPIES = 3
 # How many copies of the events of a row exist while the event spool saves it, as measured with 20 MB that cannot be
 # compressed.
 _SPOOL_COPIES = 5
-# The memory of the process itself, with the driver and the figures of a verification, as measured, in bytes.
+# The memory of the process without documents, in bytes, as measured: the driver, and the figures of a verification.
 _PROCESS = 83_000_000
 
 # The size limit of the event spool unless --eventSpoolMB gives another, in compressed bytes.
@@ -23,9 +23,9 @@ EVENT_SPOOL_BYTES = 20_000_000_000
 
 @dataclass(frozen=True)
 class Tuning:
-    """The sizes in bytes and intervals in seconds. The defaults are for production; tests pass their own.
+    """The sizes (in bytes) and intervals (in seconds) of a sync. Only tests pass other values than the defaults.
 
-    The fields are ordered by phase: copy, change events, verification, and the threads that run alongside them.
+    The fields for the copy come first, then those for change events, verification, and periodic checks.
     """
 
     page_bytes: int = size(

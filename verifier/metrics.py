@@ -10,12 +10,12 @@ from verifier.runtime.metrics import Kind, Metric, Values, one_hot, single
 
 
 def _of_check(read: Callable[[CheckProgress], float | None]) -> Callable[[CheckProgress], Values]:
-    """Return a function for `Metric.read` that reads one value of a check, unknown before the first check."""
+    """Return a function for `Metric.read` that reads one value of a check; unknown before the first check."""
     return single(lambda progress: None if progress.started is None else read(progress))
 
 
 def _of_amounts(read: Callable[[Amounts], float | None]) -> Callable[[CheckProgress], Values]:
-    """Return a function for `Metric.read` that reads one amount of generation 0, unknown before that is planned."""
+    """Return a function for `Metric.read` that reads one amount of generation 0; unknown before its planning."""
 
     def of(progress: CheckProgress) -> float | None:
         amounts = progress.first or progress.amounts

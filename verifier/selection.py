@@ -1,4 +1,4 @@
-"""Reads the options that select what to verify into a scope. Pure; all violations are reported at once."""
+"""Reads the options that select what to verify into a scope. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class _Filters(Strict):
 def read_scope(options: Mapping[str, Any]) -> Scope:
     """Return the scope that the options (values by name) select, without the database of the verifier's own state.
 
-    Raises ValueError, whose text names every violation of the first kind of check that finds any.
+    Raises ValueError. Its text lists the violations: the options are validated in several steps, and the first step
+    that finds any ends the validation.
     """
     own = options["metaDBName"]
     _raise([*_contradictions(options), *_bad_database(own)])
@@ -65,7 +66,10 @@ def _raise(violations: list[str]) -> None:
 
 
 def _contradictions(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the errors if not exactly one option selects what to verify, or another option cannot be used with it."""
+    """Yield an error if not exactly one option selects what to verify.
+
+    Also yield an error for each option that cannot be combined with the selecting one.
+    """
     ways = [f"--{name}" for name in _WAYS if options[name] not in (None, False, [])]
     if not ways:
         yield "no namespaces are selected: add --verifyAll, --includeNamespaces or --srcNamespace"

@@ -136,7 +136,7 @@ class Service:
     def writes_off(self) -> None:
         """Save that users no longer write to either cluster, so that the running check compares what is left and ends.
 
-        Raises OperationError, for example if no check is running or it has received this before.
+        Raises OperationError, for example if no check is running or this command was already sent to the check.
         """
         with self._commands.one(), failures.named_errors(), answered_soon():
             if self._check is None or not self._is_running():
@@ -156,10 +156,10 @@ class Service:
     def document_mismatches(
         self, after: str | None, limit: int | None, least_seconds: float
     ) -> Iterator[StoredMismatch]:
-        """Return the documents that differ, after the page token `after` (None: from the first); none without a check.
+        """Return the documents that differ, as `CheckStore.document_mismatches` yields them; none without a check.
 
-        At most `limit` (None: all) that have differed for `least_seconds`. They are read during the iteration, which
-        raises OperationError and the driver's errors, as does the call itself for an invalid page token.
+        They are read during the iteration, which raises OperationError and the driver's errors. The call itself raises
+        OperationError for an invalid page token.
         """
         _refuse_unless_page_token(after)
         if self._check is None:
@@ -242,7 +242,7 @@ class Service:
         self._spawn("check", self._run_check)
 
     def _run_check(self) -> None:
-        """Run the check as the outermost frame of its thread. Any error becomes the verdict `incomplete`.
+        """Run the check as the outermost frame of its thread. An error ends the check with the verdict `incomplete`.
 
         Only `Cancelled` is raised; the check then continues after a restart.
         """

@@ -138,7 +138,7 @@ class Coordinator(Phases):
         return Phase.APPLYING
 
     def _withdraw(self, stop: StopToken) -> Phase:
-        """Turn the definitions that a cut-over has restored into stand-ins again: it has failed, or was given up."""
+        """Turn all definitions into stand-ins again after a cut-over that has failed or was given up."""
         weaken_definitions(self._context, stop)
         return Phase.APPLYING
 

@@ -37,7 +37,7 @@ class SourceWritten(Exception):
 
 @dataclass(frozen=True)
 class Cutover:
-    """Runs the steps of a commit, after the verification or if it is disabled. Reads no documents of the source.
+    """Runs the steps of a commit, once the verification has passed or is disabled. Reads no documents of the source.
 
     `run` raises SourceWritten.
     """
@@ -63,9 +63,10 @@ class Cutover:
                 self.context.observe(Point.STEP_DONE, name)
 
     def _prepare(self) -> None:
-        """Prepare the definitions as fast as possible, because this is downtime: users cannot write yet.
+        """Run `Catalog.prepare` for all collections as fast as possible, because users cannot write meanwhile.
 
-        To wait for the majority takes several times as long as such a command itself, so they are confirmed together.
+        On a replica set, the majority confirms all commands together: waiting for it after each command would take
+        several times as long as the command itself.
         """
         threads = self.context.definition_threads
         if self.context.destination_facts.is_sharded:

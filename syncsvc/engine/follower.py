@@ -1,4 +1,4 @@
-"""The phases of an instance that does not coordinate: it copies the partitions that it claims and applies its events.
+"""The phases of a follower, an instance that does not coordinate: it copies and applies its share of the data.
 
 The coordinator does all work that is done once for the whole run; the coordinator's saved record shows when that work
 is done.

@@ -55,11 +55,11 @@ class OplogWatch:
         self._held_after: Callable[[], Timestamp | None] | None = None
 
     def follow(self, held_after: Callable[[], Timestamp | None]) -> None:
-        """Ask `held_after` from now on, instead of the saved position, which oplog entries are still needed.
+        """From now on, call `held_after` to find out which oplog entries are still needed; ignore the saved position.
 
         While the reader of the change stream is blocked, for example because all lanes are full, `held_after` returns
-        the source time after which it must continue to read. While the reader reads, `held_after` returns None: a read
-        fails by itself if its entries are lost.
+        the source time from which the reader must continue. Otherwise, it returns None: the next read of the stream
+        fails if its entries are lost.
         """
         self._held_after = held_after
 
@@ -228,7 +228,7 @@ class OplogWatch:
 
 
 def _is_refused(error: BaseException) -> bool:
-    """Return whether the error means that the user may not read the oplog; the sync can do without."""
+    """Return whether the error means that the user may not read the oplog, which a sync does not require."""
     return failures.named_kind(error) is failures.NOT_AUTHORIZED or failures.is_refusal(error)
 
 

@@ -1,10 +1,10 @@
-"""Gives a sync up: drops what it has created on the destination, and restores the clusters' blocks and balancers.
+"""Resets a sync: drops everything it created on the destination; restores user write blocks and balancers.
 
 Every step is idempotent, and the run records are dropped last. Until then they have the state RESETTING, so a reset
 that was killed continues when its process is restarted.
 
-If several instances share the run, each one receives the command and stops. Then the coordinator does the rest, and
-drops the run records of all instances at the end.
+If several instances share the run, the user sends the reset to each of them, and each stops its own work. Once all have
+stopped, the coordinator does everything else, and finally drops the run records of all instances.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Reset:
         self._stop = stop
 
     def run(self) -> None:
-        """Run the reset to its end: afterwards, the run is saved nowhere.
+        """Run the reset to its end: afterwards, no record of the run is left on any cluster.
 
         Raises OperationError, the driver's errors, and `Cancelled` when stopped.
         """

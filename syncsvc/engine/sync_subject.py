@@ -1,4 +1,7 @@
-"""What the check of a sync compares: the whole destination with its expected state, derived from the source."""
+"""The subject of a sync's verification: the namespaces to compare, and their expected definitions.
+
+The whole destination is compared with the state that it must have according to the source and the start options.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +29,17 @@ _MOST_LAG = 10
 
 @dataclass(frozen=True)
 class SyncSubject:
-    """The namespaces and definitions that the check of a sync compares, before the cut-over."""
+    """The `Subject` of the check that verifies a sync before the cut-over."""
 
     context: RunContext
     commit_end: CommitEnd
     stop: StopToken
 
     def pairs(self) -> set[NamespacePair]:
-        """Return the selected namespaces of the source, and all of the destination, each paired with the same name.
+        """Return the namespaces to compare: those of the source that the filter selects, and all of the destination.
 
-        The destination was empty at the start, so it must not hold anything that does not come from the source.
+        Each namespace is paired with the same name on the other cluster. The destination was empty at the start, so
+        every namespace that only the destination has is a mismatch.
         """
         context = self.context
         selected = context.selection.of(names_on(context.source_client, self.stop))
@@ -43,7 +47,10 @@ class SyncSubject:
         return {NamespacePair(each, each) for each in names}
 
     def expected(self, source: CollectionSpec) -> CollectionSpec | None:
-        """Return the stand-in that the destination must have until the commit; None if the filter excludes `source`."""
+        """Return the stand-in definition that the destination must have for `source` until the commit.
+
+        Return None if the filter excludes `source`, because the destination must not have it then.
+        """
         context = self.context
         if not context.selection.selects(source.namespace):
             return None
@@ -61,11 +68,10 @@ class SyncSubject:
         return Watched(without_reserved(NamespaceFilter()), _defined)
 
     def is_settled(self) -> bool:
-        """Return whether it is worth comparing changed documents now: False while the lag is long or unknown.
+        """Return whether to compare changed documents now: True while the lag is at most ten seconds.
 
-        While many changes are in flight, most of the compared documents would be among them, and comparing slows them
-        down. False also once a commit was requested: the commit waits for all changes, and then has all changed
-        documents compared.
+        With a longer lag, many documents would differ only because their changes are not applied yet. Return False
+        after a commit was requested, too: all changed documents are compared once the last change is applied.
         """
         if self.context.run.record.state is State.COMMITTING:
             return False

@@ -49,10 +49,10 @@ _OF_SYNC = (
 
 
 class Verification:
-    """The check of one run, in a thread of the group. Does nothing if verification is disabled.
+    """Runs the check of one sync in a thread of the task group; does nothing if verification is disabled.
 
-    Continues a saved check. It must be created before any event is read, because such a check must not miss one; the
-    reader of the change events passes them to `feed`.
+    Continues the saved check, if there is one. A saved check must not miss a change event, so create this object before
+    reading any. The reader of the change events passes them to `feed`.
     """
 
     def __init__(self, context: RunContext, group: TaskGroup) -> None:

@@ -15,9 +15,9 @@ _LEAST_SPAN = 1.0
 class CollectionFigures:
     """The figures of one collection in this process. `events` counts the change events applied.
 
-    `began` is when its copy began or resumed (monotonic clock), None if it did not. `documents` and `size` (in bytes)
-    are the amounts copied since then. `indexing` is whether its indexes are being built, `indexed` whether they are
-    built or withheld.
+    `began` is the time (monotonic clock) at which this process began or resumed its copy; None if this process does not
+    copy it. `documents` and `size` (in bytes) are the amounts copied since then. `indexing` is whether its indexes are
+    being built, `indexed` whether they are built or withheld.
     """
 
     events: int = 0

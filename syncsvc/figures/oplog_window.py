@@ -101,8 +101,8 @@ def copy_seconds_left(looks: Sequence[Look], total: int | None) -> float | None:
 def warning(left: float, copy_left: float | None, warned: bool) -> str | None:
     """Return the text of a warning if the oplog is too short for the sync, else None.
 
-    `left` is in how many seconds it drops entries that the sync needs, `copy_left` how many seconds the copy still
-    takes (None if unknown), `warned` whether the warning is already active.
+    `left` is the time until the oplog drops entries that the sync needs, and `copy_left` the remaining time of the copy
+    (None if unknown), in seconds. `warned` is whether the warning is already active.
     """
     if left < (_SAFE_AGAIN if warned else SHORTEST_FORECAST):
         return f"at the current write rate, in {in_words(left)} it begins to drop entries that this sync needs."

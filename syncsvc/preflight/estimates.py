@@ -24,10 +24,11 @@ _COPIED_DOCUMENTS = 20_000
 
 @dataclass(frozen=True)
 class Estimates:
-    """Sizes in bytes, times in seconds; None if unknown, and `memory_needed` is None without verification.
+    """The estimated needs of a sync, and the available resources: sizes in bytes, and times in seconds.
 
-    `indexes` counts the indexes that are built on the destination, excluding those on `_id`. `oplog_window_seconds` is
-    how long the source's oplog keeps an entry, at the average write rate of its current contents.
+    A value that is unknown is None; `memory_needed` is also None without verification. `indexes` counts the indexes
+    that are built on the destination, excluding those on `_id`. `oplog_window_seconds` is how long the source's oplog
+    keeps an entry, at the average write rate of its current contents.
     """
 
     namespaces: int | None = None

@@ -14,7 +14,7 @@ from verifier.cluster.specification import CollectionSpec
 
 @dataclass(frozen=True)
 class Metadata:
-    """A database with a reserved name, such as that of a sync's metadata: the names of its collections.
+    """A database with a reserved name, for example the metadata of a sync, and the names of its collections.
 
     `instances` are the IDs of the syncsvc instances whose runs it holds; empty if it holds none.
     """

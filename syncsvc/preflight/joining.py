@@ -33,8 +33,8 @@ def begun_by_others(
 ) -> tuple[RunRecord, ...]:
     """Return the run records of the instances whose run this one can join; empty if there is no such run.
 
-    `instances` are the IDs of all instances. If the others were started with other IDs that include this one, they
-    count too, so that the start is refused with the difference.
+    `instances` are the IDs of all instances. Runs that were started with other IDs, but include the ID of this
+    instance, are also returned: the start is then refused, and the error names the difference.
     """
     names = {each.instance for each in found.runs}
     together = {*instances, *(name for each in found.runs for name in each.instances)}
@@ -45,7 +45,7 @@ def begun_by_others(
 def instance_violations(
     options: StartOptions, instance: str, found: Findings
 ) -> Iterator[Violation]:
-    """Yield what is wrong with the ID of this instance and with the start option `instances`, which may be empty."""
+    """Yield a violation if the ID of this instance, or the start option `instances`, does not fit the source."""
     shards, requested = found.source.shards, options.instances
     if found.source.is_sharded and instance not in (DEFAULT_ID, *shards):
         yield errors.UNKNOWN_INSTANCE, (

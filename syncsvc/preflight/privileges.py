@@ -136,7 +136,7 @@ REFINING = Need("refine shard keys", "clusterManager", (), ("refineCollectionSha
 def needs_of_source(
     options: StartOptions, time_series: bool, sharded: bool = False
 ) -> tuple[Need, ...]:
-    """Return the privileges that the source's user needs; for a reversible sync, also those of a destination's user.
+    """Return the privileges that the source's user needs. If the sync is reversible, these include those for writing.
 
     `time_series` is whether there may be time-series collections, `sharded` is whether the source is a sharded cluster.
     """

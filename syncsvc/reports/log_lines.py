@@ -51,7 +51,7 @@ def lines(before: Sync, now: Sync, durations: Mapping[Operation, Durations]) -> 
 
 
 def _increase(before: int, now: int) -> int:
-    """Return by how much a counter has increased. A reset of the sync sets it to 0."""
+    """Return the increase of a counter; if a reset of the sync has set it to 0 in between, the increase since then."""
     return now - before if now >= before else now
 
 

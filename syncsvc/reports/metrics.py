@@ -1,6 +1,7 @@
 """The metrics of a sync in `GET /metrics`. Pure: a table of functions of the saved record and the engine's snapshot.
 
-No name is one of mongosync's own: its metrics have other meanings (a lag in milliseconds, a number for the phase).
+The metrics do not use the names of mongosync's metrics, which have other meanings (a lag in milliseconds, a number for
+the phase).
 """
 
 from __future__ import annotations

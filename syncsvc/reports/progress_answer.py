@@ -96,7 +96,10 @@ def _coordinator(record: RunRecord | None, instance: str) -> str | None:
 
 
 def lag_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None] | None:
-    """Return the lag in seconds by kind of change, None if unknown; None as a whole while the sync is paused."""
+    """Return the field `lag`: the lag by kind of change, in seconds; an unknown lag is None.
+
+    Return None in place of the whole field while the sync is paused.
+    """
     if record.state is State.PAUSED:
         return None
     return {
@@ -121,7 +124,10 @@ def _copy(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None
 
 
 def ping_shown(ping: Ping | None) -> dict[str, int]:
-    """Return the ping in whole milliseconds: -1 for no answer, empty before the first ping or below one millisecond."""
+    """Return the field `pingLatencyMs`: whole milliseconds, or -1 if the cluster did not answer.
+
+    Return no field before the first ping, and if the ping took less than one millisecond.
+    """
     if ping is None:
         return {}
     if ping.seconds is None:
@@ -131,7 +137,7 @@ def ping_shown(ping: Ping | None) -> dict[str, int]:
 
 
 def oplog_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, str]:
-    """Return the field with the time for which the oplog holds the needed entries, in words; empty unless running."""
+    """Return the field `estimatedOplogTimeRemaining`, a time in words; no field unless the sync is running."""
     if record.state is not State.RUNNING:
         return {}
     left = oplog_seconds_left(record, snapshot)

@@ -34,7 +34,7 @@ class Standing:
     def where_active(self) -> str:
         """Return a sentence that says where the active daemon is."""
         if self.lease is None:
-            return "It does not know which daemon is active now."
+            return "It is not known which daemon is active now."
         return f"The active daemon runs {self.lease.where}."
 
 

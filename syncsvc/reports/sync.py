@@ -17,7 +17,7 @@ _UNTOUCHED = CollectionFigures()
 
 @dataclass(frozen=True)
 class Sync:
-    """The state of a sync at one moment; without a record, no sync was started. `now` is a monotonic time.
+    """The state of a sync at one moment. `record` is None if no sync was started; `now` is a monotonic time.
 
     `collections` are the saved records of the collections, `figures` are this process's figures of them by UUID.
     `standing` is the role of a process with `--standby`, and None without that option.

@@ -172,7 +172,9 @@ def _run_lengths(
     counts = {"left": _count_before(left, right[0]), "right": _count_before(right, left[0])}
     answer = collection.find_one({}, {"_id": 0, **counts})
     if answer is None:
-        raise RuntimeError(f"{collection.full_name} was emptied while it was compared")
+        raise RuntimeError(
+            f"{collection.full_name} was emptied while it was compared; stop all writes, then try again"
+        )
     return answer["left"], answer["right"]
 
 

@@ -1,6 +1,6 @@
 """One mongod process on loopback: its port, its data folder and its log.
 
-It must not know about other members beyond the options it is given.
+This module must not know about the other members of a replica set: `replica_set` assembles them.
 """
 
 import json
@@ -86,7 +86,7 @@ class MongodOptions:
 
 
 class Mongod:
-    """A server that can be killed and restarted. Once it has listened on a port, it keeps the port."""
+    """A server that can be killed and restarted. It keeps the port on which it has listened first."""
 
     def __init__(self, binary: Path, folder: Path, options: MongodOptions) -> None:
         self._binary = binary

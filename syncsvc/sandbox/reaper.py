@@ -1,8 +1,8 @@
 """Ends server processes and removes their folders, even if this process dies by SIGKILL.
 
-The module is both ends of one pipe. Imported, it starts processes and tracks them. Run as a script, it is the reaper: a
-subprocess that cleans up once the pipe closes. It must import nothing outside the standard library: the script runs
-alone and starts in milliseconds.
+An importing process starts and tracks the servers. The same module, run as a script, is the reaper: a subprocess that
+reads from a pipe, and cleans up once the pipe closes. It must import nothing outside the standard library: the script
+runs alone and starts in milliseconds.
 """
 
 import os
@@ -25,7 +25,7 @@ _DEATH_DEADLINE_MS = 60_000
 
 
 class Keeper:
-    """Owns the server processes and folders of this process, and the reaper while there are any folders."""
+    """Owns the server processes and folders of this process. As long as there is a folder, the reaper runs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,7 +47,10 @@ class Keeper:
         return folder
 
     def remove_folder(self, folder: Path) -> None:
-        """Remove a folder of make_folder() and its contents; a no-op for others. The last one ends the reaper."""
+        """Remove a folder that make_folder() has made; a no-op for other folders.
+
+        Removing the last folder ends the reaper.
+        """
         if folder not in self._folders:
             return
         if folder.exists():

@@ -40,7 +40,7 @@ _EXCEEDED_TIME_LIMIT = 262
 
 
 class ReplicaSet:
-    """One or three mongods; started with `with` or start(), and then writable.
+    """One or three mongods, started by a `with` block or by start(); afterwards, the replica set accepts writes.
 
     The replica set makes its data folder in `folder` (default: the system's temporary folder), for example in a memory
     file system; stop() always removes it. `binary` is the mongod to run, by default that of find_mongod().

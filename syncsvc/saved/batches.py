@@ -1,4 +1,4 @@
-"""Splits documents into commands of a size that servers accept, and saves and deletes rows of the metadata."""
+"""Splits documents into batches that fit into one command each; saves and deletes rows of the metadata in batches."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MOST_BYTES = 4 << 20
 
 
 def batches(documents: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield lists of documents, one list for each command; none without documents.
+    """Yield the documents in lists, each for one command.
 
-    Their size is limited, not only their number, because a validator, view or key can be large.
+    The number of documents in a list and their total size are limited, because a validator, view or key can be large.
     """
     batch: list[dict[str, Any]] = []
     size = 0

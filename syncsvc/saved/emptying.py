@@ -1,4 +1,4 @@
-"""Deletes many documents of the metadata, one by each statement: a multi-document delete has no `txnNumber`."""
+"""Deletes many documents of the metadata, each by its own statement: a multi-document delete accepts no `txnNumber`."""
 
 from __future__ import annotations
 

@@ -90,7 +90,8 @@ class Slot:
 class Fence:
     """The slots of one engine on one cluster. Threads share it.
 
-    `definitions` is the lsid for DDL commands, `succeeds_another` whether an earlier engine may have left some.
+    `definitions` is the lsid for DDL commands. `succeeds_another` is whether DDL commands of an earlier engine may
+    still run.
     """
 
     def __init__(self, identity: UUID, epoch: int, slots: int = _SLOTS) -> None:
@@ -306,9 +307,9 @@ class FencedWriter(ClusterWriter):
             )
 
     def _spread_marks(self) -> int:
-        """Make sure that the collection `FENCES` has a chunk on every shard; return how many documents settle a slot.
+        """Make sure that the collection `FENCES` has a chunk on every shard, by sharding it again if necessary.
 
-        If it has none on a shard, it is dropped, and sharded again.
+        Return how many documents of it an update must change to settle a slot.
         """
         name = f"{METADATA_DATABASE}.{FENCES}"
         config = self._client["config"]

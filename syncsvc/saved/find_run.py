@@ -13,8 +13,9 @@ from verifier.runtime.errors import OperationError
 def find_run(clusters: Mapping[str, Cluster], instance: str) -> RunRecord | None:
     """Return the saved run of this instance; None if no cluster holds one.
 
-    It must be saved on the destination of its options. Raises OperationError WrongClusters if the run is between other
-    clusters, or if two fit; IncompatibleMetadata; and the driver's errors.
+    The run must be saved on the cluster that its options name as destination. Raises OperationError WrongClusters if
+    the run is between other clusters, or if both clusters hold such a run; IncompatibleMetadata; and the driver's
+    errors.
     """
     found = list(_saved_runs(clusters, instance))
     if not found:

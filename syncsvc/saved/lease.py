@@ -1,4 +1,4 @@
-"""The lease of an instance: of several daemons with `--standby`, its holder is the active one.
+"""The lease of an instance: the daemon that holds it is the active one of several daemons with `--standby`.
 
 A lease is a document in the metadata database. Its holder renews it every few seconds. Once it has expired by the clock
 of the server, another daemon may take it.

@@ -169,7 +169,7 @@ class Partitions:
         self._insert(planned[:1])
 
     def plan_whole(self, partitions: Sequence[Partition]) -> None:
-        """Save the only partitions of collections, except those that are already saved."""
+        """Save partitions that are each the whole of a collection, except those that are already saved."""
         if partitions:
             self._create_index()
             self._insert(partitions)

@@ -45,7 +45,8 @@ class CollectionRecord:
     `total` and `copied` are in bytes, `total_documents` and `documents` are counts; the totals are estimates, made when
     the collections were listed.
 
-    `resume_point` is set only by earlier versions, for a copy in natural order; now partitions have resume points.
+    `resume_point` is only set if an earlier version has begun to copy the collection; since then, the resume points of
+    copies are saved in `partitions`.
 
     `definition` is what the collection will be on the destination after the commit, under the name that it has there
     now. That is the source's name, except while another collection still has that name on the destination.
@@ -246,9 +247,9 @@ class Registry:
                     self._holders[record.definition.namespace] = record.uuid
 
     def save_next(self, records: Iterable[CollectionRecord]) -> None:
-        """Save these records as the registry of the sync after its next reversal, in place of those saved before.
+        """Save these records as the registry that the sync will have after its next reversal.
 
-        This registry does not change.
+        They replace the records that an earlier call has saved. This object does not change.
         """
         name = collections_of(self._reversals + 1)
         delete_rows(self._client, self._writer, name, {}, self._stop)

@@ -288,7 +288,10 @@ def drop_metadata(writer: ClusterWriter, name: str, uuid: Binary) -> None:
 
 
 def refuse_in_use(record: RunRecord) -> None:
-    """Raise OperationError DestinationInUse if users may write to the destination, or could earlier."""
+    """Raise OperationError DestinationInUse if users may write to the destination.
+
+    Also raise it if the sync was reversed, because users have then written to both clusters.
+    """
     if record.can_write or record.reversals:
         users = "canWrite is true" if record.can_write else "the sync was reversed after a commit"
         raise OperationError(
@@ -308,7 +311,10 @@ def _refuse_nothing(record: RunRecord) -> None:
 
 
 class _GaveUp(NamedTuple):
-    """When a save was last given up (monotonic seconds; 0 for never), and the kind and description of its error."""
+    """The last save that was given up: its time, and the kind and description of its error.
+
+    The time is in seconds of the monotonic clock; 0 if no save was given up.
+    """
 
     at: float = 0.0
     kind: ErrorKind = INTERNAL_ERROR
@@ -359,7 +365,10 @@ class RunStore:
         return store
 
     def _is_ours(self) -> bool:
-        """Return whether the saved run is ours, by saving it: the refused insert may be a retry after a lost reply."""
+        """Return whether this process owns the saved run, which it finds out by saving the run.
+
+        Called when an insert of the run was refused, which may be a retry of an insert whose reply was lost.
+        """
         try:
             self.update()
         except OperationError:
@@ -421,10 +430,11 @@ class RunStore:
         self._writer.run(METADATA_DATABASE, command)
 
     def drop_all(self, uuid: Binary) -> None:
-        """Drop the collection of the records of all instances, which has that UUID: the end of a reset.
+        """Drop the collection that holds the run records of all instances, which ends a reset.
 
-        A command that arrives late, when a new run has been saved, does not find that UUID. A no-op if the collection
-        was dropped already. Raises OperationError Superseded, and the driver's errors.
+        `uuid` is the UUID of that collection: if the command is delayed until a new run was saved, it does not drop the
+        records of the new run, because their collection has another UUID. A no-op if the collection was dropped
+        already. Raises OperationError Superseded, and the driver's errors.
         """
         self.confirm()
         drop_metadata(self._writer, RUNS, uuid)

@@ -17,7 +17,7 @@ from verifier.runtime.tasks import StopToken
 
 
 class CreatedViews:
-    """The names of these views, and all definitions that the sync has given them. Saved before a view is created."""
+    """Saves the name and every definition of each view that the sync creates, before the view is created."""
 
     def __init__(self, client: Client, writer: ClusterWriter, stop: StopToken) -> None:
         self._client = client

@@ -1,7 +1,7 @@
 """Finds documents with the same `_id`: a sharded collection can hold several of them, each on a shard of its own.
 
-A scan in `_id` order returns them next to each other. But it can also return one document twice, if that moves to
-another shard meanwhile. A snapshot read distinguishes the two cases.
+A scan in `_id` order returns such documents next to each other. But it can also return the same document twice, if the
+document moves to another shard during the scan. A snapshot read distinguishes the two cases.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Origin:
     starts: tuple[str, ...]
 
     def name(self, settled: bool) -> str:
-        """Return the text to save as the origin of resume points that are made now, which are `settled` or not."""
+        """Return the text to save as the origin of a new resume point; `settled` is whether that point is settled."""
         return f"{self.member} {self.starts[0]}{'' if settled else _UNSETTLED}"
 
     def confirms(self, name: str) -> bool:

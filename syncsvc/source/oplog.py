@@ -1,4 +1,4 @@
-"""Reads the extent and the size of the oplog of a source."""
+"""Reads the size of a source's oplog, and the times of its oldest and newest entry."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from verifier.cluster.connect import Client
 
 @dataclass(frozen=True)
 class Oplog:
-    """The oplog of the primary at one moment. `size` is the bytes it uses, of about `limit` that it may use.
+    """The oplog of the primary at one moment.
 
-    `oldest` and `newest` are the times of its first and last entry.
+    `size` is its present size, and `limit` its approximate maximum size, in bytes. `oldest` and `newest` are the times
+    of its first and last entry.
     """
 
     oldest: Timestamp

@@ -67,7 +67,7 @@ class RangeScan:
         self._only_last = resume_point == LAST
 
     def pages(self) -> Iterator[tuple[list[memoryview], bytes | None]]:
-        """Yield the documents of each page, with the resume point after them; None until there is one.
+        """Yield the documents of each page, with the resume point after the page (None until there is one).
 
         A resume point is a document with only an `_id`. A page may be empty. After a failure, the scan continues at the
         last resume point by itself. A key that is too long for a bound is not used as a resume point: the documents

@@ -188,7 +188,7 @@ def test_a_write_that_outlives_its_process(pair: Pair, run: Run, scenario: str) 
 
 
 @_members(full(1), 3)
-def test_a_write_that_comes_after_the_commit(pair: Pair, run: Run) -> None:
+def test_a_delayed_write_that_arrives_after_the_commit(pair: Pair, run: Run) -> None:
     def come_late(daemon: Daemon, delay_ms: int) -> None:
         _started(pair, daemon, verification={"repair": "never"})
         with holding(pair.destination.client, "update", delay_ms) as until_held:

@@ -60,7 +60,7 @@ def _meanwhile(client: writes.AnyClient) -> None:
 
 
 @across(REPLICA_SETS, SHARDED)
-def test_a_sync_goes_on_from_every_point(pair: Pair, daemon: Daemon) -> None:
+def test_a_sync_continues_after_a_kill_at_every_point(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
     _fill(pair)
     body = daemon.start_body()
@@ -102,7 +102,7 @@ def _write_between(client: writes.AnyClient, number: int) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("kill", KILLS, ids=_name)
-def test_a_killed_daemon_goes_on(pair: Pair, daemon: Daemon, kill: tuple[Point, int]) -> None:
+def test_a_killed_daemon_continues(pair: Pair, daemon: Daemon, kill: tuple[Point, int]) -> None:
     point, number = kill
     _fill(pair)
     daemon.kill_at(point, number=number)
@@ -140,10 +140,10 @@ KILLS_ON_SHARDS = [
 @pytest.mark.full
 @across(SHARDED)
 @pytest.mark.parametrize("kill", KILLS_ON_SHARDS, ids=_name)
-def test_a_killed_daemon_goes_on_to_shards(
+def test_a_killed_daemon_continues_to_shards(
     pair: Pair, daemon: Daemon, kill: tuple[Point, int]
 ) -> None:
-    test_a_killed_daemon_goes_on(pair, daemon, kill)
+    test_a_killed_daemon_continues(pair, daemon, kill)
 
 
 def _copied_collections(client: writes.AnyClient) -> dict[Any, int]:
@@ -159,7 +159,7 @@ def _assert_not_copied_again(client: writes.AnyClient, before: dict[Any, int]) -
     }
 
 
-def test_a_copy_goes_on_from_its_resume_point(pair: Pair, orderly: Daemon) -> None:
+def test_a_copy_continues_at_its_resume_point(pair: Pair, orderly: Daemon) -> None:
     documents = 6000
     pad = "p" * 5000
     pair.source.client.d.big.insert_many({"_id": n, "pad": pad} for n in range(documents))
@@ -182,7 +182,9 @@ def _inserts(client: writes.AnyClient) -> int:
     return int(client.admin.command("serverStatus")["opcounters"]["insert"])
 
 
-def test_documents_that_servers_find_hard_to_insert_twice(pair: Pair, daemon: Daemon) -> None:
+def test_documents_whose_repeated_insert_fails_with_unusual_errors(
+    pair: Pair, daemon: Daemon
+) -> None:
     """Copy keys of clustered collections whose duplicates have special error codes, and a capped collection's order."""
     d = pair.source.client.d
     clustered = {"key": {"_id": 1}, "unique": True}

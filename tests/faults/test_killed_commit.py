@@ -40,7 +40,9 @@ MODES = {
 
 @pytest.mark.in_turns
 @pytest.mark.parametrize("mode", MODES)
-def test_a_commit_goes_on_from_every_step(pair: Pair, daemon: Daemon, mode: str) -> None:
+def test_a_commit_continues_after_a_kill_at_every_step(
+    pair: Pair, daemon: Daemon, mode: str
+) -> None:
     before, blocking, at_the_end = MODES[mode]
     pair.shard("d.c")
     pair.shard("d.written")
@@ -74,8 +76,10 @@ def test_a_commit_goes_on_from_every_step(pair: Pair, daemon: Daemon, mode: str)
 
 
 @across(SHARDED)
-def test_a_commit_to_shards_goes_on_from_every_step(pair: Pair, daemon: Daemon) -> None:
-    test_a_commit_goes_on_from_every_step(pair, daemon, "sourceAndDestination")
+def test_a_commit_to_shards_continues_after_a_kill_at_every_step(
+    pair: Pair, daemon: Daemon
+) -> None:
+    test_a_commit_continues_after_a_kill_at_every_step(pair, daemon, "sourceAndDestination")
 
 
 class Writer:

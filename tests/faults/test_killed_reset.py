@@ -25,7 +25,7 @@ KILLS = [
 
 
 @across(REPLICA_SETS, full(TO_SHARDED), SHARDED)
-def test_a_reset_goes_on_from_every_point(pair: Pair, daemon: Daemon) -> None:
+def test_a_reset_continues_after_a_kill_at_every_point(pair: Pair, daemon: Daemon) -> None:
     pair.shard("d.c")
     writes.fill(pair.source.client)
     writes.views(pair.source.client)

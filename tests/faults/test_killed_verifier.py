@@ -80,7 +80,7 @@ def _expected(changed: Iterable[int]) -> list[Any]:
     ]
 
 
-def test_a_verifier_goes_on_from_every_point(pair: Pair, verifier: Verifier) -> None:
+def test_a_verifier_continues_after_a_kill_at_every_point(pair: Pair, verifier: Verifier) -> None:
     """Kill one check at every point in turn; each process counts the passes of a point from 1."""
     for side in (pair.source, pair.destination):
         _fill(side.client)
@@ -114,7 +114,9 @@ def test_a_verifier_goes_on_from_every_point(pair: Pair, verifier: Verifier) -> 
 
 @pytest.mark.full
 @pytest.mark.parametrize("kill", KILLS, ids=_name)
-def test_a_killed_verifier_goes_on(pair: Pair, verifier: Verifier, kill: tuple[Point, int]) -> None:
+def test_a_killed_verifier_continues(
+    pair: Pair, verifier: Verifier, kill: tuple[Point, int]
+) -> None:
     for side in (pair.source, pair.destination):
         _fill(side.client)
     _corrupt(pair.destination.client)
@@ -146,7 +148,7 @@ def test_a_killed_verifier_goes_on(pair: Pair, verifier: Verifier, kill: tuple[P
     assert progress["writesOff"] is True
 
 
-def test_a_verdict_is_kept(pair: Pair, verifier: Verifier) -> None:
+def test_a_verdict_survives_a_restart(pair: Pair, verifier: Verifier) -> None:
     for side in (pair.source, pair.destination):
         _fill(side.client)
     ended = verifier.verify()

@@ -63,7 +63,7 @@ def _applied(pair: Pair, document: dict[str, Any]) -> None:
     wait_for(lambda: found({"_id": document["_id"]}) == document, f"{document} is applied")
 
 
-def test_an_update_that_the_server_holds_back(proxied: Proxied, pair: Pair, daemon: Daemon) -> None:
+def test_an_update_delayed_on_the_server(proxied: Proxied, pair: Pair, daemon: Daemon) -> None:
     daemon.start(**_UNVERIFIED)
     daemon.wait_until_committable()
     c = pair.source.client.d.c
@@ -85,7 +85,7 @@ def _blocked(client: AnyClient) -> bool:
 
 
 @pytest.mark.parametrize("committed", [full(False), True], ids=["before", "after commit"])
-def test_inserts_that_the_network_holds_back(
+def test_inserts_delayed_in_the_network(
     proxied: Proxied, pair: Pair, daemon: Daemon, committed: bool
 ) -> None:
     c = pair.source.client.d.c
@@ -168,7 +168,7 @@ OPEN = {"collMod", "createIndexes", "dropIndexes", "create"}
     "definition",
     ["drop", *(full(each) for each in [*DEFINITIONS][1:])],
 )
-def test_definitions_that_the_network_holds_back(
+def test_ddl_commands_delayed_in_the_network(
     proxied: Proxied, pair: Pair, daemon: Daemon, definition: str
 ) -> None:
     first, command, then = DEFINITIONS[definition]
@@ -190,7 +190,7 @@ def test_definitions_that_the_network_holds_back(
         pair.assert_equal()
 
 
-def test_a_take_over_while_updates_are_held_back(
+def test_a_takeover_while_updates_are_delayed(
     proxied: Proxied, pair: Pair, daemon: Daemon, tmp_path: Path
 ) -> None:
     daemon.start(**_UNVERIFIED)

@@ -99,11 +99,11 @@ def test_every_command_with_every_fault(members: Members, tmp_path: Path, flight
 
 @pytest.mark.full
 @pytest.mark.parametrize("flight", LONG, ids=range(len(LONG)))
-def test_faults_that_last(members: Members, tmp_path: Path, flight: Flight) -> None:
+def test_long_faults(members: Members, tmp_path: Path, flight: Flight) -> None:
     _fly(members, tmp_path, flight)
 
 
-def test_a_flight_without_faults(members: Members, tmp_path: Path) -> None:
+def test_a_sync_without_faults(members: Members, tmp_path: Path) -> None:
     journey = _fly(members, tmp_path, ())
     assert (journey.failures, journey.journal) == ([], [])
 

@@ -96,7 +96,7 @@ def test_an_unknown_error_of_a_server_can_be_resumed(
     pair.assert_equal()
 
 
-def test_a_refused_user_is_waited_for(points: FailPoints, pair: Pair, daemon: Daemon) -> None:
+def test_authorization_errors_are_retried(points: FailPoints, pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()

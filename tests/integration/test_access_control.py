@@ -136,7 +136,9 @@ def missing(daemon: Daemon, use: Use) -> list[str]:
     return [each["errorDescription"] for each in answer["violations"]]
 
 
-def test_each_documented_role_is_asked_for_by_name(clusters: Clusters, tmp_path: Path) -> None:
+def test_each_missing_documented_role_is_reported_by_name(
+    clusters: Clusters, tmp_path: Path
+) -> None:
     clusters.grant(USES[-1])
     with running(clusters, tmp_path) as daemon:
         for use in USES:
@@ -154,7 +156,7 @@ def test_each_documented_role_is_asked_for_by_name(clusters: Clusters, tmp_path:
 
 
 @pytest.mark.parametrize("use", USES, ids=IDS)
-def test_the_roles_for_sharded_clusters_have_what_is_asked_for(
+def test_the_roles_for_sharded_clusters_have_the_required_privileges(
     clusters: Clusters, use: Use
 ) -> None:
     """Test on a replica set, which has the same built-in roles: the router of these tests has no access control."""
@@ -173,7 +175,7 @@ def as_sharded(cluster: Guarded) -> ClusterFacts:
 
 
 @pytest.mark.parametrize("use", [*map(full, USES[:-1]), USES[-1]], ids=IDS)
-def test_the_documented_roles_are_enough(clusters: Clusters, tmp_path: Path, use: Use) -> None:
+def test_the_documented_roles_are_sufficient(clusters: Clusters, tmp_path: Path, use: Use) -> None:
     source, destination = clusters.source, clusters.destination
     clusters.grant(use)
     blocking = use.options.get("enableUserWriteBlocking", "destinationOnly")
@@ -217,7 +219,9 @@ def beginning(folder: Path, cluster0: str, cluster1: str) -> subprocess.Popen[st
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
 
 
-def test_who_is_not_let_in_is_told_why_and_what_to_do(clusters: Clusters, tmp_path: Path) -> None:
+def test_failed_logins_and_tls_errors_name_cause_and_remedy(
+    clusters: Clusters, tmp_path: Path
+) -> None:
     source = clusters.source.uri
     plain = source.partition("&tls=")[0]
     other = tmp_path / "other"

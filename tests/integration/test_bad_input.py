@@ -102,7 +102,7 @@ def test_a_commit_with_options_is_refused(idle: Daemon) -> None:
     ("method", "path", "status"),
     [("GET", "start", 405), ("POST", "progress", 405), ("GET", "nothing", 404)],
 )
-def test_other_paths_and_methods_have_the_error_body(
+def test_unknown_paths_and_methods_answer_with_the_error_body(
     idle: Daemon, method: str, path: str, status: int
 ) -> None:
     answer = requests.request(method, idle.url(path), timeout=PATIENCE)
@@ -113,7 +113,7 @@ def test_a_body_that_is_too_large_is_refused(idle: Daemon) -> None:
     assert_refused(idle.post("start", b" " * (2 << 20)), 413, "RequestEntityTooLarge")
 
 
-def test_idle_progress_knows_nothing(idle: Daemon) -> None:
+def test_progress_is_null_before_the_first_start(idle: Daemon) -> None:
     progress = idle.progress()
     known = {name: value for name, value in progress.items() if value is not None}
     assert known == {

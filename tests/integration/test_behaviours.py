@@ -135,7 +135,7 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.parametrize("outcome", [*map(Round, When)], indirect=True, ids=str)
 @pytest.mark.parametrize("behaviour", ALL, ids=lambda each: each.name)
-def test_it_arrives(outcome: Outcome, behaviour: Behaviour) -> None:
+def test_a_behaviour_is_synced(outcome: Outcome, behaviour: Behaviour) -> None:
     outcome.assert_equal(behaviour)
 
 
@@ -146,7 +146,7 @@ def test_it_arrives(outcome: Outcome, behaviour: Behaviour) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("behaviour", UPDATES, ids=lambda each: each.name)
-def test_it_arrives_without_raw_diffs(outcome: Outcome, behaviour: Behaviour) -> None:
+def test_a_behaviour_is_synced_without_raw_diffs(outcome: Outcome, behaviour: Behaviour) -> None:
     outcome.assert_equal(behaviour)
 
 
@@ -156,7 +156,7 @@ def test_it_arrives_without_raw_diffs(outcome: Outcome, behaviour: Behaviour) ->
     [each for each in _some(0) if each.name not in _ACROSS_DATABASES],
     ids=lambda each: each.name,
 )
-def test_it_arrives_on_shards(outcome: Outcome, behaviour: Behaviour) -> None:
+def test_a_behaviour_is_synced_to_shards(outcome: Outcome, behaviour: Behaviour) -> None:
     outcome.assert_equal(behaviour)
 
 
@@ -166,5 +166,7 @@ def test_it_arrives_on_shards(outcome: Outcome, behaviour: Behaviour) -> None:
     [each for each in _some(1) if each.name not in _NOT_ON_ROUTERS],
     ids=lambda each: each.name,
 )
-def test_it_arrives_from_shards(outcome: Outcome, behaviour: Behaviour) -> None:
+def test_a_behaviour_is_synced_between_sharded_clusters(
+    outcome: Outcome, behaviour: Behaviour
+) -> None:
     outcome.assert_equal(behaviour)

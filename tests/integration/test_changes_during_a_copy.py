@@ -155,6 +155,8 @@ def differences(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.database)
-def test_it_arrives(differences: dict[str, tuple[str, ...]], case: Case) -> None:
+def test_changes_during_the_copy_are_synced(
+    differences: dict[str, tuple[str, ...]], case: Case
+) -> None:
     own = (case.database, f"{case.database}_other")
     assert not {name: found for name, found in differences.items() if name in own}

@@ -50,7 +50,7 @@ def lost_answers(pair: Pair, command: str) -> Iterator[None]:
         yield
 
 
-def test_what_is_planned_stays(pair: Pair) -> None:
+def test_a_saved_plan_is_kept(pair: Pair) -> None:
     partitions = saved(pair, "a")
     assert partitions.all_done() and partitions.planned() == set()
     partitions.plan(ONE, RANGES, 1000)
@@ -64,7 +64,7 @@ def test_what_is_planned_stays(pair: Pair) -> None:
     assert not partitions.all_done()
 
 
-def test_a_plan_that_was_cut_short_leaves_nothing(pair: Pair) -> None:
+def test_an_interrupted_plan_leaves_no_partitions(pair: Pair) -> None:
     partitions = saved(pair, "a")
     partitions.plan(ONE, RANGES)
     pair.destination.client[METADATA_DATABASE].partitions.delete_one({"_id.number": 0})
@@ -72,13 +72,13 @@ def test_a_plan_that_was_cut_short_leaves_nothing(pair: Pair) -> None:
     assert [each.range for each in partitions] == RANGES[:2]
 
 
-def test_a_reversed_sync_has_partitions_of_its_own(pair: Pair) -> None:
+def test_a_reversed_sync_has_separate_partitions(pair: Pair) -> None:
     saved(pair, "a").plan(ONE, RANGES)
     assert claimed(saved(pair, "a", reversals=1)) == []
     assert len(claimed(saved(pair, "a", reversals=2))) == len(RANGES)
 
 
-def test_each_is_claimed_once_also_when_answers_are_lost(pair: Pair) -> None:
+def test_each_partition_is_claimed_once_even_if_replies_are_lost(pair: Pair) -> None:
     partitions = saved(pair, "a")
     with lost_answers(pair, "update"):
         partitions.plan(ONE, RANGES)
@@ -89,7 +89,7 @@ def test_each_is_claimed_once_also_when_answers_are_lost(pair: Pair) -> None:
     assert claimed(saved(pair, "b")) == []
 
 
-def test_the_largest_come_first_and_small_ones_together(pair: Pair) -> None:
+def test_large_partitions_are_claimed_first_and_small_ones_together(pair: Pair) -> None:
     partitions = saved(pair, "a")
     partitions.plan_whole(whole({number.to_bytes(16): number for number in range(30)}))
     partitions.plan(ONE, RANGES[:2], 4000)
@@ -100,7 +100,7 @@ def test_the_largest_come_first_and_small_ones_together(pair: Pair) -> None:
     assert [each.total for each in others] == [*reversed(range(10))]
 
 
-def test_two_claim_at_once(pair: Pair) -> None:
+def test_two_instances_claim_concurrently(pair: Pair) -> None:
     planner = saved(pair, "a")
     planner.plan(ONE, RANGES * 10)
     planner.plan_whole(whole({number.to_bytes(16): 1 for number in range(60)}))
@@ -116,7 +116,7 @@ def test_two_claim_at_once(pair: Pair) -> None:
     assert {each.instance for each in found} == {"a", "b"}
 
 
-def test_what_was_claimed_before_a_restart_is_claimed_again(pair: Pair) -> None:
+def test_unfinished_claims_are_claimed_again_after_a_restart(pair: Pair) -> None:
     before = saved(pair, "a")
     before.plan(ONE, RANGES)
     done, begun, waiting = (before.claim() for _ in range(3))
@@ -131,7 +131,7 @@ def test_what_was_claimed_before_a_restart_is_claimed_again(pair: Pair) -> None:
     assert claimed(saved(pair, "a")) == [begun, waiting]
 
 
-def test_a_collection_is_copied_when_all_of_it_is(pair: Pair) -> None:
+def test_a_collection_is_copied_once_all_its_partitions_are(pair: Pair) -> None:
     partitions = saved(pair, "a")
     partitions.plan(ONE, RANGES)
     partitions.plan_whole(whole({OTHER: 1}))

@@ -79,7 +79,7 @@ def test_a_missing_privilege_is_refused_by_name(
         daemon.close()
 
 
-def test_an_oplog_that_may_not_be_read_is_no_failure(
+def test_an_unreadable_oplog_does_not_fail_the_sync(
     guarded: tuple[ReplicaSet, ReplicaSet], guarded_pair: Pair, tmp_path: Path
 ) -> None:
     admin = guarded_pair.source.client.admin
@@ -106,7 +106,7 @@ def test_an_oplog_that_may_not_be_read_is_no_failure(
         daemon.close()
 
 
-def test_the_other_cluster_may_be_the_source(pair: Pair, tmp_path: Path) -> None:
+def test_cluster1_may_be_the_source(pair: Pair, tmp_path: Path) -> None:
     daemon = Daemon(pair.destination.uri, pair.source.uri, tmp_path)
     try:
         daemon.run()

@@ -86,7 +86,7 @@ IDS = [{"_id": number, "n": number} for number in range(1500)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_changed_is_found(pair: Pair, kind: str) -> None:
+def test_changed_documents_are_found(pair: Pair, kind: str) -> None:
     fill(pair, [*IDS, *LETTERS], **KINDS[kind])
     assert mismatches(pair) == []
     source, destination = pair.source.client.d.c, pair.destination.client.d.c
@@ -103,13 +103,13 @@ def test_what_was_changed_is_found(pair: Pair, kind: str) -> None:
     assert told(mismatches(pair)) == expected
 
 
-def test_documents_of_all_types_are_equal_to_themselves(pair: Pair) -> None:
+def test_equal_documents_of_all_types_are_equal(pair: Pair) -> None:
     for side in (pair.source, pair.destination):
         insert_odd_documents(side.client.d.c)
     assert mismatches(pair) == []
 
 
-def test_an_id_of_another_type_is_another_document(pair: Pair) -> None:
+def test_ids_of_different_types_are_different_documents(pair: Pair) -> None:
     pair.source.client.d.c.insert_one({"_id": 1})
     pair.destination.client.d.c.insert_one({"_id": Int64(1)})
     found = [
@@ -126,7 +126,7 @@ def test_the_order_of_fields_can_be_ignored(pair: Pair) -> None:
     assert told(mismatches(pair, compared=ignoring)) == {2: "a"}
 
 
-def test_only_what_a_filter_chooses_is_compared_and_counted(pair: Pair) -> None:
+def test_only_filtered_documents_are_compared_and_counted(pair: Pair) -> None:
     fill(pair, IDS)
     pair.destination.client.d.c.delete_many({"_id": {"$in": [10, 1000]}})
     filtered = comparison(pair, query={"n": {"$lt": 500}})
@@ -169,7 +169,7 @@ def test_documents_are_found_by_keys_of_all_types(pair: Pair, kind: str) -> None
         assert {each.key for each in mismatches(pair, Keys(tuple(portion)))} == {*portion}
 
 
-def test_names_may_differ(pair: Pair) -> None:
+def test_namespaces_with_different_names_are_compared(pair: Pair) -> None:
     pair.source.client.d.c.insert_many([{"_id": 1}, {"_id": 2}])
     pair.destination.client["other"]["c2"].insert_one({"_id": 1})
     renamed = NamespacePair(NAME, Namespace("other", "c2"))
@@ -180,7 +180,7 @@ def test_names_may_differ(pair: Pair) -> None:
 
 @pytest.mark.parametrize("portion", [Range(), Range(bson.encode({"_id": 1}), None)])
 @pytest.mark.parametrize("other", ["nothing", "view", "time series"])
-def test_a_side_without_such_a_collection_has_no_documents(
+def test_a_missing_collection_or_view_has_no_documents(
     pair: Pair, other: str, portion: Portion
 ) -> None:
     pair.source.client.d.c.insert_many([{"_id": 1}, {"_id": 2}])
@@ -192,7 +192,7 @@ def test_a_side_without_such_a_collection_has_no_documents(
     assert comparison(pair).counts(BOTH) == (2, 0)
 
 
-def test_large_documents_that_are_missing_take_little_memory(pair: Pair) -> None:
+def test_missing_large_documents_need_little_memory(pair: Pair) -> None:
     documents = [{"_id": number, "x": Binary(bytes(8 << 20))} for number in range(8)]
     for each in documents:
         pair.source.client.d.c.insert_one(each)
@@ -202,7 +202,9 @@ def test_large_documents_that_are_missing_take_little_memory(pair: Pair) -> None
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("missing_on", ["source", "destination"])
-def test_a_gap_takes_little_memory(pair: Pair, kind: str, missing_on: str) -> None:
+def test_a_long_range_of_missing_documents_needs_little_memory(
+    pair: Pair, kind: str, missing_on: str
+) -> None:
     fill(pair, LETTERS, **KINDS[kind])
     # Documents that exceeded the memory limit would be reported even if they are equal.
     compared = comparison(pair, tuning=replace(SMALL_PAGES, unmatched_bytes=5000))
@@ -217,7 +219,7 @@ def test_a_gap_takes_little_memory(pair: Pair, kind: str, missing_on: str) -> No
     assert sorted(told(mismatches(pair, compared=compared))) == sorted(missing)
 
 
-def test_reads_are_not_older_than_they_must_be(pair: Pair) -> None:
+def test_reads_wait_for_the_given_cluster_times(pair: Pair) -> None:
     fill(pair, IDS[:10])
     times = tuple(
         side.client.admin.command("hello")["operationTime"]
@@ -227,7 +229,7 @@ def test_reads_are_not_older_than_they_must_be(pair: Pair) -> None:
     assert list(found) == []
 
 
-def test_a_stop_ends_it(pair: Pair) -> None:
+def test_a_stop_ends_the_comparison(pair: Pair) -> None:
     fill(pair, IDS)
     stop = StopToken()
     compared = comparison(pair, stop=stop, tuning=CheckTuning(first_page=10))
@@ -254,7 +256,7 @@ def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_lost_cursor_is_opened_again_where_it_was(
+def test_a_lost_cursor_is_reopened_at_its_position(
     pair: Pair, kind: str, interrupted: Callable[[], int]
 ) -> None:
     fill(pair, [*IDS, *LETTERS, {"_id": ObjectId()}], **KINDS[kind])
@@ -275,7 +277,7 @@ def test_a_lost_cursor_is_opened_again_where_it_was(
     assert stored <= done <= stored + 2 * interrupted()
 
 
-def test_counts_are_those_of_the_documents(pair: Pair) -> None:
+def test_counts_equal_the_numbers_of_documents(pair: Pair) -> None:
     assert comparison(pair).counts(BOTH) == (0, 0)
     fill(pair, IDS[:10], **KINDS["clustered"])
     pair.source.client.d.c.insert_one({"_id": -1})

@@ -31,7 +31,7 @@ def assert_answers_beside_a_crowd(process: ServiceProcess, slow: str) -> None:
         assert process.get("/metrics").status_code == 200
 
 
-def test_a_daemon(pair: Pair, daemon: Daemon) -> None:
+def test_a_daemon_answers_despite_many_clients(pair: Pair, daemon: Daemon) -> None:
     pair.source.client.d.c.insert_one({"_id": 1})
     daemon.start()
     assert_answers_beside_a_crowd(daemon, "mismatches")
@@ -39,7 +39,7 @@ def test_a_daemon(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
 
 
-def test_a_verifier(pair: Pair, tmp_path: Path) -> None:
+def test_a_verifier_answers_despite_many_clients(pair: Pair, tmp_path: Path) -> None:
     verifier = Verifier(pair.source.uri, pair.destination.uri, tmp_path, "--verifyAll", "--start")
     try:
         verifier.run()

@@ -66,7 +66,7 @@ def _key(document: dict[str, Any]) -> Any:
 
 @pytest.mark.in_turns(2)
 @across_topologies
-def test_what_differs_is_named_and_not_committed(pair: Pair, daemon: Daemon) -> None:
+def test_a_difference_is_reported_and_prevents_the_commit(pair: Pair, daemon: Daemon) -> None:
     pair.shard("d.c")
     writes.fill(pair.source.client)
     pair.source.client.d.c.create_index("n")
@@ -119,7 +119,7 @@ def test_without_verification_nothing_is_compared(pair: Pair, daemon: Daemon) ->
     assert mismatches(daemon) == []
 
 
-def test_what_is_repaired_before_the_commit_is_no_mismatch(pair: Pair, daemon: Daemon) -> None:
+def test_a_difference_repaired_before_the_commit_is_no_mismatch(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
@@ -166,7 +166,7 @@ def test_definitions_may_change_and_writers_may_write(pair: Pair, daemon: Daemon
 KILLS = [(Point.TASK_DONE, ""), (Point.GENERATION_BEGUN, "1"), (Point.GENERATION_DONE, "2")]
 
 
-def test_a_killed_check_goes_on(pair: Pair, daemon: Daemon) -> None:
+def test_a_killed_check_continues(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     kill_and_write(pair, daemon, behind=False)
     daemon.wait_for_state("COMMITTED")
@@ -174,7 +174,7 @@ def test_a_killed_check_goes_on(pair: Pair, daemon: Daemon) -> None:
     assert listed(daemon) == set()
 
 
-def test_a_killed_check_forgets_nothing(pair: Pair, daemon: Daemon) -> None:
+def test_a_killed_check_keeps_its_mismatches(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     kill_and_write(pair, daemon, behind=True)
     assert daemon.wait_for_state("FAILED")["error"] == "VerificationFailed"
@@ -221,7 +221,7 @@ def change_saved_check(pair: Pair, change: dict[str, Any]) -> None:
     )
 
 
-def test_a_check_that_cannot_go_on_is_not_passed(pair: Pair, daemon: Daemon) -> None:
+def test_a_check_that_cannot_continue_does_not_pass(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
@@ -255,7 +255,9 @@ def test_a_check_survives_a_loss_that_the_oplog_does_not_confirm(
     assert listed(daemon) == {("content", None, 1)}
 
 
-def test_a_ttl_index_that_comes_by_a_rename_cannot_be_verified(pair: Pair, daemon: Daemon) -> None:
+def test_a_ttl_index_that_enters_the_filter_by_rename_is_refused(
+    pair: Pair, daemon: Daemon
+) -> None:
     writes.fill(pair.source.client)
     pair.source.client.outside.expires.create_index("when", expireAfterSeconds=10**8)
     daemon.start(buildIndexes="never", includeNamespaces=[{"database": "d"}])

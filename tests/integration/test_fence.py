@@ -85,7 +85,7 @@ CASES: dict[str, tuple[str, dict[str, Any], bool, dict[str, Any]]] = {
 
 @pytest.mark.in_turns(4)
 @pytest.mark.parametrize("case", CASES)
-def test_the_late_first_attempt_of_a_repeated_write(pair: Pair, client: Client, case: str) -> None:
+def test_a_delayed_write_is_refused_after_its_retry(pair: Pair, client: Client, case: str) -> None:
     name, command, as_transaction, later = CASES[case]
     writes = writer(client, uuid4())
     with held(pair, name):
@@ -100,7 +100,7 @@ def _documents(pair: Pair) -> list[Any]:
 
 
 @pytest.mark.parametrize("as_transaction", [False, True])
-def test_a_late_write_that_is_not_repeated(
+def test_a_delayed_write_without_retry_is_refused(
     pair: Pair, client: Client, as_transaction: bool
 ) -> None:
     writes = writer(client, uuid4())
@@ -111,7 +111,7 @@ def test_a_late_write_that_is_not_repeated(
     assert _documents(pair) == []
 
 
-def test_a_late_write_whose_thread_was_cancelled(pair: Pair, client: Client) -> None:
+def test_a_delayed_write_of_a_cancelled_thread_is_refused(pair: Pair, client: Client) -> None:
     stop = StopToken()
     writes = FencedWriter(client, False, stop, Fence(uuid4(), 1), False)
     ended: list[BaseException] = []
@@ -133,7 +133,7 @@ def test_a_late_write_whose_thread_was_cancelled(pair: Pair, client: Client) -> 
     assert _documents(pair) == []
 
 
-def test_a_late_write_of_an_earlier_engine(pair: Pair, client: Client) -> None:
+def test_a_delayed_write_of_an_earlier_engine_is_refused(pair: Pair, client: Client) -> None:
     run, stop = uuid4(), StopToken()
     earlier = FencedWriter(client, False, stop, Fence(run, 1), False)
     with held(pair, "update"):
@@ -187,7 +187,7 @@ def test_a_refused_mark_settles_nothing(pair: Pair, client: Client) -> None:
     assert fence.is_settled
 
 
-def test_collections_that_take_no_transaction(pair: Pair, client: Client) -> None:
+def test_collections_that_do_not_support_transactions(pair: Pair, client: Client) -> None:
     d = pair.destination.client.d
     d.create_collection("c", capped=True, size=100_000)
     d.c.insert_many({"_id": n, "v": 0} for n in MANY)
@@ -197,7 +197,7 @@ def test_collections_that_take_no_transaction(pair: Pair, client: Client) -> Non
     assert {each["v"] for each in _documents(pair)} == {2}
 
 
-def test_a_document_that_is_refused_leaves_the_others(pair: Pair, client: Client) -> None:
+def test_a_refused_document_does_not_affect_the_others(pair: Pair, client: Client) -> None:
     d = pair.destination.client.d
     d.c.create_index("v", unique=True, partialFilterExpression={"v": {"$gt": 99}})
     d.c.insert_one({"_id": "taken", "v": 100})
@@ -208,7 +208,7 @@ def test_a_document_that_is_refused_leaves_the_others(pair: Pair, client: Client
     assert [(each["index"], each["code"]) for each in reply["writeErrors"]] == [(20, 11000)]
 
 
-def test_the_session_goes_with_every_write(pair: Pair, client: Client) -> None:
+def test_every_write_carries_the_session(pair: Pair, client: Client) -> None:
     """Writes use the run's session, not the driver's own: only then can a server relate the processes of one run."""
     run = uuid4()
     writer(client, run).run("d", update(1))

@@ -117,7 +117,7 @@ def assert_selected(pair: Pair) -> None:
 
 @pytest.mark.in_turns(2)
 @pytest.mark.parametrize("when", When, ids=lambda when: when.name)
-def test_only_what_is_selected_is_synced(pair: Pair, daemon: Daemon, when: When) -> None:
+def test_only_selected_namespaces_are_synced(pair: Pair, daemon: Daemon, when: When) -> None:
     fill(pair.source.client)
     with writes_in(when, daemon, includeNamespaces=INCLUDE, excludeNamespaces=EXCLUDE):
         change(pair)
@@ -127,21 +127,21 @@ def test_only_what_is_selected_is_synced(pair: Pair, daemon: Daemon, when: When)
 
 @pytest.mark.in_turns
 @across(TO_SHARDED, SHARDED)
-def test_only_what_is_selected_is_synced_to_shards(pair: Pair, daemon: Daemon) -> None:
+def test_only_selected_namespaces_are_synced_to_shards(pair: Pair, daemon: Daemon) -> None:
     # Shard by `_id`, whose index always exists.
     for each in ("hr.app", "shop.orders"):
         pair.shard(each, {"_id": 1})
-    test_only_what_is_selected_is_synced(pair, daemon, When.APPLY)
+    test_only_selected_namespaces_are_synced(pair, daemon, When.APPLY)
 
 
-def test_excludes_alone_leave_the_rest(pair: Pair, daemon: Daemon) -> None:
+def test_an_exclude_filter_alone_syncs_everything_else(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
     daemon.start(excludeNamespaces=[{"databaseRegex": {"pattern": "LOGS", "options": "i"}}])
     daemon.commit()
     assert {database for database, _ in names(pair.destination)} == {"shop", "hr", "other"}
 
 
-def test_a_rename_out_of_the_filter_fails_by_name(pair: Pair, daemon: Daemon) -> None:
+def test_a_rename_out_of_the_filter_fails_the_sync_by_name(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
     daemon.start(includeNamespaces=INCLUDE)
     daemon.wait_until_committable()
@@ -161,7 +161,7 @@ def test_a_rename_out_of_the_filter_fails_by_name(pair: Pair, daemon: Daemon) ->
     assert ("shop", "orders") not in names(pair.destination)
 
 
-def test_a_kill_while_a_collection_comes_into_the_filter(pair: Pair, daemon: Daemon) -> None:
+def test_a_kill_while_a_collection_is_renamed_into_the_filter(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
     pad = "p" * 5000
     pair.source.client.shop.big.insert_many({"_id": n, "pad": pad} for n in range(3000))
@@ -176,7 +176,7 @@ def test_a_kill_while_a_collection_comes_into_the_filter(pair: Pair, daemon: Dae
     assert_selected(pair)
 
 
-def test_a_restart_within_a_transaction_over_the_border(pair: Pair, daemon: Daemon) -> None:
+def test_a_restart_within_a_transaction_across_the_filter(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
     client.inside.c.insert_one({"_id": 1})
     client.outside.c.insert_one({"_id": 1})

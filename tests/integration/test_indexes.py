@@ -32,7 +32,7 @@ def create_and_drop(pair: Pair) -> None:
 
 @pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
-def test_after_the_copy(pair: Pair, daemon: Daemon, when: When) -> None:
+def test_indexes_are_built_after_the_copy(pair: Pair, daemon: Daemon, when: When) -> None:
     pair.shard("d.c")
     writes.fill(pair.source.client)
     pair.source.client.d.other.create_index("early", unique=True, sparse=True)
@@ -44,11 +44,11 @@ def test_after_the_copy(pair: Pair, daemon: Daemon, when: When) -> None:
 
 @pytest.mark.in_turns
 @on_shards
-def test_after_the_copy_on_shards(pair: Pair, daemon: Daemon) -> None:
-    test_after_the_copy(pair, daemon, When.COPY)
+def test_indexes_are_built_after_the_copy_on_shards(pair: Pair, daemon: Daemon) -> None:
+    test_indexes_are_built_after_the_copy(pair, daemon, When.COPY)
 
 
-def test_after_the_copy_means_after_the_copy(pair: Pair, daemon: Daemon) -> None:
+def test_no_index_exists_before_the_end_of_the_copy(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     pair.source.client.d.c.create_index("n")
     with daemon.held_at(Point.BATCH_WRITTEN):
@@ -63,7 +63,7 @@ def test_after_the_copy_means_after_the_copy(pair: Pair, daemon: Daemon) -> None
 
 @pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
-def test_never(pair: Pair, daemon: Daemon, when: When) -> None:
+def test_no_indexes_are_built(pair: Pair, daemon: Daemon, when: When) -> None:
     pair.shard("d.c")
     writes.fill(pair.source.client)
     pair.source.client.d.other.create_index("early")
@@ -83,11 +83,11 @@ def needed(pair: Pair, collection: str) -> set[str]:
 
 @pytest.mark.in_turns
 @on_shards
-def test_never_on_shards(pair: Pair, daemon: Daemon) -> None:
-    test_never(pair, daemon, When.COPY)
+def test_no_indexes_are_built_on_shards(pair: Pair, daemon: Daemon) -> None:
+    test_no_indexes_are_built(pair, daemon, When.COPY)
 
 
-def test_never_with_verification(pair: Pair, daemon: Daemon) -> None:
+def test_no_indexes_are_built_with_verification(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     pair.source.client.d.c.create_index("n", unique=True)
     daemon.start(buildIndexes="never")
@@ -99,7 +99,9 @@ def test_never_with_verification(pair: Pair, daemon: Daemon) -> None:
 
 @pytest.mark.in_turns
 @pytest.mark.parametrize("when", [When.REPLAY, When.COPY, When.APPLY], ids=lambda when: when.name)
-def test_never_and_ttl_cannot_be_verified(pair: Pair, daemon: Daemon, when: When) -> None:
+def test_a_ttl_index_without_index_builds_is_refused(
+    pair: Pair, daemon: Daemon, when: When
+) -> None:
     writes.fill(pair.source.client)
     with writes_in(when, daemon, buildIndexes="never"):
         pair.source.client.d.c.create_index("when", expireAfterSeconds=10**8)
@@ -113,7 +115,9 @@ def test_never_and_ttl_cannot_be_verified(pair: Pair, daemon: Daemon, when: When
     assert index_names(pair.destination.client) == {"_id_"}
 
 
-def test_an_index_that_becomes_ttl_cannot_be_verified(pair: Pair, daemon: Daemon) -> None:
+def test_an_index_that_becomes_ttl_without_index_builds_is_refused(
+    pair: Pair, daemon: Daemon
+) -> None:
     writes.fill(pair.source.client)
     pair.source.client.d.c.create_index("when")
     daemon.start(buildIndexes="never")
@@ -131,7 +135,9 @@ def test_an_index_that_becomes_ttl_cannot_be_verified(pair: Pair, daemon: Daemon
     "when, build",
     [*((when, "excludeHashed") for when in PHASES), (When.COPY, "excludeHashedAfterCopy")],
 )
-def test_all_but_hashed(pair: Pair, daemon: Daemon, when: When, build: str) -> None:
+def test_all_but_hashed_indexes_are_built(
+    pair: Pair, daemon: Daemon, when: When, build: str
+) -> None:
     pair.shard("d.c")
     writes.fill(pair.source.client)
     pair.source.client.d.other.create_index([("n", "hashed")])
@@ -152,11 +158,11 @@ def test_all_but_hashed(pair: Pair, daemon: Daemon, when: When, build: str) -> N
 
 @pytest.mark.in_turns
 @on_shards
-def test_all_but_hashed_on_shards(pair: Pair, daemon: Daemon) -> None:
-    test_all_but_hashed(pair, daemon, When.COPY, "excludeHashed")
+def test_all_but_hashed_indexes_are_built_on_shards(pair: Pair, daemon: Daemon) -> None:
+    test_all_but_hashed_indexes_are_built(pair, daemon, When.COPY, "excludeHashed")
 
 
-def test_an_index_that_cannot_be_built_is_named(pair: Pair, daemon: Daemon) -> None:
+def test_an_index_that_cannot_be_built_is_reported_by_name(pair: Pair, daemon: Daemon) -> None:
     """Insert a document on the destination, bypassing the daemon, that makes the index build fail."""
     writes.fill(pair.source.client)
     daemon.start()
@@ -183,7 +189,7 @@ def test_an_index_that_cannot_be_built_is_named(pair: Pair, daemon: Daemon) -> N
 @pytest.mark.each_once
 @pytest.mark.parametrize("build", ["beforeDataCopy", "afterDataCopy"])
 @pytest.mark.parametrize("point", [Point.STARTED, Point.LISTED, Point.BATCH_WRITTEN])
-def test_documents_that_an_index_of_another_time_refuses(
+def test_documents_that_an_older_or_newer_index_refuses(
     pair: Pair, daemon: Daemon, point: Point, build: str
 ) -> None:
     """Drop an index, insert documents that violate it, and create another index with its name."""

@@ -34,7 +34,7 @@ def prepare_copy(pair: Pair, fleet: Fleet) -> None:
         each.run()
 
 
-def test_the_copy_is_shared(pair: Pair, fleet: Fleet) -> None:
+def test_instances_share_the_copy(pair: Pair, fleet: Fleet) -> None:
     prepare_copy(pair, fleet)
     # No instance copies more than its first batches before all of them have begun.
     with ExitStack() as held:
@@ -53,7 +53,7 @@ def test_the_copy_is_shared(pair: Pair, fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("number", [full(0), 1], ids=["coordinator", "follower"])
-def test_an_instance_that_is_killed_in_the_copy_goes_on(
+def test_an_instance_killed_during_the_copy_continues(
     pair: Pair, fleet: Fleet, number: int
 ) -> None:
     prepare_copy(pair, fleet)
@@ -68,7 +68,7 @@ def test_an_instance_that_is_killed_in_the_copy_goes_on(
     pair.assert_equal()
 
 
-def test_the_events_are_shared(pair: Pair, fleet: Fleet) -> None:
+def test_instances_share_the_change_events(pair: Pair, fleet: Fleet) -> None:
     source = pair.source.client
     writes.fill(source)
     source.admin.command("shardCollection", "shop.orders", key={"n": 1})
@@ -85,7 +85,7 @@ def test_the_events_are_shared(pair: Pair, fleet: Fleet) -> None:
     assert min(applied) > sum(applied) / 3
 
 
-def test_progress_tells_who_coordinates(pair: Pair, fleet: Fleet) -> None:
+def test_progress_names_the_coordinator(pair: Pair, fleet: Fleet) -> None:
     writes.fill(pair.source.client)
     told = [each.progress() for each in fleet.daemons]
     assert [(each["mongosyncID"], each["coordinatorID"]) for each in told] == [
@@ -98,9 +98,7 @@ def test_progress_tells_who_coordinates(pair: Pair, fleet: Fleet) -> None:
     ]
 
 
-def test_changes_of_definitions_are_applied_once_between_the_same_writes(
-    pair: Pair, fleet: Fleet
-) -> None:
+def test_ddl_events_are_applied_once_and_in_order(pair: Pair, fleet: Fleet) -> None:
     source = pair.source.client
     writes.fill(source)
     writes.new_collections(source)
@@ -122,7 +120,7 @@ def test_changes_of_definitions_are_applied_once_between_the_same_writes(
     pair.assert_equal()
 
 
-def test_the_run_waits_for_an_instance_that_was_not_told(pair: Pair, fleet: Fleet) -> None:
+def test_the_run_waits_for_an_instance_that_was_not_started(pair: Pair, fleet: Fleet) -> None:
     writes.fill(pair.source.client)
     coordinator, follower = fleet.coordinator, fleet.follower
     follower.start()
@@ -142,7 +140,7 @@ def test_the_run_waits_for_an_instance_that_was_not_told(pair: Pair, fleet: Flee
     pair.assert_equal()
 
 
-def test_a_start_must_be_the_same_at_all(pair: Pair, fleet: Fleet) -> None:
+def test_all_instances_need_the_same_start_options(pair: Pair, fleet: Fleet) -> None:
     writes.fill(pair.source.client)
     fleet.follower.start()
     body = fleet.coordinator.start_body(reversible=False, buildIndexes="never")
@@ -158,9 +156,7 @@ def test_a_start_must_be_the_same_at_all(pair: Pair, fleet: Fleet) -> None:
     pair.assert_equal()
 
 
-def test_a_start_that_differs_is_withdrawn_when_it_was_killed_before_it_could_be(
-    pair: Pair, fleet: Fleet
-) -> None:
+def test_a_killed_start_with_other_options_is_withdrawn(pair: Pair, fleet: Fleet) -> None:
     writes.fill(pair.source.client)
     fleet.follower.start()
     fleet.follower.kill()
@@ -176,7 +172,7 @@ def test_a_start_that_differs_is_withdrawn_when_it_was_killed_before_it_could_be
     pair.assert_equal()
 
 
-def test_an_id_is_the_name_of_a_shard(pair: Pair, fleet: Fleet, tmp_path: Path) -> None:
+def test_an_id_must_be_the_name_of_a_shard(pair: Pair, fleet: Fleet, tmp_path: Path) -> None:
     writes.fill(pair.source.client)
     (tmp_path / "other").mkdir()
     daemon = pair.daemon(tmp_path / "other", "--id", "other")
@@ -196,7 +192,9 @@ def test_an_id_is_the_name_of_a_shard(pair: Pair, fleet: Fleet, tmp_path: Path) 
     assert fleet.follower.progress()["coordinatorID"] == fleet.names[0]
 
 
-def test_nobody_alone_takes_the_sync_of_several(pair: Pair, fleet: Fleet, tmp_path: Path) -> None:
+def test_a_single_instance_cannot_join_a_shared_sync(
+    pair: Pair, fleet: Fleet, tmp_path: Path
+) -> None:
     writes.fill(pair.source.client)
     fleet.follower.start()
     (tmp_path / "alone").mkdir()
@@ -209,7 +207,7 @@ def test_nobody_alone_takes_the_sync_of_several(pair: Pair, fleet: Fleet, tmp_pa
     assert (answer.status_code, answer.json()["error"]) == (409, "MetadataLeftOver")
 
 
-def test_each_instance_is_paused_by_itself(pair: Pair, fleet: Fleet) -> None:
+def test_each_instance_is_paused_separately(pair: Pair, fleet: Fleet) -> None:
     source = pair.source.client
     writes.fill(source)
     fleet.start()
@@ -225,7 +223,7 @@ def test_each_instance_is_paused_by_itself(pair: Pair, fleet: Fleet) -> None:
     pair.assert_equal()
 
 
-def test_what_one_fails_with_is_shown_by_all(pair: Pair, fleet: Fleet) -> None:
+def test_all_instances_show_the_failure_of_one(pair: Pair, fleet: Fleet) -> None:
     source = pair.source.client
     writes.fill(source)
     fleet.start(includeNamespaces=[{"database": "d", "collections": ["c", "other"]}])
@@ -239,7 +237,7 @@ def test_what_one_fails_with_is_shown_by_all(pair: Pair, fleet: Fleet) -> None:
     assert fleet.follower.progress()["state"] == "FAILED"
 
 
-def test_an_instance_that_is_away_is_named_and_awaited(pair: Pair, fleet: Fleet) -> None:
+def test_a_stopped_instance_is_named_and_awaited(pair: Pair, fleet: Fleet) -> None:
     source = pair.source.client
     writes.fill(source)
     for each in fleet.daemons:
@@ -260,7 +258,7 @@ def test_an_instance_that_is_away_is_named_and_awaited(pair: Pair, fleet: Fleet)
     pair.assert_equal()
 
 
-def test_a_sync_of_several_is_reversed(pair: Pair, fleet: Fleet) -> None:
+def test_a_shared_sync_is_reversed(pair: Pair, fleet: Fleet) -> None:
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     fleet.start(**REVERSIBLE)
@@ -285,7 +283,7 @@ WHILE_APPLYING = [
 
 
 @pytest.mark.parametrize("number", [0, full(1)], ids=["coordinator", "follower"])
-def test_a_killed_instance_goes_on(pair: Pair, fleet: Fleet, number: int) -> None:
+def test_a_killed_instance_continues(pair: Pair, fleet: Fleet, number: int) -> None:
     source, destination = pair.source.client, pair.destination.client
     killed, other = fleet.daemons[number], fleet.daemons[1 - number]
     writes.fill(source)
@@ -325,7 +323,7 @@ def test_a_killed_instance_goes_on(pair: Pair, fleet: Fleet, number: int) -> Non
     pair.assert_equal()
 
 
-def test_the_page_on_several_instances(pair: Pair, fleet: Fleet) -> None:
+def test_the_commands_of_the_page_on_several_instances(pair: Pair, fleet: Fleet) -> None:
     writes.fill(pair.source.client)
     ports = {f"2718{2 + n}": str(each.port) for n, each in enumerate(fleet.daemons)}
     addresses = {"localhost": "127.0.0.1", **ports}

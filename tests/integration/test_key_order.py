@@ -20,7 +20,7 @@ from verifier.compare.order import CollatedOrder, any_order
 NAME = Namespace("d", "c")
 
 
-def test_keys_sort_as_in_the_index(pair: Pair) -> None:
+def test_keys_sort_like_the_id_index(pair: Pair) -> None:
     client = pair.source.client
     client[NAME.database][NAME.collection].insert_many({"_id": each} for each in IDS)
 
@@ -35,7 +35,7 @@ def test_keys_sort_as_in_the_index(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("collation", [{"locale": "en", "strength": 2}, {"locale": "de"}])
-def test_the_server_is_asked_for_the_order_of_a_collation(
+def test_the_server_decides_the_order_of_collated_keys(
     pair: Pair, collation: dict[str, Any]
 ) -> None:
     client = pair.source.client

@@ -21,7 +21,7 @@ def _keeper(pair: Pair, seconds: float, instance: str = "me") -> LeaseKeeper:
     return LeaseKeeper(client, writer, instance, "host", "address:1", seconds)
 
 
-def test_the_lease_passes_from_one_to_the_other(pair: Pair) -> None:
+def test_another_process_takes_a_released_lease(pair: Pair) -> None:
     first, second = _keeper(pair, LONG), _keeper(pair, LONG)
     assert first.read() is None and first.renew({}) is None
     taken = first.claim()
@@ -58,7 +58,7 @@ def test_an_expired_lease_is_kept_until_another_process_takes_it(pair: Pair) -> 
     assert found is not None and second.holds(found) and found.progress is None
 
 
-def test_of_many_claims_at_once_one_wins(pair: Pair) -> None:
+def test_one_of_many_concurrent_claims_succeeds(pair: Pair) -> None:
     keepers = [_keeper(pair, LONG) for _ in range(8)]
     other = _keeper(pair, LONG, "another instance")
     assert other.holds(other.claim())

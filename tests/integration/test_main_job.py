@@ -26,7 +26,7 @@ def test_an_empty_source_is_committed(pair: Pair, daemon: Daemon) -> None:
 
 
 @across_topologies
-def test_a_writer_may_go_on_until_commit(pair: Pair, daemon: Daemon) -> None:
+def test_writes_until_the_commit_are_synced(pair: Pair, daemon: Daemon) -> None:
     pair.shard("d.c")
     writes.fill(pair.source.client, 2000)
     with Workload([pair.source.client.d.c, pair.source.client.d.other], seed=1) as workload:
@@ -46,7 +46,7 @@ def _has_done_everything(workload: Workload) -> bool:
 
 @pytest.mark.in_turns
 @across_topologies
-def test_a_writer_may_go_on_while_the_commit_is_asked_for(pair: Pair, daemon: Daemon) -> None:
+def test_writes_before_the_commit_request_are_synced(pair: Pair, daemon: Daemon) -> None:
     """Writes acknowledged before the commit request must arrive; of the later ones, a prefix may."""
     pair.shard("d.c")
     c = pair.source.client.d.c

@@ -12,7 +12,7 @@ from verifier.cluster.note import append_note
 from verifier.runtime.tasks import StopToken
 
 
-def test_the_stream_of_idle_shards_comes_past_a_note() -> None:
+def test_the_change_stream_of_idle_shards_passes_a_noop() -> None:
     """Use shards that write no periodic no-ops, so that only the note can advance the stream."""
     still = {"writePeriodicNoops": "false"}
     with ShardedCluster(name="still", parameters=still) as shards, ExitStack() as opened:

@@ -85,7 +85,7 @@ def modify(client: Client, mark: str) -> None:
 
 
 @across(REPLICA_SETS, full(SHARDED))
-def test_definitions_arrive_with_values_of_every_type(pair: Pair, daemon: Daemon) -> None:
+def test_definitions_with_values_of_every_type_are_synced(pair: Pair, daemon: Daemon) -> None:
     define(pair.source.client, "before")
     with writes_in(When.APPLY, daemon):
         define(pair.source.client, "after")
@@ -99,7 +99,9 @@ def test_definitions_arrive_with_values_of_every_type(pair: Pair, daemon: Daemon
 
 
 @pytest.mark.parametrize("name", ["symbol", "dbpointer", "undefined", "not utf-8", "twice"])
-def test_what_decodes_alike_is_found_different(pair: Pair, checker: Checker, name: str) -> None:
+def test_definitions_that_only_decode_alike_are_different(
+    pair: Pair, checker: Checker, name: str
+) -> None:
     odd = expression(name)
     usual = rawbson.decode(odd.raw)
     for side, value in ((pair.source, odd), (pair.destination, usual)):

@@ -25,7 +25,7 @@ from verifier.runtime.tasks import StopToken
 
 
 @pytest.mark.parametrize("instance", ["the same", "another"])
-def test_of_two_that_begin_at_once_one_is_refused(pair: Pair, instance: str) -> None:
+def test_one_of_two_concurrent_starts_is_refused(pair: Pair, instance: str) -> None:
     """Both processes have found an empty destination; the later one must not change the metadata of the other."""
     client = pair.destination.client
     writer = ClusterWriter(client, False, StopToken())
@@ -40,7 +40,7 @@ def test_of_two_that_begin_at_once_one_is_refused(pair: Pair, instance: str) -> 
     first.update(can_write=True)
 
 
-def test_a_take_over_keeps_what_was_saved_since_the_record_was_read(pair: Pair) -> None:
+def test_a_takeover_keeps_changes_saved_after_the_record_was_read(pair: Pair) -> None:
     """For example, the new owner must know that a cluster is blocked, because it must lift the block."""
     client = pair.destination.client
     writer = ClusterWriter(client, False, StopToken())
@@ -67,7 +67,7 @@ def members() -> Iterator[ReplicaSet]:
         yield started
 
 
-def test_a_run_is_not_read_before_the_majority_has_it(members: ReplicaSet) -> None:
+def test_a_run_is_read_only_once_the_majority_has_it(members: ReplicaSet) -> None:
     with members.client(readConcernLevel="majority") as client, ThreadPoolExecutor() as executor:
         record = RunStore.begin(ClusterWriter(client, False, StopToken()), run_record()).record
         with _without_followers(members):
@@ -103,7 +103,7 @@ def _running(client: Client, query: dict[str, Any]) -> bool:
     return bool(client.admin.command({"currentOp": 1, **query})["inprog"])
 
 
-def test_what_an_earlier_run_left_is_no_part_of_a_new_one(pair: Pair, daemon: Daemon) -> None:
+def test_rows_of_an_earlier_run_are_deleted_by_a_new_one(pair: Pair, daemon: Daemon) -> None:
     """The new run would otherwise treat such a row as a collection that is already copied."""
     pair.source.client.d.c.insert_one({"_id": 1})
     metadata = pair.destination.client[METADATA_DATABASE]

@@ -22,7 +22,7 @@ def fill(pair: Pair) -> None:
 
 
 @pytest.mark.slow
-def test_the_sync_service(pair: Pair, daemon: Daemon) -> None:
+def test_answers_of_the_sync_service_match_the_description(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     fuzzer = Fuzzer(daemon)
     # Both clusters hold documents, so a valid start is refused for either destination.
@@ -43,7 +43,7 @@ def test_the_sync_service(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
 
 
-def test_a_sync_that_failed(pair: Pair, daemon: Daemon) -> None:
+def test_answers_of_a_failed_sync_match_the_description(pair: Pair, daemon: Daemon) -> None:
     pair.source.client.d.c.insert_one({"_id": 1})
     daemon.start(includeNamespaces=[{"database": "d", "collections": ["c"]}])
     daemon.wait_until_applying()
@@ -53,7 +53,7 @@ def test_a_sync_that_failed(pair: Pair, daemon: Daemon) -> None:
     assert daemon.progress()["error"] == "RenamedOutOfFilter"
 
 
-def test_a_process_that_still_connects(tmp_path: Path) -> None:
+def test_answers_of_a_connecting_process_match_the_description(tmp_path: Path) -> None:
     nobody = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=600000"
     daemon = Daemon(nobody, nobody, tmp_path)
     (tmp_path / "wait-briefly").touch()
@@ -66,7 +66,7 @@ def test_a_process_that_still_connects(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_verifier(pair: Pair, tmp_path: Path) -> None:
+def test_answers_of_the_verifier_match_the_description(pair: Pair, tmp_path: Path) -> None:
     fill(pair)
     pair.source.client.d.c.create_index("a")
     pair.source.client.d.c.insert_one({"_id": "missing"})

@@ -85,7 +85,7 @@ def saved_time(pair: Pair) -> Timestamp:
     return time
 
 
-def test_during_the_copy(pair: Pair, daemon: Daemon) -> None:
+def test_entries_lost_during_the_copy_fail_the_sync(pair: Pair, daemon: Daemon) -> None:
     # Enough documents for a copy of about a minute.
     for number in range(40):
         pair.source.client.d[f"c{number}"].insert_one({"_id": 1})
@@ -110,7 +110,7 @@ def test_during_the_copy(pair: Pair, daemon: Daemon) -> None:
     assert copied["estimatedCopiedBytes"] < copied["estimatedTotalBytes"]
 
 
-def test_while_the_copy_hangs(pair: Pair, daemon: Daemon) -> None:
+def test_entries_lost_while_the_copy_hangs_fail_the_sync(pair: Pair, daemon: Daemon) -> None:
     """A hanging thread delays the failure of the run, but must not hide the warning."""
     for number in range(3):
         pair.source.client.d[f"c{number}"].insert_one({"_id": 1})
@@ -122,7 +122,7 @@ def test_while_the_copy_hangs(pair: Pair, daemon: Daemon) -> None:
     assert_lost(daemon.wait_for_state("FAILED"))
 
 
-def test_while_the_daemon_is_stopped(pair: Pair, daemon: Daemon) -> None:
+def test_entries_lost_while_the_daemon_is_stopped_fail_the_sync(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start(eventSpool="never")
     daemon.wait_until_committable()
@@ -132,7 +132,7 @@ def test_while_the_daemon_is_stopped(pair: Pair, daemon: Daemon) -> None:
     assert_lost(daemon.wait_for_state("FAILED"))
 
 
-def test_while_paused(pair: Pair, daemon: Daemon) -> None:
+def test_entries_lost_during_a_pause_fail_the_sync(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start(eventSpool="never")
     daemon.wait_until_committable()
@@ -143,7 +143,7 @@ def test_while_paused(pair: Pair, daemon: Daemon) -> None:
     assert_lost(daemon.wait_for_state("FAILED"))
 
 
-def test_while_events_wait_to_be_applied(pair: Pair, daemon: Daemon) -> None:
+def test_entries_lost_while_events_wait_fail_the_sync(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start(eventSpool="never")
     daemon.wait_until_committable()
@@ -164,7 +164,7 @@ def test_while_events_wait_to_be_applied(pair: Pair, daemon: Daemon) -> None:
     )
 
 
-def test_what_is_read_already_is_not_lost(pair: Pair, daemon: Daemon) -> None:
+def test_entries_that_are_already_read_are_not_lost(pair: Pair, daemon: Daemon) -> None:
     """The saved resume point is gone from the oplog, but the running process does not need it any more."""
     writes.fill(pair.source.client)
     daemon.start(eventSpool="never")
@@ -182,7 +182,7 @@ def test_what_is_read_already_is_not_lost(pair: Pair, daemon: Daemon) -> None:
     assert "warnings" not in daemon.progress()
 
 
-def test_an_idle_source_stays_in_its_oplog(pair: Pair, daemon: Daemon) -> None:
+def test_the_resume_point_of_an_idle_source_stays_in_the_oplog(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start(eventSpool="never")
     daemon.wait_until_committable()
@@ -194,7 +194,7 @@ def test_an_idle_source_stays_in_its_oplog(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
 
 
-def test_a_reversal_too_long_after_the_commit(pair: Pair, daemon: Daemon) -> None:
+def test_a_reversal_is_refused_once_the_oplog_is_too_short(pair: Pair, daemon: Daemon) -> None:
     """Applications have written so much to the new cluster that its small oplog has rolled over."""
     writes.fill(pair.destination.client, 20)
     daemon.start(

@@ -39,7 +39,7 @@ def curl(process: ServiceProcess, command: str, *options: str) -> str:
     return done.stdout
 
 
-def test_a_page_cannot_command_a_sync(pair: Pair, daemon: Daemon) -> None:
+def test_a_web_page_cannot_send_commands_to_a_sync(pair: Pair, daemon: Daemon) -> None:
     pair.source.client.d.c.insert_one({"_id": 1})
     assert_commands_are_refused(daemon, "start", "preflight")
     daemon.start()
@@ -55,7 +55,7 @@ def test_a_page_cannot_command_a_sync(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
 
 
-def test_a_page_cannot_command_a_check(pair: Pair, tmp_path: Path) -> None:
+def test_a_web_page_cannot_send_commands_to_a_check(pair: Pair, tmp_path: Path) -> None:
     options = ("--verifyAll", "--graceSeconds", "0", "--allowedHosts", "Proxy.example")
     verifier = Verifier(pair.source.uri, pair.destination.uri, tmp_path, *options)
     try:
@@ -70,6 +70,6 @@ def test_a_page_cannot_command_a_check(pair: Pair, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
-def test_the_usual_names_of_the_machine_are_its_own(daemon: Daemon, name: str) -> None:
+def test_the_names_of_this_machine_are_accepted(daemon: Daemon, name: str) -> None:
     answer = daemon.get_with("progress", {"Host": f"{name}:{daemon.port}"})
     assert answer.status_code == 200

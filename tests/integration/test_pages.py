@@ -138,14 +138,14 @@ def names(client: Client) -> set[str]:
     return {*client.list_database_names()} - {"admin", "config", "local"}
 
 
-def test_the_readme(pair: Pair, operator: Operator) -> None:
+def test_the_commands_of_the_readme(pair: Pair, operator: Operator) -> None:
     fill(pair.source.client)
     shown = operator.follow("README.rst")
     assert shown.count('"COMMITTED"') == 1
     pair.assert_equal()
 
 
-def test_the_tutorial(pair: Pair, operator: Operator) -> None:
+def test_the_commands_of_the_tutorial(pair: Pair, operator: Operator) -> None:
     shown = operator.follow("docs/tutorial.rst")
     assert '"violations": []' in shown
     assert shown.count('"COMMITTED"') == 1
@@ -154,7 +154,7 @@ def test_the_tutorial(pair: Pair, operator: Operator) -> None:
     assert pair.destination.client[DATABASE].orders.count_documents({}) == 1001
 
 
-def test_a_migration(pair: Pair, operator: Operator, daemon: Daemon) -> None:
+def test_the_commands_of_a_migration(pair: Pair, operator: Operator, daemon: Daemon) -> None:
     fill(pair.source.client)
     shown = operator.follow("docs/howto/prepare.rst")
     assert '"IDLE"' in shown and '"violations": []' in shown
@@ -167,7 +167,7 @@ def test_a_migration(pair: Pair, operator: Operator, daemon: Daemon) -> None:
     assert names(pair.destination.client) == {DATABASE}
 
 
-def test_a_migration_that_is_given_up(pair: Pair, operator: Operator, daemon: Daemon) -> None:
+def test_the_commands_of_a_reset_migration(pair: Pair, operator: Operator, daemon: Daemon) -> None:
     fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
@@ -186,7 +186,9 @@ def test_a_migration_that_is_given_up(pair: Pair, operator: Operator, daemon: Da
     pair.assert_equal()
 
 
-def test_a_migration_that_is_reversed(pair: Pair, operator: Operator, daemon: Daemon) -> None:
+def test_the_commands_of_a_reversed_migration(
+    pair: Pair, operator: Operator, daemon: Daemon
+) -> None:
     fill(pair.source.client)
     shown = operator.follow("docs/howto/reverse.rst", "Start a reversible sync")
     assert '"violations":[]' in shown
@@ -198,7 +200,9 @@ def test_a_migration_that_is_reversed(pair: Pair, operator: Operator, daemon: Da
     pair.destination.client.admin.command({"setUserWriteBlockMode": 1, "global": False})
 
 
-def test_a_verification_that_fails(pair: Pair, operator: Operator, daemon: Daemon) -> None:
+def test_the_commands_after_a_failed_verification(
+    pair: Pair, operator: Operator, daemon: Daemon
+) -> None:
     fill(pair.source.client)
     daemon.start(enableUserWriteBlocking="none")
     daemon.wait_until_committable()
@@ -214,14 +218,16 @@ def test_a_verification_that_fails(pair: Pair, operator: Operator, daemon: Daemo
     pair.assert_equal()
 
 
-def test_a_block_that_is_lifted_by_hand(pair: Pair, operator: Operator) -> None:
+def test_the_commands_to_lift_a_write_block_by_hand(pair: Pair, operator: Operator) -> None:
     pair.source.client.admin.command({"setUserWriteBlockMode": 2, "global": True})
     operator.follow("docs/howto/clean-up.rst", "Lift a write block by hand")
     pair.source.client[DATABASE].orders.insert_one({"_id": 1})
 
 
 @across(TO_SHARDED)
-def test_a_migration_to_a_sharded_cluster(pair: Pair, operator: Operator, daemon: Daemon) -> None:
+def test_the_commands_of_a_migration_to_a_sharded_cluster(
+    pair: Pair, operator: Operator, daemon: Daemon
+) -> None:
     pair.shard(f"{DATABASE}.orders", {"customer": 1, "_id": 1})
     pair.shard(f"{DATABASE}.visits")
     for name in ("orders", "visits"):

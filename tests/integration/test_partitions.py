@@ -146,7 +146,7 @@ KILLS_IN_TURN = [
 
 
 @across(REPLICA_SETS, full(SHARDED))
-def test_a_copy_goes_on_from_every_point(pair: Pair, finely: Daemon) -> None:
+def test_a_copy_continues_after_a_kill_at_every_point(pair: Pair, finely: Daemon) -> None:
     fill(pair)
     finely.kill()
     for kill in KILLS_IN_TURN:
@@ -172,7 +172,7 @@ KILLS = [
 @pytest.mark.full
 @everywhere
 @pytest.mark.parametrize("point, number", KILLS, ids=lambda each: getattr(each, "value", each))
-def test_a_killed_copy_goes_on(pair: Pair, finely: Daemon, point: Point, number: int) -> None:
+def test_a_killed_copy_continues(pair: Pair, finely: Daemon, point: Point, number: int) -> None:
     fill(pair)
     finely.kill_at(point, number=number)
     finely.post_unanswered("start", {"source": "cluster0", "destination": "cluster1"})
@@ -192,9 +192,7 @@ def assert_goes_on(pair: Pair, finely: Daemon) -> None:
 
 
 @sharded
-def test_chunks_that_move_and_collections_that_go_during_the_copy(
-    pair: Pair, finely: Daemon
-) -> None:
+def test_chunk_migrations_and_drops_during_the_copy(pair: Pair, finely: Daemon) -> None:
     client = pair.source.client
     shard(client, "d.c")
     documents = [{"_id": n, "k": (-1) ** n, "t": "x" * 200} for n in range(600)]
@@ -220,7 +218,7 @@ def test_chunks_that_move_and_collections_that_go_during_the_copy(
     [(7, 7, "int 7"), (7, 7.0, "7"), ("a", "A", 'string "'), (MaxKey(), MaxKey(), "maxKey")],
     ids=["equal", "numbers", "texts", "ends"],
 )
-def test_documents_of_one_id_are_named(
+def test_duplicate_ids_fail_the_copy_by_name(
     pair: Pair, finely: Daemon, first: Any, second: Any, told: str
 ) -> None:
     client = pair.source.client
@@ -243,7 +241,7 @@ def test_documents_of_one_id_are_named(
 @pytest.mark.in_turns
 @sharded
 @pytest.mark.parametrize("point", [None, Point.BATCH_WRITTEN, Point.PARTITION_COPIED])
-def test_a_collection_that_comes_into_the_filter_is_copied(
+def test_a_collection_renamed_into_the_filter_is_copied(
     pair: Pair, finely: Daemon, point: Point | None
 ) -> None:
     client = pair.source.client
@@ -264,7 +262,7 @@ def test_a_collection_that_comes_into_the_filter_is_copied(
 
 
 @across(REPLICA_SETS, full(SHARDED))
-def test_a_pause_goes_on_within_the_partitions(pair: Pair, finely: Daemon) -> None:
+def test_a_resumed_copy_continues_within_the_partitions(pair: Pair, finely: Daemon) -> None:
     fill(pair)
     with finely.held_at(Point.BATCH_WRITTEN, number=10):
         finely.start()
@@ -276,7 +274,7 @@ def test_a_pause_goes_on_within_the_partitions(pair: Pair, finely: Daemon) -> No
 
 
 @sharded
-def test_two_routers_cost_no_retries_and_leave_no_cursors(pair: Pair, finely: Daemon) -> None:
+def test_two_routers_cause_no_retries_and_no_leftover_cursors(pair: Pair, finely: Daemon) -> None:
     with ExitStack() as stack:
         shards = (*pair.source.shards, *pair.destination.shards)
         servers = [stack.enter_context(each.client()) for each in shards]
@@ -300,7 +298,9 @@ def _sync_a_large_collection(pair: Pair, finely: Daemon) -> None:
     pair.assert_equal()
 
 
-def test_a_copy_of_an_earlier_version_goes_on_in_natural_order(pair: Pair, orderly: Daemon) -> None:
+def test_a_copy_of_an_earlier_version_continues_in_natural_order(
+    pair: Pair, orderly: Daemon
+) -> None:
     """The earlier version had copied a replica set without partitions, and saved the resume point in the registry."""
     d = pair.source.client.d
     d.c.insert_many({"_id": n, "pad": "p" * 5000} for n in range(4000))

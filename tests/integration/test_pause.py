@@ -192,7 +192,7 @@ def test_a_sync_killed_in_a_pause_stays_paused(pair: Pair, daemon: Daemon, point
     pair.assert_equal()
 
 
-def test_users_stay_blocked(pair: Pair, daemon: Daemon) -> None:
+def test_users_stay_blocked_during_a_pause(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
@@ -204,7 +204,7 @@ def test_users_stay_blocked(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
 
 
-def test_a_resume_waits_for_what_is_on_its_way(pair: Pair, daemon: Daemon) -> None:
+def test_a_resume_waits_for_calls_in_flight(pair: Pair, daemon: Daemon) -> None:
     with ExitStack() as holding:
         holding.enter_context(daemon.held_at(Point.BATCH_WRITTEN))
         start_until(pair, daemon, Point.BATCH_WRITTEN)

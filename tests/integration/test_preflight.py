@@ -117,7 +117,7 @@ def test_a_preflight_estimates_and_changes_nothing(pair: Pair, daemon: Daemon) -
     assert set(indexes) == {"_id_", "when_1"}
 
 
-def test_every_violation_is_told_at_once(pair: Pair, daemon: Daemon) -> None:
+def test_all_violations_are_reported_at_once(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     pair.destination.client.mine.c.insert_one({"_id": 1})
     pair.destination.client[LEFT].resumeData.insert_one({"_id": "coordinator"})
@@ -181,7 +181,7 @@ def one_cluster_twice(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
         daemon.close()
 
 
-def test_one_cluster_under_two_addresses(pair: Pair, one_cluster_twice: Daemon) -> None:
+def test_one_cluster_under_two_addresses_is_refused(pair: Pair, one_cluster_twice: Daemon) -> None:
     fill(pair)
     with untouched(pair, one_cluster_twice):
         (text,) = assert_both_tell(one_cluster_twice, ["SameCluster"])

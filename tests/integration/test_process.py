@@ -52,7 +52,7 @@ def run(*options: str, env: dict[str, str] | None = None) -> subprocess.Complete
     )
 
 
-def test_version() -> None:
+def test_the_version_is_printed() -> None:
     done = run("--version")
     assert (done.returncode, done.stdout) == (0, f"syncsvc {__version__}\n")
 
@@ -68,7 +68,7 @@ def test_version() -> None:
         (["--cluster0", DEAD, "--cluster1", DEAD, "--config", "/nowhere.yaml"], "/nowhere.yaml"),
     ],
 )
-def test_bad_options_are_named(options: list[str], said: str) -> None:
+def test_invalid_options_are_reported_by_name(options: list[str], said: str) -> None:
     done = run(*options)
     assert done.returncode == 2
     assert said in done.stderr
@@ -99,7 +99,7 @@ def test_a_standalone_server_is_refused(replica_sets: Pair, standalone: Mongod) 
     assert "standalone" in done.stderr
 
 
-def test_a_port_in_use_is_named(pair: Pair, daemon: Daemon) -> None:
+def test_a_port_in_use_is_reported(pair: Pair, daemon: Daemon) -> None:
     port = str(daemon.port)
     done = run("--cluster0", pair.source.uri, "--cluster1", pair.destination.uri, "--port", port)
     assert done.returncode == 1
@@ -114,7 +114,7 @@ def test_options_come_from_a_file_and_the_environment(pair: Pair, tmp_path: Path
     assert "cluster1" in done.stderr and "127.0.0.1:1" in done.stderr
 
 
-def test_a_key_that_is_no_option_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_key_in_the_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(f"cluster0: {DEAD}\ncluster1: {DEAD}\nclustr2: {DEAD}\n")
     done = run("--config", str(file))
@@ -189,7 +189,9 @@ def test_a_command_waits_until_the_process_is_connected(pair: Pair, daemon: Daem
     pair.assert_equal()
 
 
-def test_a_command_does_not_wait_for_ever(pair: Pair, daemon: Daemon) -> None:
+def test_a_command_waits_for_the_connection_only_for_a_limited_time(
+    pair: Pair, daemon: Daemon
+) -> None:
     daemon.kill()
     (daemon.folder / "wait-briefly").touch()
     with still_connecting(daemon):

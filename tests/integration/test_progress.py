@@ -81,7 +81,7 @@ def wait_until_logged(daemon: Daemon, message: str) -> Line:
 
 
 @across_topologies
-def test_each_phase_is_told(pair: Pair, daemon: Daemon) -> None:
+def test_each_phase_is_shown_in_progress(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     idle(daemon)
     with ExitStack() as held:

@@ -52,7 +52,7 @@ def test_uniqueness_holds_when_writes_are_allowed(pair: Pair, daemon: Daemon) ->
     pair.assert_equal()
 
 
-def test_progress_while_it_runs(pair: Pair, daemon: Daemon) -> None:
+def test_progress_of_a_running_sync(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     with daemon.held_at(Point.BATCH_WRITTEN):
         daemon.start()
@@ -95,7 +95,7 @@ def test_a_commit_during_the_copy_is_refused(pair: Pair, daemon: Daemon) -> None
     pair.assert_equal()
 
 
-def test_one_command_at_a_time(pair: Pair, daemon: Daemon) -> None:
+def test_a_second_concurrent_command_is_refused(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     # Long enough for another request, even on a busy machine.
     slow = {"failCommands": ["listDatabases"], "blockConnection": True, "blockTimeMS": 5000}

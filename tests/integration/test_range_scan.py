@@ -97,7 +97,7 @@ KINDS = {"plain": {}, "collated": {"collation": FOLDING}}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ranges_hold_every_document_of_both_shards_once(client: Client, kind: str) -> None:
+def test_ranges_yield_every_document_of_both_shards_once(client: Client, kind: str) -> None:
     sharded(client, **KINDS[kind])
     fill(client, MIXED)
     stored = in_order(client)
@@ -108,7 +108,7 @@ def test_ranges_hold_every_document_of_both_shards_once(client: Client, kind: st
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_place_is_one_to_go_on_from(client: Client, kind: str) -> None:
+def test_a_scan_can_resume_after_every_document(client: Client, kind: str) -> None:
     sharded(client, **KINDS[kind])
     keys = fill(client, [*IDS, "b", 3])
     stored = in_order(client)
@@ -153,7 +153,7 @@ def begun(client: Client) -> tuple[list[bytes], Iterator[list[bytes]]]:
     return next(pages), pages
 
 
-def test_chunks_may_move_while_it_reads(client: Client) -> None:
+def test_chunks_may_move_during_a_scan(client: Client) -> None:
     many(client, halved=False)
     first, rest = begun(client)
     move(client, 0)
@@ -162,7 +162,7 @@ def test_chunks_may_move_while_it_reads(client: Client) -> None:
     assert [bson.decode(each)["_id"] for each in found][:3000] == [*range(3000)]
 
 
-def test_it_goes_on_after_a_lost_cursor(client: Client, cluster: ShardedCluster) -> None:
+def test_a_scan_continues_after_a_lost_cursor(client: Client, cluster: ShardedCluster) -> None:
     many(client)
     stored = in_order(client)
     first, rest = begun(client)
@@ -175,7 +175,7 @@ def test_it_goes_on_after_a_lost_cursor(client: Client, cluster: ShardedCluster)
     assert [*first, *(each for page in rest for each in page)] == stored
 
 
-def test_a_rename_is_followed(client: Client) -> None:
+def test_a_scan_follows_a_rename(client: Client) -> None:
     many(client)
     stored = in_order(client)
     first, rest = begun(client)
@@ -184,7 +184,7 @@ def test_a_rename_is_followed(client: Client) -> None:
     assert [*first, *(each for page in rest for each in page)] == stored
 
 
-def test_a_drop_ends_it(client: Client) -> None:
+def test_a_drop_ends_the_scan(client: Client) -> None:
     many(client)
     _, rest = begun(client)
     client.d.c.drop()
@@ -209,9 +209,7 @@ def test_documents_larger_than_a_page_and_keys_longer_than_a_bound(client: Clien
     "before, first, second",
     [(999, 5000, 5000), (10, 5000, 5000.0), (10, "a", "a"), (999, "a", "A")],
 )
-def test_documents_of_one_id_are_found(
-    client: Client, before: int, first: Any, second: Any
-) -> None:
+def test_duplicate_ids_are_found(client: Client, before: int, first: Any, second: Any) -> None:
     """The scan must find two documents with equal `_id`s, even on different pages."""
     collated = first != second and isinstance(first, str)
     sharded(client, **(KINDS["collated"] if collated else {}))
@@ -223,7 +221,7 @@ def test_documents_of_one_id_are_found(
     assert bson.decode(raised.value.key)["_id"] in (first, second)
 
 
-def test_a_document_that_is_seen_twice_is_one(client: Client) -> None:
+def test_a_document_read_twice_is_no_duplicate(client: Client) -> None:
     """A scan can return a document twice if it moves to another shard meanwhile."""
     sharded(client)
     (key,) = fill(client, ["a"])

@@ -86,21 +86,21 @@ def test_a_collection_is_split(pair: Pair, kind: str) -> None:
 @pytest.mark.parametrize(
     "count, size, ranges", [(0, 0, 1), (1000, 999, 1), (1000, 2000, 2), (2, 10_000, 2)]
 )
-def test_small_collections_are_whole(pair: Pair, count: int, size: int, ranges: int) -> None:
+def test_a_small_collection_is_one_range(pair: Pair, count: int, size: int, ranges: int) -> None:
     collection = pair.source.client[NAME.database][NAME.collection]
     collection.insert_many({"_id": number} for number in range(1000))
     found = split(pair.source.client, NAME, count, size, 1000, StopToken())
     assert len(found) <= ranges
 
 
-def test_the_ends_of_all_keys_are_no_bounds(pair: Pair) -> None:
+def test_minkey_and_maxkey_are_no_bounds(pair: Pair) -> None:
     collection = pair.source.client[NAME.database][NAME.collection]
     collection.insert_many([{"_id": MinKey()}, {"_id": MaxKey()}])
     assert split(pair.source.client, NAME, 2, 100, 10, StopToken()) == [Range()]
 
 
 @pytest.mark.parametrize("name", ["missing", "view"])
-def test_what_has_no_documents_is_one_range(pair: Pair, name: str) -> None:
+def test_a_view_or_missing_collection_is_one_range(pair: Pair, name: str) -> None:
     database = pair.source.client[NAME.database]
     database.create_collection("view", viewOn="missing", pipeline=[])
     there = Namespace(NAME.database, name)

@@ -21,7 +21,7 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.three_members
 
 
-def test_changes_of_what_is_not_synced(pair: Pair, daemon: Daemon) -> None:
+def test_changes_of_unsynced_namespaces_are_ignored(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     other = pair.source.client["mongosync_reserved_for_verification"]
     with writes_in(When.REPLAY, daemon):
@@ -32,7 +32,9 @@ def test_changes_of_what_is_not_synced(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
 
 
-def test_a_capped_collection_that_writes_over_what_is_copied(pair: Pair, daemon: Daemon) -> None:
+def test_a_capped_collection_overwrites_documents_during_the_copy(
+    pair: Pair, daemon: Daemon
+) -> None:
     capped = pair.source.client.d.create_collection("c", capped=True, size=3_000_000)
     capped.insert_many({"_id": n, "pad": "p" * 500} for n in range(5000))
     with daemon.held_at(Point.BATCH_WRITTEN):
@@ -43,7 +45,7 @@ def test_a_capped_collection_that_writes_over_what_is_copied(pair: Pair, daemon:
     pair.assert_equal()
 
 
-def test_an_update_that_ends_the_destinations_server(pair: Pair, tmp_path: Path) -> None:
+def test_an_update_that_crashes_the_server_of_the_destination(pair: Pair, tmp_path: Path) -> None:
     """WARNING: MongoDB 6.0 crashes if a pipeline changes a field whose name occurs twice in the document."""
     twice = bson.encode({"_id": 1, "a": 1})[4:-1] + bson.encode({"a": 2, "pad": "p" * 3000})[4:-1]
     document = RawBSONDocument((len(twice) + 5).to_bytes(4, "little") + twice + b"\0")
@@ -81,7 +83,7 @@ def test_an_index_build_in_progress_is_not_listed(pair: Pair, daemon: Daemon) ->
     pair.assert_equal()
 
 
-def test_metadata_of_another_instance_is_not_taken_for_ours(
+def test_metadata_of_another_instance_is_refused(
     pair: Pair, daemon: Daemon, tmp_path: Path
 ) -> None:
     writes.fill(pair.source.client)
@@ -101,9 +103,7 @@ def test_metadata_of_another_instance_is_not_taken_for_ours(
         second.close()
 
 
-def test_what_users_drop_before_the_end_of_the_cut_over_is_no_failure(
-    pair: Pair, daemon: Daemon
-) -> None:
+def test_drops_by_users_during_the_cut_over_do_not_fail_it(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     pair.source.client.d.c.create_index("n", unique=True)
     pair.source.client.d.other.create_index("m", unique=True, sparse=True)
@@ -118,7 +118,7 @@ def test_what_users_drop_before_the_end_of_the_cut_over_is_no_failure(
     daemon.wait_for_state("COMMITTED")
 
 
-def test_a_process_that_was_held_up_does_not_write_over_its_successor(
+def test_a_suspended_process_does_not_overwrite_its_successors_writes(
     pair: Pair, daemon: Daemon, tmp_path: Path
 ) -> None:
     pair.source.client.d.c.insert_many({"_id": n, "pad": "p" * 5000} for n in range(4000))

@@ -254,7 +254,7 @@ def test_production_data_is_never_dropped(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
 
 
-def test_of_a_commit_and_a_reset_the_first_wins(pair: Pair, daemon: Daemon) -> None:
+def test_the_first_of_a_concurrent_commit_and_reset_wins(pair: Pair, daemon: Daemon) -> None:
     """The commit must stop before it allows users to write, if a reset was saved earlier."""
     writes.fill(pair.source.client)
     daemon.start()

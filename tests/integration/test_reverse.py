@@ -127,7 +127,7 @@ def _assert_reversed(pair: Pair, daemon: Daemon, expected: tuple[bool, bool]) ->
 
 @pytest.mark.in_turns
 @across(REPLICA_SETS, SHARDED)
-def test_there_and_back_and_there_again(pair: Pair, daemon: Daemon) -> None:
+def test_a_sync_is_reversed_twice(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source, pair.destination
     _fill(pair)
     source.client.d.enforced.create_index("u", unique=True)
@@ -155,7 +155,7 @@ def test_there_and_back_and_there_again(pair: Pair, daemon: Daemon) -> None:
     assert daemon.log.count("Starting collection copy phase") == 1
 
 
-def test_users_are_faster_than_the_end_of_the_commit(pair: Pair, daemon: Daemon) -> None:
+def test_users_write_before_the_end_of_the_commit(pair: Pair, daemon: Daemon) -> None:
     """Users write and change definitions while the commit still makes indexes unique."""
     _fill(pair)
     d = pair.source.client.d
@@ -211,7 +211,7 @@ def _assert_refused(daemon: Daemon, name: str) -> str:
     return description
 
 
-def test_an_old_source_that_was_written_to(pair: Pair, daemon: Daemon) -> None:
+def test_a_reversal_is_refused_if_users_wrote_to_the_old_source(pair: Pair, daemon: Daemon) -> None:
     _assert_refused(daemon, "InvalidState")
     writes.fill(pair.source.client)
     daemon.start(**REVERSIBLE)
@@ -232,14 +232,14 @@ def test_an_old_source_that_was_written_to(pair: Pair, daemon: Daemon) -> None:
     assert daemon.progress()["canWrite"]
 
 
-def test_a_sync_that_is_not_reversible(pair: Pair, daemon: Daemon) -> None:
+def test_a_reversal_of_an_irreversible_sync_is_refused(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client, 10)
     daemon.start()
     daemon.commit()
     _assert_refused(daemon, "NotReversible")
 
 
-def test_what_differs_fails_the_commit_of_a_reversed_sync(pair: Pair, daemon: Daemon) -> None:
+def test_a_difference_fails_the_commit_of_a_reversed_sync(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start(**REVERSIBLE)
     daemon.commit()

@@ -89,7 +89,7 @@ def test_an_abandoned_or_stopped_scan_leaves_no_cursor(
     wait_for(lambda: open_cursors(sharded.shards) == 0, "all cursors are closed")
 
 
-def test_a_scan_goes_on_when_its_router_dies(cluster: Cluster, sharded: ShardedCluster) -> None:
+def test_a_scan_continues_when_its_router_dies(cluster: Cluster, sharded: ShardedCluster) -> None:
     for router in sharded.routers:
         stop = StopToken()
         scans = [_scan(cluster, stop).pages() for _ in range(TRIES)]
@@ -113,7 +113,7 @@ def test_a_stream_starts_after_writes_through_other_routers(
         assert start_position(stream).time > reply["operationTime"]
 
 
-def test_an_unforeseen_error_at_the_start_is_no_unreachable_cluster(
+def test_an_unexpected_error_at_the_start_is_an_internal_error(
     sharded: ShardedCluster,
 ) -> None:
     with sharded.shards[0].client() as client:

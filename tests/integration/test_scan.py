@@ -101,7 +101,7 @@ def test_a_restarted_member_keeps_its_resume_points(access_control: bool) -> Non
         assert the_rest(replica_set.uri, point) == list(range(len(found), DOCUMENTS))
 
 
-def test_a_crash_before_a_checkpoint_voids_resume_points() -> None:
+def test_a_crash_before_a_checkpoint_invalidates_resume_points() -> None:
     """After a crash, the server gives documents newer than its last checkpoint other record IDs."""
     with ReplicaSet(name="crashed") as replica_set:
         fill(replica_set)
@@ -111,7 +111,7 @@ def test_a_crash_before_a_checkpoint_voids_resume_points() -> None:
         assert sorted(the_rest(replica_set.uri, point)) == [*range(DOCUMENTS)]
 
 
-def test_replaced_files_void_resume_points(tmp_path: Path) -> None:
+def test_replaced_data_files_invalidate_resume_points(tmp_path: Path) -> None:
     """Restore the member from a snapshot older than its last start; its address stays the same."""
     with ReplicaSet(name="restored") as replica_set:
         fill(replica_set)
@@ -126,7 +126,7 @@ def test_replaced_files_void_resume_points(tmp_path: Path) -> None:
         assert the_rest(replica_set.uri, point) == list(range(DOCUMENTS))
 
 
-def test_a_member_seeded_with_the_files_of_another_has_record_ids_of_its_own() -> None:
+def test_a_member_seeded_with_copied_files_has_other_record_ids() -> None:
     with ReplicaSet(name="seeded", members=3) as replica_set:
         fill(replica_set)
         first, second, seeded = replica_set.members

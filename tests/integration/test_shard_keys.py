@@ -14,7 +14,7 @@ ENTRY = {"database": "d", "collection": "c", "shardCollection": {"key": [{"n": 1
 
 @across(REPLICA_SETS, SHARDED, FROM_SHARDED)
 @pytest.mark.parametrize("entries", [[], [ENTRY]], ids=["no entry", "an entry"])
-def test_only_a_sync_to_a_sharded_cluster_says_what_is_sharded(
+def test_the_option_sharding_needs_a_sharded_destination(
     pair: Pair, daemon: Daemon, entries: list[Any]
 ) -> None:
     pair.source.client.d.c.insert_one({})
@@ -25,7 +25,9 @@ def test_only_a_sync_to_a_sharded_cluster_says_what_is_sharded(
 
 
 @across(FROM_SHARDED)
-def test_no_sync_leads_from_a_sharded_cluster_to_a_replica_set(pair: Pair, daemon: Daemon) -> None:
+def test_a_sync_from_a_sharded_cluster_to_a_replica_set_is_refused(
+    pair: Pair, daemon: Daemon
+) -> None:
     answer = daemon.post("start", daemon.start_body())
     assert (answer.status_code, answer.json()["error"]) == (409, "UnsupportedTopology")
 

@@ -99,7 +99,7 @@ def define(client: Client) -> None:
 
 @pytest.mark.in_turns(2)
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
-def test_definitions_are_followed(pair: Pair, daemon: Daemon, when: When) -> None:
+def test_ddl_events_are_applied(pair: Pair, daemon: Daemon, when: When) -> None:
     """Each shard reports DDL operations for itself, with different UUIDs if a collection was dropped and recreated."""
     client = pair.source.client
     fill(client)
@@ -159,7 +159,7 @@ def test_a_collection_becomes_capped(pair: Pair, daemon: Daemon, when: When) -> 
     assert pair.destination.client.d.plain.options()["capped"]
 
 
-def test_a_collection_that_is_resharded_is_named(pair: Pair, daemon: Daemon) -> None:
+def test_resharding_fails_the_sync_by_name(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
     daemon.kill()
     daemon.watch_closely()
@@ -217,7 +217,7 @@ class _AtListIndexes(monitoring.CommandListener):
     def failed(self, event: monitoring.CommandFailedEvent) -> None: ...
 
 
-def test_a_listing_takes_no_collection_for_another(pair: Pair) -> None:
+def test_a_listing_never_mixes_up_renamed_collections(pair: Pair) -> None:
     client = pair.source.client
 
     def exchange() -> None:
@@ -250,7 +250,7 @@ def modes(pair: Pair) -> tuple[str, str]:
 
 @pytest.mark.in_turns
 @pytest.mark.parametrize("by_hand", [False, True], ids=["", "stopped by hand"])
-def test_balancers_are_still_until_the_commit(pair: Pair, daemon: Daemon, by_hand: bool) -> None:
+def test_balancers_are_stopped_until_the_commit(pair: Pair, daemon: Daemon, by_hand: bool) -> None:
     client = pair.source.client
     fill(client)
     if by_hand:
@@ -267,7 +267,7 @@ def test_balancers_are_still_until_the_commit(pair: Pair, daemon: Daemon, by_han
     assert_equal(pair)
 
 
-def test_balancers_are_put_back_after_a_failure(pair: Pair, daemon: Daemon) -> None:
+def test_balancers_are_restored_after_a_failure(pair: Pair, daemon: Daemon) -> None:
     """Kill the daemon after it has saved the balancer modes, and again after it has saved its failure."""
     client = pair.source.client
     fill(client)
@@ -287,7 +287,7 @@ def test_balancers_are_put_back_after_a_failure(pair: Pair, daemon: Daemon) -> N
     wait_for(lambda: modes(pair) == ("full", "full"), "both are put back")
 
 
-def test_a_balancer_that_somebody_starts_is_warned_of(pair: Pair, tmp_path: Path) -> None:
+def test_a_balancer_started_by_a_user_causes_a_warning(pair: Pair, tmp_path: Path) -> None:
     daemon = pair.daemon(tmp_path)
     daemon.watch_closely()
     fill(pair.source.client)
@@ -345,7 +345,7 @@ def change(client: Client, mark: int) -> None:
         each.delete_many({"k": {"$mod": [17, mark]}})
 
 
-def test_the_stream_is_read_on_after_a_kill_and_a_pause(pair: Pair, daemon: Daemon) -> None:
+def test_the_change_stream_resumes_after_a_kill_and_a_pause(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
     fill(client)
     with daemon.held_at(Point.BATCH_WRITTEN):

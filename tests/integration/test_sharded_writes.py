@@ -180,7 +180,7 @@ def test_shard_keys_change_in_each_phase(pair: Pair, daemon: Daemon, when: When)
 
 
 @pytest.mark.in_turns
-def test_updates_that_are_not_told_exactly(pair: Pair, daemon: Daemon) -> None:
+def test_ambiguous_update_descriptions_are_handled(pair: Pair, daemon: Daemon) -> None:
     daemon.force_classic_updates()
     fill(pair)
     with writes_in(When.APPLY, daemon):
@@ -249,7 +249,7 @@ def test_a_daemon_killed_between_a_delete_and_its_insert(pair: Pair, daemon: Dae
 
 
 @pytest.mark.in_turns
-def test_a_document_that_an_index_of_another_time_refuses(pair: Pair, daemon: Daemon) -> None:
+def test_a_document_that_an_older_or_newer_index_refuses(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     ranged = pair.source.client.d.ranged
     ranged.create_index([("p", 1), ("q", 1)], name="both")

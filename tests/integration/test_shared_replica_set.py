@@ -88,7 +88,7 @@ def write(client: writes.AnyClient, mark: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.three_members
-def test_killed_instances_share_everything_and_go_back(pair: Pair, fleet: Fleet) -> None:
+def test_killed_instances_share_a_sync_and_reverse_it(pair: Pair, fleet: Fleet) -> None:
     source, destination = pair.source.client, pair.destination.client
     coordinator, follower = fleet.daemons
     fill(pair, fleet)
@@ -150,7 +150,7 @@ def test_killed_instances_share_everything_and_go_back(pair: Pair, fleet: Fleet)
 
 
 @across(TO_SHARDED)
-def test_instances_shard_the_destination(pair: Pair, fleet: Fleet) -> None:
+def test_instances_sync_to_a_sharded_cluster(pair: Pair, fleet: Fleet) -> None:
     source = pair.source.client
     fill(pair, fleet)
     with coordinator_held_in_the_copy(fleet):
@@ -217,7 +217,7 @@ def test_instances_that_do_not_fit_are_refused(pair: Pair, fleet: Fleet) -> None
     assert "The instance a failed" in shown[1]["errorDescription"]
 
 
-def test_the_page_on_several_instances_of_a_replica_set(pair: Pair, fleet: Fleet) -> None:
+def test_the_commands_of_the_page_on_instances_of_a_replica_set(pair: Pair, fleet: Fleet) -> None:
     writes.fill(pair.source.client)
     ports = {f"2718{2 + n}": str(each.port) for n, each in enumerate(fleet.daemons)}
     addresses = {"localhost": "127.0.0.1", **ports}

@@ -44,7 +44,7 @@ def test_events_that_are_too_large_to_be_sent(pair: Pair, daemon: Daemon, when: 
     pair.assert_equal()
 
 
-def test_a_key_that_is_too_large_for_any_event_fails_by_name(pair: Pair, daemon: Daemon) -> None:
+def test_an_id_too_large_for_any_event_fails_the_sync_by_name(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
@@ -67,7 +67,9 @@ def unknowing(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 @pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
-def test_data_of_a_source_that_tells_no_uuids(pair: Pair, unknowing: Daemon, when: When) -> None:
+def test_documents_of_a_source_without_uuids_in_events_are_synced(
+    pair: Pair, unknowing: Daemon, when: When
+) -> None:
     client = pair.source.client
     for each in UPDATES:
         each.fill(client[each.name])
@@ -104,7 +106,7 @@ def drop_database(client: writes.AnyClient) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_definitions_of_such_a_source_fail_by_name(
+def test_ddl_events_of_an_old_source_fail_the_sync_by_name(
     pair: Pair, unknowing: Daemon, change: Callable[[writes.AnyClient], None], said: str
 ) -> None:
     writes.fill(pair.source.client)
@@ -117,7 +119,9 @@ def test_definitions_of_such_a_source_fail_by_name(
     fails_again(unknowing, "UnsupportedChange")
 
 
-def test_a_new_collection_of_such_a_source_is_dropped_again(pair: Pair, unknowing: Daemon) -> None:
+def test_a_sync_resumes_after_an_old_source_dropped_a_new_collection(
+    pair: Pair, unknowing: Daemon
+) -> None:
     writes.fill(pair.source.client)
     unknowing.start()
     unknowing.wait_until_committable()
@@ -131,7 +135,7 @@ def test_a_new_collection_of_such_a_source_is_dropped_again(pair: Pair, unknowin
     pair.assert_equal()
 
 
-def test_definitions_outside_of_the_filter_do_no_harm(pair: Pair, unknowing: Daemon) -> None:
+def test_ddl_events_outside_of_the_filter_are_ignored(pair: Pair, unknowing: Daemon) -> None:
     writes.fill(pair.source.client)
     pair.source.client.x.c.insert_one({"_id": 1})
     unknowing.start(includeNamespaces=[{"database": "d"}])
@@ -156,7 +160,7 @@ def test_definitions_outside_of_the_filter_do_no_harm(pair: Pair, unknowing: Dae
         ),
     ],
 )  # fmt: skip
-def test_what_such_a_source_does_not_tell_is_found_at_commit(
+def test_unreported_ddl_of_an_old_source_is_found_at_the_commit(
     pair: Pair, unknowing: Daemon, change: dict[str, Any], said: str, undo: dict[str, Any]
 ) -> None:
     writes.fill(pair.source.client)
@@ -231,7 +235,7 @@ def _fill_defined(client: writes.AnyClient) -> None:
 
 
 @pytest.mark.parametrize("case", UNDONE, ids=str)
-def test_a_change_without_an_event_prevents_the_commit_until_it_is_undone(
+def test_ddl_without_an_event_prevents_the_commit_until_undone(
     pair: Pair, watchful: Daemon, case: Undone
 ) -> None:
     _fill_defined(pair.source.client)
@@ -259,7 +263,7 @@ def _warned(daemon: Daemon, told: str) -> dict[str, Any] | None:
     return progress if told in " ".join(progress.get("warnings", ())) else None
 
 
-def test_a_restart_forgets_no_change_without_an_event(pair: Pair, watchful: Daemon) -> None:
+def test_ddl_without_an_event_is_remembered_after_a_restart(pair: Pair, watchful: Daemon) -> None:
     _fill_defined(pair.source.client)
     watchful.start()
     watchful.wait_until_committable()
@@ -274,7 +278,7 @@ def test_a_restart_forgets_no_change_without_an_event(pair: Pair, watchful: Daem
     pair.assert_equal()
 
 
-def test_a_change_without_an_event_is_warned_of_during_the_copy(
+def test_ddl_without_an_event_causes_a_warning_during_the_copy(
     pair: Pair, watchful: Daemon
 ) -> None:
     _fill_defined(pair.source.client)
@@ -286,7 +290,7 @@ def test_a_change_without_an_event_is_warned_of_during_the_copy(
     pair.assert_equal()
 
 
-def test_views_may_change_on_such_a_source(pair: Pair, watchful: Daemon) -> None:
+def test_views_of_an_old_source_may_change(pair: Pair, watchful: Daemon) -> None:
     _fill_defined(pair.source.client)
     pair.source.client.d.create_collection("view", viewOn="items")
     watchful.start()
@@ -297,7 +301,7 @@ def test_views_may_change_on_such_a_source(pair: Pair, watchful: Daemon) -> None
     pair.assert_equal()
 
 
-def test_preflight_warns_of_such_a_source(pair: Pair, unknowing: Daemon) -> None:
+def test_preflight_warns_of_an_old_source(pair: Pair, unknowing: Daemon) -> None:
     writes.fill(pair.source.client)
     answer = unknowing.post("preflight", unknowing.start_body()).json()
     assert answer["violations"] == []

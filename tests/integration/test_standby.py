@@ -110,7 +110,7 @@ def test_a_reset_is_completed_by_the_standby(pair: Pair, duo: Duo) -> None:
     pair.assert_equal()
 
 
-def test_a_process_that_does_not_hold_the_lease_does_not_keep_the_sync(
+def test_a_process_without_the_lease_does_not_keep_the_sync(
     pair: Pair, duo: Duo, tmp_path: Path
 ) -> None:
     """A process without the flag begins a sync, and later takes it over; the holder of the lease takes it back.
@@ -159,7 +159,7 @@ def _one_active(duo: Duo) -> Daemon:
     )
 
 
-def test_a_sync_in_the_other_direction_cannot_have_a_standby(pair: Pair, tmp_path: Path) -> None:
+def test_a_sync_to_cluster0_cannot_have_a_standby(pair: Pair, tmp_path: Path) -> None:
     pair.destination.client.d.c.insert_one({"_id": 1})
     plain = pair.daemon(tmp_path)
     try:

@@ -46,7 +46,7 @@ def _defined(client: writes.AnyClient, collection: str) -> CollectionSpec:
     return found
 
 
-def test_there_and_back(pair: Pair) -> None:
+def test_a_definition_is_weakened_and_restored(pair: Pair) -> None:
     client = pair.source.client
     _fill(client)
     for name in COLLECTIONS:

@@ -66,7 +66,7 @@ class Migration:
         assert (is_blocked(self._source), is_blocked(self._destination)) == (source, destination)
 
 
-def test_nothing_that_was_acknowledged_is_lost(pair: Pair, daemon: Daemon) -> None:
+def test_no_acknowledged_write_is_lost(pair: Pair, daemon: Daemon) -> None:
     application = Application(pair, daemon)
     migration = Migration(pair, daemon, application)
     with application.writing():

@@ -19,7 +19,7 @@ def fill(client: writes.AnyClient) -> None:
 
 @pytest.mark.in_turns
 @across_topologies
-def test_a_filter_names_them_as_users_do(pair: Pair, daemon: Daemon) -> None:
+def test_a_filter_selects_time_series_by_their_own_names(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
     selected = [{"database": "d", "collections": ["weather", "new"]}]
     with writes_in(When.APPLY, daemon, includeNamespaces=selected):
@@ -50,7 +50,7 @@ def test_a_lost_bucket_is_found(pair: Pair, daemon: Daemon) -> None:
     assert "d.system.buckets.weather" in progress["errorDescription"]
 
 
-def test_a_source_that_does_not_tell_of_them_is_refused(pair: Pair, daemon: Daemon) -> None:
+def test_time_series_of_an_old_source_are_refused(pair: Pair, daemon: Daemon) -> None:
     daemon.kill()
     daemon.believe_the_source_is_old()
     daemon.run()
@@ -59,7 +59,7 @@ def test_a_source_that_does_not_tell_of_them_is_refused(pair: Pair, daemon: Daem
     assert_refused(daemon.post("start", GOOD), 409, "UnsupportedCollection", said)
 
 
-def test_one_without_buckets_is_left_out(pair: Pair, daemon: Daemon) -> None:
+def test_a_time_series_without_buckets_is_left_out(pair: Pair, daemon: Daemon) -> None:
     """A server leaves a view without buckets if a time series is dropped while it is being created."""
     d = pair.source.client.d
     d.c.insert_one({"_id": 1})

@@ -156,7 +156,7 @@ def test_fields_of_the_key_may_be_missing_or_null(
     pair.assert_equal()
 
 
-def test_an_array_in_a_field_of_the_key_is_named(pair: Pair, daemon: Daemon) -> None:
+def test_an_array_in_the_shard_key_fails_the_sync_by_name(pair: Pair, daemon: Daemon) -> None:
     pair.source.client.d.c.insert_one({"_id": "the one", "n": [1, 2]})
     pair.shard("d.c", {"n": 1})
     daemon.start()
@@ -184,7 +184,7 @@ class TestIndexes:
             ("never", True, {"n_1"}),
         ],
     )
-    def test_there_are_those_asked_for_and_one_for_the_key(
+    def test_the_requested_indexes_and_one_for_the_shard_key_exist(
         self, pair: Pair, daemon: Daemon, build: str, own: bool, expected: set[str]
     ) -> None:
         fill(pair)
@@ -202,7 +202,7 @@ class TestIndexes:
         if build != "never":
             pair.assert_equal()
 
-    def test_a_hashed_key_has_its_index_where_others_are_left_out(
+    def test_a_hashed_shard_key_keeps_its_index_with_exclude_hashed(
         self, pair: Pair, daemon: Daemon
     ) -> None:
         fill(pair)
@@ -213,7 +213,7 @@ class TestIndexes:
         daemon.commit()
         assert indexes(pair) == {"_id_", "n_hashed"}
 
-    def test_the_index_on_id_serves(self, pair: Pair, daemon: Daemon) -> None:
+    def test_the_id_index_supports_a_shard_key(self, pair: Pair, daemon: Daemon) -> None:
         fill(pair)
         pair.shard("d.c", {"_id": 1})
         daemon.start(sharding=sharding(entry("d.c", {"_id": 1}), supported=False))
@@ -234,7 +234,7 @@ class TestIndexes:
         ],
         ids=lambda each: next(iter(each)),
     )
-    def test_an_index_that_serves_no_key_has_one_beside_it(
+    def test_an_unsuitable_index_gets_a_supporting_index_beside_it(
         self, pair: Pair, daemon: Daemon, unfit: Document, collation: Document | None
     ) -> None:
         fill(pair, collation=collation)
@@ -321,7 +321,7 @@ class TestChangesOfIndexes:
         ids=lambda each: each.__name__,
     )
     @pytest.mark.parametrize("when", [When.COPY, When.APPLY], ids=lambda when: when.name)
-    def test_the_key_is_served_at_every_moment(
+    def test_the_shard_key_always_has_a_supporting_index(
         self, pair: Pair, daemon: Daemon, change: Callable[[Any], None], when: When
     ) -> None:
         fill(pair)
@@ -333,7 +333,9 @@ class TestChangesOfIndexes:
         pair.assert_equal()
         assert "syncsvc.spare" not in indexes(pair)
 
-    def test_a_hidden_index_serves_no_more(self, pair: Pair, daemon: Daemon) -> None:
+    def test_a_hidden_index_no_longer_supports_the_shard_key(
+        self, pair: Pair, daemon: Daemon
+    ) -> None:
         fill(pair)
         pair.source.client.d.c.create_index("n", name="own")
         pair.shard("d.c", {"n": 1})
@@ -345,7 +347,9 @@ class TestChangesOfIndexes:
         assert found["own"]["hidden"]
         assert found["n_1_syncsvc_1"]["key"] == [("n", 1), ("syncsvc", 1)]
 
-    def test_a_unique_index_against_the_key_is_named(self, pair: Pair, daemon: Daemon) -> None:
+    def test_a_unique_index_that_conflicts_with_the_shard_key_is_named(
+        self, pair: Pair, daemon: Daemon
+    ) -> None:
         fill(pair)
         pair.shard("d.c", {"n": 1})
         daemon.start()
@@ -359,7 +363,7 @@ class TestChangesOfIndexes:
         daemon.commit()
         pair.assert_equal()
 
-    def test_an_index_that_becomes_unique_against_the_key_is_named(
+    def test_an_index_that_becomes_unique_and_conflicts_is_named(
         self, pair: Pair, daemon: Daemon
     ) -> None:
         fill(pair)
@@ -376,7 +380,9 @@ class TestChangesOfIndexes:
         daemon.commit()
         pair.assert_equal()
 
-    def test_without_indexes_nothing_is_against_the_key(self, pair: Pair, daemon: Daemon) -> None:
+    def test_without_index_builds_no_index_conflicts_with_the_shard_key(
+        self, pair: Pair, daemon: Daemon
+    ) -> None:
         fill(pair)
         pair.source.client.d.c.create_index("text", unique=True)
         pair.shard("d.c", {"n": 1})
@@ -388,7 +394,7 @@ class TestChangesOfIndexes:
 
 
 class TestLater:
-    def test_a_collection_that_is_created_later(self, pair: Pair, daemon: Daemon) -> None:
+    def test_a_collection_created_later_is_sharded(self, pair: Pair, daemon: Daemon) -> None:
         fill(pair, "other")
         pair.shard("d.c", {"n": 1})
         pair.shard("e.c", {"n": "hashed"})
@@ -404,7 +410,7 @@ class TestLater:
 
     @pytest.mark.in_turns
     @pytest.mark.parametrize("when", [When.LISTED, When.COPY, When.APPLY], ids=lambda w: w.name)
-    def test_a_renamed_collection_is_what_it_was_created_as(
+    def test_a_renamed_collection_keeps_its_sharding(
         self, pair: Pair, daemon: Daemon, when: When
     ) -> None:
         fill(pair)
@@ -417,7 +423,9 @@ class TestLater:
         pair.shard("d.renamed", {"n": 1})
         pair.assert_equal()
 
-    def test_one_that_has_the_name_when_it_is_listed(self, pair: Pair, daemon: Daemon) -> None:
+    def test_a_collection_listed_under_a_sharded_name_is_sharded(
+        self, pair: Pair, daemon: Daemon
+    ) -> None:
         fill(pair, "early")
         pair.shard("d.c", {"n": 1})
         with writes_in(When.REPLAY, daemon):
@@ -426,7 +434,7 @@ class TestLater:
         assert shard_key(pair) == {"n": 1}
         pair.assert_equal()
 
-    def test_one_of_another_database_is_refused(self, pair: Pair, daemon: Daemon) -> None:
+    def test_a_rename_across_databases_fails_the_sync(self, pair: Pair, daemon: Daemon) -> None:
         fill(pair)
         pair.shard("d.c", {"n": 1})
         daemon.start()
@@ -437,7 +445,9 @@ class TestLater:
         assert "was renamed to e.c." in progress["errorDescription"]
         assert_final(daemon)
 
-    def test_one_that_is_dropped_and_created_again(self, pair: Pair, daemon: Daemon) -> None:
+    def test_a_collection_dropped_and_created_again_is_sharded(
+        self, pair: Pair, daemon: Daemon
+    ) -> None:
         fill(pair)
         pair.shard("d.c", {"n": 1})
         daemon.start()
@@ -450,7 +460,9 @@ class TestLater:
         assert before is not None and after is not None and before["uuid"] != after["uuid"]
         pair.assert_equal()
 
-    def test_one_that_becomes_capped_is_not_sharded(self, pair: Pair, daemon: Daemon) -> None:
+    def test_a_collection_that_becomes_capped_is_not_sharded(
+        self, pair: Pair, daemon: Daemon
+    ) -> None:
         fill(pair)
         daemon.start(sharding=sharding(entry("d.c", {"n": 1})))
         daemon.wait_until_committable()
@@ -467,7 +479,7 @@ class TestLater:
         ],
         ids=lambda each: next(iter(each)),
     )
-    def test_one_that_cannot_be_sharded_is_named(
+    def test_a_new_collection_that_cannot_be_sharded_is_named(
         self, pair: Pair, daemon: Daemon, options: Document
     ) -> None:
         fill(pair, "other")
@@ -538,7 +550,7 @@ REFUSED: dict[str, tuple[Document, str, str]] = {
 }
 
 
-def test_a_start_that_asks_for_too_much_is_refused(pair: Pair, daemon: Daemon) -> None:
+def test_a_start_with_unsupported_sharding_is_refused(pair: Pair, daemon: Daemon) -> None:
     define(pair)
     for options, error, text in REFUSED.values():
         asked = daemon.start_body(**options)
@@ -550,7 +562,7 @@ def test_a_start_that_asks_for_too_much_is_refused(pair: Pair, daemon: Daemon) -
     assert "d" not in pair.destination.client.list_database_names()
 
 
-def test_zones_that_users_have_set_before_are_obeyed_and_stay(pair: Pair, daemon: Daemon) -> None:
+def test_zones_of_users_are_obeyed_and_kept(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     pair.shard("d.c", {"n": 1})
     admin, config = pair.destination.client.admin, pair.destination.client.config
@@ -581,7 +593,7 @@ KILLS = [
 ]
 
 
-def test_sharding_goes_on_from_every_point(pair: Pair, daemon: Daemon) -> None:
+def test_sharding_continues_after_a_kill_at_every_point(pair: Pair, daemon: Daemon) -> None:
     fill_and_shard(pair)
     daemon.kill()
     for point, number in KILLS:
@@ -597,7 +609,7 @@ def test_sharding_goes_on_from_every_point(pair: Pair, daemon: Daemon) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("kill", KILLS, ids=lambda kill: f"{kill[0].value} {kill[1]}")
-def test_a_daemon_that_is_killed_while_it_shards_goes_on(
+def test_a_daemon_killed_while_sharding_continues(
     pair: Pair, daemon: Daemon, kill: tuple[Point, int]
 ) -> None:
     fill_and_shard(pair)
@@ -641,13 +653,13 @@ KILLS_IN_EVENTS = [
 ]
 
 
-def test_events_that_shard_go_on_from_every_point(pair: Pair, daemon: Daemon) -> None:
+def test_sharding_events_continue_after_a_kill_at_every_point(pair: Pair, daemon: Daemon) -> None:
     assert_events_go_on(pair, daemon, *KILLS_IN_EVENTS)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("kill", KILLS_IN_EVENTS, ids=lambda kill: kill[0].value)
-def test_a_daemon_that_is_killed_in_an_event_goes_on(
+def test_a_daemon_killed_in_a_sharding_event_continues(
     pair: Pair, daemon: Daemon, kill: tuple[Point, str]
 ) -> None:
     assert_events_go_on(pair, daemon, kill)
@@ -678,7 +690,7 @@ def assert_events_go_on(pair: Pair, daemon: Daemon, *kills: tuple[Point, str]) -
 
 
 class TestVerification:
-    def test_another_key_is_a_mismatch(self, pair: Pair, daemon: Daemon) -> None:
+    def test_a_different_shard_key_is_a_mismatch(self, pair: Pair, daemon: Daemon) -> None:
         fill(pair)
         pair.source.client.d.c.create_index([("n", 1), ("few", 1)])
         pair.shard("d.c", {"n": 1})
@@ -702,7 +714,7 @@ class TestVerification:
         assert progress["error"] == "VerificationFailed"
         assert "d.c: its shard key is missing" in progress["errorDescription"]
 
-    def test_the_separate_verifier_takes_the_index_for_the_key(
+    def test_the_standalone_verifier_accepts_the_supporting_index(
         self, pair: Pair, daemon: Daemon, checker: Checker
     ) -> None:
         fill(pair)

@@ -30,7 +30,7 @@ def _open_transaction(client: writes.AnyClient, first: int) -> Iterator[ClientSe
 
 
 @across(REPLICA_SETS, TO_SHARDED)
-def test_transactions_that_were_open_before(pair: Pair, daemon: Daemon) -> None:
+def test_transactions_open_before_the_start_are_synced(pair: Pair, daemon: Daemon) -> None:
     pair.shard("d.c")
     client = pair.source.client
     client.admin.command({"setParameter": 1, "transactionLifetimeLimitSeconds": 600})
@@ -52,7 +52,7 @@ def test_transactions_that_were_open_before(pair: Pair, daemon: Daemon) -> None:
     assert pair.destination.client.d.c.count_documents({"_id": {"$regex": "^tx"}}) == 10
 
 
-def test_a_transaction_over_the_start_of_the_stream(pair: Pair, daemon: Daemon) -> None:
+def test_a_transaction_across_the_start_of_the_stream_is_synced(pair: Pair, daemon: Daemon) -> None:
     """Commit a transaction after the change stream has begun: the listing and the copy must include its writes."""
     client = pair.source.client
     writes.fill(client)

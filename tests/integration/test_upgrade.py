@@ -43,7 +43,7 @@ def saved(state: State, name: str) -> Any:
     return document
 
 
-def test_each_format_has_a_state_of_each_phase() -> None:
+def test_each_format_has_a_fixture_of_each_phase() -> None:
     earlier = range(FORMATS.oldest, FORMATS.current)
     assert {each.stem for each in STATES} == {
         f"format-{n}-{phase}" for n in earlier for phase in PHASES
@@ -74,7 +74,9 @@ def test_a_sync_of_an_earlier_version_is_committed(pair: Pair, idle: Daemon, pat
 
 
 @pytest.mark.parametrize("path", STATES[-1:], ids=lambda path: path.stem)
-def test_a_sync_of_a_newer_version_is_left_as_it_is(pair: Pair, idle: Daemon, path: Path) -> None:
+def test_a_sync_of_a_newer_version_is_refused_and_unchanged(
+    pair: Pair, idle: Daemon, path: Path
+) -> None:
     state = load(path)
     saved(state, "runs")["format"] = FORMATS.current + 1
     restore(state, pair)

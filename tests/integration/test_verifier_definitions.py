@@ -57,7 +57,7 @@ def test_a_change_on_the_source_ends_the_check(pair: Pair, checker: Checker, nam
     assert "d." in verdict.reasons[0]
 
 
-def test_changes_out_of_scope_mean_nothing(pair: Pair, checker: Checker) -> None:
+def test_changes_outside_of_the_scope_are_ignored(pair: Pair, checker: Checker) -> None:
     _fill(pair)
     only = Request(Scope(NamespaceFilter(({"database": "e"},))))
     last = ("drop", "rename", "dropDatabase")
@@ -70,7 +70,7 @@ def test_changes_out_of_scope_mean_nothing(pair: Pair, checker: Checker) -> None
     assert check.check.figures.progress().source.seen == {}
 
 
-def test_a_collection_that_comes_late_is_compared(pair: Pair, checker: Checker) -> None:
+def test_a_collection_created_during_the_check_is_compared(pair: Pair, checker: Checker) -> None:
     _fill(pair)
     pair.destination.client.d.c.drop()
     with checker.running() as check:
@@ -85,9 +85,7 @@ def test_a_collection_that_comes_late_is_compared(pair: Pair, checker: Checker) 
     assert check.definitions() == set()
 
 
-def test_a_collection_that_is_put_in_anothers_place_is_compared_anew(
-    pair: Pair, checker: Checker
-) -> None:
+def test_a_collection_renamed_onto_another_is_compared_again(pair: Pair, checker: Checker) -> None:
     _fill(pair)
     there = pair.destination.client.d
     there.other.insert_many({"_id": number, "n": number} for number in range(99))
@@ -104,7 +102,7 @@ def test_a_collection_that_is_put_in_anothers_place_is_compared_anew(
     assert check.definitions() == set()
 
 
-def test_indexes_that_a_sync_tool_makes_at_the_end_are_seen(pair: Pair, checker: Checker) -> None:
+def test_indexes_that_a_sync_tool_builds_at_the_end_are_found(pair: Pair, checker: Checker) -> None:
     _fill(pair)
     there = pair.destination.client.d
     there.c.drop_index("n_1")
@@ -121,7 +119,7 @@ def test_indexes_that_a_sync_tool_makes_at_the_end_are_seen(pair: Pair, checker:
     check.assert_passed()
 
 
-def test_names_lead_from_one_cluster_to_the_other(pair: Pair, checker: Checker) -> None:
+def test_renamed_namespaces_are_compared(pair: Pair, checker: Checker) -> None:
     _fill(pair)
     here, there = pair.source.client, pair.destination.client
     there.admin.command({"renameCollection": "d.c", "to": "x.moved"})
@@ -145,7 +143,9 @@ def test_names_lead_from_one_cluster_to_the_other(pair: Pair, checker: Checker) 
     assert check.definitions() == set()
 
 
-def test_a_filter_leaves_measurements_out_and_says_so(pair: Pair, checker: Checker) -> None:
+def test_a_document_filter_leaves_out_measurements_with_a_note(
+    pair: Pair, checker: Checker
+) -> None:
     for side in (pair.source, pair.destination):
         side.client.d.create_collection("ts", timeseries={"timeField": "t"})
     pair.source.client.d.ts.insert_one({"t": datetime(2026, 1, 1), "a": 5})
@@ -167,7 +167,9 @@ def test_measurements_are_compared_by_their_buckets(pair: Pair, checker: Checker
     assert {name for name, _ in check.documents()} == {"d.system.buckets.ts"}
 
 
-def test_measurements_without_events_are_compared_once_more(pair: Pair, checker: Checker) -> None:
+def test_measurements_without_change_events_are_compared_again(
+    pair: Pair, checker: Checker
+) -> None:
     for side in (pair.source, pair.destination):
         side.client.d.create_collection("ts", timeseries={"timeField": "t"})
     pair.source.client.d.ts.insert_one({"t": datetime(2026, 1, 1), "a": 5})
@@ -180,7 +182,9 @@ def test_measurements_without_events_are_compared_once_more(pair: Pair, checker:
         assert check.end().outcome is Outcome.FAILED
 
 
-def test_what_one_server_alone_has_deleted_yet_is_no_mismatch(pair: Pair, checker: Checker) -> None:
+def test_documents_expired_on_one_cluster_only_are_no_mismatch(
+    pair: Pair, checker: Checker
+) -> None:
     for side in (pair.source, pair.destination):
         side.client.d.c.create_index(
             "t", expireAfterSeconds=60, partialFilterExpression={"goes": True}
@@ -220,7 +224,7 @@ def test_a_fast_clock_of_the_destination_hides_no_lost_document(
     assert "more than 5 seconds ahead of that of the source" in note
 
 
-def test_mismatches_that_are_replaced_while_they_are_read(pair: Pair, checker: Checker) -> None:
+def test_reading_replaced_mismatches_raises_an_error(pair: Pair, checker: Checker) -> None:
     _fill(pair)
     pair.destination.client.d.c.delete_many({"_id": {"$lt": 3}})
     with checker.running() as check:

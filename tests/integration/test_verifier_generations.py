@@ -106,7 +106,7 @@ def _different(pair: Pair) -> set[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("seed", [0, 1, *map(full, range(2, 10))])
-def test_what_differs_at_the_end_is_reported(pair: Pair, checker: Checker, seed: int) -> None:
+def test_remaining_differences_are_reported(pair: Pair, checker: Checker, seed: int) -> None:
     writer = Writer(pair, seed)
     writer.fill()
     with checker.running(grace=0.0 if seed % 2 else 1.0) as check:
@@ -121,7 +121,9 @@ def test_what_differs_at_the_end_is_reported(pair: Pair, checker: Checker, seed:
     assert check.definitions() == set()
 
 
-def test_what_was_repaired_within_the_grace_is_no_mismatch(pair: Pair, checker: Checker) -> None:
+def test_a_difference_repaired_in_the_grace_period_is_no_mismatch(
+    pair: Pair, checker: Checker
+) -> None:
     pair.source.client.d.a.insert_many([{"_id": 1}, {"_id": 2}])
     pair.destination.client.d.a.insert_one({"_id": 1})
     grace = 0.3
@@ -139,7 +141,7 @@ def test_what_was_repaired_within_the_grace_is_no_mismatch(pair: Pair, checker: 
     check.assert_passed()
 
 
-def test_the_grace_has_passed_where_nobody_has_written(
+def test_the_grace_period_is_over_if_both_clusters_were_quiet(
     pair: Pair, checker: Checker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[int | None, int]] = []
@@ -160,7 +162,7 @@ def test_the_grace_has_passed_where_nobody_has_written(
     assert asked == [(port, end.time - 3601) for port, end in zip(ports, ends) if end]
 
 
-def test_a_write_of_a_user_is_told_from_others(pair: Pair) -> None:
+def test_user_writes_are_distinguished_from_others(pair: Pair) -> None:
     client = pair.source.client
 
     def quiet_after(*writes: Callable[[], object]) -> bool:
@@ -192,17 +194,17 @@ def test_a_write_of_a_user_is_told_from_others(pair: Pair) -> None:
     assert not quiet_after(lambda: client.drop_database("d"))
 
 
-def test_nothing_is_proved_by_an_oplog_that_is_too_short(pair: Pair) -> None:
+def test_an_oplog_that_is_too_short_does_not_prove_quiet(pair: Pair) -> None:
     assert not is_quiet(pair.source.client, Timestamp(1, 0))
 
 
 @across(TO_SHARDED)
-def test_nothing_is_proved_through_a_router(pair: Pair) -> None:
+def test_a_mongos_does_not_prove_quiet(pair: Pair) -> None:
     client = pair.destination.client
     assert not is_quiet(client, client.admin.command("ping")["operationTime"])
 
 
-def test_a_clock_that_is_set_forward_does_not_end_the_grace(
+def test_a_clock_set_forward_does_not_end_the_grace_period(
     pair: Pair, checker: Checker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days = count(1_700_000_000, 86_400)
@@ -224,7 +226,7 @@ def test_a_cluster_that_does_not_answer_is_not_quiet() -> None:
         assert not is_quiet(client, Timestamp(1, 0))
 
 
-def test_an_error_ends_a_check_whatever_its_threads_wait_for(pair: Pair, checker: Checker) -> None:
+def test_an_error_ends_a_check_even_while_its_threads_wait(pair: Pair, checker: Checker) -> None:
     for side in (pair.source, pair.destination):
         side.client.d.a.insert_one({"_id": 1})
     # The service would refuse this filter. Here, it causes an error in one of several threads.
@@ -233,7 +235,7 @@ def test_an_error_ends_a_check_whatever_its_threads_wait_for(pair: Pair, checker
         assert check.wait_for_verdict().outcome is Outcome.INCOMPLETE
 
 
-def test_keys_and_names_may_have_megabytes(pair: Pair, checker: Checker) -> None:
+def test_keys_and_names_of_several_megabytes_are_compared(pair: Pair, checker: Checker) -> None:
     long = 6 << 20
     clustered = {"key": {"_id": 1}, "unique": True}
     keys = [f"{number}{'x' * long}" for number in range(3)]

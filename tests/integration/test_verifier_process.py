@@ -56,7 +56,7 @@ def fill(pair: Pair, documents: int = 100) -> None:
         side.client.d.v.insert_one({"_id": "x"})
 
 
-def test_version() -> None:
+def test_the_version_is_printed() -> None:
     done = run("--version")
     assert (done.returncode, done.stdout) == (0, f"syncsvc-verifier {__version__}\n")
 
@@ -85,7 +85,7 @@ def test_bad_clusters_end_the_process(
     assert "secret" not in done.stderr + done.stdout
 
 
-def test_a_port_in_use_is_named(verifier: Verifier, pair: Pair) -> None:
+def test_a_port_in_use_is_reported(verifier: Verifier, pair: Pair) -> None:
     verifier.run()
     uris = ("--srcURI", pair.source.uri, "--destURI", pair.destination.uri)
     done = run(*uris, "--verifyAll", "--serverPort", str(verifier.port))
@@ -93,7 +93,7 @@ def test_a_port_in_use_is_named(verifier: Verifier, pair: Pair) -> None:
     assert "AddressNotAvailable" in done.stderr and str(verifier.port) in done.stderr
 
 
-def test_one_cluster_is_not_two(pair: Pair) -> None:
+def test_the_same_cluster_twice_is_refused(pair: Pair) -> None:
     done = run(
         "--srcURI", pair.source.uri, "--destURI", pair.source.uri, "--verifyAll", "--checkOnce"
     )
@@ -112,7 +112,7 @@ def test_a_single_check_passes(pair: Pair) -> None:
     assert messages[0] == "Version info" and messages[-1] == "Stopped."
 
 
-def test_a_single_check_fails_and_names_what_differs(pair: Pair, tmp_path: Path) -> None:
+def test_a_single_check_fails_and_names_the_differences(pair: Pair, tmp_path: Path) -> None:
     fill(pair)
     pair.destination.client.d.c.update_one({"_id": 7}, {"$set": {"a": 1.0}})
     pair.destination.client.d.v.create_index("a")
@@ -127,7 +127,7 @@ def test_a_single_check_fails_and_names_what_differs(pair: Pair, tmp_path: Path)
     assert (tmp_path / "log" / "verifier.log").exists()
 
 
-def test_what_is_not_asked_for_is_not_checked(pair: Pair) -> None:
+def test_only_requested_namespaces_are_checked(pair: Pair) -> None:
     fill(pair)
     pair.destination.client.d.c.delete_one({"_id": 7})
     assert check_once(pair, "--srcNamespace", "d.v").returncode == 0
@@ -139,7 +139,7 @@ def test_what_is_not_asked_for_is_not_checked(pair: Pair) -> None:
     assert check_once(pair, "--srcNamespace", "d.c").returncode == 1
 
 
-def test_names_may_differ(pair: Pair) -> None:
+def test_renamed_namespaces_are_checked(pair: Pair) -> None:
     fill(pair)
     pair.destination.client.d.c.rename("other")
     names = ("--srcNamespace", "d.c,d.v", "--dstNamespace", "d.other,d.v")
@@ -193,7 +193,7 @@ def test_commands_at_the_wrong_moment_are_refused_and_change_nothing(
         ({"fitler": {}}, "InvalidRequest", "fitler"),
     ],
 )
-def test_a_bad_check_is_not_begun(
+def test_an_invalid_check_is_refused(
     verifier: Verifier, body: dict[str, Any], error: str, named: str
 ) -> None:
     verifier.run()
@@ -203,7 +203,7 @@ def test_a_bad_check_is_not_begun(
     assert verifier.progress()["phase"] == "idle"
 
 
-def test_a_filter_chooses_documents(verifier: Verifier, pair: Pair) -> None:
+def test_a_document_filter_selects_documents(verifier: Verifier, pair: Pair) -> None:
     fill(pair)
     pair.destination.client.d.c.delete_many({"_id": {"$gte": 90}})
     verifier.run()
@@ -214,7 +214,7 @@ def test_a_filter_chooses_documents(verifier: Verifier, pair: Pair) -> None:
     assert [line["_id"] for line in verifier.lines("docMismatches")] == [90]
 
 
-def test_a_second_check_sees_what_was_repaired(verifier: Verifier, pair: Pair) -> None:
+def test_a_second_check_passes_after_a_repair(verifier: Verifier, pair: Pair) -> None:
     fill(pair)
     pair.destination.client.d.c.delete_one({"_id": 7})
     verifier.run()
@@ -247,7 +247,7 @@ def after(lines: list[dict[str, Any]]) -> dict[str, str]:
     return {"after": lines[-1]["place"]} if lines else {}
 
 
-def test_a_check_may_begin_by_itself(pair: Pair, tmp_path: Path) -> None:
+def test_a_check_starts_immediately_with_the_flag(pair: Pair, tmp_path: Path) -> None:
     fill(pair)
     process = Verifier(
         pair.source.uri, pair.destination.uri, tmp_path, "--verifyAll", "--start", "--metaDBName",
@@ -263,7 +263,7 @@ def test_a_check_may_begin_by_itself(pair: Pair, tmp_path: Path) -> None:
     assert "__mdb_internal_mine" in pair.destination.client.list_database_names()
 
 
-def test_state_is_dropped_where_that_is_asked_for(pair: Pair) -> None:
+def test_saved_state_is_dropped_with_the_flag_clean(pair: Pair) -> None:
     fill(pair)
     pair.destination.client[STATE].check.insert_one({"_id": "check", "format": -1})
     done = check_once(pair)
@@ -271,7 +271,7 @@ def test_state_is_dropped_where_that_is_asked_for(pair: Pair) -> None:
     assert check_once(pair, "--verifyAll", "--clean").returncode == 0
 
 
-def test_what_was_found_is_told_at_once_after_a_restart(verifier: Verifier, pair: Pair) -> None:
+def test_mismatches_are_shown_immediately_after_a_restart(verifier: Verifier, pair: Pair) -> None:
     fill(pair)
     pair.destination.client.d.c.delete_many({"_id": {"$lt": 3}})
     verifier.run()
@@ -313,7 +313,7 @@ def test_the_api_listens_on_localhost_only(verifier: Verifier) -> None:
 
 
 @pytest.mark.slow
-def test_the_documented_roles_are_enough_and_a_missing_one_is_named() -> None:
+def test_documented_roles_suffice_and_a_missing_one_is_named() -> None:
     reading = ["readAnyDatabase", "clusterMonitor", "backup"]
     state: list[Any] = [{"role": role, "db": STATE} for role in ("readWrite", "dbAdmin")]
     with (

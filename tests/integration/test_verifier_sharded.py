@@ -156,12 +156,12 @@ def change(pair: Pair) -> None:
 
 @between_sharded_clusters
 @pytest.mark.parametrize("seed", [0, full(1)])
-def test_what_differs_after_random_writes_is_reported(
+def test_differences_after_random_writes_are_reported(
     pair: Pair, checker: Checker, seed: int
 ) -> None:
     shard(pair, "d.a", _id="hashed")
     shard(pair, "d.b", _id="hashed")
-    generations.test_what_differs_at_the_end_is_reported(pair, checker, seed)
+    generations.test_remaining_differences_are_reported(pair, checker, seed)
 
 
 @between_sharded_clusters

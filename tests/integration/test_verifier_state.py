@@ -67,7 +67,7 @@ def _refused(kind: ErrorKind, call: Callable[[], object]) -> str:
     return raised.value.description
 
 
-def test_a_check_goes_on_with_its_filter(pair: Pair, processes: Processes) -> None:
+def test_a_restarted_check_keeps_its_filter(pair: Pair, processes: Processes) -> None:
     processes.start().check({"$or": [{"a": 1}, {"b": {"$gt": 2}}]})
     assert processes.start().progress().phase is Phase.CHECK
     saved = pair.destination.client[STATE].check.find_one()
@@ -111,7 +111,7 @@ def test_the_state_of_a_newer_version_is_refused(pair: Pair, processes: Processe
     assert check.find_one() == saved
 
 
-def test_only_one_process_goes_on(processes: Processes) -> None:
+def test_only_the_last_process_continues_a_check(processes: Processes) -> None:
     first = processes.start()
     first.check(None)
     second = processes.start()
@@ -120,7 +120,7 @@ def test_only_one_process_goes_on(processes: Processes) -> None:
     assert second.progress().writes_off and not first.progress().writes_off
 
 
-def test_a_save_that_hangs_keeps_no_command_waiting(pair: Pair) -> None:
+def test_a_hanging_save_does_not_block_commands(pair: Pair) -> None:
     stop = StopToken()
     with ExitStack() as stack:
         source, destination = (

@@ -52,7 +52,7 @@ def _check_while_it_syncs(pair: Pair, daemon: Daemon, verifier: Verifier) -> Non
     daemon.commit()
 
 
-def test_a_sync_is_verified_while_it_runs(pair: Pair, daemon: Daemon, verifier: Verifier) -> None:
+def test_a_running_sync_is_verified(pair: Pair, daemon: Daemon, verifier: Verifier) -> None:
     _check_while_it_syncs(pair, daemon, verifier)
     verifier.writes_off()
     progress = verifier.wait_for_verdict()
@@ -68,7 +68,7 @@ def test_a_sync_is_verified_while_it_runs(pair: Pair, daemon: Daemon, verifier: 
     pair.assert_equal()
 
 
-def test_a_change_behind_the_back_of_the_sync_is_found(
+def test_a_write_to_the_destination_by_a_user_is_found(
     pair: Pair, daemon: Daemon, verifier: Verifier
 ) -> None:
     _check_while_it_syncs(pair, daemon, verifier)

@@ -45,7 +45,7 @@ MODES: list[tuple[Any, tuple[tuple[bool, bool], ...]]] = [
 
 
 @pytest.mark.parametrize(("mode", "expected"), MODES, ids=[repr(mode) for mode, _ in MODES])
-def test_who_is_blocked_when(
+def test_users_are_blocked_at_the_documented_steps(
     pair: Pair, daemon: Daemon, mode: Any, expected: tuple[tuple[bool, bool], ...]
 ) -> None:
     pair.shard("d.c")
@@ -72,15 +72,15 @@ def test_who_is_blocked_when(
 
 @pytest.mark.in_turns
 @across(TO_SHARDED, SHARDED)
-def test_who_is_blocked_when_on_shards(pair: Pair, daemon: Daemon) -> None:
-    test_who_is_blocked_when(pair, daemon, *MODES[0])
+def test_users_are_blocked_at_the_documented_steps_on_shards(pair: Pair, daemon: Daemon) -> None:
+    test_users_are_blocked_at_the_documented_steps(pair, daemon, *MODES[0])
 
 
 @pytest.mark.parametrize(
     ("mode", "by_hand"),
     [("sourceAndDestination", BOTH), ("destinationOnly", SOURCE), ("none", BOTH)],
 )
-def test_what_somebody_else_had_blocked(
+def test_a_block_set_before_the_sync_is_restored(
     pair: Pair, daemon: Daemon, mode: str, by_hand: tuple[bool, bool]
 ) -> None:
     """An existing block stays, but is lifted on the destination if the mode blocks it, so that canWrite is true."""
@@ -93,7 +93,7 @@ def test_what_somebody_else_had_blocked(
     pair.assert_equal()
 
 
-def test_a_start_that_fails_leaves_the_clusters_as_they_were(pair: Pair, daemon: Daemon) -> None:
+def test_a_failed_start_restores_the_write_blocks(pair: Pair, daemon: Daemon) -> None:
     """The daemon is killed after it has saved its failure, so the next process must lift the block."""
     writes.fill(pair.source.client)
     daemon.kill_at(Point.FAILURE_SAVED)
@@ -107,9 +107,7 @@ def test_a_start_that_fails_leaves_the_clusters_as_they_were(pair: Pair, daemon:
     wait_for(lambda: "on neither cluster" in daemon.progress()["errorDescription"], "it is told")
 
 
-def test_a_start_that_fails_keeps_what_somebody_else_had_blocked(
-    pair: Pair, daemon: Daemon
-) -> None:
+def test_a_failed_start_keeps_blocks_set_before_the_sync(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     block(pair.source)
     block(pair.destination)
@@ -122,7 +120,7 @@ def test_a_start_that_fails_keeps_what_somebody_else_had_blocked(
 
 @pytest.mark.in_turns
 @pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
-def test_a_verdict_that_fails_gives_the_source_back(
+def test_a_failed_verification_restores_the_block_of_the_source(
     pair: Pair, daemon: Daemon, killed: bool
 ) -> None:
     """The source gets back the block that it had before the start, also after a kill."""
@@ -148,7 +146,7 @@ def test_a_verdict_that_fails_gives_the_source_back(
     assert "setUserWriteBlockMode: 1, global: false" in daemon.progress()["errorDescription"]
 
 
-def test_a_failure_that_may_pass_keeps_users_out(pair: Pair, daemon: Daemon) -> None:
+def test_a_temporary_failure_keeps_the_write_blocks(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     with ExitStack() as failing:
         with daemon.held_at(Point.STEP_DONE, "source blocked"):

@@ -27,7 +27,7 @@ def test_every_run_ends_equal(
     attempt(seed, profile, clusters.pair(profile.topology, members=3), tmp_path)
 
 
-def test_a_seed_always_means_the_same() -> None:
+def test_equal_seeds_give_equal_plans() -> None:
     for profile in Profile:
         assert repr(plan(7, profile)) == repr(plan(7, profile))
         assert repr(plan(7, profile)) != repr(plan(8, profile))

@@ -17,7 +17,7 @@ def guarded() -> Iterator[ReplicaSet]:
         yield replica_set
 
 
-def test_strangers_are_refused(guarded: ReplicaSet) -> None:
+def test_unauthenticated_clients_are_refused(guarded: ReplicaSet) -> None:
     with Client(guarded.members[0].address) as client:
         with pytest.raises(OperationFailure) as caught:
             client.list_database_names()
@@ -33,7 +33,7 @@ def test_the_sync_user_writes_everywhere_but_is_not_root(guarded: ReplicaSet) ->
     assert caught.value.code == UNAUTHORIZED
 
 
-def test_the_sync_user_may_block_writes_and_write_all_the_same(guarded: ReplicaSet) -> None:
+def test_the_sync_user_may_block_writes_and_bypass_the_block(guarded: ReplicaSet) -> None:
     poor = guarded.create_user("writer", ["readWriteAnyDatabase"])
     with Client(guarded.uri) as client, Client(poor) as poor_client:
         client.admin.command({"setUserWriteBlockMode": 1, "global": True})
@@ -71,7 +71,7 @@ def test_members_step_down_and_restart_with_access_control(guarded: ReplicaSet) 
         client.test.items.insert_one({})
 
 
-def test_three_members_trust_each_other() -> None:
+def test_three_members_authenticate_each_other() -> None:
     with ReplicaSet(members=3, access_control=True) as replica_set:
         with Client(replica_set.uri, w=3) as client:
             client.test.items.insert_one({})

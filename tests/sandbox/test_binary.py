@@ -74,55 +74,55 @@ def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     assert find_mongod() == expected
 
 
-def test_none_found() -> None:
+def test_a_missing_mongod_is_reported() -> None:
     with pytest.raises(SandboxError, match=r"No mongod was found.*pip install 'syncsvc\[sandbox\]"):
         find_mongod()
 
 
-def test_an_incomplete_wheel(in_wheel: Path) -> None:
+def test_a_wheel_without_its_program_is_reported(in_wheel: Path) -> None:
     in_wheel.unlink()
     with pytest.raises(SandboxError, match="is missing. Reinstall it"):
         find_mongod()
 
 
-def test_a_wrong_variable_is_not_passed_over(configured: Path, on_path: Path) -> None:
+def test_a_variable_with_a_missing_file_is_an_error(configured: Path, on_path: Path) -> None:
     with pytest.raises(SandboxError, match="SYNCSVC_MONGOD is set to .*no such file"):
         find_mongod()
 
 
-def test_not_executable(configured: Path) -> None:
+def test_a_file_that_is_not_executable_is_an_error(configured: Path) -> None:
     program(configured, mode=0o644)
     with pytest.raises(SandboxError, match="no execute permission.*chmod"):
         find_mongod()
 
 
-def test_not_a_program(configured: Path) -> None:
+def test_a_file_that_is_not_a_program_is_an_error(configured: Path) -> None:
     program(configured, "no program\n")
     with pytest.raises(SandboxError, match="not a program for this system: .*Exec format"):
         find_mongod()
 
 
-def test_another_program(configured: Path) -> None:
+def test_a_program_other_than_mongod_is_an_error(configured: Path) -> None:
     program(configured, "#!/bin/sh\necho hello; exit 3\n")
     with pytest.raises(SandboxError, match="exit code 3 and said 'hello'"):
         find_mongod()
 
 
-def test_a_missing_library(configured: Path) -> None:
+def test_a_missing_library_is_reported(configured: Path) -> None:
     message = "mongod: error while loading shared libraries: libcurl.so.4: cannot open"
     program(configured, f"#!/bin/sh\necho '{message}' >&2; exit 127\n")
     with pytest.raises(SandboxError, match="library libcurl.so.4 is missing.*apt-get install"):
         find_mongod()
 
 
-def test_a_library_that_is_too_old(configured: Path) -> None:
+def test_an_outdated_library_is_reported(configured: Path) -> None:
     message = "mongod: /lib/libcrypto.so.3: version `OPENSSL_3.0.0' not found (required by mongod)"
     program(configured, f'#!/bin/sh\necho "{message}" >&2; exit 1\n'.replace("`", "\\`"))
     with pytest.raises(SandboxError, match=r"libcrypto.so.3 on this system lacks OPENSSL_3.0.0"):
         find_mongod()
 
 
-def test_a_repaired_program_is_found_good(configured: Path) -> None:
+def test_a_repaired_program_is_accepted(configured: Path) -> None:
     program(configured, mode=0o644)
     with pytest.raises(SandboxError):
         find_mongod()
@@ -130,7 +130,7 @@ def test_a_repaired_program_is_found_good(configured: Path) -> None:
     assert find_mongod() == configured
 
 
-def test_a_good_program_is_run_once(configured: Path) -> None:
+def test_a_working_program_is_checked_once(configured: Path) -> None:
     count = configured.with_name("count")
     program(configured, GOOD + f"echo run >> {count}\n")
     assert find_mongod() == find_mongod()

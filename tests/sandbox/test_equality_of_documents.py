@@ -51,7 +51,7 @@ def test_ranges_missing_and_extra(pair: Pair) -> None:
     assert differences[50:] == ["and 11960 more differences"]
 
 
-def test_one_side_empty(pair: Pair) -> None:
+def test_a_collection_that_is_empty_on_one_side(pair: Pair) -> None:
     pair.both(lambda db: db.create_collection("c"))
     pair.source.c.insert_many([{"_id": "a"}, {"_id": "b"}])
     pair.destination.d.insert_one({"_id": 1})
@@ -78,14 +78,16 @@ def test_one_side_empty(pair: Pair) -> None:
         ({"a": DatetimeMS(2**62)}, {"a": DatetimeMS(2**62 + 1)}, "a"),
     ],
 )
-def test_content(pair: Pair, left: dict[str, Any], right: dict[str, Any], what: str) -> None:
+def test_different_contents(
+    pair: Pair, left: dict[str, Any], right: dict[str, Any], what: str
+) -> None:
     pair.fill([{"_id": number} for number in (1, 3)])
     pair.source.c.insert_one({"_id": 2, **left})
     pair.destination.c.insert_one({"_id": 2, **right})
     assert pair.differences() == [f"db.c: _id 2 content differs: {what}"]
 
 
-def test_content_that_decodes_alike(pair: Pair) -> None:
+def test_different_contents_that_decode_to_equal_values(pair: Pair) -> None:
     null, undefined = b"\x0aa\x00", b"\x06a\x00"
     for db, element in ((pair.source, null), (pair.destination, undefined)):
         body = b"\x10_id\x00\x01\x00\x00\x00" + element + b"\x00"
@@ -94,7 +96,7 @@ def test_content_that_decodes_alike(pair: Pair) -> None:
     assert pair.differences() == ["db.c: _id 1 content differs: bytes only"]
 
 
-def test_equal_ids_of_other_type(pair: Pair) -> None:
+def test_equal_ids_of_different_types(pair: Pair) -> None:
     pair.source.c.insert_many([{"_id": 1}, {"_id": 2}])
     pair.destination.c.insert_many([{"_id": 1.0}, {"_id": 2}])
     assert pair.differences() == ["db.c: _id 1 content differs: _id"]

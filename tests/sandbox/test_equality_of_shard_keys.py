@@ -20,7 +20,7 @@ def test_shard_keys_that_differ_are_named(pair: Pair) -> None:
 
 
 @across(TO_SHARDED)
-def test_what_serves_a_shard_key_is_no_difference(pair: Pair) -> None:
+def test_an_index_that_supports_a_shard_key_is_no_difference(pair: Pair) -> None:
     pair.source.client.d.c.insert_one({"_id": 1, "k": 1})
     pair.shard("d.c", {"k": 1})
     pair.destination.client.admin.command("shardCollection", "d.c", key={"k": 1})

@@ -31,7 +31,7 @@ def database() -> Iterator[Database[dict[str, Any]]]:
         yield client[DATABASE]
 
 
-def test_all_documents_are_there(database: Database[dict[str, Any]]) -> None:
+def test_all_documents_are_loaded(database: Database[dict[str, Any]]) -> None:
     assert {name: database[name].count_documents({}) for name in COUNTS} == COUNTS
 
 

@@ -31,7 +31,7 @@ def listen_on(port: int) -> closing[socket.socket]:
     return closing(listener)
 
 
-def test_it_listens_on_its_port_until_killed(mongod: Mongod) -> None:
+def test_a_server_listens_on_its_port_until_killed(mongod: Mongod) -> None:
     mongod.start()
     mongod.wait_until_listening()
     socket.create_connection(("127.0.0.1", mongod.port)).close()
@@ -42,7 +42,7 @@ def test_it_listens_on_its_port_until_killed(mongod: Mongod) -> None:
         socket.create_connection(("127.0.0.1", mongod.port))
 
 
-def test_a_first_start_moves_on_when_its_port_was_taken(mongod: Mongod) -> None:
+def test_a_first_start_uses_another_port_if_its_port_is_taken(mongod: Mongod) -> None:
     taken = mongod.port
     with listen_on(taken):
         mongod.start()
@@ -50,7 +50,7 @@ def test_a_first_start_moves_on_when_its_port_was_taken(mongod: Mongod) -> None:
     assert mongod.port != taken
 
 
-def test_a_restart_keeps_its_port_and_fails_when_it_was_taken(mongod: Mongod) -> None:
+def test_a_restart_keeps_its_port_and_fails_if_it_is_taken(mongod: Mongod) -> None:
     mongod.start()
     mongod.wait_until_listening()
     port = mongod.port
@@ -61,7 +61,7 @@ def test_a_restart_keeps_its_port_and_fails_when_it_was_taken(mongod: Mongod) ->
         mongod.restart()
 
 
-def test_a_failed_start_says_what_the_log_says(folder: Path) -> None:
+def test_a_failed_start_quotes_the_log(folder: Path) -> None:
     options = MongodOptions("rs", parameters={"nonsense": "1"})
     mongod = Mongod(find_mongod(), folder / "data", options)
     mongod.start()

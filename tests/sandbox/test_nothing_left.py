@@ -39,7 +39,7 @@ def _press_enter(owner: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("reaper_dies", [False, True])
-def test_a_stop(tmp_path: Path, reaper_dies: bool) -> None:
+def test_a_stop_leaves_nothing(tmp_path: Path, reaper_dies: bool) -> None:
     # Use a separate process, because all sandboxes of one process share a reaper.
     with python(["-c", f"{START} {WAIT}; r.stop(); {WAIT}"], tmp_path) as owner:
         assert read_line(owner) == "started"
@@ -54,7 +54,7 @@ def test_a_stop(tmp_path: Path, reaper_dies: bool) -> None:
         assert not any(tmp_path.iterdir())
 
 
-def test_an_exception(tmp_path: Path) -> None:
+def test_an_exception_leaves_nothing(tmp_path: Path) -> None:
     before = children(os.getpid())
     with pytest.raises(ZeroDivisionError), ReplicaSet(folder=tmp_path):
         1 / 0
@@ -62,7 +62,7 @@ def test_an_exception(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-def test_the_end_of_the_program_without_a_stop(tmp_path: Path) -> None:
+def test_a_program_that_ends_without_a_stop_leaves_nothing(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", f"{START} print(r.members[0].pid)"],
         env=os.environ | {"TMPDIR": str(tmp_path)},
@@ -76,7 +76,7 @@ def test_the_end_of_the_program_without_a_stop(tmp_path: Path) -> None:
 
 # The child processes are one member, for a sharded cluster also two routers and a config server, and the reaper.
 @pytest.mark.parametrize("start, number", [(START, 2), (START_SHARDED, 5)])
-def test_sigkill_of_the_owner(tmp_path: Path, start: str, number: int) -> None:
+def test_sigkill_of_the_owner_leaves_nothing(tmp_path: Path, start: str, number: int) -> None:
     with python(["-c", f"{start} {WAIT}"], tmp_path) as owner:
         assert read_line(owner) == "started"
         started = children(owner.pid)
@@ -85,7 +85,7 @@ def test_sigkill_of_the_owner(tmp_path: Path, start: str, number: int) -> None:
         wait_until_gone(started, tmp_path)
 
 
-def test_sigkill_of_the_owner_while_it_starts(tmp_path: Path) -> None:
+def test_sigkill_of_a_starting_owner_leaves_nothing(tmp_path: Path) -> None:
     with python(["-c", START], tmp_path) as owner:
         wait_for(lambda: any(tmp_path.iterdir()), "a data folder")
         started = children(owner.pid)
@@ -93,7 +93,7 @@ def test_sigkill_of_the_owner_while_it_starts(tmp_path: Path) -> None:
         wait_until_gone(started, tmp_path)
 
 
-def test_sigkill_of_an_owner_with_a_forked_child(tmp_path: Path) -> None:
+def test_sigkill_of_an_owner_with_a_forked_child_leaves_nothing(tmp_path: Path) -> None:
     """The forked child inherits the owner's open files, including the reaper's pipe, and outlives the owner."""
     forked = f"{START} import os; child = os.fork() or input(); print(child, flush=True); input()"
     with python(["-c", forked], tmp_path) as owner:
@@ -104,7 +104,7 @@ def test_sigkill_of_an_owner_with_a_forked_child(tmp_path: Path) -> None:
         assert is_running(child)
 
 
-def test_a_forked_child_does_not_stop_what_it_does_not_own(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_stop_its_parents_servers(tmp_path: Path) -> None:
     with ReplicaSet(folder=tmp_path) as replica_set:
         child = os.fork()
         if not child:
@@ -116,7 +116,7 @@ def test_a_forked_child_does_not_stop_what_it_does_not_own(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_of_the_command(tmp_path: Path, sent: signal.Signals) -> None:
+def test_an_interrupt_of_the_command_leaves_nothing(tmp_path: Path, sent: signal.Signals) -> None:
     with python(["-m", "syncsvc.sandbox", "--accessControl"], tmp_path) as command:
         uris = [read_line(command).partition(": ")[2] for _ in range(2)]
         for uri in uris:
@@ -130,7 +130,7 @@ def test_an_interrupt_of_the_command(tmp_path: Path, sent: signal.Signals) -> No
         wait_until_gone(started, tmp_path)
 
 
-def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
+def test_the_command_reports_errors_in_words(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "syncsvc.sandbox"],
         env=os.environ | {"SYNCSVC_MONGOD": str(tmp_path / "missing")},

@@ -75,7 +75,7 @@ def test_the_options_reach_the_server(single: ReplicaSet) -> None:
     assert oplog["maxSize"] == 16 * 1024 * 1024
 
 
-def test_a_single_member_that_steps_down_comes_back(single: ReplicaSet) -> None:
+def test_a_single_member_becomes_primary_again_after_a_step_down(single: ReplicaSet) -> None:
     assert single.step_down() is single.members[0]
     write(single, 1)
 
@@ -107,7 +107,7 @@ def test_three_members_survive_the_loss_of_the_primary(three: ReplicaSet) -> Non
     assert [count(three, index) for index in range(3)] == [3, 3, 3]
 
 
-def test_several_can_be_started_at_the_same_time(tmp_path: Path) -> None:
+def test_several_replica_sets_can_start_at_the_same_time(tmp_path: Path) -> None:
     sets = [ReplicaSet(name=name, folder=tmp_path) for name in ("source", "destination")]
     with ThreadPoolExecutor() as pool:
         list(pool.map(ReplicaSet.start, sets))
@@ -118,7 +118,7 @@ def test_several_can_be_started_at_the_same_time(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-def test_it_can_be_started_again_after_a_stop() -> None:
+def test_a_replica_set_can_be_started_again_after_a_stop() -> None:
     replica_set = ReplicaSet()
     for _ in range(2):
         with replica_set:
@@ -126,7 +126,7 @@ def test_it_can_be_started_again_after_a_stop() -> None:
     replica_set.stop()
 
 
-def test_it_cannot_be_started_twice(single: ReplicaSet) -> None:
+def test_a_running_replica_set_cannot_be_started_again(single: ReplicaSet) -> None:
     with pytest.raises(SandboxError, match="was started already"):
         single.start()
 
@@ -136,7 +136,7 @@ def test_there_is_no_uri_before_the_start() -> None:
         ReplicaSet().uri
 
 
-def test_only_one_or_three_members() -> None:
+def test_only_one_or_three_members_are_accepted() -> None:
     with pytest.raises(SandboxError, match="1 or 3 members"):
         ReplicaSet(members=2)
 
@@ -149,7 +149,7 @@ def test_a_failed_start_leaves_nothing(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="No data folder could be made"):
         ReplicaSet(folder=tmp_path / "missing").start()
     assert not any(tmp_path.iterdir())

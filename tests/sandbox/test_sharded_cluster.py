@@ -50,7 +50,7 @@ def read(stream: ChangeStream[dict[str, Any]], number: int) -> list[dict[str, An
     return [next(stream) for _ in range(number)]
 
 
-def test_a_driver_takes_it_for_a_sharded_cluster(client: Client) -> None:
+def test_a_driver_recognises_a_sharded_cluster(client: Client) -> None:
     assert client.is_mongos
     assert client.server_info()["version"].startswith("6.0")
     assert "setName" not in client.admin.command("hello")
@@ -131,7 +131,7 @@ def chunks(client: Client, name: str) -> list[tuple[Any, Any, str]]:
     return [(*row["min"].values(), *row["max"].values(), row["shard"]) for row in rows]
 
 
-def test_chunks_are_cut_and_moved(cluster: ShardedCluster, client: Client) -> None:
+def test_chunks_are_split_and_moved(cluster: ShardedCluster, client: Client) -> None:
     one, other = (each.name for each in cluster.shards)
     admin = client.admin.command
     admin("enableSharding", "d", primaryShard=one)
@@ -223,7 +223,7 @@ def test_a_wrong_uuid_is_refused(client: Client) -> None:
         assert caught.value.code == 361
 
 
-def test_what_is_stored_is_summed_up(client: Client) -> None:
+def test_statistics_are_sums_over_the_shards(client: Client) -> None:
     shard(client, "c", k="hashed")
     client.d.c.insert_many(NUMBERS)
     client.d.plain.insert_one({"_id": 1})
@@ -263,7 +263,7 @@ def _is_unknown(client: Client, cursor_id: int, name: str) -> bool:
     return caught.value.code == 43
 
 
-def test_a_change_stream_tells_all_shards_in_order(client: Client) -> None:
+def test_a_change_stream_merges_the_events_of_all_shards_in_order(client: Client) -> None:
     shard(client, "c", k="hashed")
     with client.watch(show_expanded_events=True) as stream:
         start = stream.resume_token
@@ -281,7 +281,7 @@ def test_a_change_stream_tells_all_shards_in_order(client: Client) -> None:
         assert read(stream, 102) == events
 
 
-def test_an_idle_change_stream_moves_past_a_note(client: Client) -> None:
+def test_an_idle_change_stream_passes_a_noop(client: Client) -> None:
     with client.watch(max_await_time_ms=10) as stream:
         noted = client.admin.command({"appendOplogNote": 1, "data": {}})["operationTime"]
         client.admin.command({"appendOplogNote": 1, "data": {}})
@@ -294,7 +294,7 @@ def test_an_idle_change_stream_moves_past_a_note(client: Client) -> None:
         wait_for(has_passed, f"the resume token passes {noted}")
 
 
-def test_what_is_written_is_there_at_the_time_that_was_told(client: Client) -> None:
+def test_a_read_at_the_returned_time_sees_all_writes(client: Client) -> None:
     shard(client, "c", k="hashed")
     for document in NUMBERS[:20]:
         client.d.c.insert_one(document)
@@ -341,7 +341,7 @@ def test_writes_of_users_can_be_blocked(client: Client) -> None:
         ),
     ],
 )
-def test_what_mongos_refuses(
+def test_commands_that_mongos_refuses_are_refused(
     client: Client, database: str, command: dict[str, Any], code: int
 ) -> None:
     with pytest.raises(OperationFailure) as caught:
@@ -349,7 +349,9 @@ def test_what_mongos_refuses(
     assert caught.value.code == code
 
 
-def test_it_goes_on_after_a_shard_was_down(cluster: ShardedCluster, client: Client) -> None:
+def test_a_cluster_works_again_after_a_shard_was_down(
+    cluster: ShardedCluster, client: Client
+) -> None:
     shard(client, "c", k="hashed")
     client.d.c.insert_many(NUMBERS)
     with client.watch() as stream:
@@ -369,6 +371,6 @@ def _count(client: Client) -> int | None:
 
 
 @pytest.mark.skipif(find_mongos() is not None, reason="the real mongos knows more")
-def test_what_the_stand_in_does_not_know_it_refuses_by_name(client: Client) -> None:
+def test_unknown_commands_are_refused_by_name(client: Client) -> None:
     with pytest.raises(OperationFailure, match="stand-in: 'validate'"):
         client.d.command("validate", "c")

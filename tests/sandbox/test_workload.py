@@ -26,7 +26,7 @@ def wait_for_writes(workload: Workload, number: int) -> None:
     wait_for(has_written, f"{number} writes of each kind")
 
 
-def test_what_is_counted_was_written(client: MongoClient[dict[str, Any]]) -> None:
+def test_counts_equal_the_written_documents(client: MongoClient[dict[str, Any]]) -> None:
     old, new = client.counted.old, client.counted.new
     old.insert_many([{"number": number} for number in range(1000)])
     with Workload([old, new], pause_seconds=0) as workload:
@@ -55,7 +55,7 @@ def test_nothing_is_written_after_stop(client: MongoClient[dict[str, Any]]) -> N
     assert workload.stop() == written
 
 
-def test_an_error_ends_it_and_is_raised(client: MongoClient[dict[str, Any]]) -> None:
+def test_an_error_ends_the_workload_and_is_raised(client: MongoClient[dict[str, Any]]) -> None:
     collection = client.broken.create_collection("c", validator={"name": {"$type": "int"}})
     with pytest.raises(WriteError, match="failed validation"):
         with Workload([collection], pause_seconds=0) as workload:
@@ -64,7 +64,7 @@ def test_an_error_ends_it_and_is_raised(client: MongoClient[dict[str, Any]]) -> 
         workload.stop()
 
 
-def test_the_error_of_the_block_comes_first(client: MongoClient[dict[str, Any]]) -> None:
+def test_the_error_of_the_block_is_raised(client: MongoClient[dict[str, Any]]) -> None:
     with pytest.raises(KeyError):
         with Workload([client.block.c]):
             raise KeyError("of the block")

@@ -26,11 +26,11 @@ def modules() -> list[Module]:
 
 
 @pytest.mark.parametrize("rule", architecture.RULES, ids=name_of)
-def test_the_product_keeps_the_rule(modules: list[Module], rule: Rule) -> None:
+def test_the_product_obeys_the_rule(modules: list[Module], rule: Rule) -> None:
     assert list(rule(modules)) == []
 
 
-def test_every_module_is_looked_at(modules: list[Module]) -> None:
+def test_every_module_is_checked(modules: list[Module]) -> None:
     names = {module.name for module in modules}
     assert {
         "syncsvc",
@@ -41,7 +41,7 @@ def test_every_module_is_looked_at(modules: list[Module]) -> None:
     assert architecture.PURE < names
 
 
-def test_every_place_that_may_catch_everything_does(
+def test_every_allowed_broad_except_exists(
     modules: list[Module], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     allowed = architecture.BROAD_EXCEPTS_ALLOWED
@@ -49,7 +49,7 @@ def test_every_place_that_may_catch_everything_does(
     assert len(list(architecture.broad_excepts(modules))) == len(allowed)
 
 
-def test_threads_are_started_where_they_may_be(
+def test_only_the_allowed_modules_start_threads(
     modules: list[Module], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(architecture, "THREAD_STARTERS", frozenset())
@@ -112,7 +112,7 @@ def test_an_import_in_the_wrong_direction_is_found(name: str, source: str) -> No
         ("verifier.runtime.x", "import threading, flask"),
     ],
 )
-def test_an_import_in_the_right_direction_is_fine(name: str, source: str) -> None:
+def test_an_import_in_the_right_direction_passes(name: str, source: str) -> None:
     assert list(architecture.wrong_directions([parse(name, source)])) == []
 
 
@@ -148,7 +148,7 @@ def test_two_ways_to_one_module_are_no_cycle() -> None:
     assert list(architecture.cycles([root, *package({**sources, "verifier.c": ""})])) == []
 
 
-def test_a_package_that_imports_its_module_and_is_imported_by_it_is_a_cycle() -> None:
+def test_a_package_and_its_module_that_import_each_other_are_a_cycle() -> None:
     root = parse("verifier", "from .a import f", package=True)
     assert list(architecture.cycles([root, parse("verifier.a", "from . import other")]))
 
@@ -196,7 +196,7 @@ GUILTY: list[tuple[Rule, str, str]] = [
 
 
 @pytest.mark.parametrize("rule, name, source", GUILTY)
-def test_what_breaks_a_rule_is_found(rule: Rule, name: str, source: str) -> None:
+def test_violations_of_a_rule_are_found(rule: Rule, name: str, source: str) -> None:
     assert list(rule([parse(name, source)]))
 
 
@@ -223,5 +223,5 @@ INNOCENT: list[tuple[Rule, str, str]] = [
 
 
 @pytest.mark.parametrize("rule, name, source", INNOCENT)
-def test_what_keeps_a_rule_is_fine(rule: Rule, name: str, source: str) -> None:
+def test_code_that_obeys_a_rule_passes(rule: Rule, name: str, source: str) -> None:
     assert list(rule([parse(name, source)])) == []

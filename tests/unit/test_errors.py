@@ -121,17 +121,17 @@ def test_every_kind_is_documented(table: Table) -> None:
         assert f"``{kind.name}`` ({kind.status})\n    {kind.meaning} {kind.remedy}\n" in text
 
 
-def test_a_remedy_speaks_of_its_own_product() -> None:
+def test_a_remedy_names_only_its_own_product() -> None:
     assert "--clean" not in as_rst(syncsvc.errors.ALL)
     assert "/resume" not in as_rst(verifier.errors.ALL)
 
 
-def test_an_error_of_the_foundation_is_told_with_the_remedy_of_a_table() -> None:
+def test_an_error_of_the_foundation_gets_the_remedy_of_the_table() -> None:
     error = OperationError(failures.CLUSTER_UNREACHABLE, "It is away.")
     told = in_words_of(syncsvc.errors.ALL, error)
     assert str(told) == f"It is away. {syncsvc.errors.CLUSTER_UNREACHABLE.remedy}" != str(error)
 
 
-def test_an_error_with_a_text_of_its_own_stays_as_it_is() -> None:
+def test_an_error_with_its_own_text_is_unchanged() -> None:
     error = Violations([(failures.CLUSTER_UNREACHABLE, "It is away.")])
     assert in_words_of(syncsvc.errors.ALL, error) is error

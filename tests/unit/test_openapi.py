@@ -62,7 +62,7 @@ def test_the_file_is_up_to_date(service: str) -> None:
 
 
 @BOTH
-def test_it_is_openapi(service: str) -> None:
+def test_the_description_is_valid_openapi(service: str) -> None:
     schemathesis.openapi.from_dict(DESCRIPTIONS[service]).validate()
 
 
@@ -118,7 +118,7 @@ NOT_AS_DESCRIBED: list[tuple[str, str, int, str, object]] = [
 
 
 @pytest.mark.parametrize("method, path, status, kind, body", NOT_AS_DESCRIBED)
-def test_another_answer_is_not_as_described(
+def test_an_undescribed_answer_is_rejected(
     method: str, path: str, status: int, kind: str, body: object
 ) -> None:
     with pytest.raises(AssertionError):

@@ -44,7 +44,7 @@ def is_in(block: Block, found: list[tuple[str, ...]]) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
-def test_commands_are_printed_as_such(page: Path) -> None:
+def test_commands_are_in_code_blocks(page: Path) -> None:
     text = (ROOT / page).read_text()
     literal = re.findall(r"::\n\n((?: +[^\n]*\n|\n)+)", re.sub(r"\.\. code-block::.*", "", text))
     for block in literal:

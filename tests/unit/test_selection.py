@@ -61,7 +61,7 @@ EVERY = [*EACH, *TURNS, "full", *ALL]
         ("::test_each", (), EACH),
     ],
 )
-def test_what_is_collected(
+def test_the_selected_combinations_are_collected(
     tmp_path: Path, named: str, options: tuple[str, ...], expected: list[str]
 ) -> None:
     (tmp_path / "test_it.py").write_text(TESTS)

@@ -52,7 +52,7 @@ def test_systemd_finds_no_fault(unit: Path) -> None:
 
 @needs_systemd
 @of_each_unit
-def test_it_may_do_no_more_than_it_must(unit: Path) -> None:
+def test_the_unit_has_minimal_privileges(unit: Path) -> None:
     done = analyze("security", "--offline=true", f"--threshold={MOST_EXPOSED}", str(unit))
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -64,7 +64,7 @@ READ: dict[str, Callable[[list[str]], object]] = {
 
 
 @of_each_unit
-def test_the_program_takes_its_options_and_those_of_the_documentation(
+def test_the_program_accepts_the_unit_and_documented_options(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variables = re.findall(

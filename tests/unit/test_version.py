@@ -18,7 +18,7 @@ def test_both_programs_have_one_version() -> None:
     assert {each["info"]["version"] for each in DESCRIPTIONS.values()} == {VERSION}
 
 
-def test_it_is_written_in_one_file() -> None:
+def test_the_version_is_written_in_one_file() -> None:
     files = [
         path
         for package in ("syncsvc", "verifier")
@@ -29,6 +29,6 @@ def test_it_is_written_in_one_file() -> None:
     assert "attr: verifier.runtime.version.VERSION" in (ROOT / "setup.cfg").read_text()
 
 
-def test_the_changelog_has_it_below_what_is_unreleased() -> None:
+def test_the_changelog_lists_the_version_below_unreleased() -> None:
     titles = re.findall(r"^(\S.*)\n-+$", (ROOT / "CHANGELOG.rst").read_text(), re.M)
     assert [title.split(" ")[0] for title in titles][:2] == ["Unreleased", VERSION]

@@ -35,7 +35,7 @@ def answered_soon() -> Iterator[None]:
 def one_save(lock: threading.Lock, subject: str) -> Iterator[None]:
     """Hold `lock`, so that only one thread at a time saves `subject`, which is named in the wait that operators see.
 
-    Inside `impatient`, waits no longer than its limit, and then raises OperationError ClusterUnreachable.
+    In a block of `impatient`, wait no longer than that block allows; then raise OperationError ClusterUnreachable.
     """
     seconds = patience_left()
     with waiting(f"{subject} is being saved by another thread", _REMEDY):

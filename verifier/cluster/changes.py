@@ -73,7 +73,7 @@ class ChangeStream:
     ) -> RawCursor:
         """Return a cursor that opens at a position, or at the present time if it is None.
 
-        `bare` leaves out the contents of the changes. Without `filtered`, the namespace filter does not apply.
+        `bare` leaves out the contents of the changes. If `filtered` is False, events of all namespaces are returned.
         """
         command = {"aggregate": 1, "pipeline": list(self._pipeline(position, bare, filtered))}
         size = _EVENTS_A_BARE_PAGE if bare else _EVENTS_A_PAGE

@@ -39,7 +39,7 @@ class Cluster:
 
     @property
     def identity(self) -> str:
-        """Return an identifier that does not depend on the address used, if the user may read one; else the address."""
+        """Return the id of the replica set or sharded cluster; its address if the user may not read the id."""
         return self.facts.identity or self.facts.address
 
 

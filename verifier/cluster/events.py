@@ -20,8 +20,8 @@ from verifier.cluster.rawbson import Buffer, int32, int32_at, value_size
 class DataKind(Enum):
     """The kind of a change of a document.
 
-    UNTOLD is a change of any kind that was too large to be sent. REREAD is no event of a cluster, but a request to read
-    the document again.
+    UNTOLD: an insert, update or replace that was too large to be sent. REREAD: no event of a cluster, but a request to
+    read the document again.
     """
 
     INSERT = "insert"
@@ -37,7 +37,7 @@ class DataEvent(NamedTuple):
 
     `collection` is the UUID of the collection, and `namespace` is None. Servers before 6.0 send no UUID: `collection`
     is then empty, and `namespace` is set. `key` is the document key as a BSON document. `body` is the full document of
-    an insert or replace, the description of an update (see `raw_diff`), and empty otherwise. `raw_diff` is whether
+    an insert or replace, or the description of an update (see `raw_diff`); otherwise it is empty. `raw_diff` is whether
     the description is the oplog's own diff or the documented `updateDescription`.
     """
 

@@ -20,13 +20,13 @@ class Topology(Enum):
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """The facts about one cluster when it was asked.
+    """The facts about one cluster at the moment of the query.
 
     `identity` is the id of the replica set or sharded cluster, the same for every member, mongos or address; None if
     the user may not read it. `shards` are the sorted names of its shards, if it has any. `privileges` are the user's
     actions on the cluster resource, `database_privileges` those on the collections of every database,
     `bucket_privileges` those on the buckets of every time-series collection, and `config_privileges` those on
-    collections of the database config, each with the name of one collection, or an empty name for all of them. All four
+    collections of the database config, each paired with the name of a collection (empty for all collections). All four
     are None without access control.
     """
 

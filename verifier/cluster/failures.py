@@ -293,12 +293,18 @@ def only_lost_cursor(error: BaseException) -> Temporary | None:
 
 
 def again(error: BaseException) -> Temporary:
-    """Return an error as temporary, without limit, because the caller changed the request so that it cannot recur."""
+    """Return a Temporary that retries without limit after `error`.
+
+    For callers that have changed the request so that the error cannot occur again.
+    """
     return Temporary(_with_command(error), _CHECK_SERVERS)
 
 
 def _with_command(error: BaseException) -> str:
-    """Return the text of an error, after this thread's newest command, which caused it, if a command was sent."""
+    """Return the text of an error of this thread's newest command, preceded by a description of that command.
+
+    If this thread has sent no command, return the text alone.
+    """
     unsent = isinstance(error, ServerSelectionTimeoutError | WaitQueueTimeoutError)
     call = None if unsent else newest()
     return text_of(error) if call is None else f"{call}: {text_of(error)}"

@@ -1,7 +1,7 @@
 """The filters that select the namespaces of a sync or a verification.
 
-A filter becomes one match expression, and a server always evaluates it: patterns are the server's own (`$regex`), and
-the listing, the change stream and single names are all matched by the same expression.
+A filter becomes one match expression, which is always evaluated by a server: for the listing, for the change stream and
+for single names. So its patterns (`$regex`) mean the same everywhere.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _STATISTICS = ("count", "indexSizes", "size", "storageSize", "timeseries.bucketC
 
 
 def _id_index(options: Document, indexes: list[Document]) -> Document:
-    """Return the options, extended by the index on `_id` as `idIndex`, as `create` takes it.
+    """Return the options with the index on `_id` as the field `idIndex`, in the form that the command `create` accepts.
 
     The options of a clustered collection are returned unchanged, because it has no such index.
     """
@@ -77,10 +77,10 @@ def list_indexes(client: Client, database: str, collection: str | Binary) -> lis
 
 
 class IndexCatalog:
-    """The indexes of all collections at one moment, read by one command; decoded when they are asked for.
+    """The indexes of all collections at one moment, read by one command. They are kept as BSON and decoded by `of`.
 
-    Empty if one command cannot list them: on mongos, before version 6.0, and without the privilege. Raises the
-    driver's errors.
+    Empty if the server cannot list all indexes with one command: on mongos, before version 6.0, and without the
+    privilege. Raises the driver's errors.
     """
 
     def __init__(self, client: Client) -> None:
@@ -257,9 +257,10 @@ def list_uuids(client: Client) -> dict[Namespace, bytes]:
 
 
 class Snapshot:
-    """The collections and views of one cluster at one moment. Small: they are decoded when they are asked for.
+    """The collections and views of one cluster at one moment.
 
-    Raises the driver's errors.
+    Their definitions are kept as BSON and decoded by `find`, to save memory. The constructor and `find` raise the
+    driver's errors.
     """
 
     def __init__(self, client: Client) -> None:
@@ -276,7 +277,10 @@ class Snapshot:
                         self._rows[Namespace(database, name)] = bytes(row)
 
     def find(self, name: Namespace) -> CollectionSpec | None:
-        """Return the collection or view that had that name; None if there was none, or that is unknown."""
+        """Return the collection or view that had that name at the moment of the snapshot.
+
+        Return None if there was none, or if the snapshot does not show whether there was one.
+        """
         rows = {
             each: rawbson.decode_definition(self._rows[each])
             for each in (name, name.buckets)

@@ -1,7 +1,7 @@
 """Document keys as the server distinguishes and sorts them: which `_id` values are the same key. Pure.
 
-The server compares numbers by value across their types, and strings with symbols, also inside embedded documents and
-arrays. Two events of one document must never look like events of two documents.
+The server compares numbers by value, whatever their types, and treats symbols as strings, also inside embedded
+documents and arrays. Two events of one document must never look like events of two documents.
 """
 
 from __future__ import annotations

@@ -24,9 +24,10 @@ _current: ContextVar[Pin | None] = ContextVar("pin", default=None)
 
 
 class Pin:
-    """A pin to one server: `address`, or else the server to which the first command goes. It applies in `held` blocks.
+    """A pin to one server: `address`, or if that is None, the server to which the first command is sent.
 
-    Several threads may use it, one after the other. Only clients with `select` as their server selector obey it.
+    It applies to the commands in `held` blocks. Several threads may use it, one after the other. Only clients with
+    `select` as their server selector obey it.
     """
 
     def __init__(self, address: Address | None = None) -> None:

@@ -65,8 +65,8 @@ def split(
 ) -> list[Range]:
     """Return at most 10,000 ranges, of about `range_bytes` each, that together are the whole collection.
 
-    `count` (documents) and `size` (bytes) may be estimates. The server samples and sorts the bounds, so a collation
-    makes no difference. With `uuid`, the collection is found even if it was renamed; raises CollectionGone if it was
+    `count` (documents) and `size` (bytes) may be estimates. The server samples and sorts the bounds, so they are valid
+    for any collation. With `uuid`, the collection is found even if it was renamed; raises CollectionGone if it was
     dropped. Temporary errors are retried; raises the driver's other errors.
     """
     number = min(_MOST_RANGES, max(1, size // range_bytes), max(1, count))
@@ -83,7 +83,10 @@ def split(
 def _sample(
     client: Client, namespace: Namespace, count: int, wanted: int, uuid: bytes | None
 ) -> list[bytes]:
-    """Return the keys of up to `wanted` random documents, of about `count`, in the order of the `_id` index."""
+    """Return the keys of up to `wanted` random documents of the collection, in the order of its `_id` index.
+
+    `count` is the estimated number of documents in the collection.
+    """
 
     def keys(sampling: list[dict[str, Any]], **options: Any) -> list[bytes]:
         if uuid is not None:

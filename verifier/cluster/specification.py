@@ -67,9 +67,10 @@ _TIME_SERIES_OPTIONS = ("timeseries", "expireAfterSeconds", "collation", "storag
 def collection_spec(
     name: Namespace, uuid: bytes, options: Document, indexes: Document
 ) -> CollectionSpec:
-    """Return the collection with that name. For the name of buckets, return the time-series collection that owns them.
+    """Return the collection with that name and definition.
 
-    In the latter case, `options` are those of the buckets; only options of time-series collections are kept.
+    If `name` is that of buckets, return the time-series collection that owns them, with those of the buckets' `options`
+    that a time-series collection has.
     """
     if name.owner == name:
         return CollectionSpec(name, Kind.COLLECTION, uuid, options, indexes)

@@ -1,4 +1,4 @@
-"""Runs one write command on a cluster: passes a user write block, waits for the majority, retries failures."""
+"""Runs write commands on a cluster despite a user write block; waits for the majority, and retries failures."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(unicode_decode_error_handl
 class ClusterWriter:
     """A writer of idempotent commands, which waits for the majority and retries temporary failures.
 
-    With access control, the user's privilege lets a write pass a user write block. Without it, a field of the command
-    does: `mayBypassWriteBlocking`, which mongos sets on behalf of its users, and which the driver's helpers cannot add.
-    `confirm` is called before each write, and raises if this process may no longer write.
+    Its writes are not blocked by a user write block. With access control, a privilege of the user has that effect.
+    Without it, the field `mayBypassWriteBlocking` of the command has, which the driver's helpers cannot add; mongos
+    adds it itself. `confirm` is called before each write, and raises if this process may no longer write.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The check: what is compared, how, and when a difference is a mismatch.
+"""The check: compares the documents and definitions of two clusters until it has a verdict.
 
-Writes only the saved state of a check, and no-ops to the oplogs (`cluster.note`).
+The only writes of this package are the saved state of a check, and no-ops to the oplogs (`cluster.note`).
 """

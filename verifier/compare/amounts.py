@@ -41,7 +41,7 @@ class Rate:
 
 
 class Lag:
-    """The lag of the reader of a change stream. It is unknown when no page has arrived for `holds` seconds."""
+    """The lag of the reader of a change stream. It becomes unknown if no page arrives for `holds` seconds."""
 
     def __init__(self, holds: float = _LAG_HOLDS) -> None:
         self._holds = holds

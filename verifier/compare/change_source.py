@@ -11,11 +11,14 @@ from verifier.compare.check_progress import Changes
 
 
 class ChangeSource(Protocol):
-    """A source of changes on one cluster. It saves what changed, to be compared again."""
+    """A reader of the change events of one cluster. It saves rechecks of the changed documents and collections."""
 
     @property
     def newest(self) -> Timestamp | None:
-        """Return a cluster time; a read at or after it sees every change noted so far. None at first."""
+        """Return the newest cluster time that this reader has seen; None before its first page.
+
+        A read of the cluster at that time or later sees all changes that this reader has noted.
+        """
 
     @property
     def position(self) -> Position:

@@ -1,11 +1,12 @@
-"""A check from its beginning to its verdict: generations of comparisons, while two recorders follow the changes.
+"""Runs a check from its beginning to its verdict: generations of comparisons, while both change streams are read.
 
-The start positions of the change streams are saved before anything is listed or read. A difference found while writes
-continue is not a failure: the next generation compares it again. When writes are off, both streams are read up to that
-time. Then a generation compares what is left, and further ones compare it again after a pause, as long as a replicator
-may still be catching up. A difference that remains is a mismatch, unless the subject of the check moves the end of
-writes to a later time, because it has repaired differences or users still write: then both streams are read up to the
-new end, and all definitions and counts, and the documents that differed or changed, are compared once more.
+The start positions of the change streams are saved before anything is listed or read. While users write, a difference
+is not a failure: the next generation compares it again. When users have stopped writing (`writesOff`, or the commit of
+a sync), both streams are read up to that time. One more generation compares the last changed documents. Differences are
+then compared again, with pauses, until the grace period is over, because a sync tool may still be catching up. A
+difference that remains is a mismatch, unless the subject of the check moves the end of writes to a later time, because
+it has repaired differences or users still write: then both streams are read up to the new end, and all definitions and
+counts, and the documents that differed or changed, are compared once more.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ def begin(
     stop: StopToken,
     read_from: Position | None = None,
 ) -> None:
-    """Save a new check, whose change streams start now, in place of any older one; a Check then runs it.
+    """Save a new check in place of any older one; a `Check` then runs it. Its change streams start now.
 
-    `read_from` is an earlier resume point, from which on the source's changes matter; None means now. Raises
+    If `read_from` is given, the change stream of the source starts at this earlier resume point instead. Raises
     OperationError IncompatibleMetadata if another version saved the older check, and the driver's errors.
     """
 
@@ -85,7 +86,7 @@ def begin(
 
 
 def _left_out(request: Request) -> Iterator[str]:
-    """Yield a note about the filter, if there is one, so that a verdict is not mistaken for one about all documents."""
+    """Yield a note if the check has a document filter: the verdict then applies only to the documents that match."""
     if request.document_filter is not None:
         text = str(rawbson.decode(request.document_filter))
         cut = f"{text[:_MOST_SHOWN]}..." if len(text) > _MOST_SHOWN else text
@@ -223,7 +224,7 @@ class Check:
         return self._end()
 
     def _grace_is_over(self) -> bool:
-        """Return whether the current generation began after the grace period, or none is needed (`_was_quiet`).
+        """Return whether the current generation began after the grace period, or needs none (`_was_quiet`).
 
         Return False if an earlier process began the generation.
         """
@@ -301,7 +302,7 @@ class Check:
         for side, position in self._noted.items():
             self._store.update_side(side, rechecked=position.time)
         _log.info(
-            "A generation is complete.",
+            "A generation of the check is complete.",
             extra={"generation": record.generation, "documents": amounts.documents},
         )
 
@@ -309,8 +310,9 @@ class Check:
         """Wait until the next generation is due.
 
         It is due at once when all changes up to the end of writes are known. Otherwise, it is due after a pause if
-        documents have changed or mismatches are left, and the destination is close enough to the source. The pause is
-        longer if only mismatches are left that stay the same. Raises `Cancelled` when stopped.
+        documents have changed or mismatches are left, and the destination is close enough to the source. If no document
+        has changed, and the generations keep finding the same mismatches, the pause grows. Raises `Cancelled` when
+        stopped.
         """
         began = monotonic()
 

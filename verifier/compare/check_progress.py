@@ -21,7 +21,7 @@ class Phase(Enum):
 
 
 class Outcome(Enum):
-    """The outcome of a check. INCOMPLETE does not mean passed: something that had to be compared was not."""
+    """The outcome of a check. INCOMPLETE: not everything was compared, so the clusters may differ."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -30,9 +30,9 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a check ended, with at least one reason unless it passed.
+    """The result of a check that has ended: its outcome, and the reasons for it (none if the check passed).
 
-    `error` is the name of the error that made it incomplete; None for the other outcomes.
+    `error` is the name of the error that made the check incomplete; None if it passed or failed.
     """
 
     outcome: Outcome
@@ -42,10 +42,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class TaskCounts:
-    """The tasks of the current generation.
+    """The numbers of tasks of the current generation, by status.
 
-    `failed` tasks found a difference; those that found one in a definition or count are in `metadata_mismatch` as well.
-    `recheck` tasks are the failed ones whose findings the next generation compares again.
+    `failed` counts tasks that found a difference. `metadata_mismatch` and `recheck` count some of these again: the
+    tasks that found a difference in a definition or a number of documents, and the tasks whose differences the next
+    generation compares again.
     """
 
     added: int = 0
@@ -62,7 +63,10 @@ class TaskCounts:
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much a generation has compared, sizes in bytes of the source; the totals are estimates, None if unknown."""
+    """How much a generation has compared. Sizes are in bytes, of the source's documents.
+
+    `total_documents` and `total_size` are estimates of the whole amount; None if unknown.
+    """
 
     documents: int = 0
     total_documents: int | None = None
@@ -73,7 +77,10 @@ class Amounts:
 
 @dataclass(frozen=True)
 class NamespaceProgress:
-    """The progress of one namespace in one generation, sizes in bytes; totals are estimates, None if unknown."""
+    """The progress of one namespace in one generation. Sizes are in bytes.
+
+    `total_documents` and `total_size` are estimates of the whole amount; None if unknown.
+    """
 
     documents: int = 0
     total_documents: int | None = None
@@ -99,7 +106,11 @@ class Changes:
 
 @dataclass(frozen=True)
 class MismatchCounts:
-    """How many mismatches a generation has found: `documents` by kind, the same by namespace, and `definitions`."""
+    """The numbers of mismatches that a generation has found.
+
+    `documents` counts the mismatches of documents by kind, and `namespaces` the same mismatches by namespace.
+    `definitions` counts the mismatches of definitions and of numbers of documents.
+    """
 
     documents: Mapping[Difference, int] = field(default_factory=dict)
     namespaces: Mapping[Namespace, int] = field(default_factory=dict)

@@ -80,10 +80,11 @@ class Comparison:
             yield self._mismatch(names.source, unequal)
 
     def counts(self, names: NamespacePair) -> tuple[int, int]:
-        """Return the numbers of documents on both sides: those that the servers store, if they are equal.
+        """Return the numbers of documents on both sides.
 
-        Otherwise, and with a document filter, the documents are counted, without the index on `_id`. Raises the
-        driver's errors that are not temporary, and `Cancelled`.
+        If the numbers in the servers' statistics are equal, return these. Otherwise, and with a document filter, the
+        documents are counted, without the index on `_id`. Raises the driver's errors that are not temporary, and
+        `Cancelled`.
         """
         if self._filter is None:
             stored = self._counted(names, exactly=False)
@@ -189,7 +190,7 @@ class _Nothing:
 
 
 class _Reading(NamedTuple):
-    """The parameters of a read on both sides."""
+    """One read on both sides: the namespaces, the portion, and the cluster times at or after which to read it."""
 
     names: NamespacePair
     portion: Portion

@@ -73,7 +73,7 @@ def _compare(
 
 
 def _without_defaults(options: Document) -> Document:
-    """Return the options without those that only state a default, which collMod leaves behind, unlike create."""
+    """Return the options without those that only state a default, as collMod (unlike create) leaves them behind."""
     return {
         name: value
         for name, value in options.items()

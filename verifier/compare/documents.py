@@ -25,7 +25,10 @@ _NESTED = (rawbson.DOCUMENT, rawbson.ARRAY)
 
 
 class Mode(Enum):
-    """What must be equal: all bytes, or all but the order of fields. The value is the name in settings."""
+    """How documents are compared. The values are those of the option `docCompareMethod`.
+
+    BINARY: all bytes must be equal. IGNORE_FIELD_ORDER: as BINARY, but fields may have any order.
+    """
 
     BINARY = "binary"
     IGNORE_FIELD_ORDER = "ignoreFieldOrder"
@@ -65,7 +68,7 @@ def _in_order_of_names(raw: bytes, at: int = 0, kind: int = rawbson.DOCUMENT) ->
 
 
 def _scope(raw: bytes, at: int) -> int:
-    """Return the offset of the scope, a document, in the code with scope at `at`."""
+    """Return the offset of the scope document within the BSON value "code with scope" that begins at offset `at`."""
     return at + 8 + int(int32_at(raw, at + 4)[0])
 
 

@@ -1,7 +1,7 @@
 """Selects documents that a server may delete by itself at any moment, because they have expired (TTL). Pure.
 
 Each cluster deletes expired documents on its own, about once a minute: an expired document on one side only is no
-mismatch. The clock of the source decides. By the clock of the destination, if that is ahead, a lost document would
+mismatch. The clock of the source decides. If the clock of the destination decided and were ahead, a lost document would
 count as expired while users of the source still have it.
 """
 

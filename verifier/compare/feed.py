@@ -1,4 +1,4 @@
-"""A feed of the source's change events, from a reader that needs them for another purpose.
+"""Passes the source's change events to a check, from a reader that also needs the events for another purpose.
 
 A sync reads every event of the source anyway. Its feed is equivalent to a second change stream, because
 

@@ -67,7 +67,7 @@ class Figures:
         return progress if generation is None else self._with_live(progress, generation)
 
     def _with_live(self, progress: CheckProgress, generation: Generation) -> CheckProgress:
-        """Return the progress with the figures of the generation, the current one or the last one that ran."""
+        """Return the progress with the figures of `generation`, the current or last one of the check."""
         tally = generation.tally
         first = progress.generation == 0
         running = progress.phase is not Phase.IDLE

@@ -1,8 +1,8 @@
 """One generation: plans its tasks and runs them in several threads.
 
-Generation 0 compares everything once. Each later generation compares again what changed on either cluster since the
-previous one began, and what the previous one found different. The first generation after all changes are known also
-compares all definitions and counts.
+Generation 0 compares everything once. Each later generation compares these documents again: those that changed on
+either cluster since the previous generation began, and those that the previous generation found to differ. The first
+generation that begins after all changes are known also compares all definitions and all numbers of documents.
 """
 
 from __future__ import annotations
@@ -102,10 +102,11 @@ class Generation:
             self.queue.done(done)
 
     def _save(self, *done: Task) -> None:
-        """Save finished tasks, at most once per interval; `done` is kept until then. Without `done`, save all kept.
+        """Save finished tasks, at most once per interval; until then, keep `done` in memory.
 
-        Ranges that were added meanwhile are saved, too. A task that is done but not saved when the process is killed is
-        simply run again, and a collection whose ranges are not saved is split again.
+        If `done` is empty, save all tasks that are kept. Ranges that were added meanwhile are saved, too. A task that
+        is done but not saved when the process is killed is simply run again, and a collection whose ranges are not
+        saved is split again.
         """
         with self._changing:
             self._unsaved.extend(done)

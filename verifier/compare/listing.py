@@ -35,7 +35,7 @@ class Listing:
         self._selection = Selection(scope.namespaces, evaluator.client, stop)
 
     def pairs(self) -> set[NamespacePair]:
-        """Return every selected collection and view that is on one of the clusters. Raises the driver's errors."""
+        """Return every selected collection and view that at least one cluster has. Raises the driver's errors."""
         here = map(self._scope.on_source, names_on(self._destination, self._stop))
         there = names_on(self._source, self._stop)
         selected = self._selection.of({*there, *(each for each in here if each is not None)})
@@ -57,7 +57,7 @@ class Listing:
         return Watched(without_reserved(namespaces), self._selected_there)
 
     def is_settled(self) -> bool:
-        """Return True: the lag of the tool that syncs is unknown."""
+        """Return True: the verifier does not know the lag of the sync tool, so it compares without waiting."""
         return True
 
     def later_end(self, differs: bool) -> None:

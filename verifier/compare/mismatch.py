@@ -104,8 +104,8 @@ Mismatch = DocumentMismatch | DefinitionMismatch
 class StoredMismatch:
     """A mismatch as saved in a generation.
 
-    `first_seen` and `last_seen` are UNIX seconds. `first_seen` is reset when the document changes. The next page begins
-    after `page_token`.
+    `first_seen` and `last_seen` are UNIX seconds. `first_seen` is reset when the document changes. `page_token` is the
+    token with which a caller requests the mismatches after this one.
     """
 
     mismatch: Mismatch

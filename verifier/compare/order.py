@@ -39,9 +39,10 @@ def any_order(first: bytes, second: bytes) -> bool:
 
 
 class CollatedOrder:
-    """The order in indexes with one collation. Asks the server about two keys that may contain text.
+    """The order of keys in indexes with one collation.
 
-    A server before 5.1 cannot answer; their order is then uncertain. Raises the driver's other errors.
+    Queries the server for the order of two keys that may contain text. A server before 5.1 cannot answer; their order
+    is then uncertain. Raises the driver's other errors.
     """
 
     def __init__(self, client: Client, collation: Document) -> None:

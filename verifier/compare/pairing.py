@@ -3,8 +3,8 @@
 Both sides are asked for the same number of documents. As long as they are equal, whole replies are compared as bytes,
 and no single document is parsed. If replies differ, they are split: equal documents cancel out, and the others are
 matched by the bytes of `_id`. Then the side that is behind is asked for as many documents as the other side is ahead,
-until both reach the same key. A document that the other side has passed without finding it is a certain difference and
-leaves memory.
+until both reach the same key. If one side has a document whose key the other side has passed without having it, the
+document is a certain difference, and is no longer kept in memory.
 
 On a sharded cluster, several documents may have the same `_id`, each on its own shard, and arrive in any order.
 """

@@ -12,7 +12,7 @@ from verifier.compare.task import Status, Task, Work, key_groups
 
 
 class Planner:
-    """A planner of tasks. `pairs` are all collections and views of the check.
+    """Plans the tasks of a generation. `pairs` are all collections and views of the check.
 
     `new` are the pairs that did not exist in the previous generation: all of their documents are compared.
 
@@ -104,7 +104,7 @@ class Planner:
         return [task.names for task in before if task.work is Work.COUNT]
 
     def _collections(self, before: Iterable[Task]) -> dict[NamespacePair, bool]:
-        """Return the collections and views to compare, each with whether to compare all of its documents, too."""
+        """Return the collections and views to compare; the value True means to compare all of its documents, too."""
         if self._store.record.generation == 0:
             return dict.fromkeys(self._pairs, True)
         every = self._pairs if self._all_again() else self._new

@@ -1,8 +1,8 @@
 """Assigns new rechecks to a generation: always the one after the current.
 
 A document that changes again before the next generation begins needs no second recheck, whichever cluster reports it,
-and none at all if its whole collection is compared again. So a bounded number of the rechecks saved for the next
-generation is remembered. The others may be saved twice, which is a no-op.
+and none at all if its whole collection is compared again. To know these cases, the rechecks saved for the next
+generation are remembered, up to a maximum number. Any others may be saved twice, which is a no-op.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class Rechecks:
 
     @property
     def of_changes(self) -> bool:
-        """Return whether the next generation has changed documents or collections to compare, not only differences."""
+        """Return whether the next generation compares documents or collections because they have changed.
+
+        Return False if it only compares known differences again.
+        """
         return self._changed_any
 
     def add(self, rechecks: Iterable[Recheck]) -> None:

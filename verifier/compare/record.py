@@ -30,10 +30,10 @@ class Side(Enum):
 
 @dataclass(frozen=True)
 class SideRecord:
-    """How far the change events of one cluster have been read.
+    """The saved progress of a check through the change events of one cluster.
 
-    Rechecks are saved up to `position`, and done up to `rechecked`. No user writes come after `end`, once it is known.
-    `seen` counts the events by operation.
+    The rechecks of all events up to `position` are saved, and those up to the cluster time `rechecked` are done. `end`
+    is the cluster time at which user writes ended; None until that is known. `seen` counts the events by operation.
     """
 
     position: Position
@@ -55,11 +55,12 @@ class Request:
 class CheckRecord:
     """One check as saved. Times are UNIX seconds.
 
-    `owner` identifies the process that may save the record. `identities` are those of source and destination. `planned`
-    means that all tasks of the current generation are saved, `done` that they are done. When generation `last_from`
-    began, all changes up to both ends were known: differences found from then on count, if they remain. It is None
-    until then. `first` is the amounts of generation 0. `rechecked` is the number of documents that all later
-    generations compared, and `recheck_seconds` are the durations of the most recent ones.
+    `owner` identifies the process that may save the record. `identities` are those of source and destination.
+    `generation` is the number of the current generation: `planned` means that all of its tasks are saved, `done` that
+    they are done. `last_from` is the number of the first generation that began after all changes up to the end of user
+    writes were known; None until there is one. From that generation on, a difference that remains is a mismatch.
+    `first` is the amounts of generation 0. `rechecked` is the number of documents that all later generations compared,
+    and `recheck_seconds` are the durations of the most recent ones.
     """
 
     owner: str

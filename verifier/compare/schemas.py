@@ -42,17 +42,18 @@ class DocumentMismatchesSchema(DefinitionMismatchesSchema):
 class _Mismatch(Strict):
     type = always(
         fields.Enum,
-        "Whether the destination lacks it, only the destination has it, or its contents differ.",
+        "The kind of difference: missing on the destination, extra on the destination, or different content.",
         Difference,
         by_value=True,
     )
     namespace = always(fields.String, "The name of the collection or view on the source.")
     generation = always(fields.Integer, "The generation of the check that found the difference.")
     durationSecs = always(
-        fields.Float, "How long it has differed without being changed, in seconds."
+        fields.Float,
+        "How long the difference has existed, in seconds; a change of the document begins the time again.",
     )
     place = always(
-        fields.String, "The value of `after` for a request for the lines after this one."
+        fields.String, "The page token of this line: send it as `after` to get the next lines."
     )
 
 

@@ -21,8 +21,8 @@ class NamespacePair(NamedTuple):
 class Scope:
     """The namespaces of a check. `namespaces` is a filter of names on the source.
 
-    `renamed` maps names on the source to different names on the destination: of a collection, or of a database with all
-    of its collections, as a Namespace without a collection.
+    `renamed` maps names on the source to different names on the destination. A Namespace without a collection stands
+    for a database with all of its collections.
     """
 
     namespaces: NamespaceFilter = NamespaceFilter()

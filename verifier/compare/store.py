@@ -187,7 +187,7 @@ class CheckStore:
         return self._change(changed)
 
     def add_note(self, text: str) -> None:
-        """Add a note on what was not compared, and why, unless the record has it already.
+        """Add a note that says what was not compared, and why; a no-op if the record already has the note.
 
         It is saved with the record, at the latest before the tasks that are saved next.
         """

@@ -19,8 +19,9 @@ from verifier.compare.scope import NamespacePair
 class Watched:
     """The change events of one cluster that concern a check, by the names of that cluster.
 
-    `namespaces` is a filter for the change stream, and may let too much pass. `defined` takes the name of a collection
-    or view, whether it exists or not, and returns its name on the source; None if it is not part of the check.
+    `namespaces` is the filter of the change stream: it passes all events that concern the check, and may pass others.
+    `defined` takes the name of a collection or view, whether it exists or not, and returns its name on the source; None
+    if it is not part of the check.
     """
 
     namespaces: NamespaceFilter
@@ -31,7 +32,7 @@ class Subject(Protocol):
     """The subject of a check, queried repeatedly while the check runs. Raises the driver's errors."""
 
     def pairs(self) -> set[NamespacePair]:
-        """Return every collection and view of the check that is on one of the clusters now."""
+        """Return every collection and view of the check that at least one cluster has now."""
 
     def expected(self, source: CollectionSpec) -> CollectionSpec | None:
         """Return the definition that the destination must have now for `source`; None if it must have none."""

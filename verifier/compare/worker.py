@@ -41,9 +41,9 @@ _MOST_UNSAVED = 500
 
 
 class Definitions(NamedTuple):
-    """The definitions of one collection or view: on the source, expected on the destination, and actual.
+    """The definitions of one collection or view: of the source, and the expected and actual ones of the destination.
 
-    `source` is also None if the destination must not have the collection or view.
+    A definition that does not exist is None. `source` and `expected` are None if the destination must not have it.
     """
 
     source: CollectionSpec | None
@@ -56,7 +56,11 @@ class Definitions(NamedTuple):
 
 
 class _Counting(NamedTuple):
-    """What a COUNT task needs from the definitions: where the documents are stored, and whether they expire."""
+    """The facts that a COUNT task needs about a collection.
+
+    `stored` names the namespaces that hold the documents; None if there are none to count. `expires` says whether
+    documents can expire.
+    """
 
     stored: NamespacePair | None
     expires: bool
@@ -64,7 +68,7 @@ class _Counting(NamedTuple):
 
 @dataclass(frozen=True)
 class Sides:
-    """The two clusters, and how a check reads them: with `workers` threads, in ranges of about `range_bytes`."""
+    """The two clusters of a check. `workers` threads read them, in ranges of about `range_bytes` bytes."""
 
     source: Cluster
     destination: Cluster
@@ -76,8 +80,8 @@ class Sides:
 class Worker:
     """Runs the tasks of a generation. All threads of the generation share one worker.
 
-    Each cluster is read at or after its cluster time in `not_before`: source, destination. `add_ranges` adds the tasks
-    for the ranges of a collection (`Generation._add_ranges`).
+    `not_before` holds a cluster time of the source and one of the destination: each cluster is read at its time or
+    later. `add_ranges` adds the tasks for the ranges of a collection (`Generation._add_ranges`).
     """
 
     def __init__(
@@ -235,10 +239,10 @@ class Worker:
         )
 
     def _is_silent(self, source: CollectionSpec | None) -> bool:
-        """Return whether all documents of a time-series collection must be compared again in this generation.
+        """Return whether this generation must compare all documents of a time-series collection again.
 
-        True after writes are off, if the source is too old to send change events for measurements. `source` is the
-        collection's definition, None if it does not exist.
+        True after user writes have ended, if the source is too old to send change events for measurements. `source` is
+        the collection's definition, None if it does not exist.
         """
         if self._reports_buckets or source is None or not self._counts_follow():
             return False

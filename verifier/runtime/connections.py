@@ -1,7 +1,7 @@
 """Connection limits of the HTTP server: idle, half-sent and unread connections must not block new ones.
 
-By itself, waitress stops accepting at its limit until idle connections time out. All functions here run in the thread
-of the waitress event loop, the only thread that opens and closes connections.
+Without this module, waitress accepts no connection at its limit until idle connections time out. All functions here run
+in the thread of the waitress event loop, the only thread that opens and closes connections.
 """
 
 from __future__ import annotations

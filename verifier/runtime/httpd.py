@@ -257,7 +257,7 @@ class HttpServer:
             raise OperationError(ADDRESS_NOT_AVAILABLE, description) from error
 
     def serve(self, stop: StopToken, leaving: Callable[[], None] = lambda: None) -> None:
-        """Answer requests until SIGTERM, SIGINT or a stop request; then wait up to five seconds for the open ones.
+        """Answer requests until SIGTERM, SIGINT or a stop request; then wait up to five seconds for the open requests.
 
         `leaving` is called before that wait, so that blocked requests can give up.
         Must run in the main thread, to which Python delivers signals.

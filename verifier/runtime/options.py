@@ -35,8 +35,8 @@ class Option:
     """One process option.
 
     `name` is its flag without the dashes and its YAML key; each alias is another flag and key. `meaning` is its help
-    text, and `value` the placeholder for its value there. `parse` reads each value and raises ArgumentTypeError for a
-    wrong one.
+    text, and `value` the placeholder for its value in the help text. `parse` reads each value and raises
+    ArgumentTypeError for a wrong one.
     """
 
     name: str

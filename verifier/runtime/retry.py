@@ -55,7 +55,7 @@ def impatient(seconds: float, in_total: float = FOREVER) -> Iterator[None]:
     """Limit the retries of this thread in the block, because a caller waits for an answer.
 
     Each call is retried for at most `seconds` after its first failure, and no call is retried later than `in_total`
-    seconds after the beginning of the block. The limits of a block around this one hold, too.
+    seconds after the beginning of the block. The limits of enclosing blocks apply as well.
     """
     outer = _patience.get()
     end = min(outer.end, monotonic() + in_total)

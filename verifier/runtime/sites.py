@@ -70,7 +70,10 @@ def refuse_other_sites(app: Flask, names: frozenset[str]) -> None:
         host = request.headers.get("Host", "")
         # Only programs send no Host, such as HTTP/1.0 health checks.
         if host and not is_own_host(host, names):
-            raise OperationError(HOST_NOT_ALLOWED, f"The Host header of the request is {host!r}.")
+            raise OperationError(
+                HOST_NOT_ALLOWED,
+                f"The Host header of the request is {host!r}, which is not a name of this process.",
+            )
         if request.method not in _HARMLESS:
             _refuse_foreign_page(host)
 

@@ -24,9 +24,9 @@ SLOW_POLL = 0.2
 
 
 class Alarm:
-    """A timer that runs `act` the given number of seconds after `set`, unless its `with` block is left before.
+    """A timer that runs `act` the given number of seconds after `set`; leaving its `with` block cancels it.
 
-    Its thread is the only one that no task group joins: `act` runs when joining the others takes too long.
+    No task group joins its thread, because `act` must run if joining the other threads takes too long.
     """
 
     def __init__(self, seconds: float, act: Callable[[], None]) -> None:
@@ -189,7 +189,7 @@ class TaskGroup:
 class Budget:
     """An amount, usually of bytes, that threads share. Requests are granted in the order in which they are made.
 
-    A request for more than the whole is granted when nothing is taken. A stop of the token ends every wait with
+    A request for more than the whole amount is granted once nothing is taken. A stop of the token ends every wait with
     `Cancelled`.
     """
 

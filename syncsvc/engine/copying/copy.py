@@ -32,7 +32,7 @@ from verifier.runtime.tasks import SLOW_POLL, Channel, StopToken, TaskGroup, wai
 
 
 class Batch(NamedTuple):
-    """A page of documents of one collection on its way from a reader to a writer. `size` is in bytes."""
+    """A page of documents of one collection, passed from a reader to a writer. `size` is in bytes."""
 
     copy: PartitionCopy
     entry: Entry[Resume | None]
@@ -48,9 +48,10 @@ class Copier:
         self._stop = stop
 
     def run(self, not_before: Timestamp) -> None:
-        """Copy all that is left, and save the progress. Reads see the source at the source time `not_before` or later.
+        """Copy the partitions until none is left to claim, and save their progress.
 
-        Raises OperationError DocumentNotCopied and DuplicateIds, and the driver's errors.
+        All reads see the source at the source time `not_before` or later. Raises OperationError DocumentNotCopied and
+        DuplicateIds, and the driver's errors.
         """
         with TaskGroup("copy", self._stop) as group:
             batches: Channel[Batch] = Channel(self._context.tuning.queue_bytes, group.stop)
@@ -135,12 +136,12 @@ class Copier:
 def copy_all(context: RunContext, stop: StopToken) -> None:
     """Copy all collections that are not copied yet, and return when that is done.
 
-    All instances copy, each its own claims; this instance also saves the totals of all.
+    Each instance copies the partitions that it claims; this instance also saves the totals of all instances.
     """
     with TaskGroup("copy", stop) as group:
         group.spawn("settle", settle_often, context, group.stop)
         copy_claimed(context, group.stop)
-        group.stop.stop("all is copied")
+        group.stop.stop("all collections are copied")
     settle(context)
 
 

@@ -56,9 +56,10 @@ class PartitionCopy:
         self._all_read = False
 
     def pages(self) -> Pages:
-        """Return the remaining documents: pages, each with the resume point after it, None until there is one.
+        """Return the pages of the remaining documents, each page with the resume point after it.
 
-        Raises CollectionGone, OperationError DuplicateIds and the driver's errors.
+        The resume point is None until there is one. Raises CollectionGone, OperationError DuplicateIds and the driver's
+        errors.
         """
         natural = self._partition.is_whole and not self._context.source_facts.is_sharded
         # On a sharded source, a scan in natural order cannot be resumed, so only capped collections are read in it.
@@ -110,9 +111,9 @@ class PartitionCopy:
             ) from error
 
     def enter(self, resume_point: Resume | None) -> Entry[Resume | None]:
-        """Register a page that was read, in reading order; return the entry to pass to `written`.
+        """Register a page that was read, and return the entry to pass to `written`.
 
-        `resume_point` is the resume point after the page.
+        Pages must be registered in the order in which they are read. `resume_point` is the one after the page.
         """
         return self._frontier.enter(resume_point, 1)
 

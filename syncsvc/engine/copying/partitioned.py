@@ -1,4 +1,4 @@
-"""Divides the source into partitions, claims them for this instance, and adds up what all instances have copied.
+"""Divides the source into partitions, claims partitions for this instance, and sums up the progress of all instances.
 
 Several readers can read one large collection, and a failover or a lost resume point costs at most one range of it. If
 several instances run the sync, they share all collections.
@@ -84,9 +84,9 @@ def _ranges(context: RunContext, record: CollectionRecord, stop: StopToken) -> l
 
 
 def settle(context: RunContext) -> None:
-    """Save the copied documents and bytes of each collection, and mark the collection done if it is copied completely.
+    """Save how many documents and bytes of each collection all instances have copied, and which collections are done.
 
-    The figures are sums over all instances. No-op for collections that are already done or have no plan.
+    No-op for collections that are already done, or whose partitions are not planned yet.
     """
     copied = context.partitions.copied()
     changes = []
@@ -104,7 +104,7 @@ def settle(context: RunContext) -> None:
 
 
 def _progress(copied: Copied) -> dict[str, Any]:
-    """Return the fields of a collection's record that say how much of it is copied."""
+    """Return the new values of the fields of a CollectionRecord that show the progress of its copy."""
     begun = CopyStatus.COPYING if copied.bytes else CopyStatus.WAITING
     status = CopyStatus.DONE if copied.done else begun
     return {"status": status, "copied": copied.bytes, "documents": copied.documents}

@@ -99,7 +99,8 @@ class Catalog:
     def _build_all(self, definition: CollectionSpec) -> bool:
         """Create all indexes of the stand-in of a new collection with one command.
 
-        Return False if the destination refuses it: it refuses all of them if it refuses one, or if two conflict.
+        Return False if the destination refuses the command, because it refuses one of the indexes, or because two of
+        them conflict.
         """
         indexes = standin.stand_in(definition).indexes.values()
         if not indexes:
@@ -115,7 +116,7 @@ class Catalog:
             return False
 
     def _shard(self, definition: CollectionSpec) -> None:
-        """Create the index that the shard key needs, and shard the collection; finish what a killed process began."""
+        """Create the index that the shard key needs, and shard the collection. Skip the steps that are already done."""
         assert self._sharding is not None
         namespace, index = definition.namespace, standin.serving(definition)
         try:
@@ -267,10 +268,10 @@ class Catalog:
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
 
     def _is_still(self, definition: CollectionSpec) -> bool:
-        """Return whether the collection is still the one that was synced: whether it has any index of its definition.
+        """Return whether the collection is still the synced one: whether it has any index of its definition.
 
-        Otherwise, users have replaced it by another collection, or dropped it, and `createIndexes` would create it
-        again.
+        If it has none, users have dropped or replaced the collection. Its indexes must not be built then, because
+        `createIndexes` would create a dropped collection again.
         """
         found = read(
             lambda: find_named(self._destination_client, definition.namespace),
@@ -307,8 +308,8 @@ class Catalog:
     def _by_uuid(self, namespace: Namespace, command: dict[str, Any]) -> dict[str, Any]:
         """Return the field `collectionUUID`, which limits a command to the collection that has the name now.
 
-        Return no field if the command does not take it, or there is no such collection; views and buckets count as
-        none.
+        Return no field if the command does not accept it, or if the name belongs to no collection, to a view or to
+        buckets.
         """
         name, target = next(iter(command.items()))
         if name not in _BY_UUID:

@@ -17,10 +17,11 @@ from verifier.runtime.tasks import StopToken
 
 
 def confirmed_together(context: RunContext, change: Callable[[], None], stop: StopToken) -> None:
-    """Run `change`, whose commands need the primary's acknowledgement only, until the majority has its result.
+    """Run `change`, and return when a majority of the destination's members has all its effects.
 
-    `change` is idempotent: it is run again if another member has become primary. The destination is a replica set.
-    Raises what `change` raises, OperationError Superseded, and `Cancelled`.
+    The commands of `change` wait only for the primary (write concern 1). If another member has become primary
+    meanwhile, `change` is run again, so it must be idempotent. The destination must be a replica set. Raises the errors
+    of `change`, OperationError Superseded, and `Cancelled`.
     """
 
     def election() -> object:

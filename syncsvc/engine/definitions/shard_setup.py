@@ -168,9 +168,9 @@ class Sharding:
 
 
 def _only(fields: list[str]) -> list[Document]:
-    """Return the stages that reduce documents to the values at these paths, as field0, field1, ..., sorted by them.
+    """Return the aggregation stages that reduce documents to the values at these paths, and sort them by these values.
 
-    The value of a missing field becomes null.
+    The values become the fields field0, field1 and so on. The value of a missing field becomes null.
     """
     names = {f"field{number}": f"${name}" for number, name in enumerate(fields)}
     return [

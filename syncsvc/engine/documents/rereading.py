@@ -58,7 +58,10 @@ class Rereading:
 
 
 class _Source:
-    """Reads the present documents of the source, as outcomes. Reads see the source at `not_before` or later."""
+    """Reads documents of the source, and returns them as outcomes to write.
+
+    All reads see the source at the source time `not_before` or later.
+    """
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -67,7 +70,10 @@ class _Source:
     def outcomes(
         self, record: CollectionRecord, keys: Sequence[bytes], not_before: Timestamp
     ) -> Iterator[list[Outcome]]:
-        """Yield lists of outcomes of a few megabytes: per key the source's document, or a deletion if it is gone."""
+        """Yield the outcomes for these keys, in lists of a few megabytes.
+
+        The outcome for a key holds the document of the source; if the source has no such document, it is a deletion.
+        """
         for portion in portions(keys):
             yield from self._read(record, portion, not_before)
 
@@ -92,10 +98,11 @@ class _Source:
     def _make_way(
         self, record: CollectionRecord, missing: dict[Hashable, bytes], not_before: Timestamp
     ) -> list[Outcome]:
-        """Return deletions for the keys that the source lacks in exactly this form, and remove them from `missing`.
+        """Return deletions for the keys that no document of the source has byte for byte; remove them from `missing`.
 
-        With a collation, keys with different bytes can be equal for the server. So deletions come first, and documents
-        with an equal key afterwards. A document that is deleted later has a delete event of its own.
+        Only for collections with a collation, where the server treats some keys with different bytes as equal. The
+        deletions must be written first, because they also delete a document with an equal key, which is written
+        afterwards. If the source deletes a document after this read, the delete event comes later.
         """
         there: set[Hashable] = set()
         with contextlib.suppress(CollectionGone):
@@ -127,6 +134,9 @@ class _Source:
 
 
 def _bytes_to_read(record: CollectionRecord, keys: Sequence[bytes], most: int) -> int:
-    """Estimate the memory for the documents of these keys, from the average of the copy; in bytes, at most `most`."""
+    """Estimate the total size in bytes of the documents with these keys, at most `most`.
+
+    The estimate multiplies the number of keys by the average size of the documents that were copied.
+    """
     average = record.copied // record.documents if record.documents else _UNKNOWN_SIZE
     return min(len(keys) * average, most)

@@ -1,12 +1,12 @@
 """Writes the outcomes of a batch of change events to a sharded collection.
 
-The present location of each document on the destination is looked up first, so that each update goes to one shard and
-its result is reliable: an update by `_id` alone runs, and counts, on every shard that has a document of that `_id`, and
-an insert on another shard would create a second document.
+The shard key of each document on the destination is looked up first, so that each update goes to one shard. An update
+by `_id` alone would run on every shard, so its counts would be unreliable. An insert on the wrong shard would create a
+second document.
 
-Events of a sharded source identify documents by shard key and `_id`. A document that moves to another shard there
-causes one deletion and one insert, and the insert may come first in the stream. So a deletion deletes the document with
-exactly that key, and no other.
+Events of a sharded source identify documents by shard key and `_id`. If a document moves to another shard of the
+source, the stream has a delete and an insert event for it, in any order. So a deletion deletes only the document with
+exactly that shard key and `_id`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ from verifier.runtime.tasks import StopToken
 
 @dataclass
 class Work:
-    """The outcomes of one batch, each in the list for the way in which it is written.
+    """The outcomes of one batch, divided by the way in which they are written.
 
-    `again` are read again from the source. `deletes` have the query for the document as their key. `documents` replace
-    the document, and then update it if they have stages. `updates` only update the present document.
+    - `again`: the documents are read again from the source.
+    - `deletes`: the documents are deleted. The `key` of such an outcome is the query that finds the document.
+    - `documents`: the whole documents are written, and then updated if the outcome has stages.
+    - `updates`: the documents that the destination has are updated.
     """
 
     again: list[Outcome] = field(default_factory=list)
@@ -45,10 +47,10 @@ class Work:
 def sort(outcomes: Sequence[Outcome], key: ShardKey, collated: bool, whole_keys: bool) -> Work:
     """Sort outcomes by the way in which they must be written. Pure.
 
-    `whole_keys` says whether document keys contain the fields of the shard key, as those of a sharded source do. An
-    outcome that updates the shard key is read again, because the destination refuses such updates; so is a deletion
-    whose document key does not identify one document. With a collation, equal keys cannot be recognised, so all
-    documents are read again.
+    `whole_keys` says whether document keys contain the fields of the shard key, as those of a sharded source do. These
+    documents are read again: those whose shard key is updated, because the destination refuses such updates; those
+    that are deleted by a document key that may not be unique; and all documents of a collection with a collation,
+    because equal keys cannot be recognised.
     """
     work = Work()
     for outcome in outcomes:
@@ -93,9 +95,10 @@ class ShardedWriter:
         return len(again)
 
     def _locate(self, record: CollectionRecord, key: ShardKey, work: Work) -> dict[Hashable, bytes]:
-        """Return the `_id`s and shard key values of documents on the destination, by the canonical form of their `_id`.
+        """Look up the documents of `work.updates`, and the new ones of `work.documents`, on the destination.
 
-        Looks up those that are only updated, and those that should be new.
+        Return the documents that exist there, reduced to `_id` and the fields of the shard key, by the canonical form
+        of their `_id`.
         """
         keys = [each.key for each in work.updates]
         keys += [each.key for each in work.documents if each.new]
@@ -106,9 +109,10 @@ class ShardedWriter:
     def _overwrite(
         self, record: CollectionRecord, documents: list[Outcome], there: dict[Hashable, bytes]
     ) -> list[Outcome]:
-        """Write whole documents, and return the ones that were refused.
+        """Write whole documents, and return the outcomes whose document the destination refused.
 
-        Those that may exist (all but new ones that are not in `there`) are deleted first, on every shard.
+        First, all documents that may exist are deleted on every shard. A document cannot exist if it is new and not in
+        `there`, the result of `_locate`.
         """
         old = [each for each in documents if not each.new or _identity(each) in there]
         clear(self._context, record.namespace, old)
@@ -122,9 +126,10 @@ class ShardedWriter:
         work: Work,
         there: dict[Hashable, bytes],
     ) -> list[Outcome]:
-        """Run the updates, including those of documents that were just written.
+        """Run the stages of `work.updates` and of `work.documents`, whose documents were just written.
 
-        Return the outcomes to read again: those that failed, or all if it is unknown which ones failed.
+        `there` is the result of `_locate`. Return the outcomes to read again: those whose document is missing or whose
+        update failed; all of them if it is unknown which updates failed.
         """
         missing: list[Outcome] = []
         updates: list[Outcome] = []

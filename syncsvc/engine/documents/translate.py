@@ -88,8 +88,8 @@ def fold(before: Outcome | None, event: DataEvent) -> Outcome:
 def _moves(before: Outcome, event: DataEvent) -> bool:
     """Return whether the two events may come from different shards of the source, so that their order is unknown.
 
-    That is so if their document keys differ, because an update of the shard key may have moved the document to another
-    shard. Two keys that contain only `_id` never differ in this sense, even if their bytes do.
+    They may if their document keys differ, because an update of the shard key may have moved the document to another
+    shard. Two keys that contain only `_id` count as equal, even if their bytes differ.
     """
     if before.key == event.key:
         return False
@@ -280,8 +280,8 @@ def zero_timestamp_documents(block: bytes, documents: Sequence[Buffer]) -> set[i
 def _zero_timestamps(block: bytes) -> Iterator[int]:
     """Yield the position of each zero byte that ends a name and may be followed by the value Timestamp(0, 0).
 
-    Such a place consists of type byte, name, that zero byte, and eight zero bytes. Searches for the type byte, which is
-    rare, unlike zeros. All type bytes before the same zero share what follows it.
+    Such a place consists of type byte, name, that zero byte, and eight zero bytes. Searches for the type byte, because
+    type bytes are rarer than zeros. If several type bytes precede the same zero byte, its position is yielded once.
     """
     at = block.find(_TIMESTAMP)
     while at >= 0 and (name_end := block.find(b"\0", at + 1)) >= 0:

@@ -136,8 +136,8 @@ class OutcomeWriter:
     def _insert(self, namespace: Namespace, outcomes: list[Outcome]) -> list[Outcome]:
         """Insert the documents that are expected to be new.
 
-        Return the outcomes left to write, including inserts that the destination refused. If it has refused many
-        lately, insert nothing, and return all outcomes.
+        Return the outcomes left to write, including inserts that the destination refused. If the destination has
+        refused many inserts recently, insert nothing, and return all outcomes.
         """
         new: list[Outcome] = []
         others: list[Outcome] = []

@@ -53,7 +53,10 @@ class Application:
         group.spawn("notes", self._keep_moving)
 
     def held_after(self) -> Timestamp | None:
-        """Return the source time after which the stream must be read, while its reader waits; None while it reads."""
+        """Return the source time from which the change stream must still be read, while its reader is blocked.
+
+        Return None while the reader is not blocked.
+        """
         return self._tail.held_after
 
     @property
@@ -64,8 +67,8 @@ class Application:
     def is_past(self, time: Timestamp) -> bool:
         """Return whether this instance has applied all its events up to that source time.
 
-        The position must be past it, not at it: all events of a transaction share one time, and a page may end among
-        them.
+        The position must be later than `time`, not equal to it: all events of a transaction have the same time, and a
+        page may end between them.
         """
         return self._frontier.passed.time > time
 

@@ -166,7 +166,7 @@ class DefinitionEvents:
     def _define_time_series(self, event: DefinitionEvent) -> None:
         """Copy a time-series collection whose view was created or modified; a no-op if it is already synced.
 
-        The event does not contain its UUID, so the source is asked for it.
+        The event does not contain the UUID of the collection's buckets, so it is looked up on the source.
         """
         record = self._registry.at(event.namespace)
         if record is None or record.status is not CopyStatus.DONE:
@@ -250,7 +250,7 @@ class DefinitionEvents:
         """Return the definition with only these indexes.
 
         If `refuse` raises an OperationError for that definition, use the current definitions of these indexes on the
-        source instead, which later events produce. Raise the error if `refuse` raises it for them, too.
+        source instead: later events lead to them. If `refuse` raises an error for these definitions, too, raise it.
         """
         definition = replace(record.definition, indexes=indexes)
         try:
@@ -296,7 +296,7 @@ class DefinitionEvents:
     def _redefine(self, record: CollectionRecord, definition: CollectionSpec) -> None:
         """Save a changed definition, then make the collection's indexes on the destination fit it.
 
-        In this order, because stand-ins may replace only what is already saved.
+        The definition must be saved first, because the commit restores the original indexes from it.
         """
         build_indexes(
             self._context, self._registry.change(record, definition=definition), self._stop

@@ -1,6 +1,7 @@
-"""Compares the definitions of a source before 6.0 with those that were listed, since its events do not report them.
+"""Detects changes of definitions on a source before 6.0, whose change events do not report them.
 
-Views are not compared: the commit copies their definitions as they are then.
+Compares the present definitions of collections and indexes with those listed at the start. Views are not compared,
+because the commit copies their definitions anyway.
 """
 
 from __future__ import annotations

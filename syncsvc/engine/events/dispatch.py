@@ -26,9 +26,9 @@ _EVENT_OVERHEAD = 300
 def group_of(record: CollectionRecord, event: DataEvent) -> Hashable:
     """Return the group of an event; it is equal for all keys that the server treats as equal.
 
-    Events of one group must stay in order, and may be folded. The group is IN_ORDER where documents of a collection
-    share one: all documents of a capped collection, which keeps the order of inserts, and documents whose keys a
-    collation may treat as equal.
+    Events of one group must stay in order, and may be folded. The group IN_ORDER is shared by all documents of a capped
+    collection, because the order of inserts must be kept, and by all documents of a collection whose keys a collation
+    may treat as equal.
     """
     definition = record.definition
     if definition.capped:
@@ -80,10 +80,10 @@ class Dispatcher:
             self._hand_on(lane, source_time)
 
     def end(self, position: Position | None, source_time: Timestamp) -> None:
-        """Hand on the remaining events, of a page or before a DDL event.
+        """Hand on the events that wait for a full portion: at the end of a page, and before a DDL event.
 
-        `position` is the position after them, which the frontier passes once they are applied; None keeps the previous
-        one.
+        `position` is the position after these events; the frontier reaches it once they are applied. If it is None, the
+        frontier stays at the previous position.
         """
         for lane, events in enumerate(self._events):
             if events:

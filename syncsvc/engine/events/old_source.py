@@ -29,8 +29,8 @@ class OldSource:
     def record_of(self, namespace: Namespace) -> CollectionRecord | None:
         """Return the record of the collection of that name; None if it is not synced.
 
-        Raises OperationError UnsupportedChange if the filter selects the collection, which was created during the sync.
-        The collection is ignored if the source has dropped it since, which a later event reports.
+        Raises OperationError UnsupportedChange if users created the collection during the sync, and the filter selects
+        it. If the source has dropped such a collection again, return None.
         """
         record = self._context.registry.at(namespace)
         if record is None and namespace not in self._not_synced:

@@ -31,9 +31,9 @@ class Recreated:
     def is_one(self, created: DefinitionEvent) -> bool:
         """Return whether to ignore a `create` event, because the servers fill the new collection without change events.
 
-        That is so if the collection is an intermediate step of `convertToCapped`, or if the registry has another
-        collection under its name, which `movePrimary` replaces. `take_over` copies the collection once the other one is
-        dropped.
+        They do if the collection is an intermediate step of `convertToCapped`. They also do if the registry has another
+        collection with this name: then `movePrimary` replaces that collection by the new one, and `take_over` copies
+        the new one when the old one is dropped.
         """
         name = created.namespace
         if not self._possible:

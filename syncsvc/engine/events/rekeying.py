@@ -1,9 +1,9 @@
 """Keeps the shard keys of the destination equal to those of a sharded source.
 
 Sharding a collection causes an event. Refining or replacing its key does not, on servers before 6.0.14, but is visible
-in their metadata. A refined key begins with the previous key, so documents that were written by the previous key are
-still in their places: it is enough to refine when a commit is requested. A collection whose key is replaced becomes
-another collection, with another UUID and without an event for that: this cannot be followed.
+in their metadata. A refined key begins with the previous key, so queries with the previous key still find each
+document: it is enough to refine when a commit is requested. A collection whose key is replaced becomes another
+collection, with another UUID and without an event for that: this cannot be followed.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Renames:
             self._move(parked, name)
 
     def _move(self, record: CollectionRecord, name: Namespace) -> None:
-        """Rename the destination's collection to `name`, its new name on the source; park it if that is taken.
+        """Rename the destination's collection to `name`, its new name on the source; park it if `name` is taken there.
 
         Saves the record, and releases the old name.
         """
@@ -114,8 +114,8 @@ class Renames:
     def adopt(self, uuid: bytes, name: Namespace) -> None:
         """Save a record of a collection that becomes part of the sync under this name, and copy it as it is now.
 
-        A no-op if the filter excludes the name, or the source no longer has the collection. Part of it may already
-        exist, from before a restart. Later writes to it arrive as events.
+        A no-op if the filter excludes the name, or the source no longer has the collection. Part of the collection may
+        already exist on the destination, if a process was killed during this call. Later writes to it arrive as events.
         """
         if not self._context.selection.selects(name):
             return

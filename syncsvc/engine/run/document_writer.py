@@ -1,4 +1,7 @@
-"""Writes user documents on the destination, in batches of raw bytes, one command each. No other module does."""
+"""Writes user documents on the destination, in batches of raw bytes, one command each.
+
+No other module of the engine writes user documents.
+"""
 
 from __future__ import annotations
 

@@ -116,9 +116,9 @@ class Instances:
 
 
 def refuse_failed(own: RunRecord, others: Iterable[RunRecord]) -> None:
-    """Raise FailedElsewhere if another instance has failed; it names that instance.
+    """Raise FailedElsewhere, which names the instance, if another instance has failed in the present attempt.
 
-    A failure of an earlier attempt is ignored: that instance has yet to be resumed.
+    Failures of earlier attempts are ignored: such an instance is still to be resumed.
     """
     for each in others:
         failed = each.state is State.FAILED and each.attempt >= own.attempt
@@ -127,7 +127,7 @@ def refuse_failed(own: RunRecord, others: Iterable[RunRecord]) -> None:
 
 
 def _unless_failed(holds: Callable[[RunRecord], bool]) -> Callable[[RunRecord], bool]:
-    """Return a predicate that is False of a failed instance, whose record may change when it is resumed."""
+    """Return the predicate `holds`, but False for a failed instance, whose record may still change in a resume."""
     return lambda other: other.state is not State.FAILED and holds(other)
 
 

@@ -1,8 +1,8 @@
-"""Blocks user writes to a cluster (`setUserWriteBlockMode`), and restores its original state afterwards.
+"""Blocks user writes to a cluster (`setUserWriteBlockMode`), and later restores the mode that was found.
 
-The original state of a cluster is saved before its users are blocked, and removed from the record after they are
-unblocked. So the record contains every block of this sync, no matter when a process was killed. Each step is
-idempotent.
+The mode that was found (blocked or not) is saved in the run record before writes are blocked, and removed from the
+record after it is restored. So the record names every cluster that this sync blocks, even if the process was killed
+between two steps. Each step is idempotent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCKED = 2
 
 @dataclass(frozen=True)
 class WriteBlock:
-    """The block of user writes on one cluster. `cluster` is the cluster's name in the run record, such as cluster0.
+    """Blocks and unblocks user writes on one cluster. `cluster` is its name in the run record, such as cluster0.
 
     Every method raises the driver's errors.
     """
@@ -33,7 +33,7 @@ class WriteBlock:
     observe: Observer
 
     def set(self) -> None:
-        """Block user writes from now on. Saves first whether they were blocked already."""
+        """Block user writes. Before the first block, save whether user writes were already blocked."""
         found = self.run.record.found_blocked
         if self.cluster not in found:
             self.run.update(found_blocked={**found, self.cluster: self._is_set()})
@@ -41,11 +41,11 @@ class WriteBlock:
         self._command(True)
 
     def lift(self) -> None:
-        """Allow user writes, even if they were already blocked before this sync, and forget the saved state."""
+        """Allow user writes, even if they were blocked before this sync; remove the saved mode from the record."""
         self._end(False)
 
     def put_back(self) -> None:
-        """Restore the saved original state, and forget it; a no-op if this sync did not block the cluster."""
+        """Restore the saved mode, and remove it from the record; a no-op if this sync does not block the cluster."""
         found = self.run.record.found_blocked
         if self.cluster in found:
             self._end(found[self.cluster])
@@ -68,10 +68,11 @@ class WriteBlock:
 
 
 def to_put_back(record: RunRecord) -> tuple[str, ...]:
-    """Return the names of the clusters whose write block is put back when a failure of the run is saved.
+    """Return the names of the clusters whose original write-block mode is restored when the run has failed.
 
-    Production must continue where it was: on the source, unless users were told to write to the destination. The
-    destination stays blocked, so that nobody mistakes it for a complete copy, unless nothing was copied yet.
+    That is the source, because production continues there; no cluster if users may already write to the destination.
+    The destination stays blocked, so that it is not mistaken for a complete copy. Before the copy begins, the
+    destination is unblocked, too.
     """
     if record.can_write:
         return ()

@@ -21,7 +21,10 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Rate:
-    """The average speed of the copy from `began` to `moved`, when `copied` (bytes) last grew (monotonic clock)."""
+    """The average speed of the copy, from its beginning to the last increase of the copied bytes.
+
+    `began` and `moved` are these two times (monotonic clock, in seconds); `copied` is in bytes.
+    """
 
     began: float
     moved: float
@@ -63,7 +66,10 @@ class Display:
         self._live.stop()
 
     def show(self, progress: Progress, written: Written, waiting_for: str) -> None:
-        """Show the progress, the writes of the application, and what the demo waits for (empty for nothing)."""
+        """Show the progress of the sync, the writes of the application, and what the demo waits for.
+
+        `waiting_for` is empty if the demo waits for nothing.
+        """
         self._rate = self._rate.after(progress.copied_bytes, monotonic())
         facts = {
             "state": f"{progress.state}, {progress.info}" if progress.info else progress.state,

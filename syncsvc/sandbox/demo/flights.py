@@ -92,7 +92,7 @@ INDEXES = {
 
 
 def load_flights(client: MongoClient[Any]) -> int:
-    """Fill the database `DATABASE`, which must not exist, and return the number of documents in it."""
+    """Load the flights into the database `DATABASE`, which must not exist, and return the number of its documents."""
     database = client[DATABASE]
     for table in TABLES:
         _insert(database, table.name, _documents(table))

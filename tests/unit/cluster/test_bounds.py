@@ -19,7 +19,7 @@ def test_a_patient_caller_gets_the_lock() -> None:
     assert not lock.locked()
 
 
-def test_an_impatient_caller_gets_an_error_and_leaves_the_lock_to_its_owner() -> None:
+def test_an_impatient_caller_gets_an_error_and_the_lock_stays_taken() -> None:
     lock = threading.Lock()
     with lock:
         with impatient(0.05), pytest.raises(OperationError, match="The record is still") as raised:

@@ -61,7 +61,7 @@ def test_an_outstanding_command_is_a_wait(command: dict[str, Any], text: str) ->
     assert waits.long_waits() == ()
 
 
-def test_a_failed_command_is_a_wait_no_more() -> None:
+def test_a_failed_command_is_no_longer_a_wait() -> None:
     listener = CallListener("source")
     started(listener, {"insert": "c"}, 1)
     started(listener, {"createIndexes": "c"}, 2)

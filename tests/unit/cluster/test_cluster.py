@@ -32,7 +32,7 @@ def test_an_error_is_reported_under_its_name(error: BaseException, name: str) ->
 
 
 @pytest.mark.parametrize("identity, expected", [("65aa", "65aa"), (None, "h:1")])
-def test_a_cluster_is_known_by_its_id_or_else_by_its_address(
+def test_the_identity_of_a_cluster_is_its_id_or_else_its_address(
     identity: str | None, expected: str
 ) -> None:
     facts = ClusterFacts(Topology.REPLICA_SET, "h:1", (6, 0, 5), identity, False, None, ())

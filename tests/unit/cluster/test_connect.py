@@ -58,7 +58,7 @@ CONCERNS = [
 
 
 @pytest.mark.parametrize("option, violation", CONCERNS)
-def test_an_option_that_breaks_a_promise_is_refused(option: str, violation: str) -> None:
+def test_unsafe_options_are_refused(option: str, violation: str) -> None:
     assert refusal(f"mongodb://host/?{option}") == f"Invalid URI option, {violation}."
 
 
@@ -178,7 +178,7 @@ def test_any_options_are_usable_or_refused(query: str) -> None:
         "datetime_conversion=odd",
     ],
 )
-def test_an_option_that_the_driver_trips_over_is_refused(option: str) -> None:
+def test_an_option_that_makes_the_driver_fail_is_refused(option: str) -> None:
     refusal(f"mongodb://host/?{option}")
 
 

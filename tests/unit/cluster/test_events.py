@@ -62,7 +62,7 @@ def usual_event(operation: str, key: bytes, body: bytes) -> bytes:
 
 
 @given(st.sampled_from([*map(DataKind, DATA_OPERATIONS)]), documents.stored_field_lists)
-def test_the_usual_order_is_read_like_any_other(kind: DataKind, fields: list[Field]) -> None:
+def test_fields_in_any_order_are_parsed_equally(kind: DataKind, fields: list[Field]) -> None:
     key, body = document(fields[0]), document(*fields)
     expected = b"" if kind is DataKind.DELETE else body
     event = DataEvent(kind, COLLECTION.bytes, key, expected, kind is DataKind.UPDATE)
@@ -94,7 +94,7 @@ def test_an_update_carries_its_description() -> None:
     )
 
 
-def test_the_oplogs_own_diff_is_preferred() -> None:
+def test_the_raw_diff_of_the_oplog_is_preferred() -> None:
     diff = {"$v": 2, "diff": {"u": {"a": 1}}}
     event = parse_event(
         raw_event("update", documentKey={"_id": 7}, updateDescription={}, rawUpdateDescription=diff)
@@ -168,7 +168,7 @@ def test_a_data_event_without_uuid_has_a_name(kind: DataKind) -> None:
     "operation, missing",
     [("insert", "fullDocument"), ("replace", "fullDocument"), ("update", "updateDescription")],
 )
-def test_what_was_too_large_to_be_sent_is_untold(operation: str, missing: str) -> None:
+def test_an_event_without_contents_has_the_kind_untold(operation: str, missing: str) -> None:
     fields = {"documentKey": {"_id": 1}, "fullDocument": {}, "updateDescription": {}}
     del fields[missing]
     event = parse_event(raw_event(operation, **fields))
@@ -182,7 +182,7 @@ def test_a_missing_key_is_a_key_error(operation: str) -> None:
 
 
 @given(st.lists(st.binary(max_size=20), min_size=1, max_size=5))
-def test_an_event_in_pieces_is_put_together(values: list[bytes]) -> None:
+def test_fragments_of_an_event_are_joined(values: list[bytes]) -> None:
     """Each fragment has some of the event's fields and its own token; the event gets the last token."""
     fields = {"operationType": "insert", "ns": {"db": "d", "coll": "c"}, "documentKey": {"_id": 1}}
     uuid = Binary.from_uuid(COLLECTION)

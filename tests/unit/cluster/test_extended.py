@@ -63,7 +63,7 @@ VALUES: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize("text, value", VALUES, ids=[text for text, _ in VALUES])
-def test_every_type_is_read_as_itself(text: str, value: Any) -> None:
+def test_every_type_is_parsed_to_the_same_type(text: str, value: Any) -> None:
     read = extended.read(f'{{"a": {text}}}')
     assert bson.encode(read) == bson.encode({"a": value})
 
@@ -97,7 +97,7 @@ def test_fields_keep_their_order() -> None:
         b"\xff",
     ],
 )
-def test_what_cannot_be_read_is_refused(text: str | bytes) -> None:
+def test_invalid_extended_json_is_refused(text: str | bytes) -> None:
     with pytest.raises(ValueError, match="."):
         extended.read(text)
 
@@ -114,7 +114,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_anything_is_read_or_refused(value: Any) -> None:
+def test_any_text_is_parsed_or_refused(value: Any) -> None:
     try:
         extended.read(json.dumps(value))
     except ValueError as error:
@@ -125,7 +125,7 @@ bson_values = st.sampled_from([value for _, value in VALUES]) | st.floats() | st
 
 
 @given(bson_values)
-def test_what_is_written_is_json_of_one_line_and_means_the_same(value: Any) -> None:
+def test_a_written_value_is_one_line_of_json_with_the_same_meaning(value: Any) -> None:
     value = bson.decode(bson.encode({"_id": value}), _LENIENT)["_id"]
     line = extended.written({"_id": value})
     assert "\n" not in line

@@ -41,7 +41,7 @@ def status(users: list[str], privileges: list[dict[str, Any]]) -> dict[str, Any]
     return {"authInfo": info}
 
 
-def test_without_users_there_is_no_access_control() -> None:
+def test_privileges_are_none_without_access_control() -> None:
     assert _privileges(status([], []), _is_cluster) is None
 
 
@@ -69,7 +69,7 @@ def test_privileges_are_the_actions_on_the_cluster_or_on_every_collection() -> N
         ({"cluster": True}, None),
     ],
 )
-def test_what_is_granted_on_config(resource: dict[str, Any], held: str | None) -> None:
+def test_privileges_on_the_database_config(resource: dict[str, Any], held: str | None) -> None:
     found = _config_privileges(status(["u"], [{"resource": resource, "actions": ["find"]}]))
     assert found == (frozenset() if held is None else frozenset({("find", held)}))
     facts = ClusterFacts(
@@ -85,7 +85,7 @@ def test_what_is_granted_on_config(resource: dict[str, Any], held: str | None) -
     )
 
 
-def test_nothing_is_lacked_on_config_without_access_control() -> None:
+def test_no_privilege_on_config_is_missing_without_access_control() -> None:
     assert _config_privileges(status([], [])) is None
     facts = ClusterFacts(Topology.SHARDED, "h:1", (6, 0, 5), "id", False, None, ())
     assert facts.lacks_on_config("tags", "find") == []
@@ -99,6 +99,8 @@ def test_a_user_may_have_no_privileges() -> None:
     "held, lacked",
     [(None, []), (frozenset("abc"), []), (frozenset("b"), ["a", "c"]), (frozenset(), list("abc"))],
 )
-def test_lacked_actions_are_named_in_order(held: frozenset[str] | None, lacked: list[str]) -> None:
+def test_missing_actions_are_listed_in_order(
+    held: frozenset[str] | None, lacked: list[str]
+) -> None:
     facts = ClusterFacts(Topology.REPLICA_SET, "h:1", (6, 0, 5), "id", held is not None, held, ())
     assert facts.lacks("a", "b", "c") == lacked

@@ -79,30 +79,30 @@ LASTING = [
 
 
 @pytest.mark.parametrize("error", TRANSIENT, ids=repr)
-def test_what_may_pass_is_transient(error: BaseException) -> None:
+def test_temporary_errors_are_transient(error: BaseException) -> None:
     assert is_transient(error)
     assert named_kind(error) is CLUSTER_UNREACHABLE
 
 
 @pytest.mark.parametrize("error", LASTING, ids=repr)
-def test_what_stays_is_not_transient(error: BaseException) -> None:
+def test_permanent_errors_are_not_transient(error: BaseException) -> None:
     assert not is_transient(error)
     assert named_kind(error) is not CLUSTER_UNREACHABLE
 
 
 @pytest.mark.parametrize("code", [286, 136])
-def test_a_history_that_is_lost_has_a_name(code: int) -> None:
+def test_lost_history_has_an_error_name(code: int) -> None:
     assert is_history_lost(failure(code))
     assert named_kind(failure(code)) is OPLOG_WINDOW_EXCEEDED
 
 
 @pytest.mark.parametrize("code", [13, 18])
-def test_a_refused_user_has_a_name(code: int) -> None:
+def test_a_refused_user_has_an_error_name(code: int) -> None:
     assert named_kind(failure(code)) is NOT_AUTHORIZED
 
 
 @pytest.mark.parametrize("error", [failure(26), failure(11000), ValueError("x"), PyMongoError("x")])
-def test_other_errors_have_no_name(error: BaseException) -> None:
+def test_unlisted_errors_have_no_error_name(error: BaseException) -> None:
     assert named_kind(error) is None
 
 
@@ -117,7 +117,7 @@ def test_only_errors_of_a_server_have_a_code() -> None:
 
 
 @pytest.mark.parametrize("kind", [CLUSTER_UNREACHABLE, NOT_AUTHORIZED, OPLOG_WINDOW_EXCEEDED])
-def test_named_kinds_say_what_to_do(kind: ErrorKind) -> None:
+def test_named_kinds_have_a_remedy(kind: ErrorKind) -> None:
     assert kind.status == 409 and kind.remedy.endswith(".")
 
 
@@ -150,6 +150,6 @@ def test_the_codes_are_those_of_the_server() -> None:
         (ValueError("plain"), "plain"),
     ],
 )
-def test_people_are_told_the_reason_only(error: BaseException, text: str) -> None:
+def test_the_text_of_an_error_has_only_the_reason(error: BaseException, text: str) -> None:
     assert failures.text_of(error).startswith(text)
     assert "Topology" not in failures.text_of(error) and "'ok'" not in failures.text_of(error)

@@ -146,13 +146,13 @@ CLASSES: dict[str, list[bytes]] = {
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_one_key_for_the_server_is_one_key_for_us(name: str) -> None:
+def test_keys_that_the_server_treats_as_equal_have_equal_forms(name: str) -> None:
     values = [canonical(each, id_element(each)) for each in CLASSES[name]]
     assert all(value == values[0] and hash(value) == hash(values[0]) for value in values)
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_two_keys_for_the_server_are_two_keys_for_us(name: str) -> None:
+def test_keys_that_the_server_distinguishes_have_different_forms(name: str) -> None:
     one, *_ = CLASSES[name]
     ours = canonical(one, id_element(one))
     others = [each for other, members in CLASSES.items() if other != name for each in members]
@@ -166,7 +166,7 @@ def test_numbers_in_the_scope_of_code_are_compared_by_value() -> None:
 
 
 @given(documents.values)
-def test_every_value_has_a_form_that_depends_on_nothing_else(value: tuple[int, bytes]) -> None:
+def test_the_form_of_a_key_depends_only_on_its_value(value: tuple[int, bytes]) -> None:
     alone = key(*value)
     among = document(Field(INT32, b"a", int32(1)), Field(value[0], b"_id", value[1]))
     one, other = canonical(alone, id_element(alone)), canonical(among, id_element(among))
@@ -174,7 +174,7 @@ def test_every_value_has_a_form_that_depends_on_nothing_else(value: tuple[int, b
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
-def test_integers_are_one_key_when_they_are_equal(one: int, other: int) -> None:
+def test_equal_integers_of_different_types_are_the_same_key(one: int, other: int) -> None:
     for number, decimal in ((one, other), (one, one)):
         same = canonical(i64(number), id_element(i64(number))) == canonical(
             dec(str(decimal)), id_element(dec(str(decimal)))
@@ -183,12 +183,12 @@ def test_integers_are_one_key_when_they_are_equal(one: int, other: int) -> None:
 
 
 @given(documents.stored_field_lists)
-def test_a_document_is_cut_down_to_its_id(fields: list[Field]) -> None:
+def test_a_document_is_reduced_to_its_id(fields: list[Field]) -> None:
     assert id_only(document(*fields)) == document(fields[0])
 
 
 @pytest.mark.parametrize("before", [[], [Field(*A1)], [Field(*A1), Field(*B2)]])
-def test_the_id_is_found_wherever_it_stands(before: list[Field]) -> None:
+def test_the_id_is_found_at_any_position(before: list[Field]) -> None:
     identity = Field(STRING, b"_id", documents.string(b"x"))
     raw = document(*before, identity, Field(*B2))
     element = id_element(raw)
@@ -224,5 +224,5 @@ def test_an_id_below_the_top_does_not_count() -> None:
         (CODE, False),
     ],
 )
-def test_only_what_may_hold_text_depends_on_collation(kind: int, depends: bool) -> None:
+def test_only_types_that_can_hold_text_depend_on_collation(kind: int, depends: bool) -> None:
     assert depends_on_collation(Element(kind, b"_id", 0, 0)) is depends

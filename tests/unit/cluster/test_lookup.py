@@ -22,19 +22,19 @@ def key(value: Any) -> bytes:
 
 
 @pytest.mark.parametrize("count", [0, 1, 11, 1000])
-def test_keys_become_one_list(count: int) -> None:
+def test_keys_are_queried_with_one_in_list(count: int) -> None:
     query = bson.decode(among([key(number) for number in range(count)]).raw)
     assert query == {"_id": {"$in": list(range(count))}}
 
 
 @given(st.lists(documents.values, max_size=12))
-def test_values_are_asked_for_by_their_bytes(values: list[tuple[int, bytes]]) -> None:
+def test_values_are_queried_by_their_exact_bytes(values: list[tuple[int, bytes]]) -> None:
     query = among([documents.key(*value) for value in values])
     listed = documents.document(documents.Field(0x04, b"$in", documents.array(*values)))
     assert bytes(query.raw) == documents.key(0x03, listed)
 
 
-def test_only_the_id_of_a_key_is_asked_for() -> None:
+def test_only_the_id_of_a_key_is_queried() -> None:
     query = among([bson.encode({"shard": 1, "_id": 7})])
     assert bson.decode(query.raw) == {"_id": {"$in": [7]}}
 
@@ -46,7 +46,7 @@ def test_a_lookup_reads_with_majority() -> None:
     assert "collectionUUID" not in command
 
 
-def test_a_lookup_may_be_of_one_collection_and_not_before_a_time() -> None:
+def test_a_lookup_can_name_a_uuid_and_a_cluster_time() -> None:
     command = _command(NAMESPACE, [key(1)], bytes(16), Timestamp(9, 1))
     assert command["collectionUUID"] == Binary(bytes(16), 4)
     assert command["readConcern"] == {"level": "majority", "afterClusterTime": Timestamp(9, 1)}
@@ -74,7 +74,7 @@ def test_keys_lie_between_the_least_and_the_greatest(
     assert found == expected
 
 
-def test_a_lookup_has_no_bounds_where_a_collation_may_order_differently() -> None:
+def test_a_lookup_has_no_bounds_if_a_collation_may_differ() -> None:
     for value, conditions in ((5, 3), ("a", 1), ({"a": 1}, 1)):
         command = _command(NAMESPACE, [key(value)], None, None)
         assert len(command["filter"]["$and"]) == conditions

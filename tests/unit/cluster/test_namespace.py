@@ -24,7 +24,7 @@ from verifier.cluster.namespace import Namespace, is_user_database, is_user_name
         ("__mdb_internal_x", False),
     ],
 )
-def test_system_and_reserved_databases_are_not_a_users(name: str, is_users: bool) -> None:
+def test_system_and_reserved_databases_are_no_user_namespaces(name: str, is_users: bool) -> None:
     assert is_user_database(name) is is_users
     assert is_user_namespace(Namespace(name, "c")) is is_users
 
@@ -40,7 +40,7 @@ def test_system_and_reserved_databases_are_not_a_users(name: str, is_users: bool
         ("system.buckets.ts", False),
     ],
 )
-def test_system_collections_are_not_a_users(name: str, is_users: bool) -> None:
+def test_system_collections_are_no_user_namespaces(name: str, is_users: bool) -> None:
     assert is_user_namespace(Namespace("shop", name)) is is_users
 
 

@@ -43,7 +43,7 @@ def test_a_pin_is_handed_from_thread_to_thread() -> None:
         assert executor.submit(selected).result() == selected()
 
 
-def test_pins_take_turns_at_all_servers_but_distant_ones() -> None:
+def test_pins_choose_among_all_near_servers() -> None:
     chosen = set()
     for _ in range(200):
         with Pin().held():
@@ -51,7 +51,7 @@ def test_pins_take_turns_at_all_servers_but_distant_ones() -> None:
     assert chosen == {("router", 1), ("router", 2)}
 
 
-def test_a_pin_within_another_leaves_that_one_as_it_was() -> None:
+def test_a_nested_pin_does_not_change_the_outer_pin() -> None:
     outer = Pin()
     with outer.held():
         chosen = select([SERVERS[0]])
@@ -60,7 +60,7 @@ def test_a_pin_within_another_leaves_that_one_as_it_was() -> None:
         assert select(SERVERS) == chosen
 
 
-def test_a_lost_server_is_an_error_at_once() -> None:
+def test_a_lost_server_is_an_immediate_error() -> None:
     with Pin().held():
         select([SERVERS[0]])
         with pytest.raises(AutoReconnect, match="router:1"):

@@ -58,25 +58,25 @@ SAMPLES = {
 
 class TestElements:
     @pytest.mark.parametrize("kind", sorted(KNOWN_KINDS))
-    def test_every_type_is_cut_exactly(self, kind: int) -> None:
+    def test_values_of_every_type_are_delimited_exactly(self, kind: int) -> None:
         end = Field(0x10, b"end", int32(1))
         fields = [Field(kind, b"a", SAMPLES[kind]), Field(kind, b"", SAMPLES[kind]), end]
         assert cut(document(*fields)) == fields
 
     @given(documents.field_lists)
-    def test_fields_are_cut_exactly(self, fields: list[Field]) -> None:
+    def test_fields_are_delimited_exactly(self, fields: list[Field]) -> None:
         raw = document(*fields)
         bson.decode(raw, LENIENT)  # the handwritten bytes are valid BSON
         assert cut(raw) == fields
 
     @given(documents.field_lists, st.binary(max_size=20), st.binary(max_size=20))
-    def test_what_lies_around_a_document_means_nothing(
+    def test_bytes_around_a_document_are_ignored(
         self, fields: list[Field], before: bytes, after: bytes
     ) -> None:
         assert cut(before + document(*fields) + after, len(before)) == fields
 
     @given(documents.field_lists)
-    def test_an_embedded_document_is_cut_in_place(self, fields: list[Field]) -> None:
+    def test_an_embedded_document_is_parsed_in_place(self, fields: list[Field]) -> None:
         raw = document(Field(0x10, b"n", int32(1)), Field(0x03, b"d", document(*fields)))
         found = rawbson.find(raw, b"d")
         assert found is not None and cut(raw, found.start) == fields
@@ -140,13 +140,15 @@ def reply(raws: list[bytes]) -> tuple[bytes, int]:
 
 class TestArrayDocuments:
     @pytest.mark.parametrize("count", [0, 1, 2, 9, 10, 11, 99, 100, 101, 999, 1000, 1001, 10_001])
-    def test_every_document_is_cut_out(self, count: int) -> None:
+    def test_every_document_of_an_array_is_extracted(self, count: int) -> None:
         raws = [bson.encode({"_id": number, "x": "x" * (number % 7)}) for number in range(count)]
         raw, at = reply(raws)
         assert [bytes(each) for each in rawbson.array_documents(raw, at)] == raws
 
     @given(st.integers(0, 1500), documents.field_lists)
-    def test_the_size_of_documents_means_nothing(self, count: int, fields: list[Field]) -> None:
+    def test_documents_of_different_sizes_are_extracted(
+        self, count: int, fields: list[Field]
+    ) -> None:
         raws = [document(), document(*fields)] * (count // 2)
         raw, at = reply(raws)
         assert rawbson.array_documents(raw, at) == raws
@@ -183,11 +185,11 @@ class TestDecode:
         raw = bson.encode({"d": DatetimeMS(milliseconds)})
         assert rawbson.decode(raw) == {"d": DatetimeMS(milliseconds)}
 
-    def test_other_dates_are_dates(self) -> None:
+    def test_dates_within_pythons_range_are_datetimes(self) -> None:
         raw = bson.encode({"d": datetime(2024, 2, 29)})
         assert rawbson.decode(raw) == {"d": datetime(2024, 2, 29)}
 
-    def test_text_that_is_no_utf8_is_replaced(self) -> None:
+    def test_invalid_utf8_is_replaced(self) -> None:
         raw = document(Field(0x02, b"a", string(b"x\xff")))
         assert rawbson.decode(raw) == {"a": "x\ufffd"}
 

@@ -76,18 +76,18 @@ def page(documents: list[dict[str, Any]]) -> Page:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 9, 10, 11, 99, 100, 101, 1000, 1001])
 @pytest.mark.parametrize("wrong", [-1, 0, 1, 10, 90])
-def test_documents_are_counted_whatever_is_expected(count: int, wrong: int) -> None:
+def test_documents_are_counted_even_if_the_expectation_is_wrong(count: int, wrong: int) -> None:
     documents = [{"_id": number, "9": {}, "a": {"10": {}}} for number in range(count)]
     assert page(documents).count(count + wrong) == count
 
 
 @pytest.mark.parametrize("hidden", [b"\x03%d\0\x05\0\0\0\0", b"\x03%d\0\x07\0\0\0\0"])
-def test_what_looks_like_a_last_document_inside_of_one_is_not_counted(hidden: bytes) -> None:
+def test_nested_bytes_that_look_like_the_last_document_are_ignored(hidden: bytes) -> None:
     documents: list[dict[str, Any]] = [{"_id": 1}, {"_id": 2, "a": hidden % 7, "b": {"7": {}}}]
     assert page(documents).count(8) == 2
 
 
-def test_a_size_that_is_given_stays() -> None:
+def test_a_given_batch_size_is_kept() -> None:
     with MongoClient[dict[str, Any]]("mongodb://host", connect=False) as client:
         cursor = RawCursor(client, "admin", {"aggregate": 1}, batch_size=500, await_ms=200)
         cursor._page(reply("firstBatch", DOCUMENTS), b"firstBatch")
@@ -95,7 +95,7 @@ def test_a_size_that_is_given_stays() -> None:
     assert (command["batchSize"], command["maxTimeMS"]) == (500, 200)
 
 
-def test_equal_documents_are_equal_bytes_whatever_lies_around_them() -> None:
+def test_pages_with_equal_documents_are_equal_despite_other_fields() -> None:
     raws = [
         bson.encode({"firstBatch": DOCUMENTS}),
         bson.encode({"x": 1, "firstBatch": DOCUMENTS, "y": 2}),
@@ -107,6 +107,6 @@ def test_equal_documents_are_equal_bytes_whatever_lies_around_them() -> None:
 @pytest.mark.parametrize(
     "documents", [[], DOCUMENTS[:1], [*DOCUMENTS, {"_id": 3}], DOCUMENTS[::-1]]
 )
-def test_other_documents_are_other_bytes(documents: list[dict[str, Any]]) -> None:
+def test_pages_with_different_documents_are_different(documents: list[dict[str, Any]]) -> None:
     assert not page(DOCUMENTS).same_documents(page(documents))
     assert not page(documents).same_documents(page(DOCUMENTS))

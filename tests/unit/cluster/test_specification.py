@@ -49,12 +49,12 @@ def test_order_and_types_count(left: Any, right: Any, same: bool) -> None:
 
 
 @given(json_values)
-def test_everything_is_the_same_as_itself(value: Any) -> None:
+def test_every_document_is_the_same_as_itself(value: Any) -> None:
     assert same_document(value, value)
 
 
 @given(json_values, json_values)
-def test_what_is_the_same_is_equal_and_shows_the_same(left: Any, right: Any) -> None:
+def test_same_documents_have_the_same_representation(left: Any, right: Any) -> None:
     assert same_document(left, right) is (repr(left) == repr(right))
 
 
@@ -71,7 +71,7 @@ def test_nan_is_the_same_as_nan() -> None:
         ({"collation": {"locale": "de", "strength": 2}}, True),
     ],
 )
-def test_a_collection_is_collated_by_another_locale(options: Any, collated: bool) -> None:
+def test_a_collection_is_collated_unless_its_locale_is_simple(options: Any, collated: bool) -> None:
     assert CollectionSpec(NAMESPACE, Kind.COLLECTION, None, options).collated is collated
 
 

@@ -20,7 +20,7 @@ unsigned = st.integers(0, 2**32 - 1)
 
 
 @pytest.mark.parametrize("data", TOKENS)
-def test_a_token_tells_its_time(data: str) -> None:
+def test_the_cluster_time_of_a_token_is_read(data: str) -> None:
     assert token_time({"_data": data}) == TOKENS[data]
 
 
@@ -31,7 +31,7 @@ def test_every_time_is_read(seconds: int, increment: int) -> None:
 
 
 @pytest.mark.parametrize("token", [{}, {"_data": "82"}, {"_data": "82XYZXYZXYZXYZXYZXYZ"}])
-def test_what_is_no_token_is_an_error(token: dict[str, str]) -> None:
+def test_an_invalid_token_is_an_error(token: dict[str, str]) -> None:
     with pytest.raises((KeyError, ValueError)):
         token_time(token)
 

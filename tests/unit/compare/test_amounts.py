@@ -29,7 +29,7 @@ def test_amounts_are_summed() -> None:
     assert tally.size_per_second == 70
 
 
-def test_what_nobody_knows_is_no_zero() -> None:
+def test_an_unknown_total_is_none() -> None:
     tally = Tally()
     assert tally.amounts == Amounts()
     tally.expect(FIRST, 10, None)
@@ -45,7 +45,7 @@ def test_mismatches_are_counted_by_kind_and_namespace() -> None:
     assert tally.mismatches == MismatchCounts(kinds, {FIRST: 3}, 1)
 
 
-def test_a_rate_is_of_what_came_lately() -> None:
+def test_a_rate_counts_the_recent_additions() -> None:
     rate = Rate()
     rate.add(30)
     rate.add(12)

@@ -38,7 +38,7 @@ def test_equal_definitions_have_no_difference() -> None:
     assert differences(one, one[::-1]) == []
 
 
-def test_what_collmod_leaves_behind_does_not_count() -> None:
+def test_defaults_that_collmod_leaves_are_ignored() -> None:
     left = {"validator": {}, "validationLevel": "strict", "validationAction": "error"}
     assert differences([spec()], [spec(options=left)]) == []
     assert differences([spec(options=left)], [spec()]) == []
@@ -47,23 +47,23 @@ def test_what_collmod_leaves_behind_does_not_count() -> None:
     ]
 
 
-def test_a_limit_that_is_none_does_not_count() -> None:
+def test_a_limit_without_effect_is_ignored() -> None:
     capped = {"capped": True, "size": 4096}
     assert differences([spec(options=capped)], [spec(options={**capped, "max": 2147483647})]) == []
 
 
-def test_the_uuid_does_not_count() -> None:
+def test_the_uuid_is_ignored() -> None:
     assert differences([spec(uuid=b"a" * 16)], [spec(uuid=b"b" * 16)]) == []
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_what_is_missing_or_extra_is_named(kind: Kind) -> None:
+def test_missing_and_extra_collections_are_reported(kind: Kind) -> None:
     there = [spec("x", kind)]
     assert differences(there, []) == [f"d.x: it is missing on the destination (a {kind.value})"]
     assert differences([], there) == [f"d.x: it is extra on the destination (a {kind.value})"]
 
 
-def test_another_kind_is_one_difference() -> None:
+def test_a_different_type_is_one_difference() -> None:
     found = differences([spec(options={"a": 1})], [spec(kind=Kind.VIEW, options={"b": 1})])
     assert found == [
         "d.c: its type is different (a collection on the source, a view on the destination)"
@@ -94,7 +94,7 @@ def test_options_are_compared(
 
 
 @pytest.mark.parametrize("number", [60, 60.0, Int64(60), Decimal128("60.0")])
-def test_the_type_of_a_number_does_not_count(number: Any) -> None:
+def test_the_type_of_a_number_is_ignored(number: Any) -> None:
     one = spec("c", Kind.COLLECTION, {"size": 60}, {**INDEX, "expireAfterSeconds": 60})
     other = spec("c", Kind.COLLECTION, {"size": number}, {**INDEX, "expireAfterSeconds": number})
     assert differences([one], [other]) == []
@@ -106,7 +106,7 @@ def test_numbers_of_all_kinds_are_compared(number: Any) -> None:
     assert differences([one], [one]) == [] and len(differences([one], [other])) == 1
 
 
-def test_the_order_of_options_does_not_count_but_that_within_one_does() -> None:
+def test_only_the_order_within_an_option_counts() -> None:
     swapped = dict(reversed(OPTIONS.items()))
     assert differences([spec(options=OPTIONS)], [spec(options=swapped)]) == []
     within = {**OPTIONS, "collation": {"strength": 2, "locale": "de"}}
@@ -125,14 +125,14 @@ def test_the_order_of_options_does_not_count_but_that_within_one_does() -> None:
         {name: value for name, value in INDEX.items() if name != "sparse"},
     ],
 )
-def test_another_index_of_the_name_is_a_difference(index: dict[str, Any]) -> None:
+def test_a_different_index_with_the_same_name_is_a_difference(index: dict[str, Any]) -> None:
     (found,) = differences(
         [spec("c", Kind.COLLECTION, {}, INDEX)], [spec("c", Kind.COLLECTION, {}, index)]
     )
     assert found.startswith("d.c: index ab is different (")
 
 
-def test_what_of_an_index_differs_is_named() -> None:
+def test_the_differing_options_of_an_index_are_named() -> None:
     other = {**INDEX, "key": {"b": -1, "a": 1}, "sparse": False, "collation": {"locale": "de"}}
     (found,) = differences(
         [spec("c", Kind.COLLECTION, {}, INDEX)], [spec("c", Kind.COLLECTION, {}, other)]
@@ -142,7 +142,7 @@ def test_what_of_an_index_differs_is_named() -> None:
     assert "key: the order of the fields differs" in found
 
 
-def test_the_order_of_an_indexs_options_does_not_count() -> None:
+def test_the_order_of_an_indexs_options_is_ignored() -> None:
     swapped = dict(reversed(INDEX.items()))
     assert (
         differences(
@@ -212,7 +212,7 @@ def by(key: dict[str, Any], unique: bool = False) -> dict[str, Any]:
         ),
     ],
 )
-def test_shard_keys_are_compared_where_both_clusters_are_sharded(
+def test_shard_keys_are_compared_if_both_clusters_are_sharded(
     source: dict[str, Any] | None, destination: dict[str, Any] | None, expected: str | None
 ) -> None:
     found = differences([keyed(source)], [keyed(destination)])
@@ -242,7 +242,7 @@ def test_an_index_for_a_shard_key_of_the_destination_alone_is_not_extra(
     assert differences([keyed(by({"a": 1}))], [there]) == named
 
 
-def test_an_index_for_a_shard_key_is_compared_where_the_source_has_it() -> None:
+def test_a_supporting_index_is_compared_if_the_source_has_it() -> None:
     index = {"v": 2, "key": {"a": 1}, "name": "a_1"}
     there = replace(spec("c", Kind.COLLECTION, None, index), shard_key=by({"a": 1}))
     assert differences([spec("c", Kind.COLLECTION, None, {**index, "unique": True})], [there]) == [

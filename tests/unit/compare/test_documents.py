@@ -92,13 +92,13 @@ def test_every_type_can_be_shown() -> None:
         assert found({"a": value}, {})
 
 
-def test_long_values_are_shown_where_they_differ() -> None:
+def test_long_values_are_cut_around_the_difference() -> None:
     detail = found({"a": "x" * 500 + "y" + "x" * 500}, {"a": "x" * 500 + "z" + "x" * 500})["a"]
     left, right = detail.split(" on the source, ")
     assert "xy" in left and "xz" in right and len(detail) < 250
 
 
-def test_payloads_that_read_alike_are_shown_as_bytes() -> None:
+def test_payloads_with_equal_texts_are_shown_as_bytes() -> None:
     one, other = (
         document(Field(0x01, b"a", bytes([low]) + b"\0\0\0\0\0\xf8\x7f")) for low in (0, 1)
     )
@@ -108,7 +108,7 @@ def test_payloads_that_read_alike_are_shown_as_bytes() -> None:
     )
 
 
-def test_order_is_named_beside_other_differences() -> None:
+def test_a_different_order_is_reported_with_other_differences() -> None:
     assert set(found({"a": 1, "b": 2, "c": 3}, {"b": 2, "a": 9, "d": 3})) == {"", "a", "c", "d"}
 
 
@@ -132,7 +132,7 @@ def test_the_order_of_fields_can_be_ignored(source: Any, destination: Any) -> No
         ({"a": [{"x": 1, "y": 2}]}, {"a": [{"y": 2, "x": 3}]}, "a.0.x"),
     ],
 )
-def test_nothing_else_is_ignored_with_the_order(source: Any, destination: Any, path: str) -> None:
+def test_only_the_order_of_fields_is_ignored(source: Any, destination: Any, path: str) -> None:
     assert path in found(source, destination, ANY_ORDER)
 
 
@@ -153,7 +153,7 @@ A1, A2, A3, B1 = (b"a", 1), (b"a", 2), (b"a", 3), (b"b", 1)
         ([A1, B1, A2], [A1, A2, B1], [("", ORDER)]),
     ],
 )
-def test_names_that_are_there_twice_do_not_confuse(
+def test_duplicate_field_names_are_matched(
     source: list[tuple[bytes, int]],
     destination: list[tuple[bytes, int]],
     expected: list[tuple[str, str]],
@@ -169,7 +169,7 @@ def test_embedded_documents_of_one_name_match_in_any_order() -> None:
     assert not equal(document(one, two), document(swapped_two, swapped_two), ANY_ORDER)
 
 
-def test_a_name_that_is_no_text_is_shown_all_the_same() -> None:
+def test_a_field_name_with_invalid_utf8_is_shown() -> None:
     odd = document(Field(0x0A, b"a\xff", b""))
     assert [each.path for each in differences(odd, document(), BINARY)] == ["a\ufffd"]
 
@@ -254,7 +254,7 @@ def change(nodes: list[Node], at: int, how: str) -> list[bytes]:
 
 
 @given(field_lists, st.sampled_from(["remove", "replace", "add", "swap"]), st.randoms())
-def test_what_was_changed_is_found_exactly(
+def test_exactly_the_changed_field_is_reported(
     raw_fields: list[Field], how: str, random: Random
 ) -> None:
     before = document(*raw_fields)

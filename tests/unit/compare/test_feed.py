@@ -73,14 +73,14 @@ def page(feed: Feed, time: int, *keys: int) -> None:
     feed.page_ends(position(time), Timestamp(time, 9))
 
 
-def test_nothing_counts_before_it_is_opened() -> None:
+def test_events_before_the_feed_is_opened_are_ignored() -> None:
     feed = Feed(MOST_WAITING)
     page(feed, 1, 1)
     feed.flush()
     assert feed.newest is None and not feed.drained
 
 
-def test_it_counts_from_the_next_page_on() -> None:
+def test_events_count_from_the_next_page_on() -> None:
     saved, feed = Saved(), Feed(MOST_WAITING)
     feed.page_begins(Timestamp(2, 9))
     feed.open(cast(CheckStore, saved), cast(Rechecks, saved))
@@ -101,7 +101,7 @@ def test_a_document_is_saved_once_however_often_it_changed() -> None:
     assert sorted(saved.keys) == [key(1), key(2)]
 
 
-def test_the_position_is_that_of_what_is_saved() -> None:
+def test_the_position_is_that_of_the_saved_changes() -> None:
     feed = opened(Saved())
     page(feed, 2, 1)
     assert feed.position == position(1)
@@ -109,7 +109,7 @@ def test_the_position_is_that_of_what_is_saved() -> None:
     assert feed.position == position(2)
 
 
-def test_what_could_not_be_saved_is_saved_by_the_next_call() -> None:
+def test_changes_of_a_failed_save_are_saved_by_the_next_call() -> None:
     feed = opened(saved := Saved(fails=True))
     page(feed, 2, 1)
     with pytest.raises(ConnectionError):
@@ -123,7 +123,9 @@ def test_what_could_not_be_saved_is_saved_by_the_next_call() -> None:
 
 
 @pytest.mark.parametrize("end, drained", [(None, False), (3, False), (2, True)])
-def test_it_is_drained_when_all_up_to_the_end_is_saved(end: int | None, drained: bool) -> None:
+def test_a_feed_is_drained_once_all_changes_to_the_end_are_saved(
+    end: int | None, drained: bool
+) -> None:
     saved = Saved(None if end is None else Timestamp(end, 1))
     feed = opened(saved)
     page(feed, 3, 1)
@@ -132,7 +134,7 @@ def test_it_is_drained_when_all_up_to_the_end_is_saved(end: int | None, drained:
     assert feed.drained is drained
 
 
-def test_much_is_saved_at_once() -> None:
+def test_the_feed_flushes_when_many_keys_wait() -> None:
     feed = opened(saved := Saved(), most_waiting=10)
     page(feed, 2, 1)
     assert saved.keys == [key(1)]
@@ -150,7 +152,7 @@ def test_much_is_saved_at_once() -> None:
         ("createIndexes", "c", None, set()),
     ],
 )
-def test_a_collection_that_comes_or_goes_is_compared_anew(
+def test_a_created_or_dropped_collection_is_compared_again(
     operation: str, namespace: str, renamed: str | None, collections: set[str]
 ) -> None:
     feed = opened(saved := Saved())
@@ -162,7 +164,7 @@ def test_a_collection_that_comes_or_goes_is_compared_anew(
     assert saved.collections == {Namespace("d", each) for each in collections}
 
 
-def test_it_tells_how_far_it_is_behind() -> None:
+def test_the_feed_reports_its_lag() -> None:
     feed = opened(Saved())
     assert feed.changes().lag_seconds is None
     feed.page_begins(Timestamp(9, 1))

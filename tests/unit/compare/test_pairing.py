@@ -109,13 +109,13 @@ def page_size(request: pytest.FixtureRequest) -> Iterator[None]:
         ([{"_id": "a"}, {"_id": "b"}], [{"_id": "a"}, {"_id": "c"}], "bc"),
     ],
 )
-def test_what_is_not_equal_comes_out(
+def test_unequal_documents_are_yielded(
     source: Documents, destination: Documents, expected: str, order: Order
 ) -> None:
     assert sorted(keys(source, destination, order=order)) == list(expected)
 
 
-def test_what_comes_out_has_the_documents_of_both_sides() -> None:
+def test_a_yielded_difference_has_the_documents_of_both_sides() -> None:
     one, other = {"_id": 2, "n": 1}, {"_id": 2, "n": 2}
     found = paired([{"_id": 1}, one], [other, {"_id": 3}])
     assert sorted(found, key=lambda each: int(each[0])) == [
@@ -132,7 +132,7 @@ def test_the_order_of_fields_may_be_ignored() -> None:
 
 
 @pytest.mark.parametrize("shortest", [(1, 7), (7, 1), (2, 3), (3, 2)])
-def test_pages_that_a_server_cut_short_mean_nothing(shortest: tuple[int, int]) -> None:
+def test_short_pages_do_not_change_the_result(shortest: tuple[int, int]) -> None:
     source = [{"_id": number} for number in range(20)]
     destination = [each for each in source if each["_id"] not in (0, 7, 19)]
     found = keys(Stream(source, shortest[0]), Stream(destination, shortest[1]))
@@ -140,7 +140,7 @@ def test_pages_that_a_server_cut_short_mean_nothing(shortest: tuple[int, int]) -
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_ids_of_equal_value_and_other_type_are_two_documents(order: Order) -> None:
+def test_ids_of_equal_value_and_different_type_are_two_documents(order: Order) -> None:
     both = [{"_id": 0}], [{"_id": 2}]
     source, destination = ([*both[0], {"_id": each}, *both[1]] for each in (1, Int64(1)))
     found = paired(source, destination, order=order)
@@ -189,7 +189,7 @@ def unordered(first: bytes, second: bytes) -> bool:
 
 
 @given(collections, collections, lengths, lengths, st.sampled_from([simple_order, unordered]))
-def test_exactly_what_differs_is_found(
+def test_exactly_the_differing_documents_are_found(
     source: dict[int, int],
     destination: dict[int, int],
     source_page: int,
@@ -209,7 +209,7 @@ def test_a_few_changes_are_found_among_many(
 
 
 @given(source=collections, destination=collections)
-def test_with_little_memory_more_comes_out_and_never_less(
+def test_with_little_memory_no_difference_is_missed(
     source: dict[int, int], destination: dict[int, int]
 ) -> None:
     found = keys(stored(source), stored(destination), order=unordered, unmatched_bytes=40)
@@ -221,7 +221,7 @@ NUMBERS: Documents = [{"_id": number} for number in range(1000)]
 
 @pytest.mark.parametrize("missing", [0, 1, 500, 999])
 @pytest.mark.parametrize("swapped", [False, True])
-def test_both_sides_stand_at_one_key_again_after_a_document_is_missing(
+def test_both_sides_realign_after_a_missing_document(
     missing: int, swapped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut = []
@@ -232,7 +232,7 @@ def test_both_sides_stand_at_one_key_again_after_a_document_is_missing(
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_a_gap_takes_no_memory(swapped: bool) -> None:
+def test_a_long_run_of_missing_documents_needs_no_memory(swapped: bool) -> None:
     sides = [Stream(each) for each in (NUMBERS, NUMBERS[:5] + NUMBERS[-5:])]
     source, destination = reversed(sides) if swapped else sides
     found = Pairing(source, destination, Mode.BINARY, simple_order, nobody, tuning(first_page=10))
@@ -241,7 +241,7 @@ def test_a_gap_takes_no_memory(swapped: bool) -> None:
         assert len(found._source.unmatched) + len(found._destination.unmatched) < 20
 
 
-def test_what_was_compared_is_told() -> None:
+def test_compared_documents_are_reported() -> None:
     on_progress: list[tuple[int, int]] = []
     paired(
         NUMBERS, NUMBERS[:700] + NUMBERS[710:], on_progress=lambda *each: on_progress.append(each)
@@ -251,7 +251,7 @@ def test_what_was_compared_is_told() -> None:
     assert size >= 1000 * len(bson.encode({"_id": 1}))
 
 
-def test_the_place_up_to_which_all_is_compared_is_known() -> None:
+def test_aligned_is_the_key_up_to_which_all_is_compared() -> None:
     found = Pairing(
         Stream(NUMBERS),
         Stream(NUMBERS[:500] + NUMBERS[501:]),

@@ -21,7 +21,7 @@ def task(number: int, status: Status = Status.ADDED, differs: bool = False) -> T
     return Task(number, Work.RANGE, NAMES, status=status, definition_differs=differs)
 
 
-def test_tasks_are_counted_on_their_way() -> None:
+def test_tasks_are_counted_by_status() -> None:
     queue = TaskQueue(StopToken())
     queue.add(task(0))
     queue.add(task(1))
@@ -36,7 +36,7 @@ def test_tasks_are_counted_on_their_way() -> None:
     assert queue.take() is None
 
 
-def test_what_was_done_before_is_counted_and_not_handed_out() -> None:
+def test_finished_tasks_are_counted_and_not_handed_out() -> None:
     queue = TaskQueue(StopToken())
     tasks = [task(3, Status.COMPLETED), task(7, Status.FAILED, differs=True)]
     queue.add(*tasks)
@@ -46,7 +46,7 @@ def test_what_was_done_before_is_counted_and_not_handed_out() -> None:
     assert queue.number() == 8
 
 
-def test_who_waits_gets_what_another_one_adds() -> None:
+def test_a_waiting_thread_gets_a_task_added_by_another() -> None:
     queue = TaskQueue(StopToken())
     queue.add(task(0))
     queue.close()
@@ -60,7 +60,7 @@ def test_who_waits_gets_what_another_one_adds() -> None:
     assert [each and each.number for each in taken] == [1]
 
 
-def test_who_waits_is_freed_by_a_stop() -> None:
+def test_a_stop_ends_the_wait_for_a_task() -> None:
     stop = StopToken()
     queue = TaskQueue(stop)
     threading.Timer(0.05, stop.stop, ("test",)).start()

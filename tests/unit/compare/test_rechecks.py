@@ -60,7 +60,7 @@ BUCKET = recheck_of(NAMESPACE.buckets, bson.encode({"_id": 1}))
         ([recheck(1)], whole_collection(NAMESPACE), True),
     ],
 )
-def test_what_the_next_generation_looks_at_anyway_is_not_saved_again(
+def test_a_recheck_that_is_already_planned_is_not_saved_again(
     before: list[Recheck], added: Recheck, saved: bool
 ) -> None:
     rechecks = rechecks_of(store := Store())
@@ -69,7 +69,7 @@ def test_what_the_next_generation_looks_at_anyway_is_not_saved_again(
     assert ((1, added) in store.saved[len(before) :]) is saved
 
 
-def test_each_generation_looks_for_itself() -> None:
+def test_rechecks_are_remembered_for_one_generation_only() -> None:
     rechecks = rechecks_of(store := Store())
     rechecks.add([recheck(1)])
     rechecks.begin_next()
@@ -77,7 +77,7 @@ def test_each_generation_looks_for_itself() -> None:
     assert store.saved == [(1, recheck(1)), (2, recheck(1))]
 
 
-def test_what_is_not_remembered_is_saved_twice() -> None:
+def test_a_recheck_that_is_not_remembered_is_saved_twice() -> None:
     rechecks = rechecks_of(store := Store(), most_remembered=1)
     for _ in range(2):
         rechecks.add([recheck(1)])
@@ -94,7 +94,7 @@ def test_what_is_not_remembered_is_saved_twice() -> None:
         ([whole_collection(NAMESPACE)], True, True),
     ],
 )
-def test_it_knows_of_what_kind_the_next_generation_is(
+def test_the_kinds_of_the_added_rechecks_are_reported(
     added: list[Recheck], of_changes: bool, of_collections: bool
 ) -> None:
     rechecks = rechecks_of(Store())
@@ -104,7 +104,7 @@ def test_it_knows_of_what_kind_the_next_generation_is(
     assert rechecks.of_changes is False
 
 
-def test_what_an_earlier_process_left_is_known() -> None:
+def test_rechecks_of_an_earlier_process_count() -> None:
     store = Store()
     rechecks_of(store).add([recheck(1)])
     rechecks = rechecks_of(store)

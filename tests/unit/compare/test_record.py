@@ -55,7 +55,7 @@ ENDED = replace(
 
 
 @pytest.mark.parametrize("record", [NEW, ENDED])
-def test_a_record_is_read_back_as_it_was(record: CheckRecord) -> None:
+def test_a_record_is_saved_and_loaded_unchanged(record: CheckRecord) -> None:
     document = bson.decode(bson.encode(as_document(record)))
     assert from_document(document) == record
 
@@ -67,7 +67,7 @@ def test_a_record_of_an_unsupported_format_is_refused(number: int) -> None:
     assert raised.value.kind is INCOMPATIBLE_METADATA
 
 
-def test_what_a_record_says() -> None:
+def test_the_properties_of_a_record() -> None:
     assert NEW.last is False and ENDED.last is True
     assert NEW.writes_off is False
     assert ENDED.writes_off is False

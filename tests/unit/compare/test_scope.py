@@ -24,13 +24,13 @@ RENAMED = Scope(
     "source, destination",
     [("d.a", "x.b"), ("d.c", "d.c"), ("e.a", "f.a"), ("e.b", "f.b"), ("g.a", "g.a")],
 )
-def test_names_lead_there_and_back(source: str, destination: str) -> None:
+def test_names_are_mapped_in_both_directions(source: str, destination: str) -> None:
     here, there = Namespace(*source.split(".")), Namespace(*destination.split("."))
     assert RENAMED.on_destination(here) == there
     assert RENAMED.on_source(there) == here
 
 
-def test_names_to_which_nothing_leads() -> None:
+def test_destination_names_without_a_source_name() -> None:
     assert RENAMED.on_source(Namespace("d", "a")) is None
     assert RENAMED.on_source(Namespace("e", "z")) is None
 
@@ -58,7 +58,7 @@ def test_a_collection_is_renamed_apart_from_its_database() -> None:
         ({"databaseRegex": {"pattern": "x"}}, []),
     ],
 )
-def test_what_is_asked_for_by_name_and_not_there(
+def test_selected_names_that_do_not_exist_are_listed(
     element: dict[str, Any], absent: list[str]
 ) -> None:
     scope = Scope(NamespaceFilter((element,)))
@@ -69,6 +69,6 @@ NAMES = st.builds(Namespace, st.sampled_from("defx"), st.sampled_from("abc"))
 
 
 @given(NAMES)
-def test_who_is_led_back_is_led_there_again(name: Namespace) -> None:
+def test_a_mapped_name_maps_back_to_itself(name: Namespace) -> None:
     source = RENAMED.on_source(name)
     assert source is None or RENAMED.on_destination(source) == name

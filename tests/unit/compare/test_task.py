@@ -48,7 +48,7 @@ def test_every_document_is_in_one_group(rechecks: list[Recheck]) -> None:
         assert len(merged(inside)) == group.documents
 
 
-def test_a_group_holds_no_more_than_one_query_may_ask_for(monkeypatch: object) -> None:
+def test_a_group_fits_into_one_query(monkeypatch: object) -> None:
     ordered = sorted(recheck_of(FIRST, key(number)) for number in range(2500))
     assert [group.documents for group in key_groups(ordered)] == [1000, 1000, 500]
     large = sorted(recheck_of(FIRST, key(number, task._MOST_KEY_BYTES // 2)) for number in range(3))
@@ -67,7 +67,7 @@ def test_whole_collections_are_in_no_group() -> None:
     assert list(key_groups([whole_collection(FIRST)])) == []
 
 
-def test_what_changed_since_is_not_known_as_different_for_long() -> None:
+def test_a_changed_document_loses_its_first_seen_time() -> None:
     digest = digest_of(key(1))
     mismatch, change = recheck_of(FIRST, key(1), 5.0), recheck_of(FIRST, key(1))
     assert merged(sorted([mismatch, change])) == {digest: change}

@@ -13,11 +13,11 @@ from verifier.compare.verdict import incomplete, verdict_of
 NAME = Namespace("d", "c")
 
 
-def test_nothing_different_is_passed() -> None:
+def test_a_check_without_differences_passes() -> None:
     assert verdict_of(MismatchCounts(), []) == Verdict(Outcome.PASSED)
 
 
-def test_what_differs_is_counted_and_named() -> None:
+def test_differences_are_counted_and_named() -> None:
     document = DocumentMismatch(NAME, bson.encode({"_id": 5}), Difference.MISSING)
     index = DefinitionMismatch(NAME, Difference.EXTRA, Aspect.INDEX, "a_1")
     counts = MismatchCounts({Difference.MISSING: 1200, Difference.CONTENT: 1}, {NAME: 1201}, 1)

@@ -70,13 +70,13 @@ class One:
         self._barrier.take({"_data": token}, lambda: self.applied.append(self._others.looks))
 
 
-def test_alone_it_is_applied_at_once() -> None:
+def test_a_single_instance_applies_an_event_immediately() -> None:
     alone = One("a", None, Others("b", None), instances=())
     alone.take("82")
     assert (alone.applied, alone.registry.reloads, alone.run.record.barrier) == ([0], 0, None)
 
 
-def test_the_one_that_coordinates_waits_for_all_and_lets_them_go() -> None:
+def test_the_coordinator_waits_for_all_and_releases_them() -> None:
     coordinator = One("a", "81", Others("b", None, "81", "82"))
     coordinator.take("82")
     assert (coordinator.applied, coordinator.run.record.barrier) == ([3], "82")
@@ -84,13 +84,13 @@ def test_the_one_that_coordinates_waits_for_all_and_lets_them_go() -> None:
 
 
 @pytest.mark.parametrize("newest", ["82", "83"])
-def test_what_was_let_go_is_not_applied_again(newest: str) -> None:
+def test_a_released_event_is_not_applied_again(newest: str) -> None:
     coordinator = One("a", newest, Others("b", "82"))
     coordinator.take("82")
     assert (coordinator.applied, coordinator.run.record.barrier) == ([], newest)
 
 
-def test_the_others_tell_where_they_are_and_wait() -> None:
+def test_a_follower_publishes_its_barrier_and_waits() -> None:
     others = Others("a", None, "81", "82")
     follower = One("b", None, others)
     follower.take("82")
@@ -98,7 +98,7 @@ def test_the_others_tell_where_they_are_and_wait() -> None:
     assert follower.registry.reloads == 1
 
 
-def test_events_with_one_token_are_one_barrier() -> None:
+def test_events_with_the_same_token_share_a_barrier() -> None:
     coordinator = One("a", None, Others("b", "82"))
     coordinator.take("82")
     coordinator.take("82")

@@ -51,7 +51,7 @@ KNOWN = CollectionSpec(ITEMS, Kind.COLLECTION, b"1" * 16, {"capped": True}, {"ol
         (CollectionSpec(Namespace("d", "view"), Kind.VIEW, None, {"viewOn": "items"}), [], []),
     ],
 )
-def test_changes_are_named_with_what_undoes_them(
+def test_changes_are_named_with_their_remedies(
     now: CollectionSpec | None, told: list[str], undone: list[str]
 ) -> None:
     record = CollectionRecord(KNOWN, CopyStatus.DONE, ITEMS)

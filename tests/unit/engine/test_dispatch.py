@@ -43,7 +43,7 @@ ONE_KEY = [
 
 
 @pytest.mark.parametrize("identities", ONE_KEY)
-def test_all_forms_of_one_key_are_one_group_in_one_lane(identities: list[Any]) -> None:
+def test_equal_keys_of_all_types_have_one_group_and_one_lane(identities: list[Any]) -> None:
     groups = {group_of(PLAIN, event(each)) for each in identities}
     assert len(groups) == 1
     for lanes in (1, 3, 8):
@@ -53,7 +53,7 @@ def test_all_forms_of_one_key_are_one_group_in_one_lane(identities: list[Any]) -
 
 
 @pytest.mark.parametrize("one, other", [(1, 2), (1, True), ("a", "A"), ({"a": 1}, {"a": 2})])
-def test_other_keys_are_other_groups(one: Any, other: Any) -> None:
+def test_different_keys_have_different_groups(one: Any, other: Any) -> None:
     assert group_of(PLAIN, event(one)) != group_of(PLAIN, event(other))
 
 
@@ -70,7 +70,7 @@ def test_other_keys_are_other_groups(one: Any, other: Any) -> None:
         (COLLATED, bson.ObjectId(b"0" * 12), False),
     ],
 )
-def test_order_counts_where_keys_or_inserts_depend_on_it(
+def test_capped_and_collated_collections_are_kept_in_order(
     record: CollectionRecord, identity: Any, in_order: bool
 ) -> None:
     assert (group_of(record, event(identity)) is IN_ORDER) is in_order
@@ -88,7 +88,7 @@ def test_documents_are_spread_over_all_lanes() -> None:
     assert used == {0, 1, 2, 3}
 
 
-def test_a_collection_in_order_has_one_lane() -> None:
+def test_an_ordered_collection_has_one_lane() -> None:
     used = {lane_of(CAPPED, group_of(CAPPED, event(number)), 4) for number in range(100)}
     assert len(used) == 1
 
@@ -133,7 +133,7 @@ def ids(portions: list[Portion]) -> list[int]:
 
 
 class TestDispatcher:
-    def test_a_place_is_passed_when_all_before_it_is_applied(self) -> None:
+    def test_a_position_is_passed_once_all_events_before_it_are_applied(self) -> None:
         events = Dispatch(3)
         events.add(*range(30))
         assert events.handed_on() == [[], [], []]
@@ -144,7 +144,7 @@ class TestDispatcher:
         events.finish(portions)
         assert (events.frontier.passed, events.frontier.drained) == (AFTER, True)
 
-    def test_lanes_begin_before_the_end_and_nothing_is_passed_before_it(self) -> None:
+    def test_lanes_begin_early_but_the_position_waits_for_the_end(self) -> None:
         events = Dispatch(1, SMALL)
         events.add(*range(10))
         portions = events.handed_on()
@@ -155,7 +155,7 @@ class TestDispatcher:
         events.finish(events.handed_on())
         assert (events.frontier.passed, events.frontier.drained) == (AFTER, True)
 
-    def test_portions_are_small_and_weigh_what_they_hold(self) -> None:
+    def test_portions_are_small_and_have_the_size_of_their_events(self) -> None:
         events = Dispatch(2, SMALL)
         events.add(*range(50), body=b"x" * 100)
         for portion in sum(events.handed_on(), []):
@@ -164,12 +164,12 @@ class TestDispatcher:
                 and 1000 < portion.size <= 1400
             )
 
-    def test_a_place_after_no_events_is_passed_at_once(self) -> None:
+    def test_a_position_without_events_is_passed_immediately(self) -> None:
         events = Dispatch(2)
         events.dispatcher.end(AFTER, NOW)
         assert (events.frontier.passed, events.frontier.drained) == (AFTER, True)
 
-    def test_without_a_place_the_last_one_stays(self) -> None:
+    def test_without_a_position_the_previous_one_stays(self) -> None:
         events = Dispatch(1)
         events.dispatcher.end(AFTER, NOW)
         events.add(1)
@@ -195,7 +195,7 @@ class TestDispatcher:
             mine = [n for n in numbers if lane_of(PLAIN, group_of(PLAIN, event(n)), lanes) == lane]
             assert ids(portions) == mine
 
-    def test_pages_are_passed_one_after_the_other(self) -> None:
+    def test_pages_are_passed_in_order(self) -> None:
         events = Dispatch(1)
         events.add(1)
         events.dispatcher.end(AFTER, NOW)

@@ -20,13 +20,11 @@ from syncsvc.engine.run.document_writer import Refused, already_exists
         ({"code": 371, "keyPattern": {"_id": 1}}, False),
     ],
 )
-def test_only_a_second_document_of_the_id_is_there_already(
-    error: dict[str, Any], there: bool
-) -> None:
+def test_only_a_duplicate_id_counts_as_already_existing(error: dict[str, Any], there: bool) -> None:
     assert already_exists(error) is there
 
 
-def test_a_refusal_says_the_first_reason_and_holds_all() -> None:
+def test_a_refusal_shows_the_first_reason_and_keeps_all() -> None:
     errors: list[dict[str, Any]] = [
         {"index": 3, "code": 2, "errmsg": "first"},
         {"index": 5, "code": 2},

@@ -25,7 +25,7 @@ def group(identity: Any) -> Any:
 
 
 @given(documents.values, st.integers(1, 8))
-def test_every_document_is_of_one_share(value: tuple[int, bytes], parts: int) -> None:
+def test_every_document_belongs_to_one_share(value: tuple[int, bytes], parts: int) -> None:
     key = documents.key(*value)
     of_document = canonical(key, id_element(key))
     for each in (of_document, None):
@@ -39,7 +39,7 @@ def test_all_shares_are_about_equal() -> None:
 
 
 @pytest.mark.parametrize("number", [7, 2**40, 0, -3])
-def test_numbers_that_are_one_key_are_of_one_share(number: int) -> None:
+def test_equal_numbers_belong_to_one_share(number: int) -> None:
     forms = [number, bson.Int64(number), float(number), bson.Decimal128(Decimal(number))]
     assert len({stable_hash(group(each)) for each in forms}) == 1
 

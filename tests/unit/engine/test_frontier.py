@@ -64,9 +64,7 @@ def test_a_point_waits_for_all_before_it(frontier: Frontier[int]) -> None:
 
 
 @given(st.data(), st.lists(st.integers(0, 3), max_size=12))
-def test_whatever_the_order_of_finishing_nothing_unfinished_is_passed(
-    data: st.DataObject, parts: list[int]
-) -> None:
+def test_no_unfinished_part_is_passed_in_any_order(data: st.DataObject, parts: list[int]) -> None:
     frontier: Frontier[int] = Frontier(0)
     entered: list[tuple[Entry[int], int]] = []
     unfinished: list[int] = []
@@ -86,7 +84,7 @@ def test_whatever_the_order_of_finishing_nothing_unfinished_is_passed(
         assert frontier.drained is (done == len(unfinished))
 
 
-def test_an_open_point_is_told_late(frontier: Frontier[int]) -> None:
+def test_the_point_of_an_open_entry_can_be_set_later(frontier: Frontier[int]) -> None:
     entry = frontier.enter(0, 1)
     frontier.extend(entry)
     frontier.finish(entry)

@@ -95,7 +95,7 @@ A, B, NO_A, NO_B = write("a"), write("b"), delete("a"), delete("b")
         ([delete(1), write(1.0)], ["|1", "1.0|"], ["|1", "1.0|"]),
     ],
 )
-def test_outcomes_in_order_are_cut_where_a_document_comes_back(
+def test_ordered_outcomes_are_split_if_a_document_recurs(
     outcomes: list[Outcome], capped: list[str], collated: list[str]
 ) -> None:
     assert shown(outcomes, collated=False) == capped
@@ -113,7 +113,7 @@ def effect(present: list[str], identity: str, deleted: bool) -> list[str]:
 
 
 @given(steps, st.booleans())
-def test_pairs_do_what_the_outcomes_do_one_by_one(
+def test_pairs_have_the_same_effect_as_single_outcomes(
     outcomes: list[tuple[str, bool]], collated: bool
 ) -> None:
     one_by_one: list[str] = []

@@ -57,7 +57,7 @@ def test_indexes(before: dict[str, Any], change: dict[str, Any], after: dict[str
     assert changed.options == {}
 
 
-def test_an_index_that_is_gone_by_now_is_not_made_up() -> None:
+def test_a_change_of_a_missing_index_is_ignored() -> None:
     assert modified(collection({}), {"index": {"name": "a_1", "hidden": True}}).indexes == {}
 
 
@@ -70,5 +70,7 @@ def test_an_index_that_is_gone_by_now_is_not_made_up() -> None:
         ({"validationLevel": "off", "cappedMax": 2}, {"validationLevel": "off"}),
     ],
 )  # fmt: skip
-def test_what_is_carried_out_at_once(change: dict[str, Any], now: dict[str, Any]) -> None:
+def test_changes_that_take_effect_before_the_commit(
+    change: dict[str, Any], now: dict[str, Any]
+) -> None:
     assert immediate(change) == now

@@ -17,7 +17,7 @@ REVERSE_START = Position({"_data": "8266"}, Timestamp(1700009999, 3))
 THERE = bytes(range(16, 32))
 
 
-def test_what_was_reached_in_one_direction_says_nothing_of_the_other() -> None:
+def test_a_reversal_resets_the_progress_of_the_run() -> None:
     committed = run_record(
         state=State.COMMITTED,
         phase=Phase.DONE,
@@ -56,7 +56,7 @@ def test_what_was_reached_in_one_direction_says_nothing_of_the_other() -> None:
     assert (again.source, again.destination) == (committed.source, committed.destination)
 
 
-def test_a_collection_is_known_by_the_uuid_that_it_has_there() -> None:
+def test_a_reversed_record_has_the_uuid_of_the_destination() -> None:
     index = {"v": 2, "key": {"a": 1}, "name": "a"}
     unique = {"v": 2, "key": {"b": 1}, "name": "b", "unique": True}
     record = collection_record({}, index, unique, status=CopyStatus.DONE, copied=7, documents=2)
@@ -71,5 +71,5 @@ def test_a_collection_is_known_by_the_uuid_that_it_has_there() -> None:
     assert found.definition.indexes == {"a": index, "b": prepared}
 
 
-def test_what_is_not_there_has_no_events() -> None:
+def test_a_missing_collection_is_left_out_of_a_reversal() -> None:
     assert list(mirrored([collection_record()], {Namespace("shop", "other"): THERE})) == []

@@ -69,7 +69,7 @@ def test_a_document_key_finds_its_document_and_no_other(
     assert (None if found is None else bson.decode(found)) == query
 
 
-def test_what_is_undefined_is_in_no_query_for_no_server_takes_it() -> None:
+def test_undefined_values_are_left_out_of_queries() -> None:
     undefined = rawbson.document(b"\x06k\0", b"\x10_id\0\x01\0\0\0")
     assert bson.decode(key("k").query_of(undefined)) == {"_id": 1}
     assert key("k").query_of_key(undefined) is None

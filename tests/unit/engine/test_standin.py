@@ -92,7 +92,7 @@ class TestStandIn:
         made = stand_in(spec(options=options)).options
         assert (made, list(made)) == (plain, list(plain))
 
-    def test_a_view_is_as_it_is(self) -> None:
+    def test_a_view_is_its_own_stand_in(self) -> None:
         options = {"viewOn": "c", "max": 1, "expireAfterSeconds": 1}
         definition = spec(options=options, kind=Kind.VIEW)
         assert stand_in(definition) is definition
@@ -102,14 +102,14 @@ class TestStandIn:
         made = stand_in(spec(options=options, kind=Kind.TIME_SERIES))
         assert made.options == {"timeseries": {"timeField": "at"}}
 
-    def test_the_definition_stays_as_it_was(self) -> None:
+    def test_the_definition_is_not_modified(self) -> None:
         unique = index(unique=True, expireAfterSeconds=1)
         definition = spec(unique, options={"capped": True, "size": 1, "max": 2})
         stand_in(definition)
         assert unique == index(unique=True, expireAfterSeconds=1)
         assert definition.options == {"capped": True, "size": 1, "max": 2}
 
-    def test_a_stand_in_stands_in_for_itself(self) -> None:
+    def test_the_stand_in_of_a_stand_in_is_itself(self) -> None:
         definition = spec(
             index("a", unique=True, expireAfterSeconds=5),
             index("b"),
@@ -144,7 +144,7 @@ TWINS: list[tuple[Document, Document, set[str]]] = [
 
 class TestTwins:
     @pytest.mark.parametrize("one, other, deferred", TWINS)
-    def test_what_equals_another_without_unique_waits(
+    def test_an_index_equal_to_another_without_unique_is_deferred(
         self, one: Document, other: Document, deferred: set[str]
     ) -> None:
         definition = spec(one, other)
@@ -152,7 +152,7 @@ class TestTwins:
         assert set(stand_in(definition).indexes) == {one["name"], other["name"]} - deferred
 
     @pytest.mark.parametrize("sparse", [False, 0])
-    def test_an_index_that_is_not_sparse_equals_one_that_says_so(self, sparse: object) -> None:
+    def test_sparse_false_equals_a_missing_sparse(self, sparse: object) -> None:
         definition = spec(index("unique", unique=True, sparse=sparse), PLAIN)
         assert deferred_names(definition) == {"plain"}
 
@@ -162,17 +162,17 @@ class TestTwins:
         plain = index("plain", partialFilterExpression=filters[1])
         assert deferred_names(spec(unique, plain)) == {"plain"}
 
-    def test_wildcard_indexes_of_other_fields_need_not_wait(self) -> None:
+    def test_wildcard_indexes_of_different_fields_are_not_deferred(self) -> None:
         one, other = (
             index(name, key={"$**": 1}, wildcardProjection={name: 1}) for name in ("x", "y")
         )
         assert deferred_names(spec(one, other)) == set()
 
-    def test_one_of_several_is_built(self) -> None:
+    def test_one_of_several_equal_indexes_is_built(self) -> None:
         definition = spec(PLAIN, UNIQUE, index("sparse", sparse=True), index("b", key={"b": 1}))
         assert deferred_names(definition) == {"plain"}
 
-    def test_without_indexes_none_waits(self) -> None:
+    def test_without_indexes_none_is_deferred(self) -> None:
         assert deferred_names(spec()) == frozenset()
 
 
@@ -185,7 +185,7 @@ class TestTwins:
         ({"collation": {"locale": "de"}}, False, {}),
     ],
 )
-def test_an_index_of_simple_collation_says_so_where_it_would_inherit(
+def test_a_simple_collation_is_explicit_if_it_would_be_inherited(
     given: Document, collated: bool, added: Document
 ) -> None:
     assert creatable(index(**given), collated) == index(**given, **added)
@@ -208,7 +208,7 @@ class TestPreparations:
             ({"expireAfterSeconds": 0}, [{"collMod": "orders", "expireAfterSeconds": 0}]),
         ],
     )
-    def test_options_are_put_back(self, options: Document, commands: list[Document]) -> None:
+    def test_options_are_restored(self, options: Document, commands: list[Document]) -> None:
         assert list(preparations(spec(options=options))) == commands
 
     @pytest.mark.parametrize(
@@ -231,10 +231,10 @@ class TestPreparations:
             ),
         ],
     )
-    def test_an_index_is_put_back(self, fields: Document, commands: list[Document]) -> None:
+    def test_an_index_is_restored(self, fields: Document, commands: list[Document]) -> None:
         assert list(preparations(spec(index(**fields)))) == commands
 
-    def test_an_index_that_waits_is_left_alone(self) -> None:
+    def test_a_deferred_index_is_not_prepared(self) -> None:
         definition = spec(UNIQUE, index("ttl", expireAfterSeconds=5, hidden=True))
         assert list(preparations(definition)) == [modify("unique", prepareUnique=True)]
 
@@ -255,7 +255,7 @@ class TestPrepared:
     ) -> None:
         assert prepared(spec(index(**fields))).indexes == {"i": index(**prepared_fields)}
 
-    def test_what_waits_is_not_there_yet(self) -> None:
+    def test_a_prepared_definition_lacks_deferred_indexes(self) -> None:
         definition = spec(UNIQUE, PLAIN, options={"capped": True, "size": 4096, "max": 3})
         assert prepared(definition).indexes == {"unique": index("unique", prepareUnique=True)}
         assert prepared(definition).options == definition.options
@@ -308,7 +308,7 @@ class TestWeakenings:
     ) -> None:
         assert list(weakenings(spec(index(**fields)))) == commands
 
-    def test_what_equals_another_without_unique_goes_first(self) -> None:
+    def test_a_deferred_index_is_dropped_before_the_others_are_weakened(self) -> None:
         assert list(weakenings(spec(UNIQUE, index("ttl", expireAfterSeconds=5)))) == [
             {"dropIndexes": "orders", "index": "ttl"},
             modify("unique", forceNonUnique=True),
@@ -334,12 +334,12 @@ class TestConversions:
     ) -> None:
         assert list(conversions(spec(*indexes))) == commands
 
-    def test_what_waited_is_built_as_it_is_after_what_it_waited_for(self) -> None:
+    def test_a_deferred_index_is_built_after_the_conversions(self) -> None:
         ttl = index("ttl", expireAfterSeconds=5, hidden=True)
         assert list(conversions(spec(ttl, UNIQUE))) == [modify("unique", unique=True)]
         assert waiting(spec(ttl, UNIQUE)) == [ttl]
 
-    def test_what_waited_says_its_collation(self) -> None:
+    def test_a_deferred_index_has_an_explicit_collation(self) -> None:
         definition = spec(UNIQUE, PLAIN, options={"collation": {"locale": "de"}})
         assert waiting(definition) == [{**PLAIN, "collation": {"locale": "simple"}}]
 
@@ -364,7 +364,9 @@ def after(built: dict[str, Document], command: Document) -> dict[str, Document]:
 
 @pytest.mark.parametrize("fields", PROPERTIES)
 @pytest.mark.parametrize("twin", [None, index("twin"), index("other", key={"b": 1}, unique=True)])
-def test_in_the_end_every_index_is_as_it_was(fields: Document, twin: Document | None) -> None:
+def test_every_index_is_restored_after_the_conversions(
+    fields: Document, twin: Document | None
+) -> None:
     definition = spec(*([index(**fields)] if twin is None else [index(**fields), twin]))
     built = dict(stand_in(definition).indexes)
     for command in [*preparations(definition), *conversions(definition)]:

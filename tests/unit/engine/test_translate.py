@@ -130,7 +130,7 @@ def test_events_of_one_document_become_one_outcome(
         st.sampled_from([insert(1), replace(2), diff(3), DELETE, DESCRIBED, UNTOLD]), min_size=1
     )
 )
-def test_only_what_follows_the_last_whole_document_counts(events: list[DataEvent]) -> None:
+def test_events_before_the_last_whole_document_are_ignored(events: list[DataEvent]) -> None:
     whole = {DataKind.INSERT, DataKind.REPLACE, DataKind.DELETE}
     last = max((n for n, each in enumerate(events) if each.kind in whole), default=0)
     assert shape(folded(*events)) == shape(folded(*events[last:]))
@@ -153,7 +153,7 @@ def test_too_large_updates_are_read_again() -> None:
     assert shape(folded(document, large, large)) == ("again",)
 
 
-def test_updates_that_one_set_replays_may_be_many() -> None:
+def test_any_number_of_updates_fits_into_one_set() -> None:
     outcome = folded(*[plain_diff(n) for n in range(10 * translate._MOST_STAGES)])
     assert statement(outcome)["u"] == {"$set": {"n": 10 * translate._MOST_STAGES - 1}}
 
@@ -179,7 +179,7 @@ class TestFieldSets:
             ({"u": {"a$": 1, "ä": 2}}, {"a$": 1, "ä": 2}),
         ],
     )
-    def test_fields_that_were_there_are_set_by_path(
+    def test_existing_fields_are_set_by_path(
         self, diff: dict[str, Any], expected: dict[str, Any]
     ) -> None:
         assert sets(diff) == expected
@@ -207,14 +207,14 @@ class TestFieldSets:
         ],
         ids=str,
     )
-    def test_anything_else_is_left_to_the_diff(self, diff: dict[str, Any]) -> None:
+    def test_other_updates_are_replayed_with_the_diff(self, diff: dict[str, Any]) -> None:
         assert sets(diff) is None
 
     @pytest.mark.parametrize("body", [{"$v": 1, "diff": {"u": {"a": 1}}}, {"$v": 2}, {}])
-    def test_another_format_is_left_to_the_diff(self, body: dict[str, Any]) -> None:
+    def test_an_unknown_format_is_replayed_with_the_diff(self, body: dict[str, Any]) -> None:
         assert field_sets(bson.encode(body)) is None
 
-    def test_a_field_that_is_named_twice_is_left_to_the_diff(self) -> None:
+    def test_a_duplicate_field_name_is_replayed_with_the_diff(self) -> None:
         twice = document(Field(0x0A, b"a", b""), Field(0x0A, b"a", b""))
         diff = document(Field(0x03, b"u", twice))
         raw = document(Field(0x10, b"$v", int32(2)), Field(0x03, b"diff", diff))
@@ -243,7 +243,7 @@ class TestFieldSets:
             (["b", "a.x.y", "c", "a"], None),
         ],
     )
-    def test_sets_of_one_document_are_one_unless_one_is_within_another(
+    def test_sets_of_a_document_are_merged_unless_they_overlap(
         self, names: list[str], merged: dict[str, int] | None
     ) -> None:
         outcome = folded(*[updated(name, n) for n, name in enumerate(names)])
@@ -251,10 +251,10 @@ class TestFieldSets:
         assert made == {"$set": merged} if merged else [*made[0]] == ["$_internalApplyOplogUpdate"]
 
     @pytest.mark.parametrize("before", [diff(1), insert(1), replace(1)])
-    def test_after_anything_else_they_are_part_of_the_pipeline(self, before: DataEvent) -> None:
+    def test_sets_after_another_stage_are_part_of_the_pipeline(self, before: DataEvent) -> None:
         assert len(statement(folded(before, plain_diff(2)))["u"]) == 2
 
-    def test_before_another_update_they_are_part_of_the_pipeline(self) -> None:
+    def test_sets_before_another_stage_are_part_of_the_pipeline(self) -> None:
         stages = statement(folded(plain_diff(1), plain_diff(2), diff(3)))["u"]
         assert [each["$_internalApplyOplogUpdate"]["oplogUpdate"]["diff"] for each in stages] == [
             {"u": {"n": 1}},
@@ -290,9 +290,7 @@ def updated(path: str, n: int) -> DataEvent:
         ([event(DataKind.INSERT, {"_id": 7, "t": ZERO})], False),
     ],
 )
-def test_only_what_should_be_new_and_stays_as_it_is_may_be_inserted(
-    events: list[DataEvent], new: bool
-) -> None:
+def test_only_new_unmodified_documents_are_insertable(events: list[DataEvent], new: bool) -> None:
     assert insertable(folded(*events)) is new
 
 
@@ -309,7 +307,7 @@ class TestStatements:
             "upsert": True,
         }
 
-    def test_an_update_is_a_pipeline_and_makes_no_document(self) -> None:
+    def test_an_update_is_a_pipeline_without_upsert(self) -> None:
         stage = {"$_internalApplyOplogUpdate": {"oplogUpdate": {"$v": 2, "diff": {"i": {"n": 1}}}}}
         assert statement(folded(diff(1))) == {"q": {"_id": 7}, "u": [stage]}
 
@@ -333,7 +331,7 @@ class TestStatements:
         ]
 
     @pytest.mark.parametrize("identity", [7, None, "x", {"a": 1}, ZERO, Decimal128("1"), ""])
-    def test_a_delete_is_of_one_document(self, identity: object) -> None:
+    def test_a_delete_statement_deletes_one_document(self, identity: object) -> None:
         made = bson.decode(delete_statement(Outcome(bson.encode({"_id": identity}), deleted=True)))
         assert made == {"q": {"_id": identity}, "limit": 1}
 
@@ -381,18 +379,20 @@ identities = st.sampled_from(
 class TestZeroTimestamps:
     @pytest.mark.parametrize("field", REAL, ids=lambda field: repr(field.name))
     @pytest.mark.parametrize("decoy", DECOYS, ids=range(len(DECOYS)))
-    def test_one_is_found_among_what_looks_like_it(self, field: Field, decoy: Field) -> None:
+    def test_a_zero_timestamp_is_found_among_similar_bytes(
+        self, field: Field, decoy: Field
+    ) -> None:
         alone = document(decoy)
         assert not holds_zero_timestamp(alone)
         for raw in (document(field, decoy), document(decoy, field), document(decoy, field, decoy)):
             assert holds_zero_timestamp(raw)
             assert zero_timestamp_documents(alone + raw + alone, [alone, raw, alone]) == {1}
 
-    def test_that_of_the_id_does_not_count(self) -> None:
+    def test_a_zero_timestamp_in_the_id_is_ignored(self) -> None:
         assert not holds_zero_timestamp(bson.encode({"_id": ZERO}))
 
     @given(st.lists(st.tuples(identities, tricky), max_size=8))
-    def test_they_are_found_where_a_decoder_finds_them(
+    def test_the_same_zero_timestamps_are_found_as_by_decoding(
         self, contents: list[tuple[Field, list[Field]]]
     ) -> None:
         raws = [document(identity, *fields) for identity, fields in contents]
@@ -402,7 +402,7 @@ class TestZeroTimestamps:
         assert {n for n, raw in enumerate(raws) if holds_zero_timestamp(raw)} == expected
 
     @pytest.mark.parametrize("every", [1, 2, 7, 1000])
-    def test_they_are_found_in_many_documents(self, every: int) -> None:
+    def test_zero_timestamps_are_found_in_many_documents(self, every: int) -> None:
         raws = [
             bson.encode({"_id": n, "n": Int64(0), **({} if n % every else {"t": ZERO})})
             for n in range(3000)
@@ -411,7 +411,9 @@ class TestZeroTimestamps:
 
     @pytest.mark.parametrize("zeros", [8, 9, 10, 1000, 3 << 20])
     @pytest.mark.parametrize("where", ["first", "last", "alone"])
-    def test_long_runs_of_zeros_do_not_hide_them(self, zeros: int, where: str) -> None:
+    def test_zero_timestamps_are_found_beside_long_runs_of_zeros(
+        self, zeros: int, where: str
+    ) -> None:
         fields: dict[str, Callable[[], dict[str, Any]]] = {
             "first": lambda: {"t": ZERO, "z": bytes(zeros)},
             "last": lambda: {"z": bytes(zeros), "t": ZERO},
@@ -421,10 +423,10 @@ class TestZeroTimestamps:
         found = zero_timestamp_documents(raw * 2, [raw, raw])
         assert found == (set() if where == "alone" else {0, 1})
 
-    def test_many_that_do_not_count_are_looked_at_once(self) -> None:
+    def test_many_irrelevant_zeros_are_visited_once(self) -> None:
         raw = bson.encode({"_id": 1, "l": [ZERO] * 100_000})
         with no_more_work_than(1.0):
             assert zero_timestamp_documents(raw, [memoryview(raw)]) == set()
 
-    def test_no_documents_hold_none(self) -> None:
+    def test_an_empty_list_has_no_zero_timestamps(self) -> None:
         assert zero_timestamp_documents(b"", []) == set()

@@ -27,7 +27,7 @@ PASSED = Verdict(Outcome.PASSED)
         (Amounts(), None, None, PASSED, True),
     ],
 )
-def test_a_check_is_ready_when_all_was_compared_once_and_it_is_not_behind(
+def test_a_check_is_ready_after_the_first_pass_with_a_short_lag(
     first: Amounts | None,
     source: int | None,
     destination: int | None,
@@ -43,7 +43,7 @@ def test_a_check_is_ready_when_all_was_compared_once_and_it_is_not_behind(
     assert is_ready(progress, 30) is ready
 
 
-def test_what_passed_is_not_refused() -> None:
+def test_a_passed_check_does_not_refuse_the_commit() -> None:
     assert refusal(PASSED) is None
 
 
@@ -54,7 +54,9 @@ def test_what_passed_is_not_refused() -> None:
         (Outcome.INCOMPLETE, errors.VERIFICATION_INCOMPLETE),
     ],
 )
-def test_a_refusal_says_why_and_where_to_read_on(outcome: Outcome, kind: ErrorKind) -> None:
+def test_a_refusal_names_the_reasons_and_the_mismatches_endpoint(
+    outcome: Outcome, kind: ErrorKind
+) -> None:
     error = refusal(Verdict(outcome, ("Two documents are different.", "d.c is missing.")))
     assert error is not None and error.kind is kind
     assert error.description == ("Two documents are different. d.c is missing.")
@@ -75,7 +77,7 @@ def test_a_refusal_says_why_and_where_to_read_on(outcome: Outcome, kind: ErrorKi
         (failures.EVENT_TOO_LARGE, errors.VERIFICATION_INCOMPLETE),
     ],
 )
-def test_a_check_that_cannot_go_on_has_a_name(kind: ErrorKind, told: ErrorKind) -> None:
+def test_a_check_that_cannot_continue_has_an_error_name(kind: ErrorKind, told: ErrorKind) -> None:
     error = incompletion(OperationError(kind, "Why."))
     assert isinstance(error, OperationError) and error.kind == told
     assert "Why." in error.description

@@ -22,7 +22,7 @@ LATER = [phase for phase in Phase if phase is not Phase.INITIALIZING]
         (Phase.CUTTING_OVER, True, 1, ()),
     ],
 )
-def test_production_goes_on_where_it_was(
+def test_a_failure_unblocks_the_cluster_used_by_production(
     phase: Phase, can_write: bool, reversals: int, expected: tuple[str, ...]
 ) -> None:
     assert (

@@ -16,7 +16,7 @@ def test_events_add_up() -> None:
     assert {uuid: each.events for uuid, each in collections.figures.items()} == {A: 5, B: 1}
 
 
-def test_figures_stay_as_they_were() -> None:
+def test_a_reading_of_the_figures_does_not_change() -> None:
     collections = Collections()
     collections.applied({A: 2})
     before = collections.figures
@@ -24,7 +24,7 @@ def test_figures_stay_as_they_were() -> None:
     assert before[A].events == 2
 
 
-def test_what_is_copied_counts_from_when_reading_began() -> None:
+def test_copied_amounts_count_from_the_start_of_reading() -> None:
     collections = Collections()
     collections.reading(A)
     collections.copied(A, 2, 200)

@@ -7,7 +7,7 @@ import pytest
 from syncsvc.figures.durations import Durations, Operation, Stopwatch, timed
 
 
-def test_a_look_takes_what_was_noted_since_the_last() -> None:
+def test_take_returns_the_calls_since_the_last_take() -> None:
     stopwatch = Stopwatch()
     for seconds in (0.5, 2.0, 0.5):
         stopwatch.note(Operation.COPY_READ, seconds)

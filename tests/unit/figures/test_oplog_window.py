@@ -32,7 +32,7 @@ def look(at: float, oldest: int, newest: int, size: int, limit: int = 1000 * MB)
         (time(10), time(9, 99), True),
     ],
 )
-def test_a_point_is_lost_when_nothing_as_old_is_left(
+def test_a_point_is_lost_once_the_oldest_entry_is_newer(
     oldest: Timestamp, needed: Timestamp, lost: bool
 ) -> None:
     assert is_lost(Oplog(oldest, time(20), 0, 0), needed) is lost
@@ -73,7 +73,7 @@ LASTING = [
 
 
 @pytest.mark.parametrize("looks, needed, left", LASTING)
-def test_how_long_it_lasts(
+def test_the_remaining_seconds_of_the_oplog(
     looks: list[tuple[int, int, int, int]], needed: int, left: float | None
 ) -> None:
     seen = [look(at, oldest, newest, size * MB) for at, oldest, newest, size in looks]
@@ -94,7 +94,7 @@ def test_how_long_it_lasts(
         ([(0, None)], 100, None),
     ],
 )
-def test_how_long_the_copy_takes(
+def test_the_remaining_seconds_of_the_copy(
     copied: list[tuple[float, int | None]], total: int | None, left: float | None
 ) -> None:
     oplog = Oplog(time(0), time(1), 0, MB)
@@ -121,7 +121,7 @@ def test_how_long_the_copy_takes(
         (600, 9 * HOUR, False, "in less than 15 minutes it begins to drop entries"),
     ],
 )
-def test_what_is_warned_of(
+def test_the_text_of_the_warning(
     left: float, copy_left: float | None, warned: bool, said: str | None
 ) -> None:
     text = warning(left, copy_left, warned)

@@ -27,7 +27,7 @@ def test_counters_add_up() -> None:
     )
 
 
-def test_values_are_set_and_the_others_stay() -> None:
+def test_setting_values_keeps_the_others() -> None:
     progress = Progress()
     progress.add(copied_documents=2, copied_bytes=100)
     progress.set(total_bytes=500, lag_seconds=3, caught_up=True)
@@ -43,7 +43,7 @@ def test_an_unknown_value_is_refused() -> None:
         Progress().add(speed=1)
 
 
-def test_a_snapshot_stays_as_it_was() -> None:
+def test_a_snapshot_is_immutable() -> None:
     progress = Progress()
     before = progress.snapshot
     progress.add(events_applied=1)

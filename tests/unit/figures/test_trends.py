@@ -24,12 +24,14 @@ from syncsvc.figures.trends import Lag, in_words, seconds_to_catch_up, with_newe
         (((0, 0), (0, 60)), None),
     ],
 )
-def test_the_end_of_catching_up(lags: tuple[tuple[int, float], ...], seconds: int | None) -> None:
+def test_the_forecast_of_a_zero_lag(
+    lags: tuple[tuple[int, float], ...], seconds: int | None
+) -> None:
     assert seconds_to_catch_up(tuple(Lag(*each) for each in lags)) == seconds
 
 
 @given(st.lists(st.floats(0, 300), max_size=40))
-def test_of_the_lags_the_newest_are_kept_few_and_in_order(moments: list[float]) -> None:
+def test_recent_lags_are_thinned_out_and_kept_in_order(moments: list[float]) -> None:
     lags: tuple[Lag, ...] = ()
     for at in sorted(moments):
         newest = Lag(round(at), at)
@@ -58,5 +60,5 @@ def test_of_the_lags_the_newest_are_kept_few_and_in_order(moments: list[float]) 
         (float("inf"), "more than 72 hours"),
     ],
 )
-def test_a_time_to_come_in_words(seconds: float, words: str) -> None:
+def test_a_duration_in_words(seconds: float, words: str) -> None:
     assert in_words(seconds) == words

@@ -52,7 +52,7 @@ OPLOG = Oplog(Timestamp(1000, 1), Timestamp(1900, 5), size=500, limit=1000)
         (BuildIndexes.NEVER, 0, 5100),
     ],
 )
-def test_a_sync_takes_what_is_copied_and_the_indexes_that_are_built(
+def test_the_estimate_counts_copied_data_and_built_indexes(
     build: BuildIndexes, indexes: int, on_disk: int
 ) -> None:
     found = findings(contents=CONTENTS, disk_free=7, oplog=OPLOG, memory_available=9)
@@ -70,11 +70,11 @@ def test_a_sync_takes_what_is_copied_and_the_indexes_that_are_built(
     )
 
 
-def test_what_is_unknown_is_none() -> None:
+def test_unknown_estimates_are_none() -> None:
     assert estimate(options(verification=False), findings(), 7) == Estimates()
 
 
-def test_many_small_documents_take_their_time_too() -> None:
+def test_many_small_documents_increase_the_estimated_duration() -> None:
     many = Measured(CONTENTS[0].definition, Size(documents=1_000_000, bytes=1_000_000))
     found = findings(contents=(many,))
     assert estimate(options(), found, 7).copy_seconds == 50
@@ -98,7 +98,7 @@ def test_memory_grows_with_the_load_level() -> None:
         (0, 1000, 100, 200, None),
     ],
 )
-def test_the_oplog_holds_what_is_written_until_it_is_full(
+def test_the_oplog_window_is_extrapolated_until_it_is_full(
     size: int, limit: int, oldest: int, newest: int, window: int | None
 ) -> None:
     oplog = Oplog(Timestamp(oldest, 1), Timestamp(newest, 1), size, limit)
@@ -133,7 +133,7 @@ RESOURCE_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]
 
 
 @pytest.mark.parametrize("fields, estimates, expected", RESOURCE_TABLE)
-def test_too_little_is_told_with_the_numbers(
+def test_a_resource_that_is_too_small_is_reported_with_numbers(
     fields: dict[str, Any], estimates: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
     found = list(resource_violations(options(**fields), Estimates(**estimates)))
@@ -166,7 +166,7 @@ def test_too_little_is_told_with_the_numbers(
         ),
     ],
 )
-def test_what_may_become_a_trouble_is_told(
+def test_possible_problems_are_warned_of(
     oplog: Oplog | None, estimates: dict[str, Any], source: dict[str, Any], expected: list[str]
 ) -> None:
     found = list(
@@ -177,7 +177,7 @@ def test_what_may_become_a_trouble_is_told(
 
 
 @pytest.mark.parametrize("skipped", [False, True])
-def test_a_disk_that_nobody_could_check_is_told(skipped: bool) -> None:
+def test_unknown_free_disk_space_is_warned_of(skipped: bool) -> None:
     fields = options(skip_disk_space_check=skipped)
     found = list(warnings(fields, findings(oplog=OPLOG), Estimates()))
     assert ["free disk space of the destination is unknown" in text for text in found] == (

@@ -101,7 +101,9 @@ def test_the_id_and_the_option_fit_the_source(
         (DEFAULT_ID, ["a"], False),
     ],
 )
-def test_a_run_of_the_others_is_joined(instance: str, begun: list[str], joins: bool) -> None:
+def test_an_instance_joins_the_run_of_the_others(
+    instance: str, begun: list[str], joins: bool
+) -> None:
     found = sharded(*map(of, begun))
     instances = instances_of(options(), instance, found)
     assert bool(begun_by_others(instance, instances, found)) is joins
@@ -121,7 +123,7 @@ def test_a_run_of_the_others_is_joined(instance: str, begun: list[str], joins: b
         ("c", ("c", "b"), replace(of("a"), instances=()), None),
     ],
 )
-def test_a_run_from_a_replica_set_is_joined_by_those_that_it_names(
+def test_a_run_from_a_replica_set_is_joined_by_its_instances(
     instance: str, requested: tuple[str, ...], begun: RunRecord, expected: list[str] | None
 ) -> None:
     found, wanted = findings(runs=(begun,)), options(instances=requested)
@@ -143,12 +145,14 @@ def test_a_run_from_a_replica_set_is_joined_by_those_that_it_names(
         ({"options": options(reversible=True)}, ["DifferentStart"]),
     ],
 )
-def test_what_is_joined_is_the_same_sync(fields: dict[str, Any], expected: list[str]) -> None:
+def test_only_a_run_of_the_same_sync_can_be_joined(
+    fields: dict[str, Any], expected: list[str]
+) -> None:
     found = sharded(of("a", **fields))
     assert names(join_violations(options(), ("a", "b"), found, found.runs)) == expected
 
 
-def test_a_shard_that_came_between_two_starts_is_named() -> None:
+def test_a_shard_added_between_two_starts_is_named() -> None:
     found = sharded(of("a"), shards=("a", "b", "c"))
     instances = instances_of(options(), "b", found)
     ((kind, description),) = join_violations(options(), instances, found, found.runs)
@@ -156,7 +160,7 @@ def test_a_shard_that_came_between_two_starts_is_named() -> None:
     assert "shards of the source" in description
 
 
-def test_whoever_joins_first_as_coordinator_finds_an_empty_destination() -> None:
+def test_the_coordinator_needs_an_empty_destination() -> None:
     for begun, expected in (("b", ["DestinationNotEmpty"]), ("a", [])):
         found = replace(sharded(of(begun)), occupied=("shop",))
         assert names(join_violations(options(), SHARDS, found, found.runs)) == expected

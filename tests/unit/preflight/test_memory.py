@@ -93,13 +93,15 @@ TABLE: list[tuple[str, dict[str, str], int | None]] = [
 
 
 @pytest.mark.parametrize("files, expected", [row[1:] for row in TABLE], ids=[r[0] for r in TABLE])
-def test_the_least_counts(tmp_path: Path, files: dict[str, str], expected: int | None) -> None:
+def test_the_smallest_limit_counts(
+    tmp_path: Path, files: dict[str, str], expected: int | None
+) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert available_memory(tmp_path) == expected
 
 
-def test_this_machine_has_some() -> None:
+def test_the_memory_of_this_machine_is_positive() -> None:
     available = available_memory()
     assert available is None or available > 0

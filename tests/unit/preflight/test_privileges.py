@@ -80,7 +80,7 @@ def lacking(fields: dict[str, Any], source: ClusterFacts, destination: ClusterFa
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: str(use.name))
-def test_the_documented_roles_do_and_none_can_be_left_out(use: Use) -> None:
+def test_the_documented_roles_are_sufficient_and_necessary(use: Use) -> None:
     asked = load(StartSchema(), {"source": "cluster0", "destination": "cluster1", **use.options})
     source, destination = user(*use.source), user(*use.destination)
     assert texts(privilege_violations(asked, source, destination, True)) == []
@@ -139,7 +139,7 @@ def test_the_documented_roles_do_and_none_can_be_left_out(use: Use) -> None:
         ),
     ],
 )
-def test_what_is_missing_is_named_with_the_role_that_has_it(
+def test_missing_privileges_are_named_with_the_role_that_has_them(
     fields: dict[str, Any], source: ClusterFacts, destination: ClusterFacts, expected: list[str]
 ) -> None:
     assert lacking(fields, source, destination) == expected
@@ -150,7 +150,7 @@ def sharded(*roles: str) -> ClusterFacts:
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: str(use.name))
-def test_sharded_clusters_need_a_role_more(use: Use) -> None:
+def test_sharded_clusters_need_an_additional_role(use: Use) -> None:
     asked = load(StartSchema(), {"source": "cluster0", "destination": "cluster1", **use.options})
     wide = use.on_sharded
     source, destination = sharded(*wide.source), sharded(*wide.destination)
@@ -215,13 +215,13 @@ SHARDS = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []}}
         ),
     ],
 )
-def test_what_is_missing_on_sharded_clusters_is_named(
+def test_missing_privileges_on_sharded_clusters_are_named(
     fields: dict[str, Any], source: ClusterFacts, destination: ClusterFacts, expected: list[str]
 ) -> None:
     assert lacking(fields, source, destination) == expected
 
 
-def test_zones_may_be_set_by_who_may_shard_the_cluster() -> None:
+def test_privileges_on_the_cluster_replace_those_for_zones() -> None:
     poor = sharded(*WRITER, SHARDED_WRITER)
     held = frozenset({("find", ""), ("update", "settings")})
     of_cluster = (poor.privileges or frozenset()) | {"enableSharding"}
@@ -232,7 +232,7 @@ def test_zones_may_be_set_by_who_may_shard_the_cluster() -> None:
 
 
 @pytest.mark.parametrize("time_series", [True, False])
-def test_buckets_matter_where_there_are_some(time_series: bool) -> None:
+def test_bucket_privileges_are_needed_only_with_time_series(time_series: bool) -> None:
     every = frozenset().union(*ROLES.values())
     poor = facts(privileges=every, database_privileges=every, bucket_privileges=frozenset())
     found = texts(privilege_violations(options(**PLAIN), poor, poor, time_series))
@@ -245,7 +245,7 @@ def test_without_access_control_nothing_is_missing(fields: dict[str, Any]) -> No
     assert lacking(fields, facts(), facts()) == []
 
 
-def test_the_named_roles_have_what_they_are_named_for() -> None:
+def test_each_named_role_has_the_privileges_of_its_need() -> None:
     widest = options(write_blocking=BOTH, reversible=True)
     narrow = options(write_blocking=BOTH)
     for need in {

@@ -45,7 +45,9 @@ def sharding_of(*key: dict[str, Any], collection: str = "e", **fields: bool) -> 
         ("x", "x", ["UnknownCluster", "UnknownCluster", "SameCluster"]),
     ],
 )
-def test_clusters_are_two_known_ones(source: str, destination: str, expected: list[str]) -> None:
+def test_unknown_or_equal_cluster_names_are_refused(
+    source: str, destination: str, expected: list[str]
+) -> None:
     assert names(name_violations(StartOptions(source, destination), CLUSTERS)) == expected
 
 
@@ -100,7 +102,7 @@ OPTION_TABLE: list[tuple[dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize("fields, expected", OPTION_TABLE)
-def test_options_go_together(fields: dict[str, Any], expected: list[str]) -> None:
+def test_conflicting_options_are_refused(fields: dict[str, Any], expected: list[str]) -> None:
     assert names(option_violations(options(**fields))) == expected
 
 
@@ -172,7 +174,7 @@ TOPOLOGY_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[str], list[str]]
 
 
 @pytest.mark.parametrize("of_source, of_destination, without, given", TOPOLOGY_TABLE)
-def test_topologies_go_together(
+def test_unsupported_pairs_of_topologies_are_refused(
     of_source: dict[str, Any], of_destination: dict[str, Any], without: list[str], given: list[str]
 ) -> None:
     found = findings(of_source, of_destination)
@@ -317,7 +319,7 @@ CAPPED = CollectionSpec(Namespace("d", "l"), Kind.COLLECTION, options={"capped":
         (sharding_of({"q": 1}, collection="u"), []),
     ],
 )
-def test_collections_that_cannot_be_sharded_as_asked_are_named(
+def test_collections_that_cannot_be_sharded_as_requested_are_named(
     fields: dict[str, Any], expected: list[str]
 ) -> None:
     chosen = options(**{"verification": False, **fields})
@@ -338,7 +340,7 @@ def test_an_entry_that_the_filter_leaves_out_is_named() -> None:
     assert texts(found) == ["sharding.shardingEntries[0], d.e: the filter excludes it."]
 
 
-def test_what_the_source_holds_is_judged() -> None:
+def test_the_contents_of_the_source_are_checked() -> None:
     contents = tuple(map(Measured, LISTED))
     found = cluster_violations(options(**NEVER), findings(contents=contents))
     assert names(found) == ["TTLNotVerifiable"]
@@ -353,7 +355,7 @@ def test_what_the_source_holds_is_judged() -> None:
         ((Measured(LISTED[0]),), ["NotAuthorized"]),
     ],
 )
-def test_buckets_must_be_readable_where_there_may_be_some(
+def test_bucket_privileges_are_checked_if_time_series_may_exist(
     contents: tuple[Measured, ...] | None, expected: list[str]
 ) -> None:
     found = findings({"bucket_privileges": frozenset()}, contents=contents)
@@ -384,7 +386,7 @@ def test_no_violation_raises_nothing() -> None:
     raise_all(iter(()))
 
 
-def test_several_violations_are_raised_under_the_name_of_the_first_each_with_its_remedy() -> None:
+def test_several_violations_are_raised_under_the_first_name() -> None:
     with pytest.raises(OperationError) as raised:
         raise_all(name_violations(options("x", "x"), CLUSTERS))
     assert raised.value.kind.name == "UnknownCluster"
@@ -397,7 +399,7 @@ def test_several_violations_are_raised_under_the_name_of_the_first_each_with_its
     )
 
 
-def test_violations_of_one_kind_need_no_names() -> None:
+def test_violations_of_one_kind_are_listed_without_names() -> None:
     with pytest.raises(OperationError) as raised:
         raise_all(name_violations(options("x", "y"), CLUSTERS))
     assert raised.value.description == (

@@ -38,7 +38,7 @@ def failed(mode: WriteBlocking, blocked: tuple[str, ...], reversals: int = 0) ->
         (BOTH, ("cluster1", "cluster0"), 0, "cluster0 (the source) and cluster1 (the destination)"),
     ],
 )
-def test_blocks_are_told(
+def test_write_blocks_are_described(
     mode: WriteBlocking, blocked: tuple[str, ...], reversals: int, said: str | None
 ) -> None:
     description = failure_description(failed(mode, blocked, reversals))
@@ -47,5 +47,5 @@ def test_blocks_are_told(
     assert said in description if said else description == "Why."
 
 
-def test_without_a_failure_nothing_is_told() -> None:
+def test_without_a_failure_there_is_no_description() -> None:
     assert failure_description(run_record(found_blocked={"cluster1": False})) is None

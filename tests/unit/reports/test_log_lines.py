@@ -39,7 +39,7 @@ def running(phase: Phase, snapshot: ProgressSnapshot = SNAPSHOT, **fields: Any) 
 
 
 @pytest.mark.parametrize("record", [None, *(run_record(state=state) for state in State)])
-def test_only_of_a_sync_that_is_carried_out_there_is_something_to_tell(
+def test_only_an_active_sync_has_log_lines(
     record: RunRecord | None,
 ) -> None:
     active = record is not None and record.state in ACTIVE
@@ -112,7 +112,7 @@ def test_the_numbers_of_writes() -> None:
     }
 
 
-def test_the_rate_of_writes_is_that_of_the_last_half_minute() -> None:
+def test_the_write_rate_covers_the_last_half_minute() -> None:
     before = running(Phase.APPLYING, replace(SNAPSHOT, events_read=30))
     line = told(running(Phase.APPLYING), replace(before, now=100.0))
     assert line["Average Source CRUD events rate"].fields == {"srcCRUDEventsPerSec": 2.0}
@@ -132,7 +132,7 @@ def test_the_rate_of_writes_is_that_of_the_last_half_minute() -> None:
         (31, None, {"verifierSrcLagTimeSeconds": 31}, logging.WARNING),
     ],
 )
-def test_a_lag_of_the_verification_that_keeps_from_a_commit_is_a_warning(
+def test_a_verification_lag_that_prevents_a_commit_is_a_warning(
     source: int | None,
     destination: int | None,
     fields: dict[str, int] | None,

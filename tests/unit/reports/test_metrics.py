@@ -67,7 +67,7 @@ def hot(name: str, record: RunRecord | None) -> set[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("state", [State.INITIALIZING, State.IDLE])
-def test_without_a_sync_the_state_is_shown_and_what_is_not_possible(state: State) -> None:
+def test_metrics_without_a_sync(state: State) -> None:
     pings = {"cluster0": Ping(0.002)}
     snapshot = replace(COPIED, events_applied=3, lag_seconds=1, pings=pings, check=CHECK)
     assert shown(None, snapshot, state=state, collections=(collection_record(),)) == {
@@ -79,7 +79,7 @@ def test_without_a_sync_the_state_is_shown_and_what_is_not_possible(state: State
     }
 
 
-def test_of_a_run_all_is_shown_but_the_unknown() -> None:
+def test_metrics_of_a_run_lack_only_unknown_values() -> None:
     every = {metric.name for metric in TABLE}
     assert set(shown(run_record())) == every - UNKNOWN
 
@@ -96,13 +96,13 @@ def test_the_role_and_the_lease_are_shown(role: Role, active: int) -> None:
 
 
 @pytest.mark.parametrize("state", State)
-def test_the_state_is_the_one_of_the_record(state: State) -> None:
+def test_the_state_metric_shows_the_state_of_the_record(state: State) -> None:
     assert hot("mongosync_state", run_record(state=state)) == {(state.value,)}
     assert len(shown(run_record(state=state))["mongosync_state"]) == len(State)
 
 
 @pytest.mark.parametrize("phase", Phase)
-def test_the_phase_is_the_one_of_the_record(phase: Phase) -> None:
+def test_the_phase_metric_shows_the_phase_of_the_record(phase: Phase) -> None:
     assert hot("mongosync_sync_phase", run_record(phase=phase)) == {(phase.value,)}
     committing = run_record(state=State.COMMITTING, phase=phase)
     assert hot("mongosync_sync_phase", committing) == {(Phase.CUTTING_OVER.value,)}
@@ -175,7 +175,7 @@ NUMBERS: list[tuple[str, dict[str, Any], ProgressSnapshot, float | None]] = [
 
 
 @pytest.mark.parametrize("name, record, snapshot, value", NUMBERS)
-def test_a_number(
+def test_the_value_of_each_metric(
     name: str, record: dict[str, Any], snapshot: ProgressSnapshot, value: float | None
 ) -> None:
     found = shown(run_record(**record), snapshot).get(f"mongosync_{name}")
@@ -212,7 +212,7 @@ def test_a_cluster_that_does_not_answer_is_named() -> None:
     assert found["mongosync_ping_seconds"] == {("source",): 0.25}
 
 
-def test_the_verification_is_shown_where_there_is_one() -> None:
+def test_verification_metrics_exist_only_with_verification() -> None:
     found = shown(run_record(phase=Phase.APPLYING), VERIFYING)
     assert found["mongosync_verification_phase"][("initial hashing",)] == 1
     assert found["mongosync_verification_lag_seconds"] == {("source",): 1}

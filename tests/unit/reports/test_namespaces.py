@@ -39,7 +39,7 @@ def shown(
     return line
 
 
-def test_without_a_sync_there_are_none() -> None:
+def test_without_a_sync_the_list_is_empty() -> None:
     assert namespaces_report(known(None), None, None, 10) == {"namespaces": [], "next": None}
 
 
@@ -115,7 +115,7 @@ def test_totals_are_estimates_until_all_is_copied(
     assert (line["estimatedTotalDocuments"], line["estimatedTotalBytes"]) == (total, 100 * total)
 
 
-def test_a_rate_is_told_only_while_it_is_copied() -> None:
+def test_a_rate_is_shown_only_during_the_copy() -> None:
     figures = CollectionFigures(began=109.9, documents=5, size=500)
     for status, rates in ((CopyStatus.COPYING, (5.0, 500.0)), (CopyStatus.DONE, (None, None))):
         line = shown(collection_record(status=status), figures=figures)
@@ -190,7 +190,7 @@ MANY = tuple(
         ("c", None, 10, [], None),
     ],
 )
-def test_a_long_list_comes_in_pages(
+def test_a_long_list_is_paged(
     database: str | None, after: str | None, limit: int, names: list[str], following: str | None
 ) -> None:
     sync = known(run_record(), collections=MANY)

@@ -108,7 +108,7 @@ def test_running_shows_everything() -> None:
         (State.FAILED, True, None),
     ],
 )
-def test_the_lag_is_told_where_it_is_known(state: State, lag: bool, seconds: int | None) -> None:
+def test_the_lag_is_shown_if_it_is_known(state: State, lag: bool, seconds: int | None) -> None:
     shown = report(run_record(state=state, phase=Phase.APPLYING))
     assert (shown["lagTimeSeconds"], shown["totalEventsApplied"]) == (seconds, 7)
     assert (shown["lag"] is not None) is lag
@@ -151,7 +151,7 @@ AT_9, AT_10, AT_11 = (Position({"_data": "8265"}, Timestamp(time, 1)) for time i
         ({"phase": Phase.DONE, "copy_end": AT_10.time}, False, None),
     ],
 )
-def test_the_stage_tells_whether_the_backlog_of_the_copy_is_applied(
+def test_the_stage_shows_whether_the_copy_backlog_is_applied(
     fields: dict[str, Any], caught_up: bool, stage: str | None
 ) -> None:
     record = run_record(**{"phase": Phase.APPLYING, **fields})
@@ -167,7 +167,7 @@ def test_the_stage_tells_whether_the_backlog_of_the_copy_is_applied(
         (StartOptions("cluster0", "cluster1"), 2, "cluster0: a:27017", "cluster1: b:27018"),
     ],
 )
-def test_the_direction_is_the_present_one(
+def test_the_current_direction_is_shown(
     options: StartOptions, reversals: int, source: str, destination: str
 ) -> None:
     pings = {"cluster0": Ping(0.002), "cluster1": Ping(0.003)}
@@ -188,7 +188,7 @@ def test_the_direction_is_the_present_one(
         (Ping(4.2), {"pingLatencyMs": 4200}),
     ],
 )
-def test_a_ping_is_told_from_one_millisecond_on(ping: Ping | None, shown: dict[str, int]) -> None:
+def test_a_ping_is_shown_from_one_millisecond_on(ping: Ping | None, shown: dict[str, int]) -> None:
     pings = {} if ping is None else {"cluster0": ping}
     found = report(run_record(), ProgressSnapshot(pings=pings))
     assert (found["source"], found["destination"]) == (shown, {})
@@ -210,7 +210,7 @@ def test_a_ping_is_told_from_one_millisecond_on(ping: Ping | None, shown: dict[s
         (State.FAILED, Phase.COPYING, "collection copy"),
     ],
 )
-def test_the_phase_is_told(state: State, phase: Phase, info: str) -> None:
+def test_the_phase_is_shown(state: State, phase: Phase, info: str) -> None:
     assert report(run_record(state=state, phase=phase))["info"] == info
 
 
@@ -220,7 +220,7 @@ def test_writes_are_allowed_as_saved(can_write: bool) -> None:
     assert shown["canWrite"] is can_write
 
 
-def test_a_failure_is_told() -> None:
+def test_a_failure_is_shown() -> None:
     record = run_record(state=State.FAILED, failure=Failure("SomeError", "Why, and what to do."))
     shown = report(record)
     assert (shown["state"], shown["error"]) == ("FAILED", "SomeError")
@@ -238,7 +238,7 @@ def test_a_failure_is_told() -> None:
         (Phase.APPLYING, 140, 140, 140),
     ],
 )
-def test_the_total_is_never_less_than_what_was_copied(
+def test_the_total_is_never_less_than_the_copied_bytes(
     phase: Phase, total: int | None, copied: int, shown: int | None
 ) -> None:
     snapshot = ProgressSnapshot(total_bytes=total, copied_bytes=copied)
@@ -262,7 +262,7 @@ def test_the_event_spool_is_shown_while_it_is_used() -> None:
     "left, shown",
     [(None, "not checked yet"), (0.0, "less than 15 minutes"), (7300.0, "2 hours")],
 )
-def test_the_oplog_that_is_left_is_told_in_words(left: float | None, shown: str) -> None:
+def test_the_remaining_oplog_time_is_shown_in_words(left: float | None, shown: str) -> None:
     snapshot = ProgressSnapshot(oplog_seconds_left=left)
     assert report(run_record(), snapshot)["estimatedOplogTimeRemaining"] == shown
 
@@ -278,7 +278,7 @@ def test_the_oplog_that_is_left_is_told_in_words(left: float | None, shown: str)
         (State.FAILED, Phase.APPLYING, None),
     ],
 )
-def test_the_end_of_catching_up_is_told_while_events_are_applied(
+def test_the_catch_up_forecast_is_shown_while_events_are_applied(
     state: State, phase: Phase, shown: int | None
 ) -> None:
     snapshot = ProgressSnapshot(lags=(Lag(100, 10.0), Lag(50, 50.0)))
@@ -286,13 +286,13 @@ def test_the_end_of_catching_up_is_told_while_events_are_applied(
     assert found.get("estimatedSecondsToCEACatchup") == shown
 
 
-def test_a_lag_that_does_not_fall_has_no_end() -> None:
+def test_a_lag_that_does_not_fall_has_no_forecast() -> None:
     snapshot = ProgressSnapshot(lags=(Lag(50, 10.0), Lag(50, 50.0)))
     shown = report(run_record(phase=Phase.APPLYING), snapshot)
     assert "estimatedSecondsToCEACatchup" not in shown
 
 
-def test_warnings_are_told_where_there_are_some() -> None:
+def test_warnings_are_shown_if_there_are_any() -> None:
     assert "warnings" not in report(run_record())
     snapshot = ProgressSnapshot(warnings={WarningKind.OPLOG_SHORT: "Do something."})
     assert report(run_record(), snapshot)["warnings"] == ["Do something."]
@@ -321,7 +321,7 @@ FIGURES = {BUILT: CollectionFigures(indexed=True), BEING_BUILT: CollectionFigure
         (StartOptions("cluster0", "cluster1"), Phase.APPLYING, None),
     ],
 )
-def test_the_building_of_indexes_is_told_after_the_copy(
+def test_index_building_is_shown_after_the_copy(
     options: StartOptions, phase: Phase, shown: tuple[int, ...] | None
 ) -> None:
     record = run_record(options=options, phase=phase)
@@ -336,7 +336,7 @@ def test_withheld_indexes_are_not_built() -> None:
     assert list(found["indexBuilding"].values()) == [1, 3, 1, 2]
 
 
-def test_what_is_not_verified_shows_no_verification() -> None:
+def test_a_sync_without_verification_shows_none() -> None:
     options = StartOptions("cluster0", "cluster1", verification=False)
     assert "verification" not in report(run_record(options=options))
 
@@ -370,7 +370,7 @@ ENDED = replace(LATER, phase=CheckPhase.IDLE, verdict=Verdict(Outcome.PASSED))
         (ENDED, ("stream hashing", 104, 104, 2, 2)),
     ],
 )
-def test_the_verification_is_told_of_both_sides(
+def test_the_verification_is_shown_for_both_clusters(
     check: CheckProgress | None, shown: tuple[Any, ...]
 ) -> None:
     found = report(run_record(phase=Phase.APPLYING), ProgressSnapshot(check=check))["verification"]

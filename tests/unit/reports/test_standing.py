@@ -35,7 +35,7 @@ def test_the_lease_is_shown_with_times_in_utc() -> None:
 
 def test_an_error_says_where_the_active_daemon_is() -> None:
     assert "host0" in STANDBY.where_active and "127.0.0.1:27182" in STANDBY.where_active
-    assert "does not know" in Standing().where_active
+    assert "not known" in Standing().where_active
 
 
 WAIT = LongWait("A call fails", "Look.", 20.0)
@@ -53,7 +53,7 @@ def test_a_standby_adds_its_own_waits(
     assert ("warnings" in shown) is bool(warnings)
 
 
-def test_before_the_active_daemon_has_saved_its_progress_a_standby_shows_its_own() -> None:
+def test_a_standby_shows_its_own_progress_until_another_is_saved() -> None:
     assert shown_by_standby({"state": "INITIALIZING"}, None, ()) == {"state": "INITIALIZING"}
 
 

@@ -125,7 +125,7 @@ CROWDS: dict[str, tuple[Callable[[Served, int], None], ...]] = {
 
 
 @pytest.mark.parametrize("crowd", CROWDS.values(), ids=CROWDS)
-def test_a_crowd_of_quiet_connections_keeps_nobody_waiting(
+def test_many_idle_connections_do_not_block_requests(
     server: Served, crowd: tuple[Callable[[Served, int], None], ...]
 ) -> None:
     with no_longer_than(DEADLINE):
@@ -146,7 +146,7 @@ def test_the_newest_connections_stay_open(server: Served) -> None:
         assert connections[0].recv(1) == b"", "the oldest one is closed"
 
 
-def test_slow_readers_leave_threads_for_others(server: Served) -> None:
+def test_slow_readers_leave_threads_for_other_requests(server: Served) -> None:
     with no_longer_than(DEADLINE):
         readers = [server.get_without_reading("/endless") for _ in range(MOST_READERS)]
         # The server has begun to answer each of them.
@@ -159,7 +159,7 @@ def test_slow_readers_leave_threads_for_others(server: Served) -> None:
         wait_for(lambda: server.ask("GET", "/read/1")[0] == 200, "a place is free")
 
 
-def test_a_reader_that_stands_still_gives_its_place_up(hasty: Served) -> None:
+def test_a_stalled_reader_frees_its_slot(hasty: Served) -> None:
     with no_longer_than(DEADLINE):
         for _ in range(MOST_READERS):
             assert hasty.get_without_reading("/endless").recv(1) == b"H"
@@ -169,7 +169,7 @@ def test_a_reader_that_stands_still_gives_its_place_up(hasty: Served) -> None:
 @pytest.mark.parametrize(
     "method, path", [("HEAD", "/read/1"), ("GET", "/read/1"), ("GET", "/read/0")]
 )
-def test_places_are_given_back(method: str, path: str) -> None:
+def test_reader_slots_are_released(method: str, path: str) -> None:
     client = make_app().test_client()
     for _ in range(2 * MOST_READERS):
         assert client.open(path, method=method).status_code in (200, 418)

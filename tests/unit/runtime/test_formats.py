@@ -21,7 +21,7 @@ FORMATS = Formats("The document", 3, (append("a"), append("b")), UNSUPPORTED)
 
 
 @pytest.mark.parametrize("number, steps", [(3, "ab"), (4, "b"), (5, ""), (Int64(4), "b")])
-def test_the_steps_after_its_format_are_made(number: int, steps: str) -> None:
+def test_the_upgrade_steps_after_a_format_are_run(number: int, steps: str) -> None:
     document = {"format": number, "steps": "", "kept": 1}
     assert FORMATS.upgrade(document) == {"format": 5, "steps": steps, "kept": 1}
     assert document["format"] == number
@@ -36,7 +36,7 @@ def test_the_steps_after_its_format_are_made(number: int, steps: str) -> None:
         ("4", "has format 4: this version reads"),
     ],
 )
-def test_other_formats_are_refused(number: object, reason: str) -> None:
+def test_unsupported_formats_are_refused(number: object, reason: str) -> None:
     with pytest.raises(OperationError, match=reason) as raised:
         FORMATS.upgrade({"format": number})
     assert raised.value.kind is UNSUPPORTED

@@ -123,7 +123,7 @@ def test_an_object_is_read(client: FlaskClient, data: bytes, body: dict[str, Any
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/plain", "x", ""])
-def test_the_content_type_means_nothing(client: FlaskClient, kind: str) -> None:
+def test_the_content_type_is_ignored(client: FlaskClient, kind: str) -> None:
     assert client.post("/body", data=b'{"a": 1}', content_type=kind).status_code == 200
 
 
@@ -150,7 +150,7 @@ def test_the_content_type_means_nothing(client: FlaskClient, kind: str) -> None:
     ],
     ids=range(16 + len(OTHER_ENCODINGS)),
 )
-def test_anything_else_is_a_malformed_body(client: FlaskClient, data: bytes) -> None:
+def test_a_body_that_is_no_json_object_is_malformed(client: FlaskClient, data: bytes) -> None:
     assert_error(client.post("/body", data=data), 400, "MalformedBody")
 
 
@@ -192,11 +192,11 @@ def test_the_largest_body_is_read(client: FlaskClient) -> None:
     assert client.post("/body", data=b"{" + b" " * (MAX_BODY - 2) + b"}").status_code == 200
 
 
-def test_a_named_error_says_what_happened_and_what_to_do(client: FlaskClient) -> None:
+def test_a_named_error_has_description_and_remedy(client: FlaskClient) -> None:
     assert assert_error(client.get("/named"), 418, "Teapot") == "Short and stout. Do not."
 
 
-def test_a_fault_of_ours_is_logged_and_not_shown(
+def test_an_internal_error_is_logged_and_not_shown(
     client: FlaskClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     description = assert_error(client.get("/broken"), 500, "InternalError")
@@ -228,7 +228,7 @@ def test_a_wrong_path_is_named(client: FlaskClient) -> None:
     assert description == f"The API has no path /nowhere. {NOT_FOUND.remedy}"
 
 
-def test_a_wrong_method_is_told_the_right_ones(client: FlaskClient) -> None:
+def test_a_wrong_method_is_answered_with_the_allowed_ones(client: FlaskClient) -> None:
     answer = client.get("/body")
     description = assert_error(answer, 405, "MethodNotAllowed")
     assert description == f"/body accepts POST, not GET. {METHOD_NOT_ALLOWED.remedy}"
@@ -244,7 +244,7 @@ def test_an_address_in_use_is_a_named_error() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "not an address"])
-def test_an_address_of_somebody_else_is_a_named_error(address: str) -> None:
+def test_an_address_of_another_machine_is_a_named_error(address: str) -> None:
     with pytest.raises(OperationError, match="AddressNotAvailable|cannot listen"):
         HttpServer(make_app(), address, 0)
 
@@ -283,7 +283,7 @@ def test_serving_ends_on_sigterm() -> None:
     assert json.loads(answer) == {"body": {"a": 1}}
 
 
-def test_requests_that_wait_learn_of_sigterm() -> None:
+def test_waiting_requests_are_notified_of_sigterm() -> None:
     command = [sys.executable, "-c", SERVER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
         assert process.stdout is not None

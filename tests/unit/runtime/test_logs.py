@@ -88,7 +88,7 @@ class TestLines:
         )
         assert datetime.fromisoformat(line["time"]).utcoffset() == timedelta(0)
 
-    def test_extra_fields_stand_beside_the_message(self, log_file: Path) -> None:
+    def test_extra_fields_are_fields_of_the_line(self, log_file: Path) -> None:
         log.info("It happened.", extra={"count": 3, "names": ["a"]})
         line = last_line(log_file)
         assert (line["count"], line["names"]) == (3, ["a"])
@@ -120,7 +120,7 @@ class TestLines:
         assert log_file.read_text() == before
 
     @pytest.mark.parametrize("name", ["pymongo.command", "waitress", "urllib3"])
-    def test_libraries_tell_only_warnings(self, log_file: Path, name: str) -> None:
+    def test_libraries_log_only_warnings(self, log_file: Path, name: str) -> None:
         assert not logging.getLogger(name).isEnabledFor(logging.INFO)
         assert logging.getLogger(name).isEnabledFor(logging.WARNING)
 
@@ -133,7 +133,7 @@ class TestSetUp:
         nearest = {"TRACE": "DEBUG", "PANIC": "FATAL"}.get(level, level)
         assert logging.getLogger().level == getattr(logging, nearest)
 
-    def test_a_level_of_other_programs_is_replaced_by_the_nearest(self, tmp_path: Path) -> None:
+    def test_an_unknown_level_is_replaced_by_the_nearest(self, tmp_path: Path) -> None:
         logs.set_up(tmp_path, "test.log", "TRACE")
         last = last_line(tmp_path / "test.log")
         assert (last["given"], last["used"]) == ("TRACE", "DEBUG")
@@ -148,7 +148,7 @@ class TestSetUp:
             r'\d\d:\d\d:\d\dZ info  Serving. port: 1, address: h, list: \["a"\]\n', line
         )
 
-    def test_at_a_terminal_no_text_controls_it(self) -> None:
+    def test_at_a_terminal_control_characters_are_escaped(self) -> None:
         terminal = Terminal()
         logs.set_up(None, "test.log", "INFO", terminal)
         log.info("a\x1b[2Jb", extra={"name_": "c\r\x9bd\u202e"})
@@ -290,7 +290,7 @@ class TestRedaction:
             ("", ""),
         ],
     )
-    def test_only_the_credentials_go(self, text: str, redacted: str | None) -> None:
+    def test_only_credentials_are_redacted(self, text: str, redacted: str | None) -> None:
         expected = re.sub(r"\w:\w@", "<redacted>@", text) if redacted is None else redacted
         assert redact(text) == expected
 
@@ -308,7 +308,7 @@ class TestRedaction:
             assert SECRET not in redact(f"mongodb://user:x@h/?{option}{rest}")
 
     @given(st.lists(st.sampled_from(PIECES)).map("".join))
-    def test_redaction_is_done_at_once(self, text: str) -> None:
+    def test_redaction_is_idempotent(self, text: str) -> None:
         assert redact(redact(text)) == redact(text)
 
     @pytest.mark.parametrize("place", PLACES)
@@ -341,7 +341,7 @@ class TestRotation:
     def files(self, folder: Path) -> list[str]:
         return sorted(each.name for each in folder.iterdir())
 
-    def test_what_an_earlier_process_wrote_gives_way(self, folder: Path) -> None:
+    def test_the_log_of_an_earlier_process_is_renamed(self, folder: Path) -> None:
         log.info("new")
         old, new = self.files(folder)
         assert re.fullmatch(r"test-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}\.log", old)
@@ -366,13 +366,13 @@ class TestRotation:
         *_, rotated, current = [folder / name for name in self.files(folder)]
         assert [mode(rotated), mode(current)] == [0o600, 0o600]
 
-    def test_files_of_one_moment_have_different_names(self, folder: Path) -> None:
+    def test_files_rotated_at_the_same_moment_have_different_names(self, folder: Path) -> None:
         for number in range(20):
             log.info("line %d", number)
             logs.rotate(signal.SIGUSR1, None)
         assert len(self.files(folder)) == 21
 
-    def test_a_file_that_cannot_be_moved_goes_on(self, folder: Path) -> None:
+    def test_a_file_that_cannot_be_renamed_is_still_used(self, folder: Path) -> None:
         log.info("one")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(logs, "_move_away", refuse)
@@ -381,7 +381,7 @@ class TestRotation:
         messages = [json.loads(line)["message"] for line in (folder / "test.log").open()]
         assert messages == ["one", "two"]
 
-    def test_without_a_file_nothing_happens(self, own_handlers: None) -> None:
+    def test_a_rotation_without_a_log_file_does_nothing(self, own_handlers: None) -> None:
         logs.set_up(None, "test.log", "INFO")
         logs.rotate(signal.SIGUSR1, None)
         log.info("goes on")

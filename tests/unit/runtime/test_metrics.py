@@ -40,7 +40,7 @@ def api(known: dict[str, float]) -> FlaskClient:
     return app.test_client()
 
 
-def test_what_is_known_is_shown() -> None:
+def test_known_values_are_shown() -> None:
     answer = api({"a": math.inf, "b": 0, "c": -1.5}).get("/metrics")
     assert answer.status_code == 200
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -58,7 +58,7 @@ def test_what_is_known_is_shown() -> None:
     assert families["b"].documentation == "A count."
 
 
-def test_what_is_unknown_is_left_out() -> None:
+def test_unknown_values_are_left_out() -> None:
     assert parsed(api({"b": 7}).get("/metrics").text) == {"b_total": {(): 7}}
     assert api({}).get("/metrics").text == ""
 
@@ -82,7 +82,7 @@ def test_nothing_is_registered_for_the_whole_process() -> None:
     assert "a_seconds" not in {each.name for each in REGISTRY.collect()}
 
 
-def test_one_of_several_is_1() -> None:
+def test_one_hot_is_1_for_the_current_member_only() -> None:
     assert one_hot(Colour, Colour.BLUE) == {("red",): 0, ("blue",): 1}
 
 

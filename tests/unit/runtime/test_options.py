@@ -130,7 +130,7 @@ def test_a_list_is_repeated_or_separated_by_commas(arguments: list[str], given: 
 
 
 @pytest.mark.parametrize("alias", ["--user", "--login"])
-def test_an_alias_is_as_good_as_the_name(
+def test_an_alias_works_like_the_name(
     alias: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = [*URI, *config(tmp_path, f"{alias.removeprefix('--')}: file")]
@@ -163,7 +163,7 @@ def test_a_flag_that_is_false_in_the_environment_wins_over_the_file(
     assert values(*URI, *config(tmp_path, "clean: true"))["clean"] is False
 
 
-def test_the_file_has_two_names(tmp_path: Path) -> None:
+def test_the_config_file_option_has_an_alias(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("port: 2")
     assert values(*URI, "--configFile", str(tmp_path / "x.yaml"))["port"] == 2
 
@@ -172,7 +172,7 @@ def test_a_number_has_bounds() -> None:
     assert values(*URI, "--workers", "64")["workers"] == 64
 
 
-def test_settings_that_do_not_go_together_are_refused_in_the_same_way(
+def test_conflicting_settings_are_refused_the_same_way(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as raised:

@@ -59,19 +59,19 @@ def test_a_call_that_succeeds_is_made_once() -> None:
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_temporary_errors_are_repeated_until_success() -> None:
+def test_temporary_errors_are_retried_until_success() -> None:
     assert retry(fails(Outage("a"), Outage("b")), forever, StopToken()) == "done"
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), Cancelled("x"), KeyboardInterrupt("x")])
-def test_another_error_is_raised_at_once(error: BaseException) -> None:
+def test_a_permanent_error_is_raised_immediately(error: BaseException) -> None:
     with pytest.raises(type(error)) as raised:
         retry(fails(error), forever, StopToken())
     assert raised.value is error
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_an_error_that_is_not_temporary_ends_the_repeating() -> None:
+def test_a_permanent_error_ends_the_retries() -> None:
     with pytest.raises(ValueError, match="final"):
         retry(fails(Outage("a"), ValueError("final")), forever, StopToken())
 
@@ -107,7 +107,7 @@ def test_all_calls_of_an_impatient_caller_end_at_the_same_time() -> None:
     assert patience_left() == FOREVER
 
 
-def test_an_inner_block_is_not_more_patient() -> None:
+def test_a_nested_block_keeps_the_outer_limit() -> None:
     with impatient(0.5, in_total=1.0), impatient(60.0):
         assert patience_left() <= 0.5
 
@@ -130,7 +130,7 @@ def test_a_stop_ends_a_pause() -> None:
         retry(call, forever, stop)
 
 
-def test_a_pause_is_much_shorter_than_a_command_waits() -> None:
+def test_pauses_grow_but_stay_short() -> None:
     class Recording(StopToken):
         def sleep(self, seconds: float) -> None:
             pauses.append(seconds)
@@ -141,14 +141,14 @@ def test_a_pause_is_much_shorter_than_a_command_waits() -> None:
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_attempts_are_logged_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:
+def test_attempts_are_logged_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         retry(fails(*(Outage(str(n)) for n in range(1, 18))), forever, StopToken())
     logged = [(each.attempt, each.error) for each in caplog.records]  # type: ignore[attr-defined]
     assert logged == [(n, f"outage {n}") for n in (1, 2, 4, 8, 16)]
 
 
-def test_repeating_is_registered_as_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retrying_is_registered_as_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waits, "LONG", 0.0)
     stop = StopToken()
 

@@ -60,7 +60,7 @@ def test_foreign_hosts_are_refused(client: FlaskClient, method: str, host: str) 
     assert "--allowedHosts" in answer.get_json()["errorDescription"]
 
 
-def test_a_path_that_is_not_there_is_refused_as_well(client: FlaskClient) -> None:
+def test_a_foreign_host_is_refused_on_unknown_paths(client: FlaskClient) -> None:
     assert client.get("/nowhere", headers={"Host": "evil.example"}).status_code == 403
 
 

@@ -60,7 +60,7 @@ class TestStopToken:
         stop.stop("second")
         assert stop.cause == "first"
 
-    def test_a_stop_reaches_children_and_theirs(self, stop: StopToken) -> None:
+    def test_a_stop_reaches_all_descendants(self, stop: StopToken) -> None:
         child = StopToken(stop)
         grandchild = StopToken(child)
         error = ValueError("x")
@@ -81,7 +81,7 @@ class TestStopToken:
         stop.stop("theirs")
         assert child.cause == "mine"
 
-    def test_a_released_child_is_left_alone(self, stop: StopToken) -> None:
+    def test_a_released_child_is_not_stopped(self, stop: StopToken) -> None:
         child = StopToken(stop)
         stop.release(child)
         stop.release(child)
@@ -240,7 +240,7 @@ class TestBudget:
             ([10], 0, False),
         ],
     )
-    def test_what_is_taken_is_bounded(self, taken: list[int], amount: int, waits: bool) -> None:
+    def test_the_taken_amount_is_bounded(self, taken: list[int], amount: int, waits: bool) -> None:
         stop = StopToken()
         budget = Budget(10, stop)
         for each in taken:
@@ -258,21 +258,21 @@ class TestBudget:
             stop.stop("end")
         assert done.is_set() is not waits
 
-    def test_what_is_given_back_is_there_again(self, stop: StopToken) -> None:
+    def test_a_returned_amount_is_available_again(self, stop: StopToken) -> None:
         budget = Budget(10, stop)
         budget.take(10)
         with TaskGroup("test", stop) as group:
             group.spawn("take", budget.take, 10)
             budget.give_back(10)
 
-    def test_a_block_gives_back_what_it_holds_also_when_it_fails(self, stop: StopToken) -> None:
+    def test_a_failed_block_returns_its_amount(self, stop: StopToken) -> None:
         budget = Budget(10, stop)
         with pytest.raises(ValueError), budget.hold(10):
             raise ValueError
         with budget.hold(10):
             pass
 
-    def test_much_is_not_overtaken_by_little(self, stop: StopToken) -> None:
+    def test_a_large_request_is_not_overtaken_by_small_ones(self, stop: StopToken) -> None:
         budget = Budget(10, stop)
         budget.take(5)
         order: list[int] = []
@@ -289,7 +289,7 @@ class TestBudget:
             budget.give_back(5)
         assert order == [10, 1]
 
-    def test_who_is_stopped_stands_in_nobodys_way(self) -> None:
+    def test_a_stopped_request_does_not_block_others(self) -> None:
         stop = StopToken()
         budget = Budget(10, stop)
         budget.take(10)
@@ -340,7 +340,7 @@ class TestChannel:
             (10, [0, 0], 10, False),
         ],
     )
-    def test_the_weight_of_what_waits_is_bounded(
+    def test_the_weight_of_waiting_items_is_bounded(
         self, capacity: int, before: list[int], weight: int, waits: bool
     ) -> None:
         stop = StopToken()
@@ -467,7 +467,7 @@ class TestForEach:
         with pytest.raises(ValueError, match="zero"):
             tasks.for_each("numbers", range(100), work, 4, stop)
 
-    def test_a_stop_leaves_items_out(self, stop: StopToken) -> None:
+    def test_a_stop_skips_the_remaining_items(self, stop: StopToken) -> None:
         seen: list[int] = []
 
         def work(number: int, _: StopToken) -> None:
@@ -478,5 +478,5 @@ class TestForEach:
             tasks.for_each("numbers", range(100), work, 1, stop)
         assert seen == [0]
 
-    def test_nothing_is_done_without_items(self, stop: StopToken) -> None:
+    def test_an_empty_list_of_items_runs_nothing(self, stop: StopToken) -> None:
         tasks.for_each("nothing", list[int](), lambda each, _: pytest.fail(str(each)), 4, stop)

@@ -66,7 +66,7 @@ def test_an_unsettled_slot_is_checked_out_first() -> None:
         assert fence.is_settled  # slots in use are ignored
 
 
-def test_a_slot_has_one_user_at_a_time() -> None:
+def test_a_slot_is_used_by_one_write_at_a_time() -> None:
     fence, stop = Fence(RUN, 1, slots=1), StopToken()
     stop.stop("enough")
     # A free slot is available even after a stop, so that an ending process can make a last save.

@@ -27,7 +27,7 @@ PARTITIONS = [
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_a_partition_is_read_back_as_it_was(partition: Partition) -> None:
+def test_a_partition_is_saved_and_loaded_unchanged(partition: Partition) -> None:
     assert _partition(bson.decode(bson.encode(_document(partition)))) == partition
 
 

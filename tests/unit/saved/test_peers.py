@@ -46,11 +46,13 @@ def of(instance: str, **fields: Any) -> RunRecord:
         ([of("a", reversals=1), of("b", reversals=1), of("c", reversals=1)], []),
     ],
 )
-def test_who_was_not_told_yet(records: list[RunRecord], missing: list[tuple[str, str]]) -> None:
+def test_instances_that_miss_a_command_are_listed(
+    records: list[RunRecord], missing: list[tuple[str, str]]
+) -> None:
     assert list(awaited(NAMES, records)) == missing
 
 
-def test_what_differs_is_named() -> None:
+def test_differing_options_are_listed_by_instance() -> None:
     others = [of("a"), of("b", options=options(reversible=True, verification=False))]
     assert differences(options(), NAMES, others) == {"b": ["reversible", "verification"]}
     sharding = {"createSupportingIndexes": False, "shardingEntries": []}

@@ -92,7 +92,7 @@ def test_each_reversal_swaps_source_and_destination(reversals: int) -> None:
 
 
 @pytest.mark.parametrize("record", RUNS, ids=range(len(RUNS)))
-def test_a_run_is_read_back_as_it_was(record: RunRecord) -> None:
+def test_a_run_is_saved_and_loaded_unchanged(record: RunRecord) -> None:
     assert run_again(record) == record
 
 
@@ -108,7 +108,7 @@ positions = st.builds(Position, st.fixed_dictionaries({"_data": st.text()}), tim
     steps=st.lists(st.text()).map(tuple),
     failure=st.none() | st.builds(Failure, st.text(), st.text()),
 )
-def test_any_run_is_read_back_as_it_was(**fields: Any) -> None:
+def test_any_run_is_saved_and_loaded_unchanged(**fields: Any) -> None:
     record = run_record(**fields)
     assert run_again(record) == record
 
@@ -269,13 +269,13 @@ COLLECTIONS = [
 
 
 @pytest.mark.parametrize("record", COLLECTIONS, ids=range(len(COLLECTIONS)))
-def test_a_collection_is_read_back_as_it_was(record: CollectionRecord) -> None:
+def test_a_collection_is_saved_and_loaded_unchanged(record: CollectionRecord) -> None:
     again = collection_again(record)
     assert again == record
     assert repr(again) == repr(record)  # repr() also shows the order of all fields
 
 
-def test_a_collection_that_an_earlier_version_saved_has_no_uuid_of_the_destination() -> None:
+def test_a_collection_of_an_earlier_version_has_no_destination_uuid() -> None:
     document = _collection_document(collection_record(destination_uuid=b"d" * 16))
     del document["destinationUuid"]
     assert _collection_record(document) == collection_record()
@@ -293,11 +293,11 @@ def test_a_collection_is_known_by_its_uuid() -> None:
     assert collection_record(uuid=b"x" * 16).uuid == b"x" * 16
 
 
-def test_the_metadata_is_not_a_users() -> None:
+def test_the_metadata_database_is_no_user_namespace() -> None:
     assert not is_user_database(METADATA_DATABASE)
 
 
-def test_the_saved_words_stay() -> None:
+def test_saved_enum_values_never_change() -> None:
     """WARNING: changing a saved value requires a new format, with an upgrade step that replaces the old value."""
     words = {kind.__name__: {each.value for each in kind} for kind in (State, Phase, CopyStatus)}
     assert words == {

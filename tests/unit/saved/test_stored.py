@@ -47,19 +47,19 @@ def test_every_field_is_saved(schema: type[Stored]) -> None:
 
 
 @given(start_options)
-def test_options_are_read_back_as_they_were(options: StartOptions) -> None:
+def test_options_are_saved_and_loaded_unchanged(options: StartOptions) -> None:
     document = bson.decode(bson.encode(StoredOptions().dump(options)))
     assert StoredOptions().load(document) == options
 
 
-def test_options_that_other_versions_saved_are_read() -> None:
+def test_options_saved_by_other_versions_are_loaded() -> None:
     """A later version may have more fields, and an earlier version may have fewer; it repaired nothing."""
     document = {"source": "a", "destination": "b", "reversible": True, "future": {"a": [1]}}
     expected = StartOptions("a", "b", reversible=True, repair=Repair.NEVER)
     assert StoredOptions().load(document) == expected
 
 
-def test_what_requests_may_not_say_is_read() -> None:
+def test_saved_options_that_requests_may_not_have_are_loaded() -> None:
     """If the validation of requests becomes stricter, syncs that were started before must still load."""
     included = ({"database": "admin", "later": 1},)
     options = StartOptions("a", "b", include_namespaces=included)
@@ -69,6 +69,6 @@ def test_what_requests_may_not_say_is_read() -> None:
 @pytest.mark.parametrize(
     "document", [{}, {"source": "a"}, {"source": "a", "destination": "b", "buildIndexes": "x"}]
 )
-def test_what_has_no_meaning_is_refused(document: dict[str, str]) -> None:
+def test_invalid_saved_options_are_refused(document: dict[str, str]) -> None:
     with pytest.raises(ValidationError):
         StoredOptions().load(document)

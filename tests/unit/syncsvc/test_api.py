@@ -159,7 +159,7 @@ def test_commands_are_posted(api: FlaskClient, path: str) -> None:
     assert api.get(f"/api/v1/{path}").status_code == 405
 
 
-def test_a_refused_command_does_not_stand_in_the_way_of_the_next(api: FlaskClient) -> None:
+def test_a_refused_command_does_not_block_the_next(api: FlaskClient) -> None:
     for _ in range(2):
         assert api.post("/api/v1/commit").get_json()["error"] == "InvalidState"
 
@@ -176,7 +176,9 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("path, body", COMMANDS.items(), ids=COMMANDS)
-def test_a_command_waits_for_the_startup_for_so_long(path: str, body: dict[str, Any]) -> None:
+def test_a_command_waits_for_the_startup_for_a_limited_time(
+    path: str, body: dict[str, Any]
+) -> None:
     service = idle_service(Tuning(startup_wait=0.0))
     service.startup.step = "connecting to cluster1"
     api = create_app(service).test_client()
@@ -202,7 +204,7 @@ def waiting(service: Service) -> int:
     return MOST_WAITING - service.startup._slots._value
 
 
-def test_commands_that_wait_go_on_in_the_state_reached(
+def test_waiting_commands_continue_in_the_state_reached(
     service: Service, posted: list[Future[TestResponse]]
 ) -> None:
     wait_for(lambda: waiting(service) == MOST_WAITING, "all wait")
@@ -223,7 +225,9 @@ def test_commands_that_wait_are_refused_when_the_process_stops(
         assert "the process is stopping" in each.result().get_json()["errorDescription"]
 
 
-def test_only_so_many_commands_wait(service: Service, posted: list[Future[TestResponse]]) -> None:
+def test_the_number_of_waiting_commands_is_limited(
+    service: Service, posted: list[Future[TestResponse]]
+) -> None:
     wait_for(lambda: waiting(service) == MOST_WAITING, "all wait")
     with no_longer_than(Tuning().startup_wait / 2):
         answer = create_app(service).test_client().post("/api/v1/commit")
@@ -255,7 +259,7 @@ def test_a_command_is_refused_when_its_term_ends(
         assert (answer.status_code, answer.get_json()["error"]) == (409, "NotActive")
 
 
-def test_a_daemon_that_becomes_active_again_accepts_commands_after_its_startup(
+def test_a_daemon_active_again_accepts_commands_after_its_startup(
     api: FlaskClient, service: Service
 ) -> None:
     service.show_standing(Standing())
@@ -267,7 +271,7 @@ def test_a_daemon_that_becomes_active_again_accepts_commands_after_its_startup(
     assert "the state is IDLE" in api.post("/api/v1/pause").get_json()["errorDescription"]
 
 
-def test_one_preflight_at_a_time(
+def test_a_second_concurrent_preflight_is_refused(
     api: FlaskClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a cluster hangs, several preflights could block all threads that answer requests."""

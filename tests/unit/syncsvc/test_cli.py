@@ -44,7 +44,9 @@ def test_a_connection_string_that_cannot_be_used_ends_the_process(
     assert SECRET not in captured.err + captured.out
 
 
-def test_the_log_tells_the_same(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_log_contains_the_startup_error(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     arguments = ["--cluster0", "x", "--cluster1", GOOD, "--logPath", str(tmp_path), *ANY_PORT]
     assert main(arguments) == 1
     lines = [json.loads(line) for line in (tmp_path / LOG_FILE).read_text().splitlines()]
@@ -85,7 +87,7 @@ def test_a_log_that_cannot_be_written_ends_the_process(
     assert str(tmp_path / "file") in capsys.readouterr().err
 
 
-def test_a_file_of_a_connection_string_that_is_not_there_ends_the_process(
+def test_a_missing_file_in_a_connection_string_ends_the_process(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["--cluster0", f"{GOOD}/?tlsCAFile=/no/such", "--cluster1", GOOD, *ANY_PORT]) == 1

@@ -20,7 +20,7 @@ from verifier.cluster.namespace import Namespace
         (BuildIndexes.NEVER, False, False),
     ],
 )
-def test_indexes_are_built_before_or_after_the_copy_with_or_without_hashed_ones(
+def test_when_and_which_indexes_each_value_builds(
     build: BuildIndexes, after_copy: bool, hashed: bool
 ) -> None:
     assert (build.after_copy, build.hashed) == (after_copy, hashed)

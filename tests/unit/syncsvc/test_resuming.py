@@ -151,6 +151,6 @@ def test_no_instance_is_resumed_before_all_have_stopped(state: State) -> None:
     assert raised.value.kind is errors.INVALID_STATE
 
 
-def test_a_check_is_continued_unless_it_could_not_be_completed() -> None:
+def test_a_check_is_continued_unless_it_is_incomplete() -> None:
     assert not needs_new_check(Failure("VerificationFailed", "It differs."))
     assert needs_new_check(Failure("VerificationIncomplete", "Something is missing."))

@@ -40,7 +40,7 @@ def test_instances_keep_their_order() -> None:
     assert options(instances=["b", "a"]).instances == ("b", "a")
 
 
-def test_names_are_enough() -> None:
+def test_source_and_destination_are_sufficient() -> None:
     assert options() == StartOptions("cluster0", "cluster1")
 
 
@@ -61,7 +61,7 @@ def test_write_blocking_is_a_name_or_a_boolean(value: object, mode: WriteBlockin
 @pytest.mark.parametrize(
     "value, enabled", [({}, True), ({"enabled": True}, True), ({"enabled": False}, False)]
 )
-def test_verification_is_enabled_unless_told(value: dict[str, bool], enabled: bool) -> None:
+def test_verification_is_enabled_by_default(value: dict[str, bool], enabled: bool) -> None:
     assert options(verification=value).verification is enabled
 
 
@@ -228,7 +228,7 @@ def test_an_unknown_field_is_named_whatever_its_name(name: str) -> None:
     assert found != "the body: Unknown field"
 
 
-def test_a_command_without_options_takes_none() -> None:
+def test_a_command_without_options_refuses_any_field() -> None:
     assert load(EmptySchema(), {}) == {}
     with pytest.raises(OperationError) as raised:
         load(EmptySchema(), {"a": 1, "b": {}})

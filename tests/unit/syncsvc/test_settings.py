@@ -19,7 +19,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def test_the_defaults_are_the_documented_ones() -> None:
+def test_the_defaults_are_as_documented() -> None:
     assert read_settings(URIS) == Settings(
         clusters={"cluster0": "mongodb://a", "cluster1": "mongodb://b"},
         port=27182,

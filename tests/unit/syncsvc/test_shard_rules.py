@@ -62,7 +62,7 @@ class TestEntries:
         assert found == {"key": {"b": 1, "a": "hashed"}, "unique": False}
         assert list(found["key"]) == ["b", "a"]
 
-    def test_what_is_not_listed_is_not_sharded(self) -> None:
+    def test_unlisted_collections_are_not_sharded(self) -> None:
         assert key_of(Namespace("d", "other"), sharding(entry({"a": 1}))) == {}
         assert key_of(Namespace("D", "c"), sharding(entry({"a": 1}))) == {}
         assert key_of(NAME, None) is None
@@ -70,7 +70,7 @@ class TestEntries:
     @pytest.mark.parametrize(
         "key", [[{"a": 1}], [{"a.b": 1}, {"c": "hashed"}], [{"_id": 1}], [{"a.0": 1}, {"a b": 1}]]
     )
-    def test_nothing_is_wrong_with_such_a_key(self, key: list[Document]) -> None:
+    def test_valid_shard_keys_are_accepted(self, key: list[Document]) -> None:
         assert list(entry_violations(sharding(entry(*key)))) == []
 
     @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ class TestEntries:
             ([{"$**": 1}], "the path $** has a part that begins with $"),
         ],
     )
-    def test_a_key_that_no_server_takes_is_named(self, key: list[Document], reason: str) -> None:
+    def test_invalid_shard_keys_are_named(self, key: list[Document], reason: str) -> None:
         asked = sharding(entry({"a": 1}, name=Namespace("d", "other")), entry(*key))
         ((kind, text),) = entry_violations(asked)
         assert (kind.name, kind.status) == ("InvalidShardingEntry", 400)
         assert text == f"sharding.shardingEntries[1], d.c: {reason}."
 
-    def test_two_entries_of_one_collection_are_named_both(self) -> None:
+    def test_both_entries_of_the_same_collection_are_named(self) -> None:
         found = list(entry_violations(sharding(entry({"a": 1}), entry({"b": 1}))))
         assert [text for _, text in found] == [
             f"sharding.shardingEntries[{number}], d.c: there are several entries for this collection."
@@ -110,13 +110,13 @@ class TestEntries:
             "d.system.views",
         ],
     )
-    def test_what_is_not_of_users_is_named(self, name: str) -> None:
+    def test_entries_of_system_collections_are_named(self, name: str) -> None:
         database, _, collection = name.partition(".")
         asked = sharding(entry({"a": 1}, name=Namespace(database, collection)))
         ((_, text),) = entry_violations(asked)
         assert text == f"sharding.shardingEntries[0], {name}: it is not a user collection."
 
-    def test_what_the_filter_leaves_out_is_named(self) -> None:
+    def test_entries_that_the_filter_excludes_are_named(self) -> None:
         ((_, text),) = filter_violations(sharding(entry({"a": 1})), {NAME})
         assert text == "sharding.shardingEntries[0], d.c: the filter excludes it."
 
@@ -149,13 +149,13 @@ class TestServing:
             (by(a=1, unique=True), index(key={"a": 1, "b": 1}, unique=True), False),
         ],
     )
-    def test_an_index_serves_a_shard_key(
+    def test_indexes_that_support_a_shard_key(
         self, shard_key: Document, found: Document, expected: bool
     ) -> None:
         assert serves(found, shard_key) is expected
         assert is_served(shard_key, [found], collated=False) is expected
 
-    def test_the_index_on_id_serves_where_its_collation_is_simple(self) -> None:
+    def test_the_id_index_supports_if_its_collation_is_simple(self) -> None:
         assert is_served(by(_id=1), [], collated=False)
         assert not is_served(by(_id=1), [], collated=True)
         assert not is_served(by(_id="hashed"), [], collated=False)
@@ -163,31 +163,31 @@ class TestServing:
 
 
 class TestSupport:
-    def test_it_is_the_key_under_its_usual_name(self) -> None:
+    def test_a_new_supporting_index_has_the_key_and_the_usual_name(self) -> None:
         found = support(spec(by(**{"a.b": 1, "h": "hashed"})))
         assert found == {"v": 2, "key": {"a.b": 1, "h": "hashed"}, "name": "a.b_1_h_hashed"}
 
-    def test_it_takes_no_name_that_another_has(self) -> None:
+    def test_a_new_supporting_index_has_an_unused_name(self) -> None:
         taken = index(name="a_1", key={"a": 1}, sparse=True)
         assert support(spec(by(a=1), taken)) == index(name="a_1_", key={"a": 1})
 
-    def test_it_is_unlike_a_hidden_one(self) -> None:
+    def test_a_new_supporting_index_differs_from_a_hidden_one(self) -> None:
         hidden = index(name="other", key={"a": 1}, hidden=True)
         assert support(spec(by(a=1), hidden))["key"] == {"a": 1, "syncsvc": 1}
 
-    def test_it_is_unlike_the_one_on_id(self) -> None:
+    def test_a_new_supporting_index_differs_from_the_id_index(self) -> None:
         assert support(spec(by(_id=1), **COLLATED))["key"] == {"_id": 1, "syncsvc": 1}
 
-    def test_it_is_unique_where_the_shard_key_is(self) -> None:
+    def test_a_new_supporting_index_is_unique_if_the_shard_key_is(self) -> None:
         assert support(spec(by(a=1, unique=True)))["unique"] is True
 
-    def test_what_is_made_serves(self) -> None:
+    def test_a_new_supporting_index_supports_the_shard_key(self) -> None:
         hidden = index(name="other", key={"a": 1}, hidden=True)
         for each in (spec(by(a=1)), spec(by(a=1), hidden), spec(by(a=1, unique=True))):
             assert each.shard_key is not None
             assert serves(support(each), each.shard_key)
 
-    def test_the_spare_one_is_like_no_other(self) -> None:
+    def test_the_spare_index_has_a_distinct_key(self) -> None:
         found = spare(spec(by(a="hashed")))
         assert found == index(name=SPARE, key={"a": "hashed", SPARE: 1})
         assert serves(found, by(a="hashed"))
@@ -213,7 +213,9 @@ class TestSupport:
         (spec(by(a=1), index(key={"_id": 1, "b": 1}, unique=True)), []),
     ],
 )
-def test_what_cannot_be_sharded_is_named(definition: CollectionSpec, expected: list[str]) -> None:
+def test_collections_that_cannot_be_sharded_are_named(
+    definition: CollectionSpec, expected: list[str]
+) -> None:
     assert [kind.name for kind, _ in violations(definition)] == expected
 
 
@@ -226,7 +228,9 @@ class TestRanges:
             (by(h="hashed", a=1), []),
         ],
     )
-    def test_ranges_follow_the_fields_before_a_hash(self, key: Document, fields: list[str]) -> None:
+    def test_ranges_are_by_the_fields_before_a_hashed_one(
+        self, key: Document, fields: list[str]
+    ) -> None:
         assert sampled_fields(key) == fields
 
     def test_without_a_sample_there_is_one_range(self) -> None:
@@ -245,11 +249,11 @@ class TestRanges:
         assert found[-1][1] == dict.fromkeys("ab", MaxKey())
         assert all(left[1] == right[0] for left, right in zip(found, found[1:]))
 
-    def test_what_is_equal_to_a_server_is_not_cut(self) -> None:
+    def test_values_equal_for_a_server_are_in_one_range(self) -> None:
         sample = [bson.encode({"0": value}) for value in (1, 1.0, bson.Int64(1), 1, 2, 2.0)]
         assert [least["a"] for least, _ in ranges(by(a=1), sample, 6)] == [MinKey(), 1, 2]
 
-    def test_fields_from_a_hash_on_begin_at_their_least(self) -> None:
+    def test_fields_from_a_hashed_one_on_are_bounded_by_minkey(self) -> None:
         sample = [bson.encode({"0": n}) for n in range(2)]
         found = ranges(by(a=1, h="hashed"), sample, 2)
         assert found[0][1] == {"a": 1, "h": MinKey()}
@@ -258,5 +262,5 @@ class TestRanges:
         "value",
         [MinKey(), MaxKey(), [1], "x" * 2000, Regex("a"), {"b": {"$c": 1}}, {"b": [{"$c": 1}]}],
     )
-    def test_no_bound_is_such_a_value(self, value: object) -> None:
+    def test_unsuitable_values_are_no_bounds(self, value: object) -> None:
         assert len(ranges(by(a=1), [bson.encode({"0": value})] * 3, 3)) == 1

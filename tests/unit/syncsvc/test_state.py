@@ -69,7 +69,7 @@ def test_any_other_trigger_is_refused(state: str, trigger: str) -> None:
         ),
     ],
 )
-def test_a_refusal_names_the_states_that_would_do(
+def test_a_refusal_names_the_required_states(
     state: State, trigger: Trigger, description: str
 ) -> None:
     with pytest.raises(OperationError) as raised:

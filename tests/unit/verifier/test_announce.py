@@ -53,7 +53,7 @@ def test_progress_is_logged_while_a_check_runs(caplog: pytest.LogCaptureFixture)
     assert vars(caplog.records[0])["documents"] == 500
 
 
-def test_the_end_is_waited_for() -> None:
+def test_wait_for_end_returns_the_final_progress() -> None:
     service = Recorder(CHECKING)
     ends: list[CheckProgress] = []
 
@@ -68,7 +68,7 @@ def test_the_end_is_waited_for() -> None:
     assert ends == [PASSED]
 
 
-def test_a_report_has_no_examples_where_they_cannot_be_read(
+def test_a_report_omits_mismatches_that_cannot_be_read(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     service = Recorder()

@@ -66,7 +66,7 @@ def test_before_any_check_everything_is_empty() -> None:
     }
 
 
-def test_a_running_check_is_shown_whole() -> None:
+def test_a_running_check_shows_all_fields() -> None:
     answer = progress_answer(CHECKING)
     assert answer["verificationStatus"] == dict(zip(COUNTERS, (10, 3, 2, 1, 4, 0, 1), strict=True))
     assert (answer["phase"], answer["generation"], answer["verdict"]) == ("check", 0, None)
@@ -159,7 +159,7 @@ def test_a_summary_counts_mismatches() -> None:
         (PASSED, None),
     ],
 )
-def test_the_time_that_is_left_is_of_the_first_generation(
+def test_the_remaining_time_is_that_of_the_first_generation(
     progress: CheckProgress, seconds: float | None
 ) -> None:
     assert summary_answer(progress, ())["estCheckSecsRemaining"] == seconds
@@ -190,7 +190,7 @@ def test_the_type_says_which_side_lacks_the_document(difference: Difference, nam
 @pytest.mark.parametrize(
     "key, name", [(7, "int"), (Int64(7), "long"), (7.0, "double"), ("7", "string"), ({}, "object")]
 )
-def test_a_line_says_of_which_type_the_key_is(key: Any, name: str) -> None:
+def test_a_line_shows_the_type_of_the_key(key: Any, name: str) -> None:
     assert line(document_mismatch(key))["idType"] == name
 
 

@@ -65,7 +65,9 @@ def test_metrics_are_read_from_progress_alone(api: FlaskClient, service: Recorde
 
 
 @pytest.mark.parametrize("body", [b"", b"{}"])
-def test_writes_are_told_to_be_off(api: FlaskClient, service: Recorder, body: bytes) -> None:
+def test_writes_off_is_passed_to_the_service(
+    api: FlaskClient, service: Recorder, body: bytes
+) -> None:
     answer = api.post("/api/v1/writesOff", data=body)
     assert (answer.status_code, answer.get_json()) == (200, {"success": True})
     assert service.asked == [("writesOff",)]
@@ -136,7 +138,7 @@ def test_a_refusal_of_the_service_is_answered(
         ("POST", "writesOn", 404, "NotFound"),
     ],
 )
-def test_other_paths_and_methods_have_names_too(
+def test_unknown_paths_and_methods_have_error_names(
     api: FlaskClient, method: str, path: str, status: int, error: str
 ) -> None:
     answer = api.open(f"/api/v1/{path}", method=method)
@@ -167,7 +169,7 @@ def test_mismatches_are_paged(
     assert service.asked == [asked]
 
 
-def test_mismatches_come_one_a_line(api: FlaskClient) -> None:
+def test_mismatches_are_streamed_one_per_line(api: FlaskClient) -> None:
     found = lines(api, "docMismatches")
     assert [each["_id"] for each in found] == [1, "x"]
     assert [each["place"] for each in found] == ["place-1", "place-x"]

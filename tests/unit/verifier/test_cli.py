@@ -60,7 +60,9 @@ def test_a_connection_string_that_cannot_be_used_ends_the_process(
     assert SECRET not in captured.err + captured.out
 
 
-def test_the_log_tells_the_same(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_log_contains_the_startup_error(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert main(given("x://", GOOD, "--logPath", str(tmp_path))) == 1
     lines = [json.loads(line) for line in (tmp_path / LOG_FILE).read_text().splitlines()]
     assert lines[0]["message"] == "Version info"

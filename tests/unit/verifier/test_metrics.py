@@ -26,7 +26,7 @@ def test_without_a_check_the_phase_is_shown() -> None:
     }
 
 
-def test_of_a_check_that_begins_nothing_is_made_up() -> None:
+def test_a_starting_check_shows_no_invented_values() -> None:
     assert shown(BEGUN) == {
         "verifier_phase": {("idle",): 0, ("check",): 1, ("recheck",): 0},
         "verifier_start_time_seconds": {(): 1_700_000_000},
@@ -100,7 +100,7 @@ ROWS: list[tuple[str, CheckProgress, dict[tuple[str, ...], float] | None]] = [
 
 
 @pytest.mark.parametrize("name, progress, expected", ROWS)
-def test_a_row(
+def test_the_value_of_each_metric(
     name: str, progress: CheckProgress, expected: dict[tuple[str, ...], float] | None
 ) -> None:
     assert shown(progress).get(f"verifier_{name}") == expected

@@ -43,7 +43,7 @@ def test_the_verdict_is_the_first_and_the_last_line(progress: CheckProgress, wor
     assert lines[0].startswith(word) and lines[-1] == lines[0]
 
 
-def test_a_failed_check_is_told_whole() -> None:
+def test_the_full_report_of_a_failed_check() -> None:
     keys = [7, "007", Int64(7), {"a": 1.0}]
     lines = report(FAILED, [*map(document_mismatch, keys)], [DEFINITION_MISMATCH])
     verdict = (
@@ -99,7 +99,7 @@ def test_an_incomplete_check_names_its_error() -> None:
     assert "- DefinitionChanged: shop.orders was dropped on the source.\n" in text(INCOMPLETE)
 
 
-def test_a_check_that_goes_on_has_no_verdict() -> None:
+def test_a_running_check_has_no_verdict() -> None:
     lines = report(CHECKING, [], [])
     assert lines[0] == lines[-1] == "The check has not finished."
     assert "Compared 500 documents of about 2,000 (25.0 %), 250.0 KB, in 2 namespaces." in lines
@@ -148,7 +148,7 @@ def test_a_share(part: int, whole: int | None, shown: str) -> None:
 
 
 @given(st.integers(1, 1 << 60), st.integers(1, 1 << 60))
-def test_what_is_not_whole_is_never_shown_as_whole(one: int, other: int) -> None:
+def test_a_partial_share_is_never_shown_as_100_percent(one: int, other: int) -> None:
     part, whole = min(one, other), max(one, other)
     assert (_percent(part, whole) == "100 %") == (part == whole)
     assert _percent(part, whole) != "0.0 %"
@@ -184,6 +184,6 @@ def test_a_duration(seconds: float, shown: str) -> None:
     assert _duration(seconds) == shown
 
 
-def test_a_check_of_nothing_is_told() -> None:
+def test_the_report_of_an_empty_check() -> None:
     progress = CheckProgress(started=1.0, ended=1.0, first=Amounts())
     assert "Compared 0 documents, 0 bytes, in 0 namespaces." in report(progress, [], [])

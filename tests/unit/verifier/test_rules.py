@@ -52,7 +52,7 @@ def facts(**fields: Any) -> ClusterFacts:
         ({**EVERYTHING, "topology": Topology.SHARDED, "identity": "a"}, {}, []),
     ],
 )
-def test_what_speaks_against_a_check(
+def test_reasons_to_refuse_a_check(
     source: dict[str, Any], destination: dict[str, Any], expected: list[str]
 ) -> None:
     found = violations(Scope(), facts(**source), facts(**destination))

@@ -63,7 +63,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return message
 
 
-def test_the_defaults_are_the_documented_ones() -> None:
+def test_the_defaults_are_as_documented() -> None:
     assert read_settings(ALL) == DEFAULTS
 
 
@@ -109,7 +109,7 @@ def test_hosts_alone_are_a_connection_string(flag: str, given: str, uri: str) ->
     assert (settings.source, settings.destination, settings.metadata) == (uri, uri, uri)
 
 
-def test_the_other_name_of_a_method_is_known() -> None:
+def test_the_alias_of_a_comparison_method_is_accepted() -> None:
     settings = read_settings([*ALL, "--docCompareMethod", "ignoreOrder"])
     assert settings.mode is Mode.IGNORE_FIELD_ORDER
 
@@ -242,7 +242,7 @@ def test_names_are_paired_by_position(
         (["--verifyAll", "--destUri", "x"], "--destUri"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_invalid_combinations_are_refused(
     capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     assert said in refusal(capsys, *URIS, *arguments)
