@@ -2,7 +2,8 @@
 
 A restart continues with the first step that is not recorded. Until the commit, the destination holds unique indexes
 without their uniqueness. The first step makes them refuse new duplicates; then the destination is unblocked, and then
-reported as writable. Making the indexes unique can take long, so it comes last.
+reported as writable. Nobody waits for the expiration of documents, which comes next. Making the indexes unique can take
+long, so it comes last.
 
 If users have written to the source before the destination is unblocked, the cut-over is given up: its caller undoes
 the steps, and applies these writes first.
@@ -52,6 +53,7 @@ class Cutover:
             ("destination unblocked", self._unblock),
             ("destination writable", self._allow_writes),
             *self._balancer_steps(),
+            ("expiration restored", self._restore_expiration),
             ("indexes unique", self._convert),
         ]
         run = self.context.run
@@ -125,6 +127,9 @@ class Cutover:
     def _put_balancers_back(self) -> None:
         for each in self.context.balancers:
             each.put_back()
+
+    def _restore_expiration(self) -> None:
+        self._change_all(Catalog.restore_expiration, self.context.definition_threads)
 
     def _convert(self) -> None:
         self._change_all(

@@ -207,31 +207,30 @@ def test_definitions_that_are_rolled_back_are_prepared_again(sets: Sets, tmp_pat
     pair = Pair(sides[0], sides[1])
     pair.empty()
     for name in ("a", "b"):
-        clients[0].d[name].create_index("at", name="ttl", expireAfterSeconds=10**9)
-        clients[0].d[name].create_index("unique", unique=True)
+        clients[0].d[name].create_index("unique", name="unique", unique=True)
         clients[0].d[name].insert_many({"_id": n, "unique": n} for n in range(10))
     daemon = pair.daemon(tmp_path)
     hold = ExitStack()
 
     def write(primary: Client) -> None:
         hold.close()
-        wait_for(lambda: all(expires(primary, name) for name in ("a", "b")), "TTL is restored")
+        wait_for(lambda: all(is_prepared(primary, name) for name in ("a", "b")), "prepareUnique")
 
-    def expires(client: Client, name: str) -> bool:
-        return client.d[name].index_information()["ttl"]["expireAfterSeconds"] == 10**9
+    def is_prepared(client: Client, name: str) -> bool:
+        return bool(client.d[name].index_information()["unique"].get("prepareUnique"))
 
     try:
         daemon.run()
         daemon.start()
         daemon.wait_until_committable()
-        assert not expires(clients[1], "a")
+        assert not is_prepared(clients[1], "a")
         hold.enter_context(daemon.held_at(Point.CHANGES_BEGIN))
         assert daemon.post("commit").ok
         daemon.wait_until_reached(Point.CHANGES_BEGIN)
         with daemon.held_at(Point.CHANGES_BEGIN, number=2):
             sets[1].roll_back(write)
             daemon.wait_until_reached(Point.CHANGES_BEGIN, number=2)
-            assert not expires(clients[1], "a")
+            assert not is_prepared(clients[1], "a")
         daemon.wait_for_state("COMMITTED")
         pair.assert_equal()
     finally:

@@ -27,6 +27,7 @@ REST = tuple(
         "definitions prepared",
         "destination unblocked",
         "destination writable",
+        "expiration restored",
         "indexes unique",
     )
 )

@@ -167,10 +167,13 @@ def test_users_write_before_the_end_of_the_commit(pair: Pair, daemon: Daemon) ->
         "replaced",
         "unprepared",
         "left",
+        "expires",
     ):
         d[name].create_index("u", name="u", unique=True, sparse=True)
         d[name].create_index("u", name="plain", sparse=True)
         d[name].insert_many({"u": n} for n in range(3))
+    for name in ("kept", "changed", "gone"):
+        d.expires.create_index(name, name=name, expireAfterSeconds=10**8)
     daemon.start(**REVERSIBLE)
     with daemon.held_at(Point.STEP_DONE, "destination writable"):
         daemon.ask_for_commit()
@@ -191,11 +194,17 @@ def test_users_write_before_the_end_of_the_commit(pair: Pair, daemon: Daemon) ->
         d.command({"collMod": "unprepared", "index": {"name": "u", "prepareUnique": False}})
         d.unprepared.insert_one({"u": 1})
         d.left.insert_one({"u": "new"})
+        d.command({"collMod": "expires", "index": {"name": "changed", "expireAfterSeconds": 10**7}})
+        d.expires.drop_index("gone")
         _change(pair.destination.client, "early")
     daemon.wait_for_state("COMMITTED")
     assert set(d.list_collection_names()) & {"dropped"} == set()
     assert set(d.recreated.index_information()) == {"_id_"}
     assert d.left.index_information()["u"]["unique"]
+    expiring = d.expires.index_information()
+    assert expiring["kept"]["expireAfterSeconds"] == 10**8
+    assert expiring["changed"]["expireAfterSeconds"] == 10**7
+    assert "gone" not in expiring
     daemon.reverse()
     _change(pair.destination.client, "later")
     daemon.commit()

@@ -58,6 +58,8 @@ def test_a_definition_is_weakened_and_restored(pair: Pair) -> None:
         for command in standin.preparations(real):
             client.d.command(command)
         assert compare_definitions([standin.prepared(real)], [_defined(client, name)]) == [], name
+        for command in standin.expirations(real, _defined(client, name)):
+            client.d.command(command)
         for command in standin.conversions(real):
             client.d.command(command)
         if waiting := standin.waiting(real):

@@ -131,6 +131,7 @@ _STEPS = (
     "definitions prepared",
     "destination unblocked",
     "destination writable",
+    "expiration restored",
     "indexes unique",
 )
 

@@ -251,9 +251,18 @@ class Catalog:
             self._run(definition.namespace, command)
 
     def prepare(self, definition: CollectionSpec) -> None:
-        """Restore the source's options and indexes, except uniqueness and deferred indexes, before users may write."""
+        """Restore what users must find when they begin to write: see `standin.preparations`."""
         for command in standin.preparations(definition):
             self._run(definition.namespace, command)
+
+    def restore_expiration(self, definition: CollectionSpec) -> None:
+        """Let documents expire as on the source. Users already write: what they have changed stays."""
+        if not standin.expires(definition):
+            return
+        present = self._find(definition.namespace)
+        commands = () if present is None else standin.expirations(definition, present)
+        for command in commands:
+            self._run(definition.namespace, command, *_USERS_WERE_FASTER)
 
     def convert(self, definition: CollectionSpec) -> None:
         """Make prepared indexes unique, and build the deferred indexes.
@@ -273,12 +282,12 @@ class Catalog:
         If it has none, users have dropped or replaced the collection. Its indexes must not be built then, because
         `createIndexes` would create a dropped collection again.
         """
-        found = read(
-            lambda: find_named(self._destination_client, definition.namespace),
-            self._stop,
-        )
+        found = self._find(definition.namespace)
         built = standin.stand_in(definition).indexes.keys()
         return found is not None and not built.isdisjoint(found.indexes)
+
+    def _find(self, namespace: Namespace) -> CollectionSpec | None:
+        return read(lambda: find_named(self._destination_client, namespace), self._stop)
 
     def _kind_at(self, namespace: Namespace) -> Kind | None:
         listed = self._list(namespace.database, {"name": namespace.collection})

@@ -23,6 +23,8 @@ from verifier.cluster.specification import CollectionSpec, Document, Kind
 NEVER_SECONDS = 2147483647
 CAPPED_ROOM = Int64(1 << 50)
 
+_EXPIRES = "expireAfterSeconds"
+
 Command = dict[str, Any]
 
 
@@ -75,7 +77,7 @@ def stand_in(definition: CollectionSpec) -> CollectionSpec:
 
 
 def _stand_in_options(definition: CollectionSpec) -> Document:
-    dropped = {"max", "expireAfterSeconds", "temp"}
+    dropped = {"max", _EXPIRES, "temp"}
     options = {name: value for name, value in definition.options.items() if name not in dropped}
     return {**options, "size": CAPPED_ROOM} if definition.capped else options
 
@@ -83,8 +85,8 @@ def _stand_in_options(definition: CollectionSpec) -> Document:
 def _stand_in_index(index: Document) -> Document:
     dropped = {"unique", "prepareUnique", "hidden"}
     plain = {name: value for name, value in index.items() if name not in dropped}
-    if "expireAfterSeconds" in plain:
-        plain["expireAfterSeconds"] = NEVER_SECONDS
+    if _EXPIRES in plain:
+        plain[_EXPIRES] = NEVER_SECONDS
     return plain
 
 
@@ -122,7 +124,7 @@ def creatable(index: Document, collated: bool) -> Document:
 
 
 def preparations(definition: CollectionSpec) -> Iterator[Command]:
-    """Yield the collMod commands that restore the original definition, except that no index is unique yet.
+    """Yield the collMod commands that restore what users must not miss: all but uniqueness and expiration.
 
     Unique indexes become `prepareUnique`: once these commands have run, the server refuses new duplicates. Deferred
     indexes are not built yet.
@@ -132,31 +134,36 @@ def preparations(definition: CollectionSpec) -> Iterator[Command]:
         yield {"collMod": name, "cappedSize": definition.options["size"]}
         if definition.options.get("max"):
             yield {"collMod": name, "cappedMax": definition.options["max"]}
-    if "expireAfterSeconds" in definition.options:
-        yield {"collMod": name, "expireAfterSeconds": definition.options["expireAfterSeconds"]}
     for index in _built(supported(definition)):
         if index.get("unique") or index.get("prepareUnique"):
             yield _modify(name, index, prepareUnique=True)
-        if "expireAfterSeconds" in index:
-            yield _modify(name, index, expireAfterSeconds=index["expireAfterSeconds"])
         if index.get("hidden"):
             yield _modify(name, index, hidden=True)
 
 
 def prepared(definition: CollectionSpec) -> CollectionSpec:
-    """Return the definition that a collection has once its `preparations` have run, and before its `conversions`.
+    """Return the definition that a collection has between its `preparations` and the rest of the cut-over.
 
-    Its unique indexes are `prepareUnique` instead, and its deferred indexes are missing.
+    Its unique indexes are `prepareUnique` instead, its documents never expire, and its deferred indexes are missing.
     """
     built = _built(supported(definition))
     indexes = {index["name"]: _prepared_index(index) for index in built}
-    return replace(definition, indexes=indexes)
+    options = {name: definition.options[name] for name in definition.options if name != _EXPIRES}
+    return replace(definition, options=options, indexes=indexes)
 
 
 def _prepared_index(index: Document) -> Document:
-    if not index.get("unique"):
-        return index
-    return {**{name: index[name] for name in index if name != "unique"}, "prepareUnique": True}
+    changed = {name: index[name] for name in index if name != "unique"}
+    if index.get("unique"):
+        changed["prepareUnique"] = True
+    if _EXPIRES in index:
+        changed[_EXPIRES] = NEVER_SECONDS
+    return changed
+
+
+def expires(definition: CollectionSpec) -> bool:
+    """Return whether documents expire by the options or by an index that is not deferred."""
+    return any(_EXPIRES in each for each in (definition.options, *_built(definition)))
 
 
 def weakenings(definition: CollectionSpec) -> Iterator[Command]:
@@ -172,17 +179,31 @@ def weakenings(definition: CollectionSpec) -> Iterator[Command]:
         yield {"collMod": name, "cappedSize": CAPPED_ROOM}
         if definition.options.get("max"):
             yield {"collMod": name, "cappedMax": -1}
-    if "expireAfterSeconds" in definition.options:
-        yield {"collMod": name, "expireAfterSeconds": "off"}
+    if _EXPIRES in definition.options:
+        yield {"collMod": name, _EXPIRES: "off"}
     for index in _built(definition):
         if index.get("unique"):
             yield weakened(name, index)
         if index.get("prepareUnique"):
             yield _modify(name, index, prepareUnique=False)
-        if "expireAfterSeconds" in index:
+        if _EXPIRES in index:
             yield _modify(name, index, expireAfterSeconds=NEVER_SECONDS)
         if index.get("hidden"):
             yield _modify(name, index, hidden=False)
+
+
+def expirations(definition: CollectionSpec, present: CollectionSpec) -> Iterator[Command]:
+    """Yield the collMod commands that restore the expiration of documents, except that of deferred indexes.
+
+    Users already write: where the `present` definition does not have the stand-in's value, they have changed it.
+    """
+    name = definition.namespace.collection
+    if _EXPIRES in definition.options and _EXPIRES not in present.options:
+        yield {"collMod": name, _EXPIRES: definition.options[_EXPIRES]}
+    for index in _built(supported(definition)):
+        found = present.indexes.get(index["name"], {})
+        if _EXPIRES in index and found.get(_EXPIRES) == NEVER_SECONDS:
+            yield _modify(name, index, expireAfterSeconds=index[_EXPIRES])
 
 
 def conversions(definition: CollectionSpec) -> Iterator[Command]:

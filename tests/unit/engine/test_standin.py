@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from syncsvc.engine.definitions.standin import (
     conversions,
     creatable,
     deferred_names,
+    expirations,
+    expires,
     preparations,
     prepared,
     stand_in,
@@ -205,7 +208,7 @@ class TestPreparations:
                     {"collMod": "orders", "cappedMax": 3},
                 ],
             ),
-            ({"expireAfterSeconds": 0}, [{"collMod": "orders", "expireAfterSeconds": 0}]),
+            ({"expireAfterSeconds": 0}, []),
         ],
     )
     def test_options_are_restored(self, options: Document, commands: list[Document]) -> None:
@@ -218,16 +221,12 @@ class TestPreparations:
             ({"unique": False}, []),
             ({"unique": True}, [modify("i", prepareUnique=True)]),
             ({"prepareUnique": True}, [modify("i", prepareUnique=True)]),
-            ({"expireAfterSeconds": 0}, [modify("i", expireAfterSeconds=0)]),
+            ({"expireAfterSeconds": 0}, []),
             ({"hidden": True}, [modify("i", hidden=True)]),
             ({"hidden": False}, []),
             (
                 {"unique": True, "expireAfterSeconds": 5, "hidden": True},
-                [
-                    modify("i", prepareUnique=True),
-                    modify("i", expireAfterSeconds=5),
-                    modify("i", hidden=True),
-                ],
+                [modify("i", prepareUnique=True), modify("i", hidden=True)],
             ),
         ],
     )
@@ -247,7 +246,7 @@ class TestPrepared:
             ({"unique": True}, {"prepareUnique": True}),
             ({"unique": True, "prepareUnique": True}, {"prepareUnique": True}),
             ({"prepareUnique": True, "hidden": True}, {"prepareUnique": True, "hidden": True}),
-            ({"expireAfterSeconds": 5}, {"expireAfterSeconds": 5}),
+            ({"expireAfterSeconds": 5}, {"expireAfterSeconds": NEVER_SECONDS}),
         ],
     )
     def test_an_index_becomes_unique_last(
@@ -259,6 +258,45 @@ class TestPrepared:
         definition = spec(UNIQUE, PLAIN, options={"capped": True, "size": 4096, "max": 3})
         assert prepared(definition).indexes == {"unique": index("unique", prepareUnique=True)}
         assert prepared(definition).options == definition.options
+
+    def test_documents_do_not_expire_yet(self) -> None:
+        definition = spec(options={"expireAfterSeconds": 5, "validator": {"a": 1}})
+        assert prepared(definition).options == {"validator": {"a": 1}}
+
+
+class TestExpirations:
+    ALL = spec(
+        index("ttl", expireAfterSeconds=5),
+        index("b", key={"b": 1}),
+        options={"expireAfterSeconds": 7},
+    )
+
+    def test_the_expiration_of_the_source_is_restored(self) -> None:
+        assert list(expirations(self.ALL, stand_in(self.ALL))) == [
+            {"collMod": "orders", "expireAfterSeconds": 7},
+            modify("ttl", expireAfterSeconds=5),
+        ]
+
+    @pytest.mark.parametrize(
+        "present",
+        [
+            spec(index("ttl", expireAfterSeconds=6), options={"expireAfterSeconds": 8}),
+            spec(index("ttl"), options={"expireAfterSeconds": 8}),
+            spec(options={"expireAfterSeconds": 8}),
+        ],
+    )
+    def test_a_change_of_users_stays(self, present: CollectionSpec) -> None:
+        assert list(expirations(self.ALL, present)) == []
+
+    def test_a_deferred_index_is_left_alone(self) -> None:
+        definition = spec(UNIQUE, index("ttl", expireAfterSeconds=5))
+        assert not expires(definition)
+        assert list(expirations(definition, stand_in(definition))) == []
+
+    def test_only_definitions_with_expiration_are_looked_at(self) -> None:
+        assert expires(self.ALL) and expires(replace(self.ALL, options={}))
+        assert expires(replace(self.ALL, indexes={}))
+        assert not expires(spec(UNIQUE, PLAIN))
 
 
 class TestWeakenings:
@@ -369,6 +407,9 @@ def test_every_index_is_restored_after_the_conversions(
 ) -> None:
     definition = spec(*([index(**fields)] if twin is None else [index(**fields), twin]))
     built = dict(stand_in(definition).indexes)
-    for command in [*preparations(definition), *conversions(definition)]:
+    for command in preparations(definition):
+        built = after(built, command)
+    present = replace(definition, indexes=built)
+    for command in [*expirations(definition, present), *conversions(definition)]:
         built = after(built, command)
     assert built | {each["name"]: each for each in waiting(definition)} == definition.indexes
