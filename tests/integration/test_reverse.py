@@ -13,6 +13,7 @@ from tests.support import writes
 from tests.support.blocks import block, blocked, is_blocked
 from tests.support.daemon import Daemon
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, Side, across
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.three_members
 
@@ -260,5 +261,5 @@ def test_a_difference_fails_the_commit_of_a_reversed_sync(pair: Pair, daemon: Da
     progress = daemon.commit_or_fail()
     assert (progress["state"], progress["error"]) == ("FAILED", "VerificationFailed")
     assert not progress["canWrite"]
-    # Users can still write to the source.
-    assert blocked(pair) == (True, False)
+    # The failure is shown before the block of the source is lifted.
+    wait_for(lambda: blocked(pair) == (True, False), "users can write to the source again")
