@@ -22,7 +22,8 @@ from tests.support.blocks import is_blocked
 from tests.support.daemon import Daemon
 from tests.support.failpoints import APPLICATION, failing, times
 from tests.support.metrics import scrape
-from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across, across_topologies
+from tests.support.pair import REPLICA_SETS, SHARDED, TO_SHARDED, Pair, across
+from tests.support.selection import full
 from tests.support.waiting import wait_for
 from verifier.compare.points import Point as CheckPoint
 
@@ -82,7 +83,7 @@ def repaired(daemon: Daemon) -> set[tuple[Any, ...]]:
     return listed(daemon, repaired=True)
 
 
-@across_topologies
+@across(REPLICA_SETS, full(TO_SHARDED), SHARDED)
 def test_the_commit_repairs_what_differs(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     daemon.start(verification=AUTO, excludeNamespaces=[{"database": "left_out"}])
@@ -115,7 +116,7 @@ def test_the_commit_repairs_what_differs(pair: Pair, daemon: Daemon) -> None:
     assert scrape(daemon)["mongosync_repaired_documents"] == {(): shown["documents"]}
 
 
-@across(REPLICA_SETS, SHARDED)
+@across(REPLICA_SETS, full(SHARDED))
 def test_a_failed_commit_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     assert_refused(daemon.post("repair"), 409, "InvalidState")
@@ -306,6 +307,7 @@ def test_a_repair_keeps_what_users_have_created(pair: Pair, daemon: Daemon) -> N
     pair.assert_equal()
 
 
+@pytest.mark.each_once
 @across(REPLICA_SETS, SHARDED)
 @pytest.mark.parametrize("verification", [{"repair": "never"}, {"enabled": False}])
 def test_writes_after_the_commit_are_applied(
@@ -392,7 +394,7 @@ def is_warned(daemon: Daemon) -> bool:
     return any("still write to the source" in each for each in warnings)
 
 
-@across(REPLICA_SETS, SHARDED)
+@across(REPLICA_SETS, full(SHARDED))
 def test_a_killed_repair_goes_on(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     daemon.start(verification=AUTO)
@@ -440,7 +442,7 @@ def counts(daemon: Daemon) -> tuple[int, int]:
     return len(every) - definitions, definitions
 
 
-@across_topologies
+@across(REPLICA_SETS, full(TO_SHARDED), SHARDED)
 def test_documents_of_every_kind_are_repaired(pair: Pair, daemon: Daemon) -> None:
     """Documents on a wrong or a second shard, of a capped or time-series collection, below a view or a unique index."""
     client, changed = pair.source.client, pair.destination.client
