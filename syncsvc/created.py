@@ -22,9 +22,9 @@ _SHOWN = 5
 
 
 class Found(NamedTuple):
-    """A collection or view on the destination. For a time-series collection, `uuid` is that of its buckets.
+    """A collection or view on the destination.
 
-    `uuid` is None for a view.
+    `uuid` is None for a view, and that of the buckets for a time-series collection.
     """
 
     namespace: Namespace

@@ -62,10 +62,10 @@ FAILURE_IS_FINAL = ErrorKind(
 CANNOT_REPAIR = ErrorKind(
     "CannotRepair",
     409,
-    "There is nothing that could be repaired now: the verification is disabled, it has not begun, the sync failed with "
-    "another error than VerificationFailed, or this instance is not the coordinator.",
-    "Wait until canCommit is true, see errorDescription in GET /api/v1/progress for the reason of a failure, or send "
-    "the command to the coordinator.",
+    "No repair is possible now: verification is disabled or has not begun, the sync failed with another error than "
+    "VerificationFailed, or this instance is not the coordinator.",
+    "If the sync is running, wait until canCommit is true. If it has failed, see errorDescription in GET "
+    "/api/v1/progress. With several instances, send the command to the coordinator.",
 )
 CANNOT_COMMIT = ErrorKind(
     "CannotCommit",
@@ -270,8 +270,8 @@ EVENT_SPOOL_FULL = ErrorKind(
     409,
     "The event spool reached its size limit, and then the oplog of the source dropped change events that the sync "
     "still needs.",
-    "Reset the sync (POST /api/v1/reset), restart the process with a larger --eventSpoolMB, and start the sync "
-    "again; or enlarge the oplog on each member of the source (replSetResizeOplog).",
+    "Restart the process with a larger --eventSpoolMB, or enlarge the oplog on each member of the source "
+    "(replSetResizeOplog). Then reset the sync (POST /api/v1/reset) and start it again.",
 )
 EVENT_SPOOL_DAMAGED = ErrorKind(
     "EventSpoolDamaged",

@@ -29,12 +29,12 @@ from verifier.runtime.tasks import StopToken
 # How long one read may take, in seconds.
 _PATIENCE = 10.0
 
-# How many differences a plan lists.
+# The maximum number of differences that a plan lists.
 MOST_PLANNED = 1_000
 
 
 class RepairPlan(NamedTuple):
-    """What a repair would do: the numbers of differences, and the first differences, each with its action."""
+    """The plan of a repair: the numbers of differences, and the first differences, each with its action."""
 
     documents: int
     definitions: int
@@ -71,7 +71,7 @@ def mismatches(
 
 
 def repaired(client: Client, after: str | None, limit: int | None) -> Iterator[StoredMismatch]:
-    """Yield the differences that the sync has repaired; `after` and `limit` are as in `mismatches`.
+    """Yield the differences that the sync has repaired or is repairing; `after` and `limit` are as in `mismatches`.
 
     Raises OperationError InvalidRequest, ClusterUnreachable, NotAuthorized.
     """

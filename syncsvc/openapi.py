@@ -126,7 +126,7 @@ class _IndexBuilding(Strict):
 class _EventSpool(Strict):
     active = always(Boolean, "Whether change events are being saved in the spool.")
     bytes = always(fields.Integer, "The compressed size of the saved events.")
-    limitBytes = always(fields.Integer, "The size limit: --eventSpoolMB.")
+    limitBytes = always(fields.Integer, "The size limit of the spool: --eventSpoolMB, in bytes.")
     seconds = always(
         fields.Integer, "The time between the oldest and the newest saved event, in seconds."
     )
@@ -169,8 +169,10 @@ class _DirectionMapping(Strict):
 
 class _Lease(Strict):
     host = always(fields.String, "The host of the active daemon.")
-    address = always(fields.String, "The address and port on which its API listens there.")
-    since = always(fields.String, "When it became active, in UTC, by the clock of the destination.")
+    address = always(fields.String, "The address and port of its HTTP API on that host.")
+    since = always(
+        fields.String, "When this daemon became active, in UTC, by the clock of the destination."
+    )
     expires = always(
         fields.String,
         "When the lease expires, in UTC, unless it is renewed; then another daemon takes over.",
@@ -228,7 +230,7 @@ class _Progress(Strict):
     )
     repairs = sometimes(
         fields.Nested,
-        "The repairs of differences between the clusters; absent before the first one.",
+        "The repairs of differences between the clusters; absent before the first repair.",
         _Repairs,
     )
     warnings = sometimes(
@@ -316,8 +318,15 @@ class _ResetAnswer(SuccessAnswer):
 
 
 class _PlannedRepair(Strict):
-    difference = always(fields.String, "The difference.")
-    action = always(fields.Enum, "What the repair would do about it.", Action, by_value=True)
+    difference = always(
+        fields.String, "Which document or definition differs, and how, as readable text."
+    )
+    action = always(
+        fields.Enum,
+        "What the repair would do; none if it cannot repair the difference.",
+        Action,
+        by_value=True,
+    )
 
 
 class _RepairAnswer(SuccessAnswer):

@@ -51,7 +51,7 @@ class Repair(Enum):
 
 
 class EventSpool(Enum):
-    """When change events that are not applied yet are saved on the destination, so that the oplog need not hold them.
+    """When change events are saved on the destination until they are applied, so that the oplog need not hold them.
 
     AUTO saves them once the oplog of the source may become too short.
     """

@@ -18,7 +18,7 @@ from verifier.compare.mismatch import (
 
 
 class Action(Enum):
-    """What a repair does. The value is the text in the API."""
+    """The action of a repair for one difference. The values are texts in the API."""
 
     WRITE = "write the document again as it is on the source"
     DELETE = "delete the document"
@@ -32,7 +32,7 @@ class Action(Enum):
 
     @property
     def repairs(self) -> bool:
-        """Return whether anything is repaired."""
+        """Return whether this action repairs the difference."""
         return self not in (Action.NONE, Action.COUNT, Action.KEEP)
 
 
@@ -50,10 +50,10 @@ _OF_VIEWS = {"viewOn", "pipeline"}
 
 
 def action_of(mismatch: Mismatch, replaced: Container[Namespace] = ()) -> Action:
-    """Return what a repair does about a difference.
+    """Return the action that repairs a difference.
 
-    `replaced` are the collections that users have dropped on the destination and created again: they may hold data
-    that somebody needs.
+    `replaced` are the collections that users have dropped on the destination and created again: they are not repaired,
+    because they may hold data that somebody needs.
     """
     if mismatch.namespace in replaced:
         return Action.KEEP

@@ -1,7 +1,6 @@
-"""What a resume does after a failure: a decision for every kind of error, and the record with which the sync continues.
+"""Decides for each kind of error whether a failed sync can be resumed, and how the resume changes the run record. Pure.
 
-Pure. A sync that is resumed after a saved failure continues through the same code as after a restart: this module only
-says from which record.
+After a resume, the sync continues from the changed record through the same code as after a restart.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 
 
 class Resumption(Enum):
-    """What a resume does after a failure with an error of some kind. The values are texts for the documentation.
+    """The effect of a resume after a failure, by kind of error. The values are texts for the documentation.
 
     CONTINUED: the failure is shown, but not saved, and changes no write block. Therefore a restart continues the sync,
     too.
@@ -136,14 +135,14 @@ def is_saved(kind: ErrorKind) -> bool:
 
 
 def refuse_final(record: RunRecord, others: Collection[RunRecord]) -> None:
-    """Raise OperationError FailureIsFinal if the sync would fail in the same way again, or the copy may be damaged."""
+    """Raise OperationError FailureIsFinal if the sync would fail again, or users may have changed the destination."""
     failure = record.failure
     assert failure is not None
     if any(map(_was_open, (record, *others))) and not _is_cut_over(record, others):
         raise OperationError(
             errors.FAILURE_IS_FINAL,
             f"The sync failed with {failure.name} in the last steps of the commit. Users could already write to the "
-            "destination, and its TTL indexes deleted documents, so it may differ from the source.",
+            "destination, so it may differ from the source.",
         )
     kind = _BY_NAME.get(failure.name)
     if kind is not None and RESUMPTIONS[kind] is Resumption.FINAL:
@@ -184,8 +183,9 @@ def resumed(record: RunRecord, others: Collection[RunRecord]) -> dict[str, Any]:
 def withdrawn(phase: Phase) -> dict[str, Any]:
     """Return the fields that change in the record of an instance in `phase` when its commit is withdrawn.
 
-    That is when the commit has failed, or users have written to the source during the cut-over. A cut-over may have
-    restored definitions, which become stand-ins again. Without a commit time, the verification forgets its verdict.
+    A commit is withdrawn if it failed, or if users wrote to the source during the cut-over. If the cut-over had begun,
+    the next phase turns the restored definitions into stand-ins again. Removing the commit time makes the verification
+    discard its verdict.
     """
     return {
         "phase": Phase.WITHDRAWING if phase is Phase.CUTTING_OVER else phase,

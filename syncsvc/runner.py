@@ -82,8 +82,8 @@ _REST_SECONDS = 10.0
 # How long a paused sync waits before it tries again to save change events, in seconds.
 _PAUSE_RETRY = 10.0
 _UNSPOOLED = (
-    "The change events of the paused sync cannot be saved in the event spool, which is tried again. Until it succeeds, "
-    "the oplog of the source must keep them."
+    "The change events of the paused sync cannot be saved in the event spool. This is retried; until it succeeds, the "
+    "oplog of the source must keep the events."
 )
 
 
@@ -160,7 +160,7 @@ class Runner:
         self._prepare()
 
     def begin(self) -> None:
-        """Start the engine if the saved state is active. After a saved failure, repeat the steps that follow it."""
+        """Start the work of the saved state; after a saved failure, restore the write blocks and balancers again."""
         _log.info(
             "The sync was started or loaded.",
             extra={"state": self.record.state.value},
@@ -203,7 +203,7 @@ class Runner:
             self._save_resumed(state)
         finally:
             if self.record.state is State.PAUSED:
-                # The pause goes on, because the resume was refused.
+                # The resume was refused, so the pause continues.
                 self._spawn_pause()
         _log.info("The sync is resumed.", extra={"state": self.record.state.value})
         self._spawn()
@@ -220,10 +220,10 @@ class Runner:
             self._retry()
 
     def repair(self) -> None:
-        """Save that the differences which the verification has found are to be repaired; the engine repairs them.
+        """Save a request to repair the differences that the verification has found; the engine runs the repair.
 
-        After a failed verification, also resume the sync: on a follower, that is all, because the coordinator repairs
-        for all instances. Raises OperationError if the repair is refused, and as `resume` does.
+        After a failed verification, also resume the sync. A follower is only resumed, because the coordinator manages
+        the repair for all instances. Raises OperationError if the repair is refused, and as `resume` does.
         """
         record = self.record
         state = next_state(record.state, Trigger.REPAIR)
@@ -317,7 +317,8 @@ class Runner:
     def _needed(self, record: RunRecord) -> Position | None:
         """Return the position after which an instance needs the source's oplog; None if it has not begun to read.
 
-        That is the end of its event spool. A damaged spool is deleted by the resume, so its events are needed again.
+        That is the end of its event spool, if it has one, else its saved position. A damaged spool does not count: the
+        resume deletes it, so its events are needed again.
         """
         position = record.position
         if position is None or is_damaged(record):
@@ -465,7 +466,7 @@ class Runner:
                 )
 
     def _is_at_rest(self) -> bool:
-        """Wait a moment for the end of the engine and of the thread of a pause; return whether both have ended."""
+        """Wait a moment for the engine and for the thread that spools in a pause; return whether both have ended."""
         return self._at_rest.wait(SLOW_POLL) and self._pause.over.wait(SLOW_POLL)
 
     def _prepare(self) -> RunContext:
@@ -598,9 +599,10 @@ class Runner:
             pause.over.set()
 
     def _has_spooled(self, stop: StopToken) -> bool:
-        """Spool events until the pause ends; return whether that is over, or must be tried again after an error.
+        """Spool events until the pause ends; return False if an error ended the spooling and it must be retried.
 
-        The sync fails if the events are lost. Any other error becomes a warning, because a resume may still succeed.
+        If the events are lost, the sync fails, and nothing is retried. Any other error becomes a warning, because a
+        resume may still succeed.
         """
         progress = self._process.progress
         progress.end_warning(WarningKind.PAUSE_UNSPOOLED)
@@ -609,7 +611,10 @@ class Runner:
         except Exception as error:
             kind, description = describe(in_words_of(errors.ALL, failures.named(error)))
             if not is_saved(kind) and kind is not errors.SUPERSEDED:
-                _log.warning("The events of the paused sync cannot be saved.", exc_info=error)
+                _log.warning(
+                    "The change events of the paused sync cannot be saved; this is retried.",
+                    exc_info=error,
+                )
                 progress.warn(WarningKind.PAUSE_UNSPOOLED, f"{_UNSPOOLED} {description}")
                 return False
             self._fail(error, during=State.PAUSED if is_saved(kind) else None)

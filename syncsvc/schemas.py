@@ -229,7 +229,7 @@ class ResetSchema(Strict):
         "The name of the sync's destination, to confirm that the data synced to it may be dropped.",
         enum=list(CLUSTERS),
     )
-    dryRun = _flag("Whether only to list what a reset would do.", False)
+    dryRun = _flag("Whether to only list what a reset would do, and change nothing.", False)
 
 
 class RepairSchema(Strict):
@@ -244,7 +244,7 @@ class MismatchesSchema(DocumentMismatchesSchema):
     repaired = fields.Boolean(
         load_default=False,
         metadata={
-            "description": "List the differences that were repaired, not those that are left."
+            "description": "List the differences that were repaired or are being repaired, not those that are left."
         },
     )
 

@@ -132,7 +132,7 @@ class Service:
         return self._standing is not None and self._standing.is_standby
 
     def wait_for_commands(self) -> None:
-        """Return when no command runs. The caller must have published that this process is a standby."""
+        """Wait until no command runs. The caller must have published that this process is a standby."""
         self._commands.wait()
 
     def forget(self) -> None:
@@ -500,11 +500,10 @@ class Service:
         return self._runner
 
     def _is_answered_again(self, options: StartOptions) -> bool:
-        """Return whether a start has the options of the saved run that this process continues.
+        """Return whether to answer a start with success although this process already continues a saved run.
 
-        False if that run is paused, failed or being reset.
-
-        Such a start is answered with success, because a script may send it again after a restart.
+        A script may send its start again after a restart. So that is True if the start has the options of the saved
+        run, and this run is not paused, failed, being reset or reversed.
         """
         runner = self._runner
         if not self._recovered or runner is None:

@@ -83,7 +83,7 @@ class Standby:
             self._outage.end()
 
     def _await_lease(self, keeper: LeaseKeeper, stop: StopToken) -> None:
-        """Return when this process holds the lease. Shows the newest lease meanwhile."""
+        """Wait until this process holds the lease, and publish the newest lease meanwhile."""
         trusted_at = monotonic()
         while True:
             try:

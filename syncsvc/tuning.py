@@ -46,9 +46,9 @@ class Tuning:
     waiting_events_bytes: int = size(24 * MB, "All events that wait in the lanes.")
     lane_batch_bytes: int = size(4 * MB, "Events that one lane applies in one batch.")
     reread_bytes: int = size(16 * MB, "Documents that all lanes together reread at a time.")
-    spool_row_bytes: int = size(4 * MB, "Events that are saved in the event spool at once.")
+    spool_row_bytes: int = size(4 * MB, "Events in one row of the event spool, before compression.")
     spool_interval: float = seconds(
-        30.0, "How often events are saved in the event spool, if there are fewer."
+        30.0, "After how long a row of the event spool is saved even if it is not full."
     )
     # The option --eventSpoolMB.
     spool_limit: int = EVENT_SPOOL_BYTES

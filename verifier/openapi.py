@@ -94,7 +94,7 @@ class _Tasks(Strict):
 
 
 class _Amounts(Strict):
-    """How much a generation has compared, and how much there is to compare; totals are estimates."""
+    """The amounts that a generation has compared and must compare; totals are estimates."""
 
     docsCompared = always(fields.Integer, "The number of documents compared.")
     totalDocs = nullable(fields.Integer, "The estimated number of documents to compare.")

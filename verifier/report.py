@@ -1,4 +1,4 @@
-"""The report of a check for people, as lines of text. Pure."""
+"""Writes the report of a check as lines of text, for a terminal or the log. Pure."""
 
 from __future__ import annotations
 

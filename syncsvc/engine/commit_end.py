@@ -1,8 +1,7 @@
-"""Moves the commit time to a later one, before the verdict of the verification ends the commit.
+"""Moves the commit time to a later one before the verdict, if users still write or differences were repaired.
 
-A commit continues while users still write to the source, and after differences were repaired. A document that was read
-again may contain a write after the old commit time: if the other writes up to then were left out, the destination would
-hold only a part of what the users wrote, and no check would find it.
+A repair reads documents again, which may contain writes after the old commit time. If the commit did not apply all
+other writes up to that moment, too, the destination would hold only a part of them, and no check would detect that.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _APPLYING = "lagTimeSeconds in GET /api/v1/progress shows the lag. If it does no
 class CommitEnd:
     """Decides whether a commit ends with a verdict now, or continues up to a later commit time.
 
-    The `feed` knows the newest change of the source that was read.
+    `feed` has the time of the newest source change that was read.
     """
 
     def __init__(
@@ -38,10 +37,10 @@ class CommitEnd:
         self._stop = stop
 
     def later(self, differs: bool) -> Timestamp | None:
-        """Return a later commit time, up to which all changes are applied; None if the commit can end.
+        """Return a later commit time, after applying all changes up to it; None if the commit can end.
 
-        `differs` is whether the verification has found differences, which are repaired. While users write, the commit
-        continues, without a limit: their changes are applied as in the state RUNNING.
+        `differs` is whether the verification has found differences: they are repaired, if the start options allow it.
+        As long as users write to the source, each call returns a later time.
         """
         if self._is_written():
             # Applied before differences are repaired: a document whose events are still on the way may differ.
@@ -77,8 +76,8 @@ class CommitEnd:
     def _warn(self) -> None:
         self._context.progress.warn(
             WarningKind.SOURCE_WRITTEN,
-            "Applications still write to the source although the commit was requested. These writes are applied, and "
-            "the commit waits until they end. Stop the applications.",
+            "Applications still write to the source although the commit was requested, or its TTL indexes delete "
+            "documents. The commit applies these writes and waits until they end: stop the applications.",
         )
 
     def _postpone(self) -> Timestamp:

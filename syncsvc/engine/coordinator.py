@@ -138,7 +138,7 @@ class Coordinator(Phases):
         return Phase.APPLYING
 
     def _withdraw(self, stop: StopToken) -> Phase:
-        """Turn all definitions into stand-ins again after a cut-over that has failed or was given up."""
+        """Turn all definitions into stand-ins again after a cut-over that failed or was withdrawn."""
         weaken_definitions(self._context, stop)
         return Phase.APPLYING
 
@@ -178,7 +178,8 @@ class Coordinator(Phases):
             Cutover(self._context, stop).run()
         except SourceWritten:
             _log.info(
-                "Users have written to the source during the cut-over. It is withdrawn, and their writes are applied."
+                "Users have written to the source during the cut-over. Their writes are applied, and the commit is "
+                "repeated."
             )
             run = self._context.run
             run.update(**withdrawn(run.record.phase))
@@ -188,10 +189,10 @@ class Coordinator(Phases):
     def _wait_for_commit(
         self, application: Application, verification: Verification, stop: StopToken
     ) -> None:
-        """Return when all instances have received the commit command. Until then, publish whether a commit is possible.
+        """Wait until all instances have received the commit command and no requested repair is left.
 
-        Begins the verification when all instances have caught up for the first time, publishes its progress, and runs
-        the repairs that users ask for.
+        Meanwhile, publish whether a commit is possible, begin the verification once all instances have caught up,
+        publish its progress, and run the repairs that users request.
         """
         # Clear the value of an earlier process, which other instances would mistake for the current one.
         self._publish_caught_up(False)
@@ -256,7 +257,7 @@ def is_committing(other: RunRecord) -> bool:
 
 
 def is_past(time: Timestamp) -> Callable[[RunRecord], bool]:
-    """Return a predicate: whether the saved position of an instance is past `time`, a source time.
+    """Return a predicate that tells whether the saved position of an instance is past `time`, a source time.
 
     Such an instance has applied all its events up to `time`.
     """
@@ -264,9 +265,10 @@ def is_past(time: Timestamp) -> Callable[[RunRecord], bool]:
 
 
 def is_near(passed: Position, copy_end: Timestamp) -> Callable[[RunRecord], bool]:
-    """Return a predicate: whether an active instance is past the copy's end and close enough to `passed` to commit.
+    """Return a predicate that tells whether an instance is active and its position is close enough for a commit.
 
-    `passed` is the coordinator's position; the other instance may be at most `MOST_LAG` seconds behind it.
+    Its position must be past the end of the copy, and at most `MOST_LAG` seconds behind `passed`, the coordinator's
+    position.
     """
 
     def near(other: RunRecord) -> bool:

@@ -1,12 +1,12 @@
 """The cut-over: small steps in a fixed order; each is idempotent, and is recorded when it is done.
 
 A restart continues with the first step that is not recorded. Until the commit, the destination holds unique indexes
-without their uniqueness. The first step makes them refuse new duplicates; then the destination is unblocked, and then
-reported as writable. Nobody waits for the expiration of documents, which comes next. Making the indexes unique can take
-long, so it comes last.
+without their uniqueness. The first step makes them refuse new duplicates; then the destination is unblocked and
+reported as writable. The steps that no user has to wait for follow: documents begin to expire, and finally, because it
+can take long, the indexes become unique.
 
-If users have written to the source before the destination is unblocked, the cut-over is given up: its caller undoes
-the steps, and applies these writes first.
+If users have written to the source before the destination is unblocked, `Cutover.run` raises SourceWritten: the
+coordinator then undoes the completed steps, applies these writes, and repeats the commit.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class SourceWritten(Exception):
 
 @dataclass(frozen=True)
 class Cutover:
-    """Runs the steps of a commit, once the verification has passed or is disabled. Reads no documents of the source.
+    """Runs the steps of a cut-over, once the verification has passed or is disabled. Reads no documents of the source.
 
-    `run` raises SourceWritten.
+    `run` raises SourceWritten if users have written to the source meanwhile.
     """
 
     context: RunContext
@@ -102,8 +102,8 @@ class Cutover:
     def _refuse_written(self) -> None:
         """Raise SourceWritten if users have written to the source since the commit time.
 
-        Such a write was not verified. If it is older than the saved position, this instance has applied it, but another
-        one may have skipped its share.
+        Such a write was not verified. Even if it is older than the saved position of this instance, another instance
+        may not have applied it.
         """
         context = self.context
         record = context.run.record

@@ -77,7 +77,7 @@ class Follower(Phases):
         return Phase.CUTTING_OVER
 
     def _is_cut_over(self, stop: StopToken) -> bool:
-        """Return whether nothing is left to apply: the coordinator is past that phase, or already reverses the sync.
+        """Return whether the coordinator has finished change event application, or already reverses the sync.
 
         Also join the coordinator, and publish whether it has found that all instances have caught up.
         """
@@ -87,7 +87,7 @@ class Follower(Phases):
         return leader.reversals > self._context.run.record.reversals or leader.phase.applied
 
     def _join(self, leader: RunRecord) -> None:
-        """Join the coordinator's newest repair."""
+        """Take part in the coordinator's newest repair, once the coordinator has applied its own share."""
         run = self._context.run
         # Only when the coordinator has applied its share: it creates the missing collections. The thread that reads the
         # events cannot wait for that, because the coordinator may wait for it at a DDL event.
@@ -126,5 +126,5 @@ def _is_applying(other: RunRecord) -> bool:
 
 
 def _is_withdrawn(other: RunRecord) -> bool:
-    """Return whether the coordinator, whose cut-over has begun, has given it up."""
+    """Return whether the coordinator has withdrawn its cut-over, which had already begun."""
     return other.phase in (Phase.WITHDRAWING, Phase.APPLYING)

@@ -1,7 +1,7 @@
 """Watches the source's oplog while a sync reads the source.
 
-Estimates how long the oplog still holds the entries that the sync needs. If that may be too short, it lets the spooler
-save the change events, or warns. It fails the sync once entries that the sync needs are gone from all members.
+Estimates how long the oplog still holds the entries that the sync needs. If that may be too short, it makes the spooler
+save the change events, or warns. It fails the sync once all members have dropped entries that the sync needs.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class OplogWatch:
             self._update_estimates(oplog)
 
     def _judge_unread(self, stop: StopToken) -> None:
-        """Let the spooler judge by the age of the needed entries."""
+        """Start spooling if the needed entries are old: the oplog itself cannot be read, so nothing else is known."""
         if self._spooler.is_active or not self._spooler.is_allowed:
             return
         now = append_note(self._context.source_client, stop)
@@ -107,7 +107,8 @@ class OplogWatch:
     def _rest_seconds(self, age: float, copy_left: float | None) -> float | None:
         """Return for how many seconds the sync still needs the oldest entry; None if unknown, as in a pause.
 
-        Events are not applied faster than they were written, by a pessimistic estimate. `age` is that of this entry.
+        `age` is the present age of that entry, in seconds. A pessimistic estimate: applying the waiting events takes as
+        long as writing them did.
         """
         record = self._context.run.record
         if record.state is State.PAUSED:

@@ -19,9 +19,9 @@ def spool_while_paused(
 ) -> None:
     """Watch the oplog of the source, and spool its change events as soon as they are needed, until stopped.
 
-    `stopped` is the context of the engine that was paused: it is only read. `prepare` returns the context of a new
-    engine, whose writes the clusters accept. Returns immediately if the sync needs no events. Raises OperationError,
-    the driver's errors, and `Cancelled`.
+    `stopped` is the context of the paused engine, used only for reading. `prepare` returns the context of a new engine,
+    whose writes the clusters accept. Returns immediately if the sync needs no more events or its start option
+    `eventSpool` is `never`. Raises OperationError, the driver's errors, and `Cancelled`.
     """
     record = stopped.run.record
     position = record.position
@@ -38,7 +38,7 @@ def spool_while_paused(
 
 
 def _wait_until_needed(stopped: RunContext, stop: StopToken) -> None:
-    """Return when events must be spooled, which is now if an earlier engine has spooled some."""
+    """Wait until events must be spooled; return at once if an earlier engine has spooled some."""
     if stopped.spool.is_saved(stop):
         return
     spooler = Spooler(stopped)

@@ -1,10 +1,10 @@
 """Repairs the differences that the verification has found, in numbered rounds, as the coordinator.
 
-A round is saved in three steps: the list of its differences, its number in the run record, and that it is done. The
-thread that reads the change events does the work (`syncsvc.engine.events.repair_work`), in each instance: it reads
-documents again through the lanes, so their writes keep their order with those of events. A killed process repeats the
-step that it was in. That is safe, because a repair only makes the destination what the source or the saved definition
-says at that moment, and later events are applied over it.
+A round is saved in three steps: the list of its differences, its number in the run record, and its completion. In each
+instance, the thread that reads the change events applies the round (`syncsvc.engine.events.repair_work`): documents are
+read again through the lanes, so their writes stay in order with those of the events. A killed process repeats the step
+that it was in. That is safe: a repair sets documents to their present state on the source, and definitions to the saved
+ones; later events are applied after it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Repairer:
     def repair_in_commit(self) -> bool:
         """Repair the differences that are left after all changes are applied, and return whether any was repaired.
 
-        Return False if the options of the sync forbid it, the commit has already repaired twice, or no difference can
-        be repaired. Otherwise, the saved commit time is None: a document that was read again may contain a later write.
+        Return False if the start options forbid it, the commit has already repaired twice, or no difference can be
+        repaired. A repair removes the saved commit time, because a document that is read again may hold later writes.
         """
         record = self._context.run.record
         if record.options.repair is Repair.NEVER or record.commit_repairs >= _MOST_IN_COMMIT:
@@ -58,7 +58,7 @@ class Repairer:
         return True
 
     def finish_round(self) -> None:
-        """Wait until all instances have applied the newest round, and save that; a no-op if it is saved already."""
+        """Wait until all instances have applied the newest round, and save its completion; no-op if already saved."""
         run = self._context.run
         number = run.record.repair
         if run.record.repair_done >= number:
@@ -75,9 +75,10 @@ class Repairer:
         _log.info("Differences were repaired.", extra={"round": number})
 
     def repair_on_demand(self) -> None:
-        """Repair the differences known now, if a user has requested it.
+        """Repair the differences known now, if a user has requested a repair.
 
-        If a collection was missing, the request is met by a later call, once the check has compared its documents.
+        If the repair creates a missing collection, the request stays open: a later call repairs the documents of that
+        collection, once the check has compared them.
         """
         self.finish_round()
         run, check = self._context.run, self._context.checks.record
@@ -100,7 +101,7 @@ class Repairer:
         self._created_in = self._context.checks.record.generation if again else None
 
     def _run_round(self, number: int, **begun: Any) -> None:
-        """Run the round whose list is saved; save the fields `begun` of the record when it begins."""
+        """Run the round whose list is saved. The fields `begun` of the run record are saved with its number."""
         context = self._context
         context.observe(Point.REPAIR_LISTED, str(number))
         context.run.update(repair=number, **begun)
@@ -109,9 +110,9 @@ class Repairer:
         context.observe(Point.REPAIR_DONE, str(number))
 
     def _list(self) -> tuple[int, set[Action]]:
-        """Save the differences known now as the list of the next round; return its number, and what is to be done.
+        """Save the differences known now as the list of the next round; return its number, and the actions needed.
 
-        While the check runs, a generation may be replaced while it is read: then the newest one is listed as well.
+        If the check replaces its generation while the mismatches are read, add those of the newest generation, too.
         """
         self.finish_round()
         number = self._context.run.record.repair + 1
@@ -126,7 +127,7 @@ class Repairer:
             self._stop.check()
 
     def _known(self, actions: set[Action]) -> Iterator[StoredMismatch]:
-        """Yield the known differences that can be repaired, and add what is done about them to `actions`."""
+        """Yield the known differences that can be repaired, and add the actions that repair them to `actions`."""
         context, checks = self._context, self._context.checks
         foreign = read(lambda: replaced(context.destination_client, context.registry), self._stop)
         if foreign:

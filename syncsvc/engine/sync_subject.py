@@ -79,7 +79,7 @@ class SyncSubject:
         return lag is not None and lag <= _MOST_LAG
 
     def later_end(self, differs: bool) -> Timestamp | None:
-        """Return a later commit time if users still write to the source, or if differences were repaired."""
+        """Return a later commit time if users still write to the source or differences were repaired, else None."""
         return self.commit_end.later(differs)
 
 

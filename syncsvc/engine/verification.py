@@ -95,20 +95,20 @@ class Verification:
             self._context.progress.set(check=self._check.figures.progress())
 
     def repair_if_asked(self) -> None:
-        """Run the repair that a user has asked for, once the check has begun; a no-op if there is none."""
+        """Run the repair that a user has requested, once the check has begun; a no-op if there is none."""
         if self._check is not None:
             self._repairer.repair_on_demand()
 
     def finish_repair(self) -> None:
-        """Wait until the repair that an earlier process may have begun is applied; a no-op if there is none."""
+        """Wait until a repair that an earlier process has begun is complete; a no-op if there is none."""
         self._repairer.finish_round()
 
     def finish(self, written_until: Timestamp) -> None:
         """Tell the check that users no longer write to either cluster, and return once it has passed.
 
-        All changes up to `written_until`, a source time, must be applied, and the position saved. If users write after
-        that time, their writes are applied and compared, too. If verification is disabled, nothing is compared. Raises
-        OperationError VerificationFailed, VerificationIncomplete.
+        Before the call, all changes up to `written_until`, a source time, must be applied, and the position saved. If
+        users write after that time, this waits until their writes are applied and compared, too. If verification is
+        disabled, nothing is compared. Raises OperationError VerificationFailed, VerificationIncomplete.
         """
         if not self._enabled:
             while self._commit_end.later(differs=False) is not None:
@@ -129,12 +129,11 @@ class Verification:
             raise error
 
     def _recall(self) -> None:
-        """Continue the saved check, or take over its verdict if it has one; a no-op without a saved check.
+        """Continue the saved check, or use its verdict if the verdict still applies; a no-op without a saved check.
 
-        A check continues as if no commit was requested, until `finish` is called: after a failed commit, once the sync
-        is running again, after a cut-over was given up, and if an earlier process was killed in the commit. That
-        process may have repaired differences or moved the commit time since the end of the writes was saved, so the
-        check must not end there.
+        The verdict and the saved end of the writes are discarded if the commit was withdrawn. The end is also discarded
+        if the commit has no verdict yet: the earlier process may have repaired differences or moved the commit time
+        since it saved the end. The check then continues without an end until `finish` is called.
         """
         store = self._context.checks
         try:

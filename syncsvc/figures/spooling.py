@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from syncsvc.figures.trends import SHORTEST_FORECAST, in_words
 
-# If it is unknown how long the events are still needed, they are spooled when the oplog holds them for less than this,
-# in seconds.
+# If it is unknown for how long the events are needed, they are spooled when the oplog will keep them for less time than
+# this, in seconds.
 _RESERVE = 2 * SHORTEST_FORECAST
 # Both estimates are rough, and the spooling itself takes time: the oplog must outlast the need by this factor.
 _MARGIN = 1.5
-# For how long an oplog that cannot be read is assumed to hold its entries, in seconds. Shards keep a day and more, but
-# the time since which the stream of a cluster must be read is the only thing known.
+# For how long an oplog that cannot be read is assumed to keep its entries, in seconds. It usually keeps them for more
+# than a day, but that is not known.
 _ASSUMED_OPLOG = 2 * 3600.0
-# The shares of the size limit from which on a warning begins, and below which it ends.
+# The warning begins at the first share of the size limit, and ends below the second one.
 _FILLING, _ROOMY = 0.8, 0.7
 
 
 def is_needed(left: float, rest: float | None) -> bool:
     """Return whether change events must be spooled now.
 
-    `left` is in how many seconds the oplog begins to drop events that the sync needs, `rest` for how many seconds the
-    sync still needs the oldest of them (None if unknown).
+    `left` is the number of seconds until the oplog begins to drop events that the sync needs. `rest` is for how many
+    more seconds the sync needs the oldest of these events (None if unknown).
 
-    There is no way back in this decision: spooling ends when the events up to the present are applied or handed on. So
-    estimates that go up and down do not start and stop it again and again.
+    This decides only when spooling begins, not when it ends: otherwise, fluctuating estimates would start and stop it
+    again and again.
     """
     return left < (_RESERVE if rest is None else _MARGIN * rest)
 
 
 def assumed_left(age: float) -> float:
-    """Return for how long an oplog that cannot be read still holds its entries, if the sync needs those of `age`.
+    """Return for how long an oplog that cannot be read is assumed to keep the oldest entry that the sync needs.
 
-    Both are in seconds; `age` is the time since the oldest entry that the sync needs.
+    `age` is the present age of that entry. Both are in seconds.
     """
     return _ASSUMED_OPLOG - age
 

@@ -90,7 +90,8 @@ def resource_violations(
 ) -> Iterator[Violation]:
     """Yield a violation for each resource that is too small; an unknown amount is no violation.
 
-    `spool_limit` is how many bytes the event spools of all instances may have. It counts if they are used in any case.
+    `spool_limit` is the size limit of the event spools of all instances together, in bytes. It counts only if the start
+    option `eventSpool` is `always`.
     """
     shortage = _spool_shortage(options, estimates, spool_limit)
     if shortage and options.event_spool is EventSpool.ALWAYS and not options.skip_disk_space_check:
@@ -108,7 +109,10 @@ def resource_violations(
 
 
 def _spool_shortage(options: StartOptions, estimates: Estimates, spool_limit: int) -> str | None:
-    """Return what is missing on the destination's disk for a full event spool; None if nothing is, or it is unknown."""
+    """Return a text if the destination's disk has no room for a full event spool; None if it has, or if unknown.
+
+    Return None, too, if the spool is disabled, or if the disk is even too small without the spool.
+    """
     needed, free = estimates.disk_needed, estimates.disk_free
     if options.event_spool is EventSpool.NEVER or needed is None:
         return None
@@ -134,7 +138,7 @@ def warnings(
 ) -> Iterator[str]:
     """Yield warnings of later problems, with the remedy to apply before the start; warnings never prevent a start.
 
-    `spool_limit` is how many bytes the event spools of all instances may have.
+    `spool_limit` is the size limit of the event spools of all instances together, in bytes.
     """
     yield from _oplog_warnings(options, found, estimates)
     shortage = _spool_shortage(options, estimates, spool_limit)
@@ -166,14 +170,15 @@ def warnings(
 
 
 def _oplog_warnings(options: StartOptions, found: Findings, estimates: Estimates) -> Iterator[str]:
-    """Yield a warning if the oplog may be too short, and why nothing is known about it."""
+    """Yield a warning if the oplog of the source may be too short, or if that is unknown."""
     window, copy = estimates.oplog_window_seconds, estimates.copy_seconds
     spooled = options.event_spool is not EventSpool.NEVER
     if found.source.is_sharded:
         yield (
             "The oplogs of the source's shards cannot be read through mongos, so it is unknown whether they are long "
-            "enough. If a shard drops entries before the sync has read them, the sync fails: check the oplog window of "
-            "each shard (rs.printReplicationInfo()) before the start."
+            "enough. If a shard drops entries before the sync has read them, the sync fails: check before the start "
+            "(rs.printReplicationInfo()) that each shard keeps at least two hours of changes, or with eventSpool "
+            "never, those of the whole copy."
         )
     elif found.oplog is None:
         yield (

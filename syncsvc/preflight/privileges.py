@@ -53,7 +53,7 @@ READING = (
         ("listDatabases",),
         ("collStats", "find", "listCollections", "listIndexes"),
     ),
-    Need("read collections by their ids", "clusterMonitor", ("useUUID",)),
+    Need("read collections by their UUIDs", "clusterMonitor", ("useUUID",)),
 )
 STREAMING = (Need("read changes", "readAnyDatabase", (), ("changeStream",)),)
 WRITING = (

@@ -67,9 +67,10 @@ def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: Stop
 
 
 def _runs(cluster: Cluster, stop: StopToken) -> tuple[RunRecord, ...]:
-    """Return the run records on the destination; empty if one of them has an unsupported format.
+    """Return the run records on the destination.
 
-    Such records still count as left-over metadata.
+    Return none if the user may not read them, or if one has an unsupported format; its database still counts as
+    left-over metadata.
     """
     try:
         return _if_allowed(lambda: tuple(load_runs(cluster.client)), stop) or ()

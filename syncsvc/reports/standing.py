@@ -1,4 +1,4 @@
-"""What a daemon with `--standby` shows about its role, its lease and its readiness. Pure."""
+"""Reports the role, the lease and the readiness of a daemon with `--standby`. Pure."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ def delete_rows(
 
 
 def forget_earlier(client: Client, writer: ClusterWriter, stop: StopToken) -> None:
-    """Delete all that an earlier run has saved: collections and partitions of both directions, views, and the rest.
+    """Delete the saved state of an earlier run: registry, partitions, views, check, list of repairs, and event spool.
 
-    Otherwise its collections would count as copied, and its check would be continued.
+    Otherwise, the new run would skip collections that the earlier run had copied, and continue its check.
     """
     for reversals in range(2):
         for name in (collections_of(reversals), partitions_of(reversals)):

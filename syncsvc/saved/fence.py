@@ -63,7 +63,7 @@ _BATCHES_WITHOUT = 50
 
 
 def _session(client: Client, lsid: Binary) -> ClientSession:
-    """Return a session with a given lsid. It is never ended, so that the driver's pool never has it."""
+    """Return a session with this lsid. Do not end it: the driver would reuse the lsid for other operations."""
     session = client.start_session(causal_consistency=False)
     cast(dict[str, Any], session.session_id)["id"] = lsid
     return session
@@ -130,7 +130,7 @@ class Fence:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether all slots that are not in use are settled."""
+        """Return whether no late command can take effect on the slots that are not in use (see the module)."""
         with self._changed:
             return all(each.settled for each in self._free)
 

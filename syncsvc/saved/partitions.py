@@ -111,9 +111,9 @@ def _is_whole(document: dict[str, Any]) -> bool:
 
 
 def _together(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first of the saved partitions that one call may claim together: one range, or whole collections.
+    """Return the partitions to claim in one call, from the beginning of `waiting`.
 
-    The size of several collections is at most `_MOST_BYTES`.
+    They are a single range, or one or more whole collections; several collections have at most `_MOST_BYTES` in total.
     """
     chosen: list[dict[str, Any]] = []
     size = 0

@@ -1,7 +1,7 @@
-"""The list of the differences that a sync has repaired, or is going to repair, each with the number of its round.
+"""Saves the list of differences that a sync has repaired or will repair, each with the number of its round.
 
-A round is saved here before any instance begins it, so a restarted instance, and every other one, repairs the same
-differences. A difference that occurs in a later round again is listed for the later round only.
+A round is saved before any instance begins it, so all instances, and restarted ones, repair the same differences. If a
+difference occurs again in a later round, it is listed only for the later round.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PAGE = 1_000
 
 
 class RepairCounts(NamedTuple):
-    """How many documents, and how many differences in definitions, were repaired."""
+    """The numbers of documents and of differences in definitions in the list of repairs."""
 
     documents: int = 0
     definitions: int = 0
@@ -93,7 +93,7 @@ class Repairs:
         delete_rows(self._client, self._writer, REPAIRS, {}, self._stop)
 
     def _newest(self, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the matching rows, with all that any instance saved before, in the order of their `_id`s."""
+        """Yield the matching rows in the order of their `_id`s, including all that were saved before the call."""
         time = newest_time(self._run, REPAIRS)
 
         def portion(after: list[dict[str, Any]]) -> list[bytes]:

@@ -55,7 +55,7 @@ CONFIRM_INTERVAL = 1.0
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run failed: a name from the error table, and the full text."""
+    """The error that a run failed with: its name in the error table, and the full text."""
 
     name: str
     description: str

@@ -7,8 +7,8 @@ A row is a header, part 0, and the compressed events in further parts, because a
 header is saved last and deleted first: parts without a header do not count. So a crash leaves the whole row or none.
 
 The rows belong to one run of one instance (the UUID `fence` of its run record) and to one direction (the number of
-reversals). They are saved on the cluster that is the destination at present: on the other one, each row would be a new
-change event.
+reversals). After a reversal, they are saved on the new destination: on the new source, each row would cause a change
+event.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def joint_of(position: Position) -> int:
 
 
 def checksum(number: int, joint: int, end: Position, events: int, data: bytes) -> int:
-    """Return the checksum of a row: of its compressed events and of the header fields that tell where they belong."""
+    """Return the checksum of a row's compressed events and of the header fields that give its place in the stream."""
     header = f"{number} {joint} {text_of(end)} {events}"
     return zlib.crc32(data, zlib.crc32(header.encode()))
 
@@ -240,7 +240,7 @@ class Spool:
         """
         data = self._data(row)
         if not _is_whole(row, data):
-            # A primary that was elected since may not know the newest row yet.
+            # A primary that was elected meanwhile may not have the newest row yet.
             self._since = self._newest_time()
             data = self._data(row)
         if not _is_whole(row, data):

@@ -202,7 +202,7 @@ def _any_event(raw: bytes) -> DataEvent | DefinitionEvent | Fragment:
 
 
 def parse_key_event(raw: bytes) -> KeyEvent | DefinitionEvent:
-    """Parse the event in a change stream document that was reduced to KEY_EVENT_FIELDS, or has more fields.
+    """Parse the event in a change stream document that has at least the fields KEY_EVENT_FIELDS.
 
     Raise MalformedBson, or KeyError for a missing field.
     """

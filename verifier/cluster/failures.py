@@ -222,7 +222,7 @@ def code_of(error: BaseException) -> int | None:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the text of a driver's error for people: the server's message and code, or else the driver's own text.
+    """Return the readable text of a driver's error: the server's message and code, or else the driver's own text.
 
     It contains neither the whole reply nor the topology description.
     """

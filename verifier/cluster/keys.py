@@ -122,7 +122,7 @@ def is_only_id(key: bytes) -> bool:
 
 
 def shown(key: bytes) -> str:
-    """Return the `_id` of a key for people, with its type, cut if it is long."""
+    """Return the `_id` of a document key as text for messages: its type and value, shortened if it is long."""
     element = id_element(key)
     return values.shown(element.kind, key[element.start : element.end])
 

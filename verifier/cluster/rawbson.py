@@ -175,8 +175,7 @@ def decode_definition(raw: Buffer) -> dict[str, Any]:
     """Decode the definition of a collection, view or index; the fields in EXPRESSIONS stay raw documents.
 
     Decoding and encoding an expression would change Symbol, Undefined and DBPointer values, duplicate field names and
-    invalid UTF-8. Of these, the other fields of a definition can contain only invalid UTF-8, whose bytes are replaced
-    by U+FFFD.
+    invalid UTF-8. The decoded fields cannot contain any of these except invalid UTF-8, which is replaced by U+FFFD.
     """
     opened: dict[str, Any] = _opened(RawBSONDocument(bytes(raw), _DEFINITION))
     return opened

@@ -1,4 +1,4 @@
-"""Retries reads as a whole when a cluster fails between two pages."""
+"""Retries a read from its beginning if the cluster fails between two pages."""
 
 from __future__ import annotations
 

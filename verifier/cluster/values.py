@@ -1,4 +1,4 @@
-"""Formats values for people, such as `long 7` and `string "abc"`. Pure."""
+"""Formats values as readable text, such as `long 7` and `string "abc"`. Pure."""
 
 from __future__ import annotations
 

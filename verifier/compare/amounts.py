@@ -1,4 +1,4 @@
-"""Counters and rates of what a generation has compared."""
+"""Counts the documents, bytes and mismatches of a generation, and computes rates and lags from such figures."""
 
 from __future__ import annotations
 

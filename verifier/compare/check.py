@@ -224,7 +224,7 @@ class Check:
         return self._end()
 
     def _grace_is_over(self) -> bool:
-        """Return whether the current generation began after the grace period, or needs none (`_was_quiet`).
+        """Return whether the current generation began after the grace period, or none is needed (`_was_quiet`).
 
         Return False if an earlier process began the generation.
         """

@@ -63,7 +63,7 @@ class TaskCounts:
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much a generation has compared. Sizes are in bytes, of the source's documents.
+    """The amounts that a generation has compared. Sizes are in bytes, of the source's documents.
 
     `total_documents` and `total_size` are estimates of the whole amount; None if unknown.
     """

@@ -25,7 +25,7 @@ _NESTED = (rawbson.DOCUMENT, rawbson.ARRAY)
 
 
 class Mode(Enum):
-    """How documents are compared. The values are those of the option `docCompareMethod`.
+    """The method to compare documents. The values are those of the option `docCompareMethod`.
 
     BINARY: all bytes must be equal. IGNORE_FIELD_ORDER: as BINARY, but fields may have any order.
     """

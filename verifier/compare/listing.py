@@ -61,7 +61,7 @@ class Listing:
         return True
 
     def later_end(self, differs: bool) -> None:
-        """Return None: a check of its own changes nothing, and ends when users say that they no longer write."""
+        """Return None: the verifier repairs nothing, so the check ends at the time at which user writes ended."""
 
     def _selected(self, name: Namespace) -> Namespace | None:
         return name if is_user_namespace(name) and self._selection.selects(name) else None

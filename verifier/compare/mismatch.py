@@ -10,7 +10,7 @@ from verifier.cluster.namespace import Namespace
 
 
 class Difference(Enum):
-    """How the two sides differ. The value is the name in the API."""
+    """The kind of a difference between source and destination. The values are names in the API."""
 
     MISSING = "missingOnDst"
     EXTRA = "extraOnDst"

@@ -1,4 +1,4 @@
-"""The saved record of a check as a whole, and its form as a document."""
+"""The saved record of a check (options, generation, progress, verdict), and its conversion to and from a document."""
 
 from __future__ import annotations
 

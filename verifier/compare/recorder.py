@@ -107,7 +107,9 @@ class Recorder:
         return Changes(dict(self._seen), rate, lag, rechecked)
 
     def run(self) -> None:
-        """Read until stopped, saving rechecks and, every few seconds, the position; wait at the end of user writes.
+        """Read until stopped, and save rechecks and, every few seconds, the position.
+
+        At the time at which user writes ended, pause until that time is moved to a later one.
 
         Raises OperationError DefinitionChanged for a DDL event on the source, and OplogWindowExceeded; the driver's
         errors that are not temporary; and `Cancelled`.
@@ -182,7 +184,7 @@ class Recorder:
             yield from map(whole_collection, concerned)
 
     def _pass_end(self) -> None:
-        """When an end is first known, write a no-op to the oplog: the stream of an idle cluster would stay there."""
+        """Write a no-op to the oplog when a new end is known: otherwise an idle cluster's stream never passes it."""
         end = self._end
         if end is not None and end != self._noted:
             append_note(self._cluster.client, self._stop)

@@ -50,7 +50,7 @@ class _Mismatch(Strict):
     generation = always(fields.Integer, "The generation of the check that found the difference.")
     durationSecs = always(
         fields.Float,
-        "How long the difference has existed, in seconds; a change of the document begins the time again.",
+        "How long the difference has existed without a change of the document, in seconds.",
     )
     place = always(
         fields.String, "The page token of this line: send it as `after` to get the next lines."

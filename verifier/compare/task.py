@@ -140,9 +140,10 @@ def _full(group: KeyGroup, size: int, following: Recheck) -> bool:
 
 
 def merged(rechecks: Iterable[Recheck]) -> dict[bytes, Recheck]:
-    """Return one recheck per document, by digest, from rechecks in the order of their ids.
+    """Merge rechecks, given in the order of their ids, into one per document, and return them by digest.
 
-    For a document that changed after it was found different, `since` is None.
+    The first recheck of a document counts. If the document changed after it was found different, that is the one of the
+    change, whose `since` is None.
     """
     found: dict[bytes, Recheck] = {}
     for each in rechecks:

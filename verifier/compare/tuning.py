@@ -16,10 +16,11 @@ class CheckTuning:
     most_page: int = number(50_000, "documents", "Largest page of a comparison.")
     unmatched_bytes: int = size(
         40 * MB,
-        "Documents of both sides that wait for their counterpart; more than a reply of each side.",
+        "Documents of both sides that may wait for their counterpart; must exceed one reply of each side.",
     )
     feed_bytes: int = size(
-        4 * MB, "Changed keys that wait to be saved before the reader of a change stream waits."
+        4 * MB,
+        "Changed keys that may wait to be saved; when there are more, the reader of the change stream waits.",
     )
     remembered: int = number(
         200_000, "rechecks", "Saved rechecks that are remembered; each takes about 100 bytes."

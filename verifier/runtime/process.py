@@ -1,4 +1,4 @@
-"""The frame of both processes: sets up the log, and reports why a process cannot run."""
+"""Runs the main function of a process: sets up its log, reports why it cannot run, and ends it after a signal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(
     work: Callable[[], int],
     failed: int = 1,
 ) -> int:
-    """Set up the log, run `work` and return its exit status; from then on, SIGUSR1 rotates the log file.
+    """Run the process: set up the log, let SIGUSR1 rotate the log file, run `work`, and return its exit status.
 
     If an OperationError or OSError is raised, print it to standard error and return `failed`.
     """

@@ -26,7 +26,7 @@ _LONGEST_PAUSE = 2.0
 
 
 class _Patience(NamedTuple):
-    """How long each call is retried, in seconds, and when all retries end, by the monotonic clock."""
+    """The limits of retries: for each call, in seconds, and for all calls, as a time of the monotonic clock."""
 
     of_call: float = FOREVER
     end: float = FOREVER
@@ -36,7 +36,7 @@ _patience: ContextVar[_Patience] = ContextVar("patience", default=_Patience())
 
 
 class Temporary(NamedTuple):
-    """Why a failed call may succeed later (`what`), the remedy for the operator, and how many seconds to retry.
+    """A temporary failure: `what` says why a retry may succeed, `patience` is for how many seconds to retry.
 
     The time counts from the first failure: a call that worked for an hour before it failed is retried as well.
     """

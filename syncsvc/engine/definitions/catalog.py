@@ -251,7 +251,7 @@ class Catalog:
             self._run(definition.namespace, command)
 
     def prepare(self, definition: CollectionSpec) -> None:
-        """Restore what users must find when they begin to write: see `standin.preparations`."""
+        """Restore the options and indexes that users need from their first write on: see `standin.preparations`."""
         for command in standin.preparations(definition):
             self._run(definition.namespace, command)
 

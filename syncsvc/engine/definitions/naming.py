@@ -20,7 +20,7 @@ _PARKED = "syncsvc.parked."
 def destination_name(registry: Registry, name: Namespace, uuid: bytes) -> Namespace:
     """Return the name on the destination for the collection `uuid`, which the source calls `name`.
 
-    It is a parked name while another collection has `name` on the destination.
+    While another collection has `name` on the destination, that is a temporary ("parked") name.
     """
     holder = registry.at(name)
     if holder is None or holder.uuid == uuid:

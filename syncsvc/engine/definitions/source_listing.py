@@ -67,7 +67,7 @@ class SourceListing:
                 self._registry.remove(record)
 
     def _record(self, collections: list[CollectionSpec]) -> None:
-        """Save a record of each collection that has none. It holds the true definition, and the size of the data."""
+        """Save a record of each collection that has none: its definition after the commit, and the size of its data."""
         new = [each for each in collections if self._registry.get(_uuid(each)) is None]
         amounts: dict[bytes, Size] = {}
 

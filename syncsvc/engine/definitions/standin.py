@@ -124,7 +124,7 @@ def creatable(index: Document, collated: bool) -> Document:
 
 
 def preparations(definition: CollectionSpec) -> Iterator[Command]:
-    """Yield the collMod commands that restore what users must not miss: all but uniqueness and expiration.
+    """Yield the collMod commands to run before users may write: they restore all but uniqueness and expiration.
 
     Unique indexes become `prepareUnique`: once these commands have run, the server refuses new duplicates. Deferred
     indexes are not built yet.

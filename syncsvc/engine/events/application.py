@@ -73,7 +73,7 @@ class Application:
         return self._frontier.passed.time > time
 
     def wait_until_past(self, time: Timestamp) -> None:
-        """Return when this instance has applied all its events up to that source time. Raises Cancelled.
+        """Wait until this instance has applied all its events up to that source time. Raises Cancelled.
 
         Appends a no-op to the source's oplog, because the stream of an idle source would never pass that time.
         """

@@ -34,7 +34,7 @@ class Barrier:
         self._stop = stop
 
     def take(self, token: dict[str, Any], apply: Callable[[], None]) -> None:
-        """Return when the event with that resume token is applied to the destination.
+        """Wait until the event with that resume token is applied to the destination.
 
         The coordinator, and an instance that runs alone, apply the event by calling `apply`; the coordinator skips an
         event that is already applied. Every other instance waits for the coordinator.

@@ -99,9 +99,9 @@ class Dispatcher:
         self._events[lane], self._sizes[lane] = [], 0
 
     def _open_entry(self) -> Entry[Position]:
-        """Return the open entry of the frontier; open one if there is none.
+        """Return the frontier's entry for the events that are being added; create it if there is none.
 
-        All portions until `end` belong to it, and `end` sets the position that it leads up to.
+        All portions that are handed on before the next call of `end` belong to this entry. That call sets its position.
         """
         if self._entry is None:
             self._entry = self._frontier.enter(self._entered, 1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Share:
-    """One of `parts` shares, which together hold all documents. `number` counts from 0."""
+    """The share of all documents whose events one instance applies: share `number` (from 0) of `parts` shares."""
 
     number: int = 0
     parts: int = 1

@@ -1,4 +1,4 @@
-"""The change events of the source, as their application reads them: those in the event spool, then the live stream."""
+"""Reads the change events to apply: first those in the event spool, then the live change stream of the source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from verifier.runtime.waits import waiting
 
 # How long the time of the source is used while spooled events are read, in seconds.
 _TIME_HOLDS = 1.0
-_SPOOLING = "eventSpool in GET /api/v1/progress shows the event spool. If it does not grow, see the other warnings."
+_SPOOLING = (
+    "The events are applied once they are saved. If eventSpool in GET /api/v1/progress does not change, see the other "
+    "warnings."
+)
 
 
 class EventSource:
@@ -94,9 +97,9 @@ class EventSource:
         return list(events[old:])
 
     def _time(self, row: Row) -> Timestamp:
-        """Return the time of the source, at most a second old, and not before the end of the row.
+        """Return the current time of the source, read at most a second ago, or the end of the row if that is later.
 
-        The lag of the destination is measured against it, not against the time at which the events were spooled.
+        The lag is measured against this time, not against the time at which the events were spooled.
         """
         if self._read_at is None or monotonic() - self._read_at > _TIME_HOLDS:
             self._now = append_note(self._context.source_client, self._stop)

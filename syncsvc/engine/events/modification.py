@@ -1,4 +1,4 @@
-"""The effects of a collMod on the source: on the saved definition, and on the destination before the commit. Pure.
+"""Computes how a collMod of the source changes the saved definition, and the destination before the commit. Pure.
 
 A `change` has the fields of the `modify` event (`operationDescription`). They equal those of the command, except that
 an index is always given by name.

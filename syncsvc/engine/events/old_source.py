@@ -1,8 +1,7 @@
-"""Sources before 6.0: their events contain names instead of UUIDs, and not every definition change has an event.
+"""Handles the events of sources before 6.0, which contain names instead of UUIDs and do not report every DDL operation.
 
-So a name means the same collection for as long as the sync runs, and a definition change that has an event fails the
-sync: a drop or rename by its own event, a new collection by the first event of a document in it. `DefinitionWatch`
-detects the other changes.
+A name must mean the same collection for as long as the sync runs. Therefore these events fail the sync: drop, rename,
+and the first event of a document in a new collection. `DefinitionWatch` detects the changes that have no event.
 """
 
 from __future__ import annotations

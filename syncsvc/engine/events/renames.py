@@ -87,9 +87,10 @@ class Renames:
             self._move(parked, name)
 
     def _move(self, record: CollectionRecord, name: Namespace) -> None:
-        """Rename the destination's collection to `name`, its new name on the source; park it if `name` is taken there.
+        """Rename the destination's collection to `name`, its new name on the source, and save its record.
 
-        Saves the record, and releases the old name.
+        If another collection has `name` on the destination, use a temporary ("parked") name instead. Then give the old
+        name to the collection that is parked because of it, if there is one.
         """
         kept_as = destination_name(self._registry, name, record.uuid)
         # Renamed before it is saved: the position is before this event, so a restart in between repeats it.

@@ -1,8 +1,8 @@
 """Applies the repairs of a round, in the thread that reads the change events.
 
-Documents are read again through the lanes, like documents whose events are not enough, so no other write of the same
-document can overtake them. Only the coordinator repairs definitions: it applies all DDL events, so no such event runs
-at the same time. A definition is restored to the one in the registry, which is right at this point of the events.
+Documents are read again through the lanes, so no other write of the same document can overtake the repair. Only the
+coordinator repairs definitions: it applies all DDL events in this thread, so no DDL event runs at the same time. The
+registry holds the definitions as they are after all events read so far; they are restored from it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OF_CREATION = {Aspect.EXISTENCE, Aspect.KIND, Aspect.SHARD_KEY}
 
 
 class RepairWork:
-    """Applies the rounds of repairs that the run record names."""
+    """Applies the rounds of repairs that the run record requests."""
 
     def __init__(
         self,
@@ -58,16 +58,16 @@ class RepairWork:
         self._catalog = Catalog(context, stop)
 
     def run_pending(self, source_time: Timestamp) -> None:
-        """Apply the newest round unless this instance has applied it, and save that; return when it is applied.
+        """Apply the newest round, and save that it is applied; a no-op if this instance has applied it already.
 
-        All events up to now must have been handed to the lanes; `source_time` is a source time that is not before any
-        of them. Raises OperationError EventNotApplicable.
+        All events read so far must have been handed to the lanes. `source_time` is a source time at or after all of
+        them: the documents are read at that time or later. Raises OperationError EventNotApplicable.
         """
         record = self._context.run.record
         if record.repaired >= record.repair:
             return
         self._frontier.wait_drained(self._stop)
-        # Look again: users may have created a collection since the list was made, above all if a process was killed.
+        # Checked again: users may have created a collection since the list was saved, perhaps before a restart.
         client, registry = self._context.destination_client, self._context.registry
         if not record.coordinates:
             # The coordinator may have created collections.
@@ -115,7 +115,10 @@ class RepairWork:
                     raise
                 # The next comparison finds the differences again.
                 self._context.repairs.remove(number, differences)
-                _log.warning("A definition could not be repaired.", extra={"error": str(error)})
+                _log.warning(
+                    "A definition could not be repaired. The next comparison reports it again.",
+                    extra={"error": str(error)},
+                )
         if others:
             reconcile_views(self._context, self._stop)
 
@@ -131,10 +134,10 @@ class RepairWork:
             build_indexes(self._context, record, self._stop)
 
     def _create(self, record: CollectionRecord) -> None:
-        """Create the collection unless one has its name, and save that the new one is the sync's."""
+        """Create the collection if its name is free, and save the UUID of the new one in the registry."""
         context = self._context
         if created_uuid(context, record.definition.namespace, self._stop) is None:
-            # The saved UUID is that of a collection that was dropped.
+            # The saved UUID belongs to a collection that was dropped.
             record = context.registry.change(record, destination_uuid=None)
         self._catalog.create_bare(record.present)
         save_created(context, [record], self._stop)

@@ -1,11 +1,11 @@
 """Saves change events of the source in the event spool while its oplog may be too short for them.
 
-Spooling begins at the saved position, or at the end of the rows that an earlier process has saved. It goes on at the
-pace of the source, whatever the copy, an index build or the application of events does. It ends when the application
-has read all rows and the spooler has reached the present: the application then continues with the live stream.
+Spooling begins at the saved position, or at the end of the rows that an earlier process has saved. It keeps pace with
+the source, independently of the copy, index builds and the application of events. It ends when the application has read
+all rows and the spooler has reached the present: the application then continues with the live stream.
 
-Rows are deleted once a position after them is saved. So at any moment, the saved position is either in a row, or at the
-end of the rows and in the oplog.
+Rows are deleted once a position after them is saved. So the saved position is always within a row, or at the end of the
+rows; in the latter case, the oplog holds the next event.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _AT_PRESENT = 10
 
 
 class _Batch:
-    """Events that are not saved yet. `since` and `end` are the positions before and after them."""
+    """The events of the next row, before it is saved. `since` and `end` are the positions before and after them."""
 
     def __init__(self, since: Position) -> None:
         self.since = self.end = since
@@ -75,7 +75,7 @@ class Spooler:
         return self._active.is_set()
 
     def start(self) -> None:
-        """Let `run` spool."""
+        """Make `run` spool."""
         self._active.set()
 
     def finish(self) -> None:
@@ -83,12 +83,15 @@ class Spooler:
         self._active.clear()
 
     def judge(self, left: float, rest: float | None) -> None:
-        """Let `run` spool if the oplog may be too short, and the start option allows it. See `is_needed`."""
+        """Make `run` spool if the oplog may be too short and the start option allows it.
+
+        The parameters are those of `figures.spooling.is_needed`.
+        """
         if self.is_allowed and spooling.is_needed(left, rest):
             self.start()
 
     def end_soon(self) -> None:
-        """Let `run` stop spooling once it has saved all events up to the present."""
+        """Make `run` stop spooling once it has saved all events up to the present."""
         self._ending.set()
 
     def forget(self, position: Position) -> None:
@@ -99,7 +102,7 @@ class Spooler:
             self._publish()
 
     def clear(self) -> None:
-        """Delete all rows, because all events are applied. Raises the driver's errors."""
+        """Stop spooling and delete all rows. Call this when all events are applied. Raises the driver's errors."""
         self.finish()
         self._spool.clear()
         self._publish()

@@ -30,7 +30,7 @@ class RunContext:
     """The clusters, saved state and settings of one run.
 
     The clients only read, except for no-ops in the source's oplog. `destination_writer` runs commands on the
-    destination, `document_writer` writes user documents there. `run`, `registry`, `views`, `partitions`, `checks` and
+    destination, `document_writer` writes user documents there. `run`, `registry`, `views`, `partitions`, `checks`,
     `repairs` and `spool` are saved state; `instances` are the other instances of the run. `selection` is the filter,
     and `load` has the numbers of threads.
     """

@@ -44,12 +44,12 @@ class Instances:
         return len(others) == several - 1 and all(map(_unless_failed(holds), others))
 
     def wait_for_all(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
-        """Return when `all_hold` is true of the saved records of the other instances."""
+        """Wait until `all_hold` is true of the saved records of the other instances."""
         with waiting("This instance waits for the other instances", _LOOK_AT_INSTANCES):
             wait_until(lambda: self.all_hold(holds, stop), stop)
 
     def wait_for_started(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
-        """Return when `holds` is true of the saved records of all other instances that have been started."""
+        """Wait until `holds` is true for the saved records of all other instances that have been started."""
         with waiting("This instance waits for the other instances", _LOOK_AT_INSTANCES):
             wait_until(lambda: all(map(holds, self._peers.others(stop))), stop)
 
