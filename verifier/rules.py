@@ -39,7 +39,7 @@ def _missing_privileges(role: str, facts: ClusterFacts) -> Iterator[Violation]:
         return
     if facts.is_sharded and facts.identity is None:
         yield NOT_AUTHORIZED, (
-            f"The user of the {role} cannot read the database config, where shard keys are stored; "
+            f"The user of the {role} cannot read the config database, where shard keys are stored; "
             "the built-in role clusterMonitor can."
         )
     missing = [*facts.lacks(*_ON_CLUSTER), *facts.lacks_everywhere(*_ON_COLLECTIONS)]

@@ -17,10 +17,11 @@ from verifier.runtime.errors import Violation
 
 @dataclass(frozen=True)
 class Need:
-    """A set of actions: on the cluster, on all collections and time-series buckets, and on some collections of config.
+    """A set of actions: on the cluster, on all collections, on all time-series buckets, and in the config database.
 
-    `on_config` pairs the name of a collection with its actions. `purpose` says what the actions are for, `role` is a
-    built-in role that grants them, and `instead` is an action on the cluster that can replace all of them.
+    `on_config` pairs the name of a collection of the config database with its actions. `purpose` says what the actions
+    are for, `role` is a built-in role that grants them, and `instead` is an action on the cluster that can replace all
+    of them.
     """
 
     purpose: str

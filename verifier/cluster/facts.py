@@ -26,7 +26,7 @@ class ClusterFacts:
     the user may not read it. `shards` are the sorted names of its shards, if it has any. `privileges` are the user's
     actions on the cluster resource, `database_privileges` those on the collections of every database,
     `bucket_privileges` those on the buckets of every time-series collection, and `config_privileges` those on
-    collections of the database config, each paired with the name of a collection (empty for all collections). All four
+    collections of the config database, each paired with the name of a collection (empty for all collections). All four
     are None without access control.
     """
 
@@ -65,25 +65,25 @@ class ClusterFacts:
         return self.version >= (7, 0, 0) or (6, 0, 9) <= self.version < (6, 1, 0)
 
     def lacks(self, *actions: str) -> list[str]:
-        """Return those of the cluster actions that the user lacks; empty without access control."""
+        """Return the given cluster actions that the user lacks; empty without access control."""
         return _not_in(self.privileges, actions)
 
     def lacks_everywhere(self, *actions: str) -> list[str]:
-        """Return those of the actions that the user lacks on the collections of every database.
+        """Return the given actions that the user lacks on the collections of every database.
 
         The list is empty without access control.
         """
         return _not_in(self.database_privileges, actions)
 
     def lacks_on_buckets(self, *actions: str) -> list[str]:
-        """Return those of the actions that the user lacks on the buckets of every time-series collection.
+        """Return the given actions that the user lacks on the buckets of every time-series collection.
 
         The list is empty without access control.
         """
         return _not_in(self.bucket_privileges, actions)
 
     def lacks_on_config(self, collection: str, *actions: str) -> list[str]:
-        """Return those of the actions that the user lacks on a collection of the database config.
+        """Return the given actions that the user lacks on a collection of the config database.
 
         Each is a text such as "find on config.chunks". The list is empty without access control.
         """
@@ -163,7 +163,7 @@ def _config_privileges(status: Mapping[str, Any]) -> frozenset[tuple[str, str]] 
 
 
 def _is_of_config(resource: Mapping[str, Any]) -> bool:
-    """Return whether a privilege on the resource applies to collections of the database config.
+    """Return whether a privilege on the resource applies to collections of the config database.
 
     A privilege on all collections of every database does not.
     """

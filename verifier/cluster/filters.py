@@ -83,7 +83,7 @@ class Selection:
         self._stop = stop
 
     def of(self, namespaces: Iterable[Namespace]) -> set[Namespace]:
-        """Return those of the namespaces that the filter selects. Raises the driver's errors."""
+        """Return the given namespaces that the filter selects. Raises the driver's errors."""
         listed = list(namespaces)
         if self._expression is None:
             return set(listed)

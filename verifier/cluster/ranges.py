@@ -121,7 +121,7 @@ def _keys(
 def _evenly(sampled: list[bytes], number: int) -> list[bytes]:
     """Return at most `number - 1` different bounds, evenly spread over the sampled keys.
 
-    Too long keys are left out, and so are MinKey and MaxKey, because nothing lies beyond them.
+    Keys that are too long are left out, and so are MinKey and MaxKey, because nothing lies beyond them.
     """
     ends = (rawbson.MIN_KEY, rawbson.MAX_KEY)
     fit = [key for key in sampled if len(key) <= LONGEST_BOUND and id_element(key).kind not in ends]

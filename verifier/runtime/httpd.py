@@ -177,7 +177,7 @@ def _ended_by_error(lines: Iterator[str]) -> Iterator[str]:
 
 
 def install_error_handlers(app: Flask) -> None:
-    """Make the app answer every error with `success`, `error` and `errorDescription`, and refuse too large bodies."""
+    """Make the app answer every error with `success`, `error` and `errorDescription`, and refuse oversized bodies."""
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
     app.register_error_handler(OperationError, _named_error)
     app.register_error_handler(RequestEntityTooLarge, _too_large)

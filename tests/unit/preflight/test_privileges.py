@@ -53,7 +53,7 @@ ROLES = {
     },
     "clusterManager": {"appendOplogNote", "enableSharding", "refineCollectionShardKey"},
 }
-# The actions on collections of the database config, by built-in role.
+# The actions on collections of the config database, by built-in role.
 ON_CONFIG = {
     "clusterMonitor": {("find", "")},
     "clusterManager": {("find", ""), ("insert", ""), ("remove", ""), ("update", "")},
