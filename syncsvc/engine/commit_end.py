@@ -55,7 +55,11 @@ class CommitEnd:
         return time
 
     def _is_written(self) -> bool:
-        """Return whether users have written to the source after the commit time, and before now."""
+        """Return whether users have written to the source after the commit time, and before now.
+
+        Deletes in collections whose documents can expire do not count: a source that deletes expired documents all the
+        time would never let a commit end, and the destination's TTL monitor deletes them after the commit.
+        """
         record = self._context.run.record
         if not record.options.blocks_source:
             self._read_until_now()
@@ -76,8 +80,8 @@ class CommitEnd:
     def _warn(self) -> None:
         self._context.progress.warn(
             WarningKind.SOURCE_WRITTEN,
-            "Applications still write to the source although the commit was requested, or its TTL indexes delete "
-            "documents. The commit applies these writes and waits until they end: stop the applications.",
+            "Applications still write to the source although the commit was requested. The commit applies these writes "
+            "and waits until they end: stop the applications.",
         )
 
     def _postpone(self) -> Timestamp:

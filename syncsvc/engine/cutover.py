@@ -100,7 +100,7 @@ class Cutover:
             self.context.destination_block.lift()
 
     def _refuse_written(self) -> None:
-        """Raise SourceWritten if users have written to the source since the commit time.
+        """Raise SourceWritten if users have written to the source since the commit time, except if documents expired.
 
         Such a write was not verified. Even if it is older than the saved position of this instance, another instance
         may not have applied it.
@@ -111,7 +111,10 @@ class Cutover:
             return
         assert record.commit_time is not None
         source = Cluster(record.source, context.source_client, context.source_facts)
-        for names in written_since(source, position_after(record.commit_time), self.stop):
+        definitions = [each.definition for each in context.registry]
+        expiring = {each.namespace for each in definitions if each.expires}
+        since = position_after(record.commit_time)
+        for names in written_since(source, since, self.stop, expiring):
             if any(map(context.selection.selects, names)):
                 raise SourceWritten
 

@@ -8,7 +8,7 @@ not stand-ins yet: they are weakened in place, so that no index is built again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -154,20 +154,36 @@ def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> Non
         )
 
 
-def written_since(cluster: Cluster, since: Position, stop: StopToken) -> Iterator[set[Namespace]]:
-    """Yield the collections and views that users changed after `since` and before now, one page of events at a time."""
+def written_since(
+    cluster: Cluster, since: Position, stop: StopToken, expiring: Container[Namespace] = ()
+) -> Iterator[set[Namespace]]:
+    """Yield the collections and views that users changed after `since` and before now, one page of events at a time.
+
+    Deletes in the collections `expiring` are left out, because the cluster's TTL monitor may have caused them.
+    """
     now = append_note(cluster.client, stop)
     stream = ChangeStream(cluster.client, cluster.facts, keys_only=True)
     migrations = Migrations(cluster.client, cluster.facts, stop)
     for page in ChangeReader(stream, since, stop).pages():
         events = map(parse_key_event, map(bytes, page.events))
-        by_users = (each for each in events if not _is_of_servers(each, migrations))
+        by_users = (
+            each
+            for each in events
+            if not _is_of_servers(each, migrations) and not _is_delete(each, expiring)
+        )
         if written := {
             name for each in by_users for name in _names(each) if is_user_namespace(name)
         }:
             yield written
         if page.position.time >= now:
             return
+
+
+def _is_delete(event: KeyEvent | DefinitionEvent, collections: Container[Namespace]) -> bool:
+    """Return whether the event deletes a document of one of the collections."""
+    if not isinstance(event, KeyEvent):
+        return False
+    return event.operation == "delete" and event.namespace.owner in collections
 
 
 def _names(event: KeyEvent | DefinitionEvent) -> frozenset[Namespace]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -332,6 +332,44 @@ def test_writes_after_the_commit_are_applied(
     daemon.wait_for_state("COMMITTED")
     pair.assert_equal()
     assert not is_warned(daemon)
+
+
+def test_a_commit_does_not_wait_for_documents_that_expire(pair: Pair, daemon: Daemon) -> None:
+    """Documents expire on the source while the commit verifies, and again while it cuts over."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    source.d.expiring.create_index("at", expireAfterSeconds=0)
+    now = datetime.now(UTC)
+    source.d.expiring.insert_many({"at": now + timedelta(seconds=n / 20)} for n in range(6_000))
+    daemon.start()
+    commit_times = []
+    steps = [(Point.STEP_DONE, step) for step in ("drained", "definitions prepared")]
+    with daemon.held_at(*steps[1]):
+        with daemon.held_at(*steps[0]):
+            daemon.ask_for_commit()
+            daemon.wait_until_reached(*steps[0])
+            wait_until_some_expire(source)
+            commit_times.append(commit_time(destination))
+        daemon.wait_until_reached(*steps[1])
+        wait_until_some_expire(source)
+    daemon.wait_for_state("COMMITTED")
+    commit_times.append(commit_time(destination))
+    # Neither postponed nor withdrawn.
+    assert commit_times[0] is not None and commit_times[0] == commit_times[1]
+    for client in (source, destination):
+        client.d.expiring.drop()
+    pair.assert_equal()
+
+
+def wait_until_some_expire(client: writes.AnyClient) -> None:
+    before = client.d.expiring.count_documents({})
+    wait_for(lambda: client.d.expiring.count_documents({}) < before, "some expire")
+
+
+def commit_time(destination: writes.AnyClient) -> Any:
+    run = destination[METADATA].runs.find_one()
+    assert run is not None
+    return run["commitTime"]
 
 
 @across(REPLICA_SETS, SHARDED)

@@ -54,6 +54,11 @@ class CollectionSpec:
         return bool(self.options.get("capped"))
 
     @cached_property
+    def expires(self) -> bool:
+        """Return whether documents can expire, by the options or by a TTL index."""
+        return any("expireAfterSeconds" in each for each in (self.options, *self.indexes.values()))
+
+    @cached_property
     def collated(self) -> bool:
         """Return whether the collection has a collation other than the simple one, which compares strings by bytes."""
         collation: Document = self.options.get("collation", {})

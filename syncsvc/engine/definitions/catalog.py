@@ -257,7 +257,7 @@ class Catalog:
 
     def restore_expiration(self, definition: CollectionSpec) -> None:
         """Let documents expire as on the source. Users already write: what they have changed stays."""
-        if not standin.expires(definition):
+        if not definition.expires:
             return
         present = self._find(definition.namespace)
         commands = () if present is None else standin.expirations(definition, present)

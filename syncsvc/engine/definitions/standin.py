@@ -161,11 +161,6 @@ def _prepared_index(index: Document) -> Document:
     return changed
 
 
-def expires(definition: CollectionSpec) -> bool:
-    """Return whether documents expire by the options or by an index that is not deferred."""
-    return any(_EXPIRES in each for each in (definition.options, *_built(definition)))
-
-
 def weakenings(definition: CollectionSpec) -> Iterator[Command]:
     """Yield the commands that turn a collection of this definition into its stand-in without rebuilding any index.
 

@@ -25,6 +25,7 @@ from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.changes import StreamPage
 from verifier.cluster.events import (
     DataEvent,
+    DataKind,
     DefinitionEvent,
     Fragment,
     join_fragments,
@@ -115,7 +116,8 @@ class Tail:
                 read += 1
                 record = self._record_of(event)
                 if record is not None:
-                    changed = raw
+                    if not _may_be_expired(event, record):
+                        changed = raw
                     self._feed.changed(record.source_storage, event.key)
                     self._dispatcher.add(record, event, page.source_time)
             elif isinstance(event, DefinitionEvent):
@@ -171,3 +173,8 @@ class Tail:
             self._definitions.apply(event)
         else:
             self._old_source.refuse(event)
+
+
+def _may_be_expired(event: DataEvent, record: CollectionRecord) -> bool:
+    """Return whether the TTL monitor of the source may have caused the event; its deletes look like those of users."""
+    return event.kind is DataKind.DELETE and record.definition.expires

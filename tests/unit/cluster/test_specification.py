@@ -80,3 +80,18 @@ def test_a_collection_is_collated_unless_its_locale_is_simple(options: Any, coll
 )
 def test_a_collection_is_capped_by_its_options(options: Any, capped: bool) -> None:
     assert CollectionSpec(NAMESPACE, Kind.COLLECTION, None, options).capped is capped
+
+
+@pytest.mark.parametrize(
+    "options, indexes, expires",
+    [
+        ({}, {}, False),
+        ({}, {"plain": {"name": "plain", "key": {"a": 1}}}, False),
+        ({"expireAfterSeconds": 0}, {}, True),
+        ({}, {"ttl": {"name": "ttl", "key": {"a": 1}, "expireAfterSeconds": 0}}, True),
+    ],
+)
+def test_documents_expire_by_the_options_or_by_an_index(
+    options: dict[str, Any], indexes: dict[str, Any], expires: bool
+) -> None:
+    assert CollectionSpec(NAMESPACE, Kind.COLLECTION, None, options, indexes).expires is expires

@@ -15,7 +15,6 @@ from syncsvc.engine.definitions.standin import (
     creatable,
     deferred_names,
     expirations,
-    expires,
     preparations,
     prepared,
     stand_in,
@@ -290,13 +289,7 @@ class TestExpirations:
 
     def test_a_deferred_index_is_left_alone(self) -> None:
         definition = spec(UNIQUE, index("ttl", expireAfterSeconds=5))
-        assert not expires(definition)
         assert list(expirations(definition, stand_in(definition))) == []
-
-    def test_only_definitions_with_expiration_are_looked_at(self) -> None:
-        assert expires(self.ALL) and expires(replace(self.ALL, options={}))
-        assert expires(replace(self.ALL, indexes={}))
-        assert not expires(spec(UNIQUE, PLAIN))
 
 
 class TestWeakenings:
