@@ -178,8 +178,8 @@ class Coordinator(Phases):
             Cutover(self._context, stop).run()
         except SourceWritten:
             _log.info(
-                "Users have written to the source during the cut-over. Their writes are applied, and the commit is "
-                "repeated."
+                "Users have written to the source during the cut-over, or may have. Their writes are applied, and the "
+                "commit is repeated."
             )
             run = self._context.run
             run.update(**withdrawn(run.record.phase))

@@ -5,8 +5,8 @@ without their uniqueness. The first step makes them refuse new duplicates; then 
 reported as writable. The steps that no user has to wait for follow: documents begin to expire, and finally, because it
 can take long, the indexes become unique.
 
-If users have written to the source before the destination is unblocked, `Cutover.run` raises SourceWritten: the
-coordinator then undoes the completed steps, applies these writes, and repeats the commit.
+If users have written to the source before the destination is unblocked, or may have, `Cutover.run` raises
+SourceWritten: the coordinator then undoes the completed steps, applies these writes, and repeats the commit.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from syncsvc.engine.run.points import Point
 from syncsvc.resuming import PREPARED
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
+from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.specification import CollectionSpec
 from verifier.cluster.times import position_after
 from verifier.cluster.writer import MAJORITY, PRIMARY_ONLY
+from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken, for_each
 
 Step = tuple[str, Callable[[], None]]
 
 
 class SourceWritten(Exception):
-    """Users have written to the source before the destination was unblocked."""
+    """Users have written to the source before the destination was unblocked, or that cannot be excluded."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ class Cutover:
         """Raise SourceWritten if users have written to the source since the commit time, except if documents expired.
 
         Such a write was not verified. Even if it is older than the saved position of this instance, another instance
-        may not have applied it.
+        may not have applied it. Also raise SourceWritten if the oplog no longer reaches back to the commit time: events
+        since then may come from the event spool, so their loss does not prevent another commit.
         """
         context = self.context
         record = context.run.record
@@ -114,9 +117,14 @@ class Cutover:
         definitions = [each.definition for each in context.registry]
         expiring = {each.namespace for each in definitions if each.expires}
         since = position_after(record.commit_time)
-        for names in written_since(source, since, self.stop, expiring):
-            if any(map(context.selection.selects, names)):
-                raise SourceWritten
+        try:
+            for names in written_since(source, since, self.stop, expiring):
+                if any(map(context.selection.selects, names)):
+                    raise SourceWritten
+        except OperationError as error:
+            if error.kind != failures.OPLOG_WINDOW_EXCEEDED:
+                raise
+            raise SourceWritten from error
 
     def _allow_writes(self) -> None:
         # If a reset is already saved, it will drop the data, so users must not be told to write.

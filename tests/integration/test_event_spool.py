@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from bson.binary import Binary
+from bson.timestamp import Timestamp
 
 from syncsvc.engine.run.points import Point
 from syncsvc.sandbox import ReplicaSet
@@ -116,6 +117,37 @@ def test_a_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
     daemon.commit()
     pair.assert_equal()
     assert not spools.rows(destination)
+
+
+def roll_over_while_read(source: writes.AnyClient, destination: writes.AnyClient) -> None:
+    """Let the oplog of the source roll over, as slowly as the daemon applies its events."""
+    began = spools.now(source)
+    while oldest(source) <= began:
+        note(source)
+        time = spools.now(source)
+
+        def is_applied(time: Timestamp = time) -> bool:
+            # An idle stream does not move by itself.
+            source.admin.command({"appendOplogNote": 1, "data": {}})
+            run = destination[METADATA].runs.find_one()
+            return run is not None and run["position"]["time"] > time
+
+        wait_for(is_applied, "all events are applied")
+
+
+def test_a_commit_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
+    """The entries since the commit time are lost when the cut-over looks for later writes."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    daemon.start()
+    daemon.wait_until_committable()
+    with daemon.held_at(Point.STEP_DONE, "drained"):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(Point.STEP_DONE, "drained")
+        roll_over_while_read(source, destination)
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
+    assert "is withdrawn" in daemon.log
 
 
 # A collection that does not change. While it is held here, its copy is not complete.
