@@ -11,10 +11,11 @@ SourceWritten: the coordinator then undoes the completed steps, applies these wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from syncsvc.created import replaced
 from syncsvc.engine.definitions.catalog import Catalog, known_uuids
 from syncsvc.engine.definitions.confirmation import confirmed_together
 from syncsvc.engine.reversal import prepare_reversal, written_since
@@ -25,6 +26,8 @@ from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec
 from verifier.cluster.times import position_after
 from verifier.cluster.writer import MAJORITY, PRIMARY_ONLY
@@ -140,7 +143,9 @@ class Cutover:
             each.put_back()
 
     def _restore_expiration(self) -> None:
-        self._change_all(Catalog.restore_expiration, self.context.definition_threads)
+        context = self.context
+        theirs = read(lambda: replaced(context.destination_client, context.registry), self.stop)
+        self._change_all(Catalog.restore_expiration, context.definition_threads, left_out=theirs)
 
     def _convert(self) -> None:
         self._change_all(
@@ -152,12 +157,14 @@ class Cutover:
         change: Callable[[Catalog, CollectionSpec], None],
         threads: int,
         write_concern: Mapping[str, Any] = MAJORITY,
+        left_out: Collection[Namespace] = (),
     ) -> None:
-        """Run a method of the catalog for each collection, in `threads` threads."""
+        """Run a method of the catalog for each collection that is not `left_out`, in `threads` threads."""
         context = self.context
         uuids = known_uuids(context, self.stop)
 
         def run(record: CollectionRecord, stop: StopToken) -> None:
             change(Catalog(context, stop, uuids, write_concern), record.definition)
 
-        for_each("cut-over", context.registry, run, threads, self.stop)
+        records = [each for each in context.registry if each.definition.namespace not in left_out]
+        for_each("cut-over", records, run, threads, self.stop)

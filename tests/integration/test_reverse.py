@@ -19,6 +19,11 @@ pytestmark = pytest.mark.three_members
 
 REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
 _FAR = datetime(2099, 6, 1, tzinfo=UTC)
+# Collections whose documents can expire without an index.
+EXPIRING: dict[str, dict[str, Any]] = {
+    "sessions": {"clusteredIndex": {"key": {"_id": 1}, "unique": True}},
+    "measured": {"timeseries": {"timeField": "at"}},
+}
 
 
 def address(client: writes.AnyClient) -> str:
@@ -173,6 +178,8 @@ def test_users_write_before_the_end_of_the_commit(pair: Pair, daemon: Daemon) ->
         d[name].create_index("u", name="u", unique=True, sparse=True)
         d[name].create_index("u", name="plain", sparse=True)
         d[name].insert_many({"u": n} for n in range(3))
+    for name, options in EXPIRING.items():
+        d.create_collection(name, **options, expireAfterSeconds=10**8)
     for name in ("kept", "changed", "gone"):
         d.expires.create_index(name, name=name, expireAfterSeconds=10**8)
     daemon.start(**REVERSIBLE)
@@ -197,6 +204,9 @@ def test_users_write_before_the_end_of_the_commit(pair: Pair, daemon: Daemon) ->
         d.left.insert_one({"u": "new"})
         d.command({"collMod": "expires", "index": {"name": "changed", "expireAfterSeconds": 10**7}})
         d.expires.drop_index("gone")
+        for name, options in EXPIRING.items():
+            d.drop_collection(name)
+            d.create_collection(name, **options)
         _change(pair.destination.client, "early")
     daemon.wait_for_state("COMMITTED")
     assert set(d.list_collection_names()) & {"dropped"} == set()
@@ -206,6 +216,8 @@ def test_users_write_before_the_end_of_the_commit(pair: Pair, daemon: Daemon) ->
     assert expiring["kept"]["expireAfterSeconds"] == 10**8
     assert expiring["changed"]["expireAfterSeconds"] == 10**7
     assert "gone" not in expiring
+    for name in EXPIRING:
+        assert "expireAfterSeconds" not in d[name].options()
     daemon.reverse()
     _change(pair.destination.client, "later")
     daemon.commit()
