@@ -24,7 +24,7 @@ from syncsvc.engine.run.balancers import watch_balancers
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.engine.verification import Verification
-from syncsvc.figures.progress import MOST_LAG
+from syncsvc.figures.progress import MOST_LAG, WarningKind
 from syncsvc.resuming import withdrawn
 from syncsvc.saved.registry import copy_summary
 from syncsvc.saved.run import RunRecord
@@ -196,6 +196,8 @@ class Coordinator(Phases):
         """
         # Clear the value of an earlier process, which other instances would mistake for the current one.
         self._publish_caught_up(False)
+        # An earlier commit may have failed before it could end this warning.
+        self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
         run = self._context.run
         while run.record.repair_requested or not self._all_committing(stop):
             progress = self._context.progress

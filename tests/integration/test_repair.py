@@ -372,6 +372,31 @@ def commit_time(destination: writes.AnyClient) -> Any:
     return run["commitTime"]
 
 
+def test_the_warning_of_a_failed_commit_ends(pair: Pair, daemon: Daemon) -> None:
+    """The commit fails while it waits for users, who still write to the source."""
+    client = pair.source.client
+    writes.fill(client)
+    daemon.start()
+    daemon.wait_until_committable()
+    with daemon.held_at(Point.COMMIT_POSTPONED):
+        with daemon.held_at(Point.STEP_DONE, "drained"):
+            daemon.ask_for_commit()
+            daemon.wait_until_reached(Point.STEP_DONE, "drained")
+            write_late(pair, "late")
+        daemon.wait_until_reached(Point.COMMIT_POSTPONED)
+        assert is_warned(daemon)
+        refusing = {"name": "mine", "key": {"n": 1}, "unique": True, "sparse": True}
+        behind_our_back(pair, {"createIndexes": "other", "indexes": [refusing]})
+        client.d.other.insert_many({"n": 1} for _ in range(2))
+    assert daemon.wait_for_state("FAILED")["error"] == "EventNotApplicable"
+    behind_our_back(pair, {"dropIndexes": "other", "index": "mine"})
+    daemon.resume()
+    daemon.wait_until_committable()
+    assert not is_warned(daemon)
+    daemon.commit()
+    pair.assert_equal()
+
+
 @across(REPLICA_SETS, SHARDED)
 def test_writes_during_the_cut_over_are_applied(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
