@@ -48,7 +48,9 @@ class Follower(Phases):
 
     def _withdraw(self, stop: StopToken) -> Phase:
         self._wait(_is_applying, stop)
-        return Phase.APPLYING
+        # The record that showed a withdrawal may have been an outdated one, read from a newly elected primary. This
+        # instance must not write then, because users may.
+        return Phase.CUTTING_OVER if self._is_cut_over(stop) else Phase.APPLYING
 
     def _reverse(self, stop: StopToken) -> Phase:
         context = self._context

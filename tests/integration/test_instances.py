@@ -14,7 +14,7 @@ from tests.support.fleet import Fleet, kill_at_each
 from tests.support.pages import commands, paste
 from tests.support.pair import SHARDED, Pair, across
 from tests.support.selection import full
-from tests.support.spools import METADATA, leave_row, rows, wait_until_spooled
+from tests.support.spools import METADATA, change, leave_row, rows, wait_until_spooled
 from tests.support.waiting import wait_for
 
 pytestmark = across(SHARDED)
@@ -404,6 +404,29 @@ def test_all_instances_apply_writes_during_the_cut_over(pair: Pair, fleet: Fleet
         pair.source.client.d.c.update_many({}, changes)
     fleet.wait_for_state("COMMITTED")
     pair.assert_equal()
+
+
+def test_an_outdated_record_withdraws_no_cut_over(pair: Pair, fleet: Fleet) -> None:
+    """A newly elected primary may show a follower an older record of the coordinator: nothing is applied then."""
+    coordinator, follower = fleet.daemons
+    writes.fill(pair.source.client)
+    fleet.start()
+    fleet.wait_until_committable()
+    prepared = (Point.STEP_DONE, "definitions prepared")
+    with coordinator.held_at(*prepared):
+        fleet.ask_for_commit()
+        coordinator.wait_until_reached(*prepared)
+        # The coordinator saves its own record again within a second.
+        outdated = {"$set": {"phase": "withdrawing the commit"}}
+
+        def is_seen() -> bool:
+            change(pair.destination.client, "runs", {"_id": fleet.names[0]}, outdated)
+            return "Starting withdrawing the commit phase" in follower.log
+
+        wait_for(is_seen, "the follower reads that record")
+    fleet.wait_for_state("COMMITTED")
+    pair.assert_equal()
+    assert follower.log.count("Starting change event application phase") == 1
 
 
 def test_each_instance_spools_for_itself(pair: Pair, fleet: Fleet) -> None:
