@@ -29,9 +29,9 @@ def spool_while_paused(
         return
     _wait_until_needed(stopped, stop)
     context = prepare()
-    context.spool.load(position)
     spooler = Spooler(context)
     spooler.start()
+    spooler.load(position)
     with TaskGroup("pause", stop) as group:
         group.spawn("oplog", OplogWatch(context, spooler).run, group.stop)
         spooler.run(group.stop)

@@ -62,7 +62,7 @@ class Phases(ABC):
         """Run the phases that read the source, up to change event application; a no-op if they are over."""
         record = self._context.run.record
         if record.position is not None and not record.phase.applied:
-            self._context.spool.load(record.position)
+            self._spooler.load(record.position)
         with TaskGroup("events", stop) as group:
             group.spawn("oplog", self._oplog.run, group.stop)
             group.spawn("spooler", self._spooler.run, group.stop)

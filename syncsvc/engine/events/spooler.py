@@ -94,6 +94,16 @@ class Spooler:
         """Make `run` stop spooling once it has saved all events up to the present."""
         self._ending.set()
 
+    def load(self, position: Position) -> None:
+        """Load the saved rows; let `run` spool if there are any, because their events are not applied yet.
+
+        Their figures replace those that an earlier engine has published. Raises the same errors as `Spool.load`.
+        """
+        self._spool.load(position)
+        if self._spool.end is not None:
+            self.start()
+        self._publish()
+
     def forget(self, position: Position) -> None:
         """Delete the rows that end at or before that position, which must be saved. Raises the driver's errors."""
         if self._spool.begin is not None:
@@ -112,9 +122,6 @@ class Spooler:
 
         Raises OperationError EventSpoolFull and OplogWindowExceeded, and the driver's errors.
         """
-        if self._spool.end is not None:
-            # An earlier engine has spooled; those events are not applied yet.
-            self.start()
         run = self._context.run
         while not run.record.phase.applied:
             # In this order: rows are deleted after a position behind them is saved.

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from dataclasses import fields
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from bson.timestamp import Timestamp
 
 from syncsvc.engine.events.spooler import Spooler
 from syncsvc.engine.run.context import RunContext
+from syncsvc.figures.progress import Progress, SpoolFigures, WarningKind
 from syncsvc.options import EventSpool
+from syncsvc.tuning import Tuning
 from tests.unit.preflight.values import options
+from verifier.cluster.times import Position
 
 
-def spooler(option: EventSpool) -> Spooler:
+def spooler(option: EventSpool, **given: Any) -> Spooler:
     record = SimpleNamespace(options=options(event_spool=option))
-    given = {"run": SimpleNamespace(record=record)}
+    given["run"] = SimpleNamespace(record=record)
     return Spooler(RunContext(**{each.name: given.get(each.name) for each in fields(RunContext)}))
 
 
@@ -35,3 +40,23 @@ def test_it_begins_again_after_the_application_has_caught_up() -> None:
     assert not found.is_active
     found.judge(1, 100)
     assert found.is_active
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_the_figures_of_an_earlier_engine_are_replaced(rows: int) -> None:
+    """The earlier engine was stopped after it had filled the spool; most or all of the rows are deleted since."""
+    progress = Progress()
+    progress.set(spool=SpoolFigures(True, 9, 10, 60, 1.0))
+    progress.warn(WarningKind.SPOOL_FILLING, "The event spool has little room left.")
+    begin, end = Timestamp(1, 1), Position({"_data": "01"}, Timestamp(3, 1))
+    spool = SimpleNamespace(
+        load=lambda position: None,
+        size=rows,
+        begin=begin if rows else None,
+        end=end if rows else None,
+    )
+    found = spooler(EventSpool.AUTO, spool=spool, progress=progress, tuning=Tuning(spool_limit=10))
+    found.load(Position({"_data": "00"}, begin))
+    assert progress.snapshot.warnings == {}
+    assert progress.snapshot.spool == (SpoolFigures(True, 1, 10, 2, 0.0) if rows else None)
+    assert found.is_active is bool(rows)
