@@ -456,7 +456,7 @@ class Runner:
     def _wait_for_rest(self) -> None:
         """Wait until the engine has stopped. Raises OperationError ClusterUnreachable after `_REST_SECONDS`."""
         deadline = monotonic() + _REST_SECONDS
-        while not self._is_at_rest():
+        while not self._is_at_rest(self._pause):
             self._process.stop.check()
             if monotonic() > deadline:
                 raise OperationError(
@@ -465,9 +465,9 @@ class Runner:
                     "They end after a minute at most; then send the command again.",
                 )
 
-    def _is_at_rest(self) -> bool:
-        """Wait a moment for the engine and for the thread that spools in a pause; return whether both have ended."""
-        return self._at_rest.wait(SLOW_POLL) and self._pause.over.wait(SLOW_POLL)
+    def _is_at_rest(self, pause: _Pause) -> bool:
+        """Wait a moment for the engine and for the thread that spools in `pause`; return whether both have ended."""
+        return self._at_rest.wait(SLOW_POLL) and pause.over.wait(SLOW_POLL)
 
     def _prepare(self) -> RunContext:
         """Save the next epoch, create an engine from the saved state with a new stop token, and return its context."""
@@ -590,7 +590,7 @@ class Runner:
         First wait until the engine and the thread of the pause `before` have ended.
         """
         try:
-            while not (self._at_rest.wait(SLOW_POLL) and before.over.wait(SLOW_POLL)):
+            while not self._is_at_rest(before):
                 pause.stop.check()
             while not self._has_spooled(pause.stop):
                 pause.stop.sleep(_PAUSE_RETRY)
@@ -622,7 +622,7 @@ class Runner:
 
     def _run_reset(self) -> None:
         """Reset the run once its engine has stopped, as the outermost function of a thread, and record a failure."""
-        while not self._is_at_rest():
+        while not self._is_at_rest(self._pause):
             self._process.stop.check()
         self._at_rest.clear()
         try:

@@ -469,7 +469,7 @@ def test_each_instance_spools_for_itself(pair: Pair, fleet: Fleet) -> None:
 def test_an_instance_needs_no_events_once_the_coordinator_cuts_over(
     pair: Pair, fleet: Fleet
 ) -> None:
-    """It was killed after all events were applied. Its event spool is not even read."""
+    """A follower that was killed after it had applied all events does not read its event spool when it restarts."""
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     fleet.start(eventSpool="always")
