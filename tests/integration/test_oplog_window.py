@@ -15,8 +15,8 @@ from syncsvc.sandbox import ReplicaSet
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.failpoints import failing
-from tests.support.oplogs import note, roll_over
-from tests.support.pair import Pair, Side
+from tests.support.oplogs import emptied, note, roll_over, small_oplog
+from tests.support.pair import Pair
 from tests.support.resuming import assert_final
 from tests.support.waiting import wait_for
 
@@ -25,17 +25,13 @@ METADATA = "mongosync_reserved_for_internal_use"
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[ReplicaSet]:
-    """Start a replica set with an oplog of 16 MB and without periodic no-ops."""
-    parameters = {"writePeriodicNoops": "false"}
-    with ReplicaSet(name="small", oplog_size_mb=16, parameters=parameters) as source:
+    with small_oplog() as source:
         yield source
 
 
 @pytest.fixture
 def pair(small: ReplicaSet, replica_sets: Pair) -> Iterator[Pair]:
-    with small.client() as client:
-        pair = Pair(Side(small.uri, client), replica_sets.destination)
-        pair.empty()
+    with emptied(small, replica_sets.destination) as pair:
         yield pair
 
 

@@ -1,11 +1,30 @@
-"""Fills the oplog of a source until it rolls over."""
+"""Replica sets with a small oplog; fills the oplog of a source until it rolls over."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from syncsvc.sandbox import ReplicaSet
+from tests.support.pair import Pair, Side
 from tests.support.waiting import wait_for
 from tests.support.writes import AnyClient
 
 _NOTE = "n" * 4_000_000
+
+
+def small_oplog() -> ReplicaSet:
+    """Return a replica set with an oplog of 16 MB and without periodic no-ops; it is not started yet."""
+    return ReplicaSet(name="small", oplog_size_mb=16, parameters={"writePeriodicNoops": "false"})
+
+
+@contextmanager
+def emptied(source: ReplicaSet, destination: Side) -> Iterator[Pair]:
+    """Empty the source and the destination, and connect them as a pair for the block."""
+    with source.client() as client:
+        pair = Pair(Side(source.uri, client), destination)
+        pair.empty()
+        yield pair
 
 
 def note(client: AnyClient) -> None:
