@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
-_ROOT = Path(__file__).parents[2]
 _SHARED = 'scope="module"'
 # The names of topologies in `across` (tests/support/pair.py).
 _SHARDED = {"TO_SHARDED": "to sharded", "FROM_SHARDED": "from sharded", "SHARDED": "from sharded"}
@@ -31,9 +31,26 @@ class Spreading(LoadScopeScheduling):
         for parameter in test.rpartition("[")[2].rstrip("]").split("-"):
             if parameter in _SHARDED:
                 return f"{module} {_SHARDED[parameter]}"
-        return module if _shares(module) else nodeid
+        return module if _shares(self.config.rootpath / module) else nodeid
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Remove a process that ended. Return the test that it was running, if any.
+
+        That test counts as run: it would end the next process, too. The base class would run it again, and would hand
+        out the groups that the process had finished: a process that gets only these waits for ever.
+        """
+        groups = self.assigned_work[node]
+        running = next((group for group in groups.values() if not all(group.values())), None)
+        if running is None:
+            return super().remove_node(node)
+        test = next(test for test, is_done in running.items() if not is_done)
+        running[test] = True
+        for name in [name for name, group in groups.items() if all(group.values())]:
+            del groups[name]
+        super().remove_node(node)
+        return test
 
 
 @cache
-def _shares(module: str) -> bool:
-    return _SHARED in (_ROOT / module).read_text()
+def _shares(module: Path) -> bool:
+    return _SHARED in module.read_text()
