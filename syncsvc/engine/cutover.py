@@ -2,8 +2,9 @@
 
 A restart continues with the first step that is not recorded. Until the commit, the destination holds unique indexes
 without their uniqueness. The first step makes them refuse new duplicates; then the destination is unblocked and
-reported as writable. The steps that no user has to wait for follow: documents begin to expire, and finally, because it
-can take long, the indexes become unique.
+reported as writable. The steps that no user has to wait for follow: the indexes become unique, which can take long, and
+finally documents begin to expire. Uniqueness comes first, because a MongoDB 6.0 secondary can crash while users move a
+unique value from one document to another and the index is not unique yet.
 
 If users have written to the source before the destination is unblocked, or may have, `Cutover.run` raises
 SourceWritten: the coordinator then undoes the completed steps, applies these writes, and repeats the commit.
@@ -58,8 +59,8 @@ class Cutover:
             ("destination unblocked", self._unblock),
             ("destination writable", self._allow_writes),
             *self._balancer_steps(),
-            ("expiration restored", self._restore_expiration),
             ("indexes unique", self._convert),
+            ("expiration restored", self._restore_expiration),
         ]
         run = self.context.run
         for name, step in steps:

@@ -27,8 +27,8 @@ REST = tuple(
         "definitions prepared",
         "destination unblocked",
         "destination writable",
-        "expiration restored",
         "indexes unique",
+        "expiration restored",
     )
 )
 # The kills before the commit and while blocking, and whether source and destination are blocked at the end.

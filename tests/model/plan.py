@@ -131,8 +131,8 @@ _STEPS = (
     "definitions prepared",
     "destination unblocked",
     "destination writable",
-    "expiration restored",
     "indexes unique",
+    "expiration restored",
 )
 
 # The points of each phase, each with the maximum number of passes before a kill.
