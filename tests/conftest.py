@@ -71,10 +71,13 @@ def replica_sets(clusters: Clusters) -> Pair:
 def pair(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Pair]:
     """Return the shared clusters, empty; replica sets unless the test has a mark of `across`."""
     pair = clusters.pair(getattr(request, "param", Topology.REPLICA_SETS), _members(request.node))
-    pair.empty()
-    # Code of the product that the test calls itself must not retry for ever.
-    with impatient(PATIENCE):
-        yield pair
+    try:
+        pair.empty()
+        # Code of the product that the test calls itself must not retry for ever.
+        with impatient(PATIENCE):
+            yield pair
+    finally:
+        clusters.discard_dead()
 
 
 @pytest.fixture

@@ -136,9 +136,18 @@ class Mongod:
 
     def kill(self) -> None:
         """Kill the process with SIGKILL, and wait for its end; a no-op if it does not run."""
-        if self._process is not None:
-            keeper.kill(self._process)
-            self._process = None
+        process, self._process = self._process, None
+        if process is not None:
+            keeper.kill(process)
+
+    def death(self) -> SandboxError | None:
+        """Return an error that shows the log if the process has ended by itself; None if it runs or was killed."""
+        process = self._process
+        exit_code = None if process is None else process.poll()
+        # Another thread may have killed the process meanwhile.
+        if exit_code is None or process is not self._process:
+            return None
+        return self._failure(f"ended by itself with exit code {exit_code}")
 
     def restart(self) -> None:
         """Start the process again on the same port and data, killing it first if it runs."""

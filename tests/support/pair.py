@@ -14,8 +14,11 @@ import pytest
 
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.equality import compare_clusters, differences_by_database
+from syncsvc.sandbox.mongod import Mongod
 from syncsvc.sandbox.replica_set import Client
+from tests.support import waiting
 from tests.support.daemon import Daemon
+from tests.support.deaths import DeathWatch
 from tests.support.sharded.cluster import Router, ShardedCluster
 
 _KEPT = {"admin", "config", "local"}
@@ -140,6 +143,9 @@ def _entry(namespace: str, shard_key: dict[str, Any]) -> dict[str, Any]:
     return {"database": database, "collection": collection, "shardCollection": {"key": key}}
 
 
+_Cluster = ReplicaSet | ShardedCluster
+
+
 class _Kind(NamedTuple):
     """The properties of a cluster. Each shard of a sharded cluster has one member."""
 
@@ -151,7 +157,7 @@ class _Kind(NamedTuple):
         """Return whether tests of the topology do not need this cluster; replica sets of one member are always kept."""
         return self.members > 1 or (self.is_sharded and topology is REPLICA_SETS)
 
-    def cluster(self) -> ReplicaSet | ShardedCluster:
+    def cluster(self) -> _Cluster:
         if self.is_sharded:
             return ShardedCluster(name=self.name, parameters=_PARAMETERS)
         # A large transaction must fit into the cache together with everything written just before.
@@ -160,24 +166,52 @@ class _Kind(NamedTuple):
         )
 
 
+class _Started(NamedTuple):
+    """A running cluster, and what ends it."""
+
+    side: Side
+    cluster: _Cluster
+    stack: ExitStack
+
+    @property
+    def servers(self) -> list[Mongod]:
+        cluster = self.cluster
+        sets = [cluster] if isinstance(cluster, ReplicaSet) else [cluster.config, *cluster.shards]
+        return [member for each in sets for member in each.members]
+
+
 class Clusters:
     """Clusters for many tests, each started at its first use. A context manager.
 
     Sharded clusters are stopped when a pair of replica sets is requested, and sets of three members when another pair
-    is: idle servers slow down the others.
+    is: idle servers slow down the others. If a server dies, `wait_for` raises MongodDied, and all calls to its cluster
+    fail.
     """
 
     def __init__(self) -> None:
-        self._started: dict[_Kind, tuple[Side, ExitStack]] = {}
+        self._started: dict[_Kind, _Started] = {}
+        self._deaths = DeathWatch(self._servers)
 
     def __enter__(self) -> Clusters:
+        self._deaths.__enter__()
+        waiting.refusals.append(self._deaths.refuse_dead)
         return self
 
     def __exit__(self, *error: object) -> None:
+        waiting.refusals.remove(self._deaths.refuse_dead)
+        self._deaths.__exit__()
         self._end([*self._started])
 
+    def discard_dead(self) -> None:
+        """Stop each cluster of which a server has died, so that the next pair is whole. Raises MongodDied."""
+        try:
+            self._deaths.refuse_dead()
+        finally:
+            self._end(self._deaths.forget())
+
     def pair(self, topology: Topology = REPLICA_SETS, members: int = 1) -> Pair:
-        """Return two clusters; replica sets among them have the given number of members."""
+        """Return two clusters; replica sets among them have the given number of members. Raises MongodDied."""
+        self.discard_dead()
         names = ("source", "destination")
         wanted = [
             _Kind(name, is_sharded, 1 if is_sharded else members)
@@ -188,7 +222,10 @@ class Clusters:
         missing = [each for each in wanted if each not in self._started]
         with ThreadPoolExecutor() as executor:
             list(executor.map(self._start, missing))
-        return Pair(*(self._started[each][0] for each in wanted))
+        return Pair(*(self._started[each].side for each in wanted))
+
+    def _servers(self) -> dict[_Kind, list[Mongod]]:
+        return {kind: each.servers for kind, each in [*self._started.items()]}
 
     def _start(self, kind: _Kind) -> None:
         with ExitStack() as stack:
@@ -196,13 +233,12 @@ class Clusters:
             client = stack.enter_context(cluster.client())
             parts = (getattr(cluster, name, ()) for name in ("shards", "routers"))
             side = Side(cluster.uri, client, *parts)
-            self._started[kind] = side, stack.pop_all()
+            self._started[kind] = _Started(side, cluster, stack.pop_all())
 
     def _end(self, unwanted: Iterable[_Kind]) -> None:
         with ExitStack() as ended:
             for each in unwanted:
-                _, stack = self._started.pop(each)
-                ended.push(stack)
+                ended.push(self._started.pop(each).stack)
 
 
 @contextmanager

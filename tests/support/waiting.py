@@ -14,6 +14,9 @@ PATIENCE = 300.0
 # The shortest and the longest poll interval, in seconds.
 _LEAST_PAUSE, _LONGEST_PAUSE = 0.01, 0.1
 
+# Called at each poll. They raise an error if no condition can become true any more.
+refusals: list[Callable[[], None]] = []
+
 _pause = threading.Event()
 
 
@@ -28,9 +31,14 @@ class DeadlinePassed(Exception):
 
 
 def wait_for(condition: Callable[[], T | None], what: str, seconds: float = PATIENCE) -> T:
-    """Return the first true value of `condition`; raise DeadlinePassed if there is none in time."""
+    """Return the first true value of `condition`; raise DeadlinePassed if there is none in time.
+
+    Raises the error of one of the `refusals`.
+    """
     began = time.monotonic()
     while not (value := condition()):
+        for refuse in refusals:
+            refuse()
         waited = time.monotonic() - began
         if waited > seconds:
             raise DeadlinePassed(what, seconds, value)

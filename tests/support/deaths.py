@@ -1,0 +1,59 @@
+"""Detects servers that ended by themselves, so that no test waits for them forever."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+from syncsvc.sandbox.mongod import Mongod
+
+K = TypeVar("K", bound=Hashable)
+
+_INTERVAL = 0.5
+
+
+class MongodDied(AssertionError):
+    """A server ended by itself. An AssertionError, because a test that crashes a server must not be retried."""
+
+
+class DeathWatch(Generic[K]):
+    """Checks the servers of clusters in a thread. A context manager.
+
+    If a server has died, the other servers of its cluster are killed. Otherwise a call could wait for it forever: an
+    index build waits for all voting members, for example. `clusters` returns the servers of each running cluster.
+    """
+
+    def __init__(self, clusters: Callable[[], Mapping[K, Iterable[Mongod]]]) -> None:
+        self._clusters = clusters
+        self._deaths: dict[K, str] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="death-watch")
+
+    def __enter__(self) -> DeathWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def refuse_dead(self) -> None:
+        """Raise MongodDied if a server has died: which one, and the last lines of its log."""
+        if self._deaths:
+            raise MongodDied("\n".join(self._deaths.values()))
+
+    def forget(self) -> list[K]:
+        """Forget all deaths, and return their clusters, whose servers are all killed."""
+        dead = [*self._deaths]
+        self._deaths.clear()
+        return dead
+
+    def _run(self) -> None:
+        while not self._stop.wait(_INTERVAL):
+            for cluster, servers in self._clusters().items():
+                deaths = [str(death) for death in (each.death() for each in servers) if death]
+                if deaths:
+                    self._deaths[cluster] = "\n".join(deaths)
+                    for each in servers:
+                        each.kill()
