@@ -124,8 +124,9 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
     ),
 }
 RESUMPTIONS = {kind: each for each, kinds in _KINDS.items() for kind in kinds}
-# The step of the cut-over before the destination is unblocked. It is saved, so it must never change.
-PREPARED = "definitions prepared"
+# The step of the cut-over that unblocks the destination, and the step before it. Their names are saved, so they must
+# never change.
+CHECKED, UNBLOCKED = "source checked", "destination unblocked"
 _BY_NAME = {kind.name: kind for kind in RESUMPTIONS}
 
 
@@ -202,8 +203,9 @@ def needs_new_check(failure: Failure) -> bool:
 
 def _was_open(record: RunRecord) -> bool:
     """Return whether the destination may have been unblocked when the cut-over failed."""
-    blocked = record.options.blocks_destination and PREPARED not in record.steps
-    return record.phase is Phase.CUTTING_OVER and not blocked
+    # An earlier version did not record the check.
+    is_open = CHECKED in record.steps or UNBLOCKED in record.steps
+    return record.phase is Phase.CUTTING_OVER and (is_open or not record.options.blocks_destination)
 
 
 def _is_cut_over(record: RunRecord, others: Collection[RunRecord]) -> bool:

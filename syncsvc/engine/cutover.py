@@ -1,13 +1,15 @@
 """The cut-over: small steps in a fixed order; each is idempotent, and is recorded when it is done.
 
 A restart continues with the first step that is not recorded. Until the commit, the destination holds unique indexes
-without their uniqueness. The first step makes them refuse new duplicates; then the destination is unblocked and
-reported as writable. The steps that no user has to wait for follow: the indexes become unique, which can take long, and
-finally documents begin to expire. Uniqueness comes first, because a MongoDB 6.0 secondary can crash while users move a
-unique value from one document to another and the index is not unique yet.
+without their uniqueness. The first step makes them refuse new duplicates; then the source is checked, and the
+destination is unblocked and reported as writable. The steps that no user has to wait for follow: the indexes become
+unique, which can take long, and finally documents begin to expire. Uniqueness comes first, because a MongoDB 6.0
+secondary can crash while users move a unique value from one document to another and the index is not unique yet.
 
 If users have written to the source before the destination is unblocked, or may have, `Cutover.run` raises
-SourceWritten: the coordinator then undoes the completed steps, applies these writes, and repeats the commit.
+SourceWritten: the coordinator then undoes the completed steps, applies these writes, and repeats the commit. The check
+is recorded before the destination is unblocked: once users may write to the destination, no restart withdraws the
+commit.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from syncsvc.engine.definitions.confirmation import confirmed_together
 from syncsvc.engine.reversal import prepare_reversal, written_since
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
-from syncsvc.resuming import PREPARED
+from syncsvc.resuming import CHECKED, UNBLOCKED
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
 from verifier.cluster import failures
@@ -54,21 +56,37 @@ class Cutover:
 
     def run(self) -> None:
         steps: list[Step] = [
-            (PREPARED, self._prepare),
+            ("definitions prepared", self._prepare),
             *self._reversal_steps(),
-            ("destination unblocked", self._unblock),
+            (CHECKED, self._check_source),
+            (UNBLOCKED, self._unblock),
             ("destination writable", self._allow_writes),
             *self._balancer_steps(),
             ("indexes unique", self._convert),
             ("expiration restored", self._restore_expiration),
         ]
         run = self.context.run
+        self._forget_check()
         for name, step in steps:
             self.stop.check()
             if name not in run.record.steps:
                 step()
                 run.update(steps=(*run.record.steps, name))
                 self.context.observe(Point.STEP_DONE, name)
+
+    def _forget_check(self) -> None:
+        """Let the check of the source be repeated after a restart, unless users can already write to the destination.
+
+        The check may have been long before the restart, and users may have written to the source since.
+        """
+        run, block = self.context.run, self.context.destination_block
+        record = run.record
+        if record.can_write or CHECKED not in record.steps:
+            return
+        if record.options.blocks_destination and (UNBLOCKED in record.steps or not block.is_set()):
+            return
+        undone = (CHECKED, UNBLOCKED)
+        run.update(steps=tuple(each for each in record.steps if each not in undone))
 
     def _prepare(self) -> None:
         """Run `Catalog.prepare` for all collections as fast as possible, because users cannot write meanwhile.
@@ -99,9 +117,12 @@ class Cutover:
     def _prepare_reversal(self) -> None:
         self.context.run.update(reverse_start=prepare_reversal(self.context, self.stop))
 
+    def _check_source(self) -> None:
+        # An earlier version, which recorded no check, may have unblocked the destination.
+        if UNBLOCKED not in self.context.run.record.steps:
+            self._refuse_written()
+
     def _unblock(self) -> None:
-        # Not a step of its own: it must be repeated after a restart.
-        self._refuse_written()
         if self.context.run.record.options.blocks_destination:
             self.context.destination_block.lift()
 

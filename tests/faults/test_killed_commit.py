@@ -25,6 +25,7 @@ REST = tuple(
         "drained",
         "verified",
         "definitions prepared",
+        "source checked",
         "destination unblocked",
         "destination writable",
         "indexes unique",
@@ -81,6 +82,30 @@ def test_a_commit_to_shards_continues_after_a_kill_at_every_step(
     pair: Pair, daemon: Daemon
 ) -> None:
     test_a_commit_continues_after_a_kill_at_every_step(pair, daemon, "sourceAndDestination")
+
+
+def test_a_killed_commit_is_withdrawn_only_while_the_destination_is_blocked(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """Users write while the process is down: to the source, and to the destination once it accepts writes."""
+    source, destination = pair.source.client.d, pair.destination.client.d
+    writes.fill(pair.source.client)
+    daemon.start(enableUserWriteBlocking="destinationOnly")
+    daemon.wait_until_committable()
+    daemon.kill_at(Point.STEP_DONE, "source checked")
+    daemon.commit_until_killed()
+    source.c.insert_one({"_id": "in time"})
+    daemon.kill_at(Point.BLOCK_ENDED, "cluster1")
+    daemon.launch()
+    daemon.wait_until_killed()
+    destination.c.insert_one({"_id": "on the destination"})
+    source.c.insert_one({"_id": "too late"})
+    daemon.run()
+    daemon.wait_for_state("COMMITTED")
+    assert daemon.log.count("the commit is repeated") == 1
+    destination.c.delete_one({"_id": "on the destination"})
+    source.c.delete_one({"_id": "too late"})
+    pair.assert_equal()
 
 
 class Writer:

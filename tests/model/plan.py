@@ -129,6 +129,7 @@ _AMOUNTS = {
 _BEFORE, _SHARE_BEFORE = 25, 0.3
 _STEPS = (
     "definitions prepared",
+    "source checked",
     "destination unblocked",
     "destination writable",
     "indexes unique",

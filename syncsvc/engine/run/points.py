@@ -37,6 +37,7 @@ class Point(Enum):
     SPOOLING_ENDED = "spooling ended"
     SPOOL_FORGOTTEN = "spool forgotten"
     BLOCK_SAVED = "block saved"
+    BLOCK_ENDED = "block ended"
     BALANCER_SAVED = "balancer saved"
     FAILURE_SAVED = "failure saved"
     RESUME_SAVED = "resume saved"

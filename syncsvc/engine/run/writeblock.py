@@ -36,7 +36,7 @@ class WriteBlock:
         """Block user writes. Before the first block, save whether user writes were already blocked."""
         found = self.run.record.found_blocked
         if self.cluster not in found:
-            self.run.update(found_blocked={**found, self.cluster: self._is_set()})
+            self.run.update(found_blocked={**found, self.cluster: self.is_set()})
             self.observe(Point.BLOCK_SAVED, self.cluster)
         self._command(True)
 
@@ -52,10 +52,12 @@ class WriteBlock:
 
     def _end(self, blocked: bool) -> None:
         self._command(blocked)
+        self.observe(Point.BLOCK_ENDED, self.cluster)
         found = self.run.record.found_blocked
         self.run.update(found_blocked={name: found[name] for name in found if name != self.cluster})
 
-    def _is_set(self) -> bool:
+    def is_set(self) -> bool:
+        """Return whether user writes are blocked on the cluster."""
         if self.sharded:
             # Routers do not report the mode; their config server stores it here for all shards.
             kept = {"find": "user_writes_critical_sections", "filter": {"blockUserWrites": True}}

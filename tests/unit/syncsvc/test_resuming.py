@@ -73,11 +73,13 @@ NOT_BLOCKED = replace(run_record().options, write_blocking=WriteBlocking.NONE)
 @pytest.mark.parametrize(
     "fields, is_final",
     [
-        ({}, False),
-        ({"steps": ("definitions prepared",)}, True),
+        ({"steps": ("definitions prepared",)}, False),
+        ({"steps": ("definitions prepared", "source checked")}, True),
+        # An earlier version did not record the check.
+        ({"steps": ("definitions prepared", "destination unblocked")}, True),
         ({"options": NOT_BLOCKED}, True),
-        ({"steps": ("definitions prepared",), "can_write": True}, False),
-        ({"steps": ("definitions prepared",), "phase": Phase.APPLYING}, False),
+        ({"steps": ("source checked",), "can_write": True}, False),
+        ({"steps": ("source checked",), "phase": Phase.APPLYING}, False),
     ],
 )
 def test_a_copy_that_was_open_to_users_is_not_continued(
