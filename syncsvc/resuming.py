@@ -202,10 +202,13 @@ def needs_new_check(failure: Failure) -> bool:
 
 
 def _was_open(record: RunRecord) -> bool:
-    """Return whether the destination may have been unblocked when the cut-over failed."""
+    """Return whether the destination may have been unblocked when the cut-over failed.
+
+    Without a block, users write to the destination once `can_write` is true, and not before.
+    """
     # An earlier version did not record the check.
     is_open = CHECKED in record.steps or UNBLOCKED in record.steps
-    return record.phase is Phase.CUTTING_OVER and (is_open or not record.options.blocks_destination)
+    return record.phase is Phase.CUTTING_OVER and record.options.blocks_destination and is_open
 
 
 def _is_cut_over(record: RunRecord, others: Collection[RunRecord]) -> bool:

@@ -77,7 +77,7 @@ NOT_BLOCKED = replace(run_record().options, write_blocking=WriteBlocking.NONE)
         ({"steps": ("definitions prepared", "source checked")}, True),
         # An earlier version did not record the check.
         ({"steps": ("definitions prepared", "destination unblocked")}, True),
-        ({"options": NOT_BLOCKED}, True),
+        ({"steps": ("source checked", "destination unblocked"), "options": NOT_BLOCKED}, False),
         ({"steps": ("source checked",), "can_write": True}, False),
         ({"steps": ("source checked",), "phase": Phase.APPLYING}, False),
     ],
