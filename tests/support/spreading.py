@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 
 from xdist.scheduler import LoadScopeScheduling
-from xdist.workermanage import WorkerController
 
 _SHARED = 'scope="module"'
 # The names of topologies in `across` (tests/support/pair.py).
@@ -32,23 +31,6 @@ class Spreading(LoadScopeScheduling):
             if parameter in _SHARDED:
                 return f"{module} {_SHARDED[parameter]}"
         return module if _shares(self.config.rootpath / module) else nodeid
-
-    def remove_node(self, node: WorkerController) -> str | None:
-        """Remove a process that ended. Return the test that it was running, if any.
-
-        That test counts as run: it would end the next process, too. The base class would run it again, and would hand
-        out the groups that the process had finished: a process that gets only these waits for ever.
-        """
-        groups = self.assigned_work[node]
-        running = next((group for group in groups.values() if not all(group.values())), None)
-        if running is None:
-            return super().remove_node(node)
-        test = next(test for test, is_done in running.items() if not is_done)
-        running[test] = True
-        for name in [name for name, group in groups.items() if all(group.values())]:
-            del groups[name]
-        super().remove_node(node)
-        return test
 
 
 @cache
