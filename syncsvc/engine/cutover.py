@@ -38,14 +38,14 @@ Step = tuple[str, Callable[[], None]]
 
 
 class SourceWritten(Exception):
-    """Users have written to the source before the destination was unblocked, or that cannot be excluded."""
+    """Users have, or may have, written to the source before the destination was unblocked."""
 
 
 @dataclass(frozen=True)
 class Cutover:
     """Runs the steps of a cut-over, once the verification has passed or is disabled. Reads no documents of the source.
 
-    `run` raises SourceWritten if users have written to the source meanwhile.
+    `run` raises SourceWritten if users have, or may have, written to the source before the destination is unblocked.
     """
 
     context: RunContext
@@ -70,7 +70,7 @@ class Cutover:
                 self.context.observe(Point.STEP_DONE, name)
 
     def _prepare(self) -> None:
-        """Run `Catalog.prepare` for all collections as fast as possible, because users cannot write meanwhile.
+        """Run `Catalog.prepare` for all collections as fast as possible, because users cannot write until it is done.
 
         On a replica set, the majority confirms all commands together: waiting for it after each command would take
         several times as long as the command itself.
@@ -105,11 +105,12 @@ class Cutover:
             self.context.destination_block.lift()
 
     def _refuse_written(self) -> None:
-        """Raise SourceWritten if users have written to the source since the commit time, except if documents expired.
+        """Raise SourceWritten if users have, or may have, written to the source since the commit time.
 
         Such a write was not verified. Even if it is older than the saved position of this instance, another instance
-        may not have applied it. Also raise SourceWritten if the oplog no longer reaches back to the commit time: events
-        since then may come from the event spool, so their loss does not prevent another commit.
+        may not have applied it. Deletes in collections whose documents can expire do not count. Also raise
+        SourceWritten if the oplog no longer reaches back to the commit time: events since then may come from the event
+        spool, so their loss does not prevent another commit. Do nothing if the sync blocks user writes on the source.
         """
         context = self.context
         record = context.run.record

@@ -351,7 +351,10 @@ def known_uuids(context: RunContext, stop: StopToken) -> dict[Namespace, bytes]:
 def _loses_shard_key(
     definition: CollectionSpec, found: dict[str, Document], wanted: dict[str, Document]
 ) -> bool:
-    """Return whether the collection is sharded, and no index that is both found and wanted supports its shard key."""
+    """Return whether a sharded collection would have no index for its shard key while its indexes are replaced.
+
+    `found` are its present indexes, `wanted` those that replace them. Return False if the collection is not sharded.
+    """
     if not definition.shard_key:
         return False
     staying = [
