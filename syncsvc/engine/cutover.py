@@ -160,7 +160,7 @@ class Cutover:
         write_concern: Mapping[str, Any] = MAJORITY,
         left_out: Collection[Namespace] = (),
     ) -> None:
-        """Run a method of the catalog for each collection that is not `left_out`, in `threads` threads."""
+        """Run `change`, a method of Catalog, for each collection that is not `left_out`, in `threads` threads."""
         context = self.context
         uuids = known_uuids(context, self.stop)
 

@@ -66,9 +66,9 @@ def mirrored(
 ) -> Iterator[CollectionRecord]:
     """Yield the records for the reversed sync: with the definitions and UUIDs of the destination's collections.
 
-    `uuids` are the UUIDs on the destination by name; a collection without one is left out. The indexes are those after
-    the first step of the cut-over (`standin.prepared`). The later steps make indexes unique and build deferred ones;
-    these changes arrive as change events.
+    `uuids` are the UUIDs on the destination by name; a collection without one is left out. The definitions are those
+    after the first step of the cut-over (`standin.prepared`). The later steps let documents expire, make indexes unique
+    and build deferred indexes; these changes arrive as change events.
     """
     for record in records:
         uuid = uuids.get(record.definition.namespace)

@@ -38,7 +38,7 @@ class Unequal(NamedTuple):
 
 
 class _Side:
-    """One side of a pairing: its cursor, its documents without a counterpart so far, and the last key read."""
+    """One side of a pairing: its cursor, its unmatched documents, and the last key of the pages that were parsed."""
 
     def __init__(self, pages: Pages) -> None:
         self.pages = pages

@@ -87,7 +87,7 @@ class Recorder:
 
     @property
     def position(self) -> Position:
-        """Return the position up to which all rechecks are saved."""
+        """Return the position up to which the rechecks of all events are saved."""
         return self._position
 
     @property

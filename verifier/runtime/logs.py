@@ -109,7 +109,7 @@ def visible(text: str) -> str:
 
 
 def is_at_terminal() -> bool:
-    """Return whether the log goes to a terminal, where messages on standard error are visible, too."""
+    """Return whether the log goes to a terminal. Messages on standard error are visible there, too."""
     return any(
         isinstance(each.formatter, TerminalFormatter) for each in logging.getLogger().handlers
     )

@@ -45,8 +45,8 @@ def supported(definition: CollectionSpec) -> CollectionSpec:
 def serving(definition: CollectionSpec) -> Document | None:
     """Return the index to create before the collection is sharded; None if the index on `_id` is enough.
 
-    It is the stand-in of an index that supports the shard key. Only for a unique shard key, it is the original, because
-    the server requires a unique index.
+    It is the stand-in of an index that supports the shard key. If the shard key is unique, it is the original index,
+    because the server requires a unique one.
     """
     key = definition.shard_key
     assert key is not None

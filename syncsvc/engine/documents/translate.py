@@ -5,8 +5,9 @@ command. Values are copied as bytes, never decoded.
 
 If both servers support it, an update is replayed with the diff from the oplog (`$_internalApplyOplogUpdate`, with
 `showRawUpdateDescription` of the stream). This is exact for every field name, nested truncation and order of fields. A
-diff that only sets existing fields becomes a `$set`, at two thirds of the cost: such fields keep their places either
-way. If the destination lacks such a field, because it holds a later state of the document, a later event removes it.
+diff that only sets existing fields becomes a `$set` instead: this costs a third less, and the fields keep their places
+in the document, too. If the destination lacks such a field, because it holds a later state of the document, the `$set`
+adds the field, and a later event removes it again.
 
 If the servers do not support it, the document is read again from the source: the public description of an update is
 ambiguous (`a.b` is a field or a path), and does not say whether a field keeps its place or moves to the end.

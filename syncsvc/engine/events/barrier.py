@@ -23,7 +23,10 @@ from verifier.runtime.tasks import StopToken
 
 
 class Barrier:
-    """The barrier of one instance. An instance that runs alone just applies the event."""
+    """Makes one instance wait for the others at DDL events.
+
+    An instance that runs alone applies an event without waiting.
+    """
 
     def __init__(
         self, run: RunStore, registry: Registry, instances: Instances, stop: StopToken

@@ -58,7 +58,7 @@ class _Batch:
 
 
 class Spooler:
-    """The spooler of one engine. `run` spools in its own thread; the other methods are for other threads."""
+    """The spooler of one engine. `run` must be called in a thread of its own; other threads call the other methods."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
