@@ -61,7 +61,8 @@ def report_lines(service: Service) -> list[str]:
         definitions = [*service.definition_mismatches(None, SHOWN)]
     except (OperationError, PyMongoError) as error:
         _log.warning(
-            "The mismatches cannot be read, so the report has none.", extra={"error": str(error)}
+            "The mismatches cannot be read, so the report shows only their numbers.",
+            extra={"error": str(error)},
         )
         documents, definitions = [], []
     return report(progress, documents, definitions)

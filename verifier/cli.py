@@ -1,4 +1,7 @@
-"""The process: reads the settings, connects, continues a saved check, serves or checks once. Makes no decisions."""
+"""The process of the verifier: reads the settings, connects, and continues a saved check.
+
+It then serves the API or, with --checkOnce, runs one check. The decisions are made in `service`.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +116,7 @@ def _check_once(service: Service, stop: StopToken) -> int:
 
 
 def _begin(service: Service) -> None:
-    """Begin a check; no-op if a saved check was resumed."""
+    """Begin a check, unless a saved check was resumed and runs already."""
     if service.progress().phase is Phase.IDLE:
         service.check(None)
 

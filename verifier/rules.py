@@ -1,4 +1,4 @@
-"""Preconditions of a check on the two clusters. Pure; each call returns all violations."""
+"""The preconditions that two clusters must meet for a check. Without side effects; each call returns all violations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the options that select what to verify into a scope. Pure."""
+"""Converts the options that select what to verify to a `Scope`. Without side effects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WAYS = ("verifyAll", "includeNamespaces", "srcNamespace")
 
 
 class _Filters(Strict):
-    """The lists of namespaces, by the names of their options."""
+    """The schema of the options that select namespaces, after they were converted to filter elements."""
 
     includeNamespaces = fields.List(
         fields.Nested(NamespaceFilterSchema), validate=validate.Length(min=1)
@@ -129,9 +129,9 @@ def _mispaired(sources: list[Namespace], destinations: list[Namespace]) -> Itera
 
 
 def _collisions(pairs: list[NamespacePair]) -> Iterator[str]:
-    """Yield the error for each two pairs that collide.
+    """Yield an error for every two pairs of names that contradict each other.
 
-    They collide if they overlap on the destination, or if the destination of a renamed pair is the source of another.
+    They do if they overlap on the destination, or if the destination of a renamed pair is the source of the other pair.
     """
     for (number, one), (later, other) in permutations(enumerate(pairs), 2):
         if number < later and _overlap(one.destination, other.destination):

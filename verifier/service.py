@@ -265,7 +265,8 @@ class Service:
     def _give_up(self, check: Check, kind: ErrorKind, description: str) -> None:
         """End a check as incomplete: show that verdict, and save it unless a restart may remove the cause.
 
-        The verdict is shown before it is saved, because saving it may fail for the same reason; that is only logged.
+        The verdict is shown before it is saved, because the save may fail for the same reason. A failure to save it is
+        only logged.
         """
         verdict = incomplete(kind, description)
         check.figures.given_up = verdict

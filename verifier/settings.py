@@ -125,19 +125,19 @@ TABLE = (
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of the process. `source`, `destination` and `metadata` are connection strings.
+    """The settings of the verifier process."""
 
-    `partition_size` is in bytes. `metadata_database` stores the state of the check. Without a `log_path`, a directory,
-    the log goes to standard output, or with `check_once` to standard error.
-    """
-
+    # Connection strings. The cluster `metadata` stores the state of the check.
     source: str
     destination: str
     metadata: str
+    # The database that stores the state of the check.
     metadata_database: str
     scope: Scope
     mode: Mode
+    # The number of tasks that run in parallel.
     workers: int
+    # How much data of a collection one task compares, in bytes.
     partition_size: int
     grace_seconds: int
     clean: bool
@@ -146,6 +146,8 @@ class Settings:
     port: int
     address: str
     allowed_hosts: tuple[str, ...]
+    # The directory of the log file. Without it, the log goes to standard output, or with `check_once` to standard
+    # error.
     log_path: Path | None
     verbosity: str
 

@@ -25,7 +25,7 @@ _APPLYING = "lagTimeSeconds in GET /api/v1/progress shows the lag. If it does no
 class CommitEnd:
     """Decides whether a commit ends with a verdict now, or continues up to a later commit time.
 
-    `feed` has the time of the newest source change that was read.
+    `feed` provides the cluster time of the newest change of the source that was read.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class CommitEnd:
         return newest is not None and time is not None and newest > time
 
     def _read_until_now(self) -> None:
-        """Wait until the change events of all earlier writes to the source are read."""
+        """Wait until the change events of all writes to the source before this call are read."""
         now = append_note(self._context.source_client, self._stop)
         append_note(self._context.source_client, self._stop)
 
         def is_read() -> bool:
             return self._feed.read_until is not None and self._feed.read_until > now
 
-        with waiting("The commit waits until later changes are read", _APPLYING):
+        with waiting("The commit waits until the newest changes of the source are read", _APPLYING):
             wait_until(is_read, self._stop)
 
     def _warn(self) -> None:
@@ -95,7 +95,7 @@ class CommitEnd:
         def is_past(record: RunRecord) -> bool:
             return record.position is not None and record.position.time > time
 
-        with waiting("The commit waits until later changes are applied", _APPLYING):
+        with waiting("The commit waits until the newest changes are applied", _APPLYING):
             wait_until(lambda: is_past(run.record), self._stop)
         self._context.instances.wait_for_all(is_past, self._stop)
         return time

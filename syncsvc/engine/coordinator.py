@@ -101,7 +101,7 @@ class Coordinator(Phases):
         """Block user writes on the destination, if the options say so, and stop the balancers.
 
         Needed at every start of the engine, because a failure of the sync may have lifted the block and started the
-        balancers again. A no-op outside the phases in `_HOLDING`.
+        balancers again. Does nothing if the saved phase is not one of `_HOLDING`.
         """
         record = self._context.run.record
         if record.phase in _HOLDING:
@@ -178,8 +178,8 @@ class Coordinator(Phases):
             Cutover(self._context, stop).run()
         except SourceWritten:
             _log.info(
-                "Users have written to the source during the cut-over, or may have. Their writes are applied, and the "
-                "commit is repeated."
+                "Users have written to the source during the cut-over, or this cannot be excluded. The sync applies "
+                "their writes, and then repeats the commit by itself."
             )
             run = self._context.run
             run.update(**withdrawn(run.record.phase))
@@ -191,7 +191,7 @@ class Coordinator(Phases):
     ) -> None:
         """Wait until all instances have received the commit command and no requested repair is left.
 
-        Meanwhile, publish whether a commit is possible, begin the verification once all instances have caught up,
+        While waiting, publish whether a commit is possible, begin the verification once all instances have caught up,
         publish its progress, and run the repairs that users request.
         """
         # Clear the value of an earlier process, which other instances would mistake for the current one.
@@ -241,7 +241,7 @@ class Coordinator(Phases):
             self._done("source blocked")
 
     def _commit_time(self, stop: StopToken) -> Timestamp:
-        """Return the commit time, a source time: all changes up to it are applied before the commit.
+        """Return the commit time, a cluster time of the source: all changes up to it are applied before the commit.
 
         The first call appends a no-op to the source's oplog, and saves its time as the commit time.
         """
@@ -259,9 +259,9 @@ def is_committing(other: RunRecord) -> bool:
 
 
 def is_past(time: Timestamp) -> Callable[[RunRecord], bool]:
-    """Return a predicate that tells whether the saved position of an instance is past `time`, a source time.
+    """Return a predicate that tells whether an instance has applied all its events up to a cluster time of the source.
 
-    Such an instance has applied all its events up to `time`.
+    It compares `time` with the saved position of the instance.
     """
     return lambda other: other.position is not None and other.position.time > time
 

@@ -41,14 +41,14 @@ Step = tuple[str, Callable[[], None]]
 
 
 class SourceWritten(Exception):
-    """Users have written to the source before the destination was unblocked, or that cannot be excluded."""
+    """Users have, or may have, written to the source before the destination was unblocked."""
 
 
 @dataclass(frozen=True)
 class Cutover:
     """Runs the steps of a cut-over, once the verification has passed or is disabled. Reads no documents of the source.
 
-    `run` raises SourceWritten if users have written to the source meanwhile.
+    `run` raises SourceWritten if users have, or may have, written to the source before the destination is unblocked.
     """
 
     context: RunContext
@@ -89,7 +89,7 @@ class Cutover:
         run.update(steps=tuple(each for each in record.steps if each not in undone))
 
     def _prepare(self) -> None:
-        """Run `Catalog.prepare` for all collections as fast as possible, because users cannot write meanwhile.
+        """Run `Catalog.prepare` for all collections as fast as possible, because users cannot write until it is done.
 
         On a replica set, the majority confirms all commands together: waiting for it after each command would take
         several times as long as the command itself.
@@ -127,11 +127,12 @@ class Cutover:
             self.context.destination_block.lift()
 
     def _refuse_written(self) -> None:
-        """Raise SourceWritten if users have written to the source since the commit time, except if documents expired.
+        """Raise SourceWritten if users have, or may have, written to the source since the commit time.
 
         Such a write was not verified. Even if it is older than the saved position of this instance, another instance
-        may not have applied it. Also raise SourceWritten if the oplog no longer reaches back to the commit time: events
-        since then may come from the event spool, so their loss does not prevent another commit.
+        may not have applied it. Deletes in collections whose documents can expire do not count. Also raise
+        SourceWritten if the oplog no longer reaches back to the commit time: events since then may come from the event
+        spool, so their loss does not prevent another commit. Do nothing if the sync blocks user writes on the source.
         """
         context = self.context
         record = context.run.record
@@ -181,7 +182,7 @@ class Cutover:
         write_concern: Mapping[str, Any] = MAJORITY,
         left_out: Collection[Namespace] = (),
     ) -> None:
-        """Run a method of the catalog for each collection that is not `left_out`, in `threads` threads."""
+        """Run `change`, a method of Catalog, for each collection that is not `left_out`, in `threads` threads."""
         context = self.context
         uuids = known_uuids(context, self.stop)
 

@@ -81,7 +81,8 @@ class Follower(Phases):
     def _is_cut_over(self, stop: StopToken) -> bool:
         """Return whether the coordinator has finished change event application, or already reverses the sync.
 
-        Also join the coordinator, and publish whether it has found that all instances have caught up.
+        Also take part in the coordinator's newest repair, and publish whether the coordinator has found that all
+        instances have caught up.
         """
         leader = self._wait(_any, stop)
         self._join(leader)
@@ -108,7 +109,10 @@ class Follower(Phases):
         return Phase.DONE
 
     def _wait(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> RunRecord:
-        """Return the coordinator's saved record once `holds` is true of it, or it shows that a reversal has begun."""
+        """Return the coordinator's saved record once `holds(record)` is true.
+
+        Also return it if it shows that a reversal has begun.
+        """
         reversals = self._context.run.record.reversals
         return self._context.instances.wait_for_coordinator(
             lambda other: other.reversals > reversals

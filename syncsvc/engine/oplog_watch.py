@@ -43,7 +43,7 @@ _ENLARGE = (
 
 
 class OplogWatch:
-    """The watch of one run, in a thread alongside the phases that read the source.
+    """Watches the source's oplog for one run, in a thread alongside the phases that read the source.
 
     The oplogs of a sharded source cannot be read, so only the age of the needed entries is known there.
     """
@@ -55,16 +55,19 @@ class OplogWatch:
         self._held_after: Callable[[], Timestamp | None] | None = None
 
     def follow(self, held_after: Callable[[], Timestamp | None]) -> None:
-        """From now on, call `held_after` to find out which oplog entries are still needed; ignore the saved position.
+        """From now on, use `held_after` instead of the saved position to find out which oplog entries are still needed.
 
         While the reader of the change stream is blocked, for example because all lanes are full, `held_after` returns
-        the source time from which the reader must continue. Otherwise, it returns None: the next read of the stream
-        fails if its entries are lost.
+        the cluster time of the source from which the reader must continue. While it is not blocked, `held_after`
+        returns None: if entries are lost then, the next read of the stream fails.
         """
         self._held_after = held_after
 
     def let_go(self) -> None:
-        """Stop failing the sync for lost entries. Call this when all events up to the commit are applied."""
+        """From now on, do not fail the sync if the oplog drops entries.
+
+        Call this when all events up to the commit are applied.
+        """
         self._held_after = _nothing
 
     def run(self, stop: StopToken) -> None:
@@ -97,7 +100,7 @@ class OplogWatch:
             self._update_estimates(oplog)
 
     def _judge_unread(self, stop: StopToken) -> None:
-        """Start spooling if the needed entries are old: the oplog itself cannot be read, so nothing else is known."""
+        """Decide from the age of the needed entries alone whether to spool events, because the oplog cannot be read."""
         if self._spooler.is_active or not self._spooler.is_allowed:
             return
         now = append_note(self._context.source_client, stop)
@@ -107,8 +110,8 @@ class OplogWatch:
     def _rest_seconds(self, age: float, copy_left: float | None) -> float | None:
         """Return for how many seconds the sync still needs the oldest entry; None if unknown, as in a pause.
 
-        `age` is the present age of that entry, in seconds. A pessimistic estimate: applying the waiting events takes as
-        long as writing them did.
+        `age` is the present age of that entry, and `copy_left` the time until the copy ends, in seconds. A pessimistic
+        estimate: applying the waiting events takes as long as writing them did.
         """
         record = self._context.run.record
         if record.state is State.PAUSED:
@@ -156,7 +159,10 @@ class OplogWatch:
             )
 
     def _needed(self) -> Timestamp | None:
-        """Return the source time after which oplog entries are needed; None while the reader itself detects a loss."""
+        """Return the cluster time of the source after which oplog entries are needed.
+
+        Return None while the change stream is being read: its next read fails if entries are lost.
+        """
         if self._spooler.is_active:
             return None
         # Asked after the oplog was read: an older answer could name a time that is no longer needed.
@@ -166,16 +172,16 @@ class OplogWatch:
         return None if held is None else max(held, spooled or held)
 
     def _saved(self) -> Timestamp:
-        """Return the source time after which a restarted process would need oplog entries."""
+        """Return the cluster time of the source after which a restarted process would need oplog entries."""
         spooled, position = self._spooled(), self._context.run.record.position
         assert position is not None
         return max(position.time, spooled or position.time)
 
     def _spooled(self) -> Timestamp | None:
-        """Return the source time up to which events are in the spool; None if it is empty.
+        """Return the cluster time of the source up to which events are in the spool; None if the spool is empty.
 
-        Call this before reading a position: rows are deleted after a position behind them is saved, so an older
-        position could appear to need oplog entries.
+        Call this before reading a position. Rows of the spool are deleted after a position behind them is saved, so a
+        position that was read before could appear to need oplog entries.
         """
         end = self._context.spool.end
         return None if end is None else end.time
@@ -201,7 +207,10 @@ class OplogWatch:
         return sum(each.copied for each in self._context.registry)
 
     def _warn(self, oplog: Oplog, left: float | None, copy_left: float | None) -> None:
-        """Begin, replace or end the warning. While events are spooled, only a loss is a reason for one."""
+        """Begin, replace or end the warning about a short oplog.
+
+        While events are spooled, only lost entries are a reason for the warning.
+        """
         warned = WarningKind.OPLOG_SHORT in self._context.progress.snapshot.warnings
         text = None
         if oplog_window.is_lost(oplog, self._saved()):

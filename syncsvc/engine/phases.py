@@ -136,7 +136,7 @@ class Phases(ABC):
         return [each for each in self._context.partitions if each.instance == run.instance]
 
     def _show_copied(self) -> None:
-        """Publish the saved progress of the copy: the total size for all instances, and the part of this instance.
+        """Publish the saved progress of the copy: the total size for all instances, and what this instance has copied.
 
         Resets the lag: 0 once all events are applied, otherwise unknown. Called at the beginning of each phase.
         """

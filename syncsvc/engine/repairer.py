@@ -72,7 +72,7 @@ class Repairer:
             repaired_documents=counts.documents,
             repaired_definitions=counts.definitions,
         )
-        _log.info("Differences were repaired.", extra={"round": number})
+        _log.info("A round of repairs is complete.", extra={"round": number})
 
     def repair_on_demand(self) -> None:
         """Repair the differences known now, if a user has requested a repair.
@@ -101,7 +101,10 @@ class Repairer:
         self._created_in = self._context.checks.record.generation if again else None
 
     def _run_round(self, number: int, **begun: Any) -> None:
-        """Run the round whose list is saved. The fields `begun` of the run record are saved with its number."""
+        """Run round `number`, whose list of differences is saved already.
+
+        The fields `begun` of the run record are saved together with the number of the round.
+        """
         context = self._context
         context.observe(Point.REPAIR_LISTED, str(number))
         context.run.update(repair=number, **begun)
@@ -132,7 +135,8 @@ class Repairer:
         foreign = read(lambda: replaced(context.destination_client, context.registry), self._stop)
         if foreign:
             _log.warning(
-                "Collections are not repaired, because users dropped them on the destination and created them again.",
+                "Collections are not repaired, because users dropped them on the destination and created them again. "
+                "The verification continues to compare them.",
                 extra={"namespaces": sorted(map(str, foreign))},
             )
         for found in (

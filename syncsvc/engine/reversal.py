@@ -66,9 +66,9 @@ def mirrored(
 ) -> Iterator[CollectionRecord]:
     """Yield the records for the reversed sync: with the definitions and UUIDs of the destination's collections.
 
-    `uuids` are the UUIDs on the destination by name; a collection without one is left out. The indexes are as the
-    preparations leave them (see `standin.prepared`): making them unique and building the deferred ones arrive as
-    events, unless users change them first.
+    `uuids` are the UUIDs on the destination by name; a collection without one is left out. The definitions are those
+    after the first step of the cut-over (`standin.prepared`). The later steps let documents expire, make indexes unique
+    and build deferred indexes; these changes arrive as change events.
     """
     for record in records:
         uuid = uuids.get(record.definition.namespace)
@@ -117,9 +117,10 @@ def follower_reversal(record: RunRecord) -> dict[str, Any]:
 
 
 def weaken_definitions(context: RunContext, stop: StopToken) -> None:
-    """Turn the destination's collections that are in the registry into stand-ins, with the registry's indexes.
+    """Turn the definitions of the destination's collections into stand-ins, and give them the indexes of the registry.
 
-    May be repeated before any event is applied.
+    Views and collections that are not in the registry are left as they are. May be repeated before any event is
+    applied.
     """
     catalog = Catalog(context, stop)
     found = read(lambda: list(list_collections(context.destination_client)), stop)
@@ -142,8 +143,8 @@ def refuse_lost(source: Cluster, reverse_start: Position, stop: StopToken) -> No
 def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> None:
     """Raise OperationError OldSourceWritten if users changed anything on the old source after the commit.
 
-    `since` is where the commit ended in the old source's change stream. Later writes exist on one side only, and the
-    reversed sync would overwrite them.
+    `since` is the position in the old source's change stream at which the commit ended. Later writes exist on one side
+    only, and the reversed sync would overwrite them.
     """
     for written in map(sorted, written_since(old_source, since, stop)):
         more = ", ..." if len(written) > _SHOWN else ""

@@ -2,7 +2,7 @@
 
 The check begins when the destination has caught up for the first time; before that, everything would differ. From then
 on it is notified of every change event of the source before that event counts as applied (see `verifier.compare.feed`).
-It reads the change events of the destination itself, because someone may write to the destination directly. So all data
+It reads the change events of the destination itself, because users may write to the destination directly. So all data
 is compared once, and changed data again. When a commit is requested, only the last changes remain to be compared. A
 restarted process continues the check.
 """
@@ -69,7 +69,7 @@ class Verification:
             self._recall()
 
     def begin(self) -> None:
-        """Start a check in its own thread; a no-op if there is one. Call this once the destination has caught up.
+        """Start a check in its own thread; a no-op if there is one. The destination must have caught up before.
 
         Raises the driver's errors.
         """
@@ -104,11 +104,11 @@ class Verification:
         self._repairer.finish_round()
 
     def finish(self, written_until: Timestamp) -> None:
-        """Tell the check that users no longer write to either cluster, and return once it has passed.
+        """Notify the check that users no longer write to either cluster, and return once it has passed.
 
-        Before the call, all changes up to `written_until`, a source time, must be applied, and the position saved. If
-        users write after that time, this waits until their writes are applied and compared, too. If verification is
-        disabled, nothing is compared. Raises OperationError VerificationFailed, VerificationIncomplete.
+        Before the call, all changes up to `written_until`, a cluster time of the source, must be applied, and the
+        position saved. If users write after that time, this waits until their writes are applied and compared, too. If
+        verification is disabled, nothing is compared. Raises OperationError VerificationFailed, VerificationIncomplete.
         """
         if not self._enabled:
             while self._commit_end.later(differs=False) is not None:
@@ -131,9 +131,9 @@ class Verification:
     def _recall(self) -> None:
         """Continue the saved check, or use its verdict if the verdict still applies; a no-op without a saved check.
 
-        The verdict and the saved end of the writes are discarded if the commit was withdrawn. The end is also discarded
-        if the commit has no verdict yet: the earlier process may have repaired differences or moved the commit time
-        since it saved the end. The check then continues without an end until `finish` is called.
+        If the commit was withdrawn, the saved verdict and the saved end of the writes are discarded. If the commit has
+        no verdict yet, only the end is discarded, because the earlier process may have repaired differences or moved
+        the commit time after it saved the end. The check then continues without an end until `finish` is called.
         """
         store = self._context.checks
         try:
@@ -207,7 +207,7 @@ class Verification:
 
 
 def is_ready(progress: CheckProgress, most_lag: int) -> bool:
-    """Return whether a check has a verdict, or lags at most `most_lag` seconds; False before the end of its first pass.
+    """Return whether a check has completed its first pass, and has a verdict or lags at most `most_lag` seconds.
 
     The lag is that behind the change events of each cluster; an unknown lag counts as too long.
     """

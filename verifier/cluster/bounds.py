@@ -24,7 +24,7 @@ _REMEDY = "Another warning names the call that a cluster does not answer, and wh
 def answered_soon() -> Iterator[None]:
     """Limit all calls to clusters in the block to twelve seconds in total; then they fail with the driver's errors.
 
-    A failing call is retried for eight seconds. For commands that an operator waits for. A save that timed out may
+    A failing call is retried for eight seconds. Used for commands that an operator waits for. A save that timed out may
     still take effect; the next save of this process overwrites it.
     """
     with impatient(PATIENCE, in_total=_LONGEST), pymongo.timeout(_LONGEST):
@@ -33,9 +33,10 @@ def answered_soon() -> Iterator[None]:
 
 @contextmanager
 def one_save(lock: threading.Lock, subject: str) -> Iterator[None]:
-    """Hold `lock`, so that only one thread at a time saves `subject`, which is named in the wait that operators see.
+    """Hold `lock`, so that only one thread at a time saves `subject`. The wait shown to operators names the subject.
 
-    In a block of `impatient`, wait no longer than that block allows; then raise OperationError ClusterUnreachable.
+    Inside a block of `retry.impatient`, wait no longer than that block allows; then raise OperationError
+    ClusterUnreachable.
     """
     seconds = patience_left()
     with waiting(f"{subject} is being saved by another thread", _REMEDY):

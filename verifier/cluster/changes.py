@@ -40,38 +40,39 @@ _OTHER_SHARD = (
 
 
 class StreamPage(NamedTuple):
-    """Raw events in stream order. `position` is after the last of them, `source_time` the newest known cluster time.
+    """One page of a change stream: raw events in the order of the stream.
 
     A page may end between the fragments of an event.
     """
 
     events: list[memoryview]
+    # The position in the stream after the last of these events.
     position: Position
+    # The newest cluster time known when the page was read.
     source_time: Timestamp
 
 
 @dataclass(frozen=True)
 class ChangeStream:
-    """The options of a change stream of a whole cluster.
-
-    `raw_updates` requests the oplog's own diff of each update, on replica sets. `keys_only` requests only the key of
-    each changed document, and no contents (`parse_key_event`). Data events are limited to namespaces that match the
-    filter. DDL events are not limited, because a collection may be renamed into the filter. The caller must then read
-    that collection as a whole, because its earlier changes were left out. `wait_ms` is how long a getMore waits for an
-    event, in milliseconds.
-    """
+    """The options of a change stream of a whole cluster."""
 
     client: Client
     facts: ClusterFacts
+    # Request the oplog's own diff of each update. For replica sets only.
     raw_updates: bool = False
+    # Request only the key of each changed document, and no contents; `parse_key_event` parses such events.
     keys_only: bool = False
+    # Data events are limited to namespaces that match this filter. DDL events are not limited, because a collection may
+    # be renamed into the filter. The caller must then read that collection as a whole, because the stream has left out
+    # its earlier changes.
     namespaces: NamespaceFilter = NamespaceFilter()
+    # How long a getMore waits for an event, in milliseconds.
     wait_ms: int = 200
 
     def open(
         self, position: Position | None, bare: bool = False, filtered: bool = True
     ) -> RawCursor:
-        """Return a cursor that opens at a position, or at the present time if it is None.
+        """Return a cursor over the events after `position`, or from the present time if it is None.
 
         `bare` leaves out the contents of the changes. If `filtered` is False, events of all namespaces are returned.
         """
@@ -115,7 +116,7 @@ class ChangeStream:
 
 
 def start_position(stream: ChangeStream) -> Position:
-    """Return the present position in the change stream, after all acknowledged writes. Raises the driver's errors."""
+    """Return a position in the change stream after all writes acknowledged so far. Raises the driver's errors."""
     if stream.facts.is_sharded:
         # mongos starts at the newest time that it knows, and may not know of writes through another mongos. This
         # command asks all shards, and the driver passes the time of the answer to the mongos that opens the stream.
@@ -129,7 +130,7 @@ def start_position(stream: ChangeStream) -> Position:
 def offers_raw_updates(client: Client, facts: ClusterFacts) -> bool:
     """Return whether the cluster's change streams can carry the oplog's own diff of an update.
 
-    Opens a stream to find out. Raises the driver's errors, unless the server refuses the option.
+    Opens a stream with this option: False if the server refuses it. Raises the driver's other errors.
     """
     try:
         start_position(ChangeStream(client, facts, raw_updates=True))
@@ -141,9 +142,9 @@ def offers_raw_updates(client: Client, facts: ClusterFacts) -> bool:
 
 
 class ChangeReader:
-    """A reader of one change stream, from a position on.
+    """A reader of one change stream, beginning at a given position.
 
-    After a failure, the stream is reopened at the current position.
+    After a failure, the stream is reopened at the position that the reader has reached.
     """
 
     def __init__(self, stream: ChangeStream, position: Position, stop: StopToken) -> None:
@@ -209,7 +210,10 @@ class ChangeReader:
         return failures.lost_cursor(error)
 
     def _classify_loss(self) -> Temporary | None:
-        """Classify the loss of the resume point: temporary if another member may still hold it, else None."""
+        """Classify for `retry` that the oplog lacks the resume point: temporary if another member may hold it.
+
+        Otherwise, return None.
+        """
         stream, time = self._stream, self._position.time
         if stream.facts.is_sharded:
             return Temporary(
@@ -219,9 +223,9 @@ class ChangeReader:
 
 
 def only_elsewhere(found: Reach, time: Timestamp) -> Temporary | None:
-    """Return a temporary failure that names members whose oplog reaches, or may reach, back to `time`.
+    """Return a temporary failure that names the members whose oplog reaches, or may reach, back to `time`.
 
-    None if it is certain that no member's oplog does. `found` are the members asked (`reach`).
+    Return None if it is certain that the oplog of no member does. `found` is the result of `oplog_reach.reach`.
     """
     if found.none:
         return None

@@ -1,4 +1,4 @@
-"""A cluster that this process works with."""
+"""A cluster that this process works with: its client, its facts, and reasons why it is unsuitable for its role."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OLDEST_SHARDED = (6, 0)
 
 @dataclass(frozen=True)
 class Cluster:
-    """One cluster: the name that users know, its client, and its facts from the start of the process."""
+    """A cluster: the name that users know, its client, and the facts that were read when the process started."""
 
     name: str
     client: Client
@@ -71,9 +71,10 @@ def unfit(
     oldest: tuple[int, int],
     too_old: ErrorKind,
 ) -> Iterator[Violation]:
-    """Yield the reasons why a cluster cannot have a role, "source" or "destination": its topology or version.
+    """Yield the reasons why the topology or version of a cluster rules it out as `role`, "source" or "destination".
 
-    `too_old` is the error for a version before `oldest`, or before 6.0 if the cluster is sharded.
+    `topologies` are those that are supported. `too_old` is the error for a version before `oldest`, or before 6.0 if
+    the cluster is sharded.
     """
     if facts.topology not in topologies:
         yield UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
@@ -84,7 +85,7 @@ def unfit(
 
 
 def filter_evaluator(source: Cluster, destination: Cluster) -> Cluster:
-    """Return the cluster that evaluates filters.
+    """Return the cluster whose server evaluates the namespace filters.
 
     It is the source, unless its version is before 6.0: such servers evaluate an expression only over documents of a
     collection. The destination is never that old.

@@ -72,10 +72,11 @@ def check_uri(uri: str) -> dict[str, Any]:
 def connect(
     uri: str, application: str, name: str = "cluster", socket_ms: int = _SOCKET_MS
 ) -> Client:
-    """Return a client that reads from the primary, with read and write concern majority, and obeys a Pin.
+    """Return a client that reads from the primary, or from the member that `verifier.cluster.pinning` selects.
 
-    A call fails if it waits longer than `socket_ms` for bytes from a server. `name` is the operator's name for the
-    cluster. Does not wait for a connection. Raises OperationError InvalidURI.
+    Read and write concern are majority. A call fails if it waits longer than `socket_ms` milliseconds for bytes from a
+    server. `name` is the operator's name for the cluster. Does not wait for a connection. Raises OperationError
+    InvalidURI.
     """
     options = check_uri(uri)
     # The connection string has precedence. The driver's own defaults are too long, and its reads have no timeout.

@@ -20,8 +20,8 @@ from verifier.cluster.rawbson import Buffer, int32, int32_at, value_size
 class DataKind(Enum):
     """The kind of a change of a document.
 
-    UNTOLD: an insert, update or replace that was too large to be sent. REREAD: no event of a cluster, but a request to
-    read the document again.
+    UNTOLD: an insert, update or replace whose event was too large, so that the server sent it without the contents.
+    REREAD: not an event of a cluster, but a request by this program to read the document again.
     """
 
     INSERT = "insert"
@@ -33,19 +33,18 @@ class DataKind(Enum):
 
 
 class DataEvent(NamedTuple):
-    """A change of one document.
-
-    `collection` is the UUID of the collection, and `namespace` is None. Servers before 6.0 send no UUID: `collection`
-    is then empty, and `namespace` is set. `key` is the document key as a BSON document. `body` is the full document of
-    an insert or replace, or the description of an update (see `raw_diff`); otherwise it is empty. `raw_diff` is whether
-    the description is the oplog's own diff or the documented `updateDescription`.
-    """
+    """A change of one document."""
 
     kind: DataKind
+    # The UUID of the collection; empty on servers before 6.0, which send none.
     collection: bytes
+    # The document key as a BSON document.
     key: bytes
+    # The full document of an insert or replace, or the description of an update; otherwise empty.
     body: bytes
+    # Whether the description of an update is the oplog's own diff, not the documented `updateDescription`.
     raw_diff: bool = False
+    # Set only if `collection` is empty.
     namespace: Namespace | None = None
 
 
@@ -57,22 +56,25 @@ class Fragment(NamedTuple):
 
 
 class DefinitionEvent(NamedTuple):
-    """A DDL event, or any other event that is not about one document.
-
-    `collection` is the UUID; None for views and databases, and on servers before 6.0. `renamed` is the new name after a
-    rename. `token` is the event's own resume token.
-    """
+    """A DDL event, or any other event that is not about one document."""
 
     operation: str
     namespace: Namespace
+    # The UUID of the collection; None for views and databases, and on servers before 6.0.
     collection: bytes | None
+    # The event's `operationDescription`; empty if it has none.
     description: dict[str, Any]
+    # The new name after a rename; None for other operations.
     renamed: Namespace | None
+    # The resume token of this event.
     token: dict[str, Any]
 
     @property
     def owners(self) -> frozenset[Namespace]:
-        """Return the collections or views that the event concerns: after a rename, both names."""
+        """Return the collections or views that the event concerns: for a rename, the old and the new name.
+
+        The name of the buckets of a time-series collection is replaced by the name of that collection.
+        """
         names = (self.namespace, *([] if self.renamed is None else [self.renamed]))
         return frozenset(each.owner for each in names)
 
@@ -136,7 +138,10 @@ def parse_event(raw: bytes) -> DataEvent | DefinitionEvent | Fragment:
 
 
 def _usual_event(raw: bytes) -> DataEvent | None:
-    """Parse a data event with exactly the usual fields in the usual order; return None for any other. The hot path."""
+    """Parse a data event that has exactly the usual fields in the usual order; return None for any other event.
+
+    This is the fast path: it handles nearly all events.
+    """
     if not raw.startswith(_TOKEN, 4):
         return None
     at = 4 + len(_TOKEN)

@@ -1,4 +1,7 @@
-"""The facts about a cluster, gathered once and frozen."""
+"""The facts about a cluster that the program decides by: topology, version, identity and the privileges of the user.
+
+They are gathered once and never change.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +23,28 @@ class Topology(Enum):
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """The facts about one cluster at the moment of the query.
+    """The facts about one cluster at the time of `gather`.
 
-    `identity` is the id of the replica set or sharded cluster, the same for every member, mongos or address; None if
-    the user may not read it. `shards` are the sorted names of its shards, if it has any. `privileges` are the user's
-    actions on the cluster resource, `database_privileges` those on the collections of every database,
-    `bucket_privileges` those on the buckets of every time-series collection, and `config_privileges` those on
-    collections of the config database, each paired with the name of a collection (empty for all collections). All four
-    are None without access control.
+    Without access control, the four fields with privileges are None.
     """
 
     topology: Topology
+    # Host and port of the primary or of a mongos.
     address: str
     version: tuple[int, int, int]
+    # The ID of the replica set or sharded cluster, the same for every member, mongos or address; None if the user may
+    # not read it.
     identity: str | None
     access_control: bool
+    # The user's actions on the cluster resource.
     privileges: frozenset[str] | None
+    # The user's actions on the collections of every database.
     database_privileges: frozenset[str] | None = None
+    # The user's actions on the buckets of every time-series collection.
     bucket_privileges: frozenset[str] | None = None
+    # The user's actions on collections of the config database, each with the name of a collection (empty: all of them).
     config_privileges: frozenset[tuple[str, str]] | None = None
+    # The sorted names of the shards; empty on a replica set, and if the user may not read them.
     shards: tuple[str, ...] = ()
 
     @property

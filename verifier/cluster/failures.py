@@ -1,4 +1,4 @@
-"""Classifies the driver's errors: which are transient, and which have a name.
+"""Classifies the driver's errors: which are retried, and under which error name the others are reported.
 
 Decides by label and code, never by text.
 """
@@ -51,7 +51,7 @@ UNEXPECTED_SERVER_ERROR = ErrorKind(
     "UnexpectedServerError",
     409,
     "A server keeps failing a command with an error that this program does not know.",
-    "The message of the server, and its log, name the reason.",
+    "Find the cause in the message of the server, or in its log, and remove it.",
 )
 CLUSTER_UNREACHABLE = ErrorKind(
     "ClusterUnreachable",
@@ -293,9 +293,9 @@ def only_lost_cursor(error: BaseException) -> Temporary | None:
 
 
 def again(error: BaseException) -> Temporary:
-    """Return a Temporary that retries without limit after `error`.
+    """Return a Temporary that makes `retry` repeat the call without limit.
 
-    For callers that have changed the request so that the error cannot occur again.
+    For callers that have changed the request so that `error` cannot occur again.
     """
     return Temporary(_with_command(error), _CHECK_SERVERS)
 
@@ -324,7 +324,7 @@ def is_cursor_lost(error: BaseException) -> bool:
 
 
 def named_kind(error: BaseException) -> ErrorKind | None:
-    """Return the kind under which a driver's error is reported; None if it has no name."""
+    """Return the kind under which a driver's error is reported; None if the table of errors has none for it."""
     if is_history_lost(error):
         return OPLOG_WINDOW_EXCEEDED
     code = code_of(error)
@@ -350,9 +350,9 @@ def named_errors() -> Iterator[None]:
 
 
 def named(error: BaseException) -> BaseException:
-    """Return an OperationError for an error of the driver: InternalError if it has no name.
+    """Return the OperationError under which an error of the driver is reported: InternalError if it has no other kind.
 
-    For an exception group, do the same with its first exception. Any other exception is returned unchanged.
+    For an exception group, do this with its first exception. Any other exception is returned unchanged.
     """
     if isinstance(error, BaseExceptionGroup):
         return named(error.exceptions[0])

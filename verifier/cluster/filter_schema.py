@@ -23,7 +23,7 @@ def _of_users(name: str) -> None:
 
 def _regex_options(text: str) -> None:
     if not {*text} <= {*_REGEX_OPTIONS}:
-        raise ValidationError(f"Only {_REGEX_OPTIONS} are allowed.")
+        raise ValidationError(f"Only these letters are allowed: {_REGEX_OPTIONS}.")
 
 
 def _not_system(name: str) -> None:

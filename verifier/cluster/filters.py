@@ -35,7 +35,7 @@ class NamespaceFilter:
     exclude: Sequence[Document] = ()
 
     def expression(self, database: str, collection: str) -> Document | None:
-        """Return the match expression; None if everything matches.
+        """Return the match expression of the filter; None if it matches everything.
 
         `database` and `collection` are the names of the document fields that hold the two names to match.
         """
@@ -47,7 +47,10 @@ class NamespaceFilter:
         return {"$and": parts} if parts else None
 
     def patterns(self) -> Iterator[tuple[str, Document]]:
-        """Yield the path of each pattern in a request, as in `includeNamespaces[0].databaseRegex`, and the pattern."""
+        """Yield the regular expressions of the filter: the path of each in a request, and the pattern itself.
+
+        A path is a text such as `includeNamespaces[0].databaseRegex`.
+        """
         lists = {"includeNamespaces": self.include, "excludeNamespaces": self.exclude}
         for name, elements in lists.items():
             for number, element in enumerate(elements):
@@ -75,7 +78,10 @@ def _regex(pattern: Document) -> Document:
 
 
 class Selection:
-    """A filter that the server of `client` (6.0 or newer) evaluates; temporary errors of the driver are retried."""
+    """A namespace filter that the server of `client` (6.0 or newer) evaluates.
+
+    Temporary errors of the driver are retried.
+    """
 
     def __init__(self, namespaces: NamespaceFilter, client: Client, stop: StopToken) -> None:
         self._expression = namespaces.expression("database", "collection")

@@ -77,10 +77,10 @@ def list_indexes(client: Client, database: str, collection: str | Binary) -> lis
 
 
 class IndexCatalog:
-    """The indexes of all collections at one moment, read by one command. They are kept as BSON and decoded by `of`.
+    """The finished indexes of all collections at one moment, read by one command.
 
-    Empty if the server cannot list all indexes with one command: on mongos, before version 6.0, and without the
-    privilege. Raises the driver's errors.
+    They are kept as BSON and decoded by `of`. The catalog is empty if the server cannot list all indexes with one
+    command: on mongos, before version 6.0, and without the privilege. The constructor raises the driver's errors.
     """
 
     def __init__(self, client: Client) -> None:
@@ -124,9 +124,10 @@ class IndexCatalog:
 def _specification(
     client: Client, name: Namespace, row: Document, catalog: IndexCatalog | None = None
 ) -> CollectionSpec | None:
-    """Return the collection or view in a row of `listCollections`; for a row of buckets, their time-series collection.
+    """Return the collection or view that a row of `listCollections` describes.
 
-    The indexes are those in the catalog; without it, or if it lacks the collection, they are listed now.
+    A row of buckets describes their time-series collection. The indexes are taken from the catalog; without it, or if
+    it lacks the collection, they are listed now.
 
     On a sharded cluster, return None if the collection no longer has that name: mongos lists indexes only by name, so
     they could be those of another collection.
@@ -158,7 +159,10 @@ def _named(name: Namespace, uuid: bytes) -> tuple[str, Document]:
 
 
 def _shard_key(client: Client, uuid: bytes) -> Document:
-    """Return the shard key of that collection, with the fields `key` and `unique`; empty if it is not sharded."""
+    """Return the shard key of the collection with this UUID, with the fields `key` and `unique`.
+
+    The dict is empty if the collection is not sharded.
+    """
     found = sharded_names(client, {"uuid": Binary(uuid, 4)})
     return found[uuid][1] if found else {}
 
@@ -186,7 +190,10 @@ def sharded_names(
 
 
 def is_sharded(client: Client, uuid: bytes) -> bool:
-    """Return whether that collection of a sharded cluster is sharded. Raises the driver's errors."""
+    """Return whether the collection with this UUID is sharded.
+
+    The cluster must be a sharded cluster. Raises the driver's errors.
+    """
     return bool(sharded_names(client, {"uuid": Binary(uuid, 4)}))
 
 
@@ -199,7 +206,7 @@ def _user_rows(client: Client, database: str, query: Document | None) -> dict[Na
 
 
 def _stored(name: Namespace, rows: dict[Namespace, Document]) -> Namespace:
-    """Return where the documents of that name are stored: for a time-series collection, in its buckets.
+    """Return the namespace that stores the documents of `name`: for a time-series collection, that of its buckets.
 
     The row of the buckets also has more details than that of the time-series collection.
     """
@@ -215,7 +222,7 @@ def list_collections(
     """Yield every collection and view of the users, of one database or of all, in the order of their names.
 
     `selection` and `kind` restrict the result, and only selected collections are queried in detail. On a sharded
-    cluster, a collection that is renamed or dropped meanwhile is left out. Raises the driver's errors.
+    cluster, a collection that is renamed or dropped during the listing may be left out. Raises the driver's errors.
     """
     databases = client.list_database_names() if database is None else [database]
     query = None if kind is None else {"type": kind.value}
@@ -257,10 +264,10 @@ def list_uuids(client: Client) -> dict[Namespace, bytes]:
 
 
 class Snapshot:
-    """The collections and views of one cluster at one moment.
+    """The collections and views of one cluster, as listed when the object was created.
 
-    Their definitions are kept as BSON and decoded by `find`, to save memory. The constructor and `find` raise the
-    driver's errors.
+    Their definitions are kept as BSON and decoded by `find`, to save memory. The snapshot is empty if the server cannot
+    list all indexes with one command (`IndexCatalog`). The constructor and `find` raise the driver's errors.
     """
 
     def __init__(self, client: Client) -> None:
@@ -277,9 +284,9 @@ class Snapshot:
                         self._rows[Namespace(database, name)] = bytes(row)
 
     def find(self, name: Namespace) -> CollectionSpec | None:
-        """Return the collection or view that had that name at the moment of the snapshot.
+        """Return the collection or view with that name; None if the snapshot does not contain it.
 
-        Return None if there was none, or if the snapshot does not show whether there was one.
+        It may exist nevertheless, if the snapshot is empty.
         """
         rows = {
             each: rawbson.decode_definition(self._rows[each])
@@ -343,9 +350,10 @@ class Size:
 
 
 def extent(client: Client, namespace: Namespace) -> Size:
-    """Return the documents and bytes of a collection, as `measure` does, but not its sizes on disk.
+    """Return the number and bytes of the documents of a collection, as `measure` does, but not its sizes on disk.
 
-    Much cheaper than `measure` on a replica set, whose `$collStats` also reads the statistics of each index.
+    Much cheaper than `measure` on a replica set, whose `$collStats` also reads the statistics of each index. Raises the
+    driver's errors.
     """
     if client.is_mongos:
         return measure(client, namespace)

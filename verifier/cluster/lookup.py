@@ -45,9 +45,10 @@ def among(keys: Iterable[bytes]) -> RawBSONDocument:
 def bounds(keys: Sequence[bytes]) -> list[RawBSONDocument]:
     """Return conditions on the lowest and highest `_id`, to be added to the filter of `among` with the same keys.
 
-    Without them, MongoDB 6.0 reads a clustered collection as a whole to find a list of keys. They are only valid if
-    strings compare by their bytes. Empty if they would be wrong or too long: the keys have types that do not compare
-    with each other, one of them is NaN, or one is longer than LONGEST_BOUND.
+    Without them, MongoDB 6.0 scans a clustered collection completely to find a list of keys. The conditions are only
+    valid for a collection that compares strings by their bytes. The list is empty if no valid condition exists or the
+    keys are too long: if the keys have types that do not compare with each other, one of them is NaN, or one is longer
+    than LONGEST_BOUND.
     """
     if not keys or max(map(len, keys)) > LONGEST_BOUND:
         return []
@@ -91,12 +92,12 @@ def fetch_pages(
     projection: Mapping[str, Any] = MappingProxyType({}),
     query: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[dict[Hashable, bytes]]:
-    """Yield the documents with these keys, in pages of a few megabytes, by the canonical form of their `_id`.
+    """Yield the documents with these keys, in pages of a few megabytes: dicts by the canonical form of their `_id`.
 
-    Each key is a document with `_id`; one query takes at most the keys of one of the `portions`. Only documents that
-    match the query are returned, reduced to `projection`. A document may be returned twice if a failure made the query
-    run again. Reads with majority, at or after the cluster time `not_before`. With `uuid`, the collection must have
-    that UUID; otherwise the driver's error for CollectionUUIDMismatch is raised. Temporary errors are retried.
+    Each key is a document with `_id`; the keys must fit into one query (`portions`). Only documents that match `query`
+    are returned, reduced to `projection`. A document may be returned twice if a failure made the query run again. Reads
+    with majority, at or after the cluster time `not_before`. With `uuid`, the collection must have that UUID; otherwise
+    the driver's error for CollectionUUIDMismatch is raised. Temporary errors are retried.
     """
     command = _command(namespace, keys, uuid, not_before)
     if query:
@@ -134,7 +135,10 @@ def fetch(
     projection: Mapping[str, Any] = MappingProxyType({}),
     query: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[Hashable, bytes]:
-    """Return all documents of `fetch_pages` at once, for any number of keys. Keys without a document are left out."""
+    """Return all documents with these keys, by the canonical form of their `_id`. Keys without a document are left out.
+
+    Reads as `fetch_pages` does, but accepts any number of keys.
+    """
     found: dict[Hashable, bytes] = {}
     for portion in portions(keys):
         pages = fetch_pages(client, namespace, portion, stop, projection=projection, query=query)

@@ -16,8 +16,9 @@ _OF_CHUNKS = frozenset({"migrateChunkToNewShard", "migrateLastChunkFromShard"})
 class Migrations:
     """Recognises the DDL events that chunk migrations cause on a sharded cluster. Only one thread may use it.
 
-    A shard that receives its first chunk of a collection first creates the collection and its indexes, which causes
-    events for a collection that already exists. Sharding a collection causes other events as well.
+    A shard that receives its first chunk of a collection first creates the collection and its indexes. This causes
+    events for a collection that already exists. A user who creates and shards a collection causes other events, too,
+    which are never attributed to a migration.
     """
 
     def __init__(self, client: Client, facts: ClusterFacts, stop: StopToken) -> None:
@@ -28,7 +29,7 @@ class Migrations:
         self._made: set[bytes] = set()
 
     def caused(self, event: DefinitionEvent) -> bool:
-        """Return whether a chunk migration caused the event, and no user; always False on a replica set.
+        """Return whether a chunk migration, and not a user, caused the event; always False on a replica set.
 
         Must be called for all DDL events, in their order. Asks the cluster. Raises the driver's errors, and
         `Cancelled`.

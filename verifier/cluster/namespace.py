@@ -1,4 +1,4 @@
-"""Namespaces, and which of them belong to users. Pure."""
+"""Namespaces, and which of them belong to users. Without side effects."""
 
 from __future__ import annotations
 

@@ -33,10 +33,9 @@ def read_newest(client: Client, database: str, collection: str, key: str) -> dic
 
 
 def newest_time(run: Callable[[dict[str, Any]], dict[str, Any]], collection: str) -> Timestamp:
-    """Run a no-op update of the collection, and return a cluster time no earlier than any write acknowledged before.
+    """Run a no-op update of the collection, and return a cluster time at or after every write acknowledged so far.
 
-    `run` runs a command with write concern majority on the database of the collection, and returns the reply. The no-op
-    is acknowledged when everything before it is.
+    `run` runs a command with write concern majority on the database of the collection, and returns the reply.
     """
     time: Timestamp = run({"update": collection, "updates": [_NO_CHANGE]})["operationTime"]
     return time

@@ -14,19 +14,22 @@ from verifier.cluster.pinning import Address, Pin
 
 @dataclass(frozen=True)
 class Reach:
-    """The members of a replica set whose oplog reaches back to some time, and those that could not be asked."""
+    """The members of a replica set by whether their oplogs reach back to a certain time.
+
+    `holding` are the addresses of members whose oplog does, `unknown` those of members that could not be asked.
+    """
 
     holding: tuple[str, ...]
     unknown: tuple[str, ...]
 
     @property
     def none(self) -> bool:
-        """Return whether it is certain that no member's oplog reaches back that far."""
+        """Return whether it is certain that the oplog of no member reaches back to that time."""
         return not self.holding and not self.unknown
 
 
 def reach(client: Client, time: Timestamp) -> Reach:
-    """Ask each data-bearing member, not only the primary, whether its oplog reaches back to that time.
+    """Ask each data-bearing member, not only the primary, whether its oplog reaches back to `time`.
 
     Members that do not answer are `unknown`; no errors of the driver are raised.
     """
@@ -43,7 +46,7 @@ def reach(client: Client, time: Timestamp) -> Reach:
 
 
 def _oldest(client: Client, address: Address) -> Timestamp | None:
-    """Return the time of the oldest entry of that member's oplog; None if the oplog cannot be read."""
+    """Return the time of the oldest oplog entry of the member at `address`; None if its oplog cannot be read."""
     find = {"find": "oplog.rs", "projection": {"ts": 1}, "limit": 1, "singleBatch": True}
     try:
         with Pin(address).held():

@@ -24,7 +24,7 @@ _current: ContextVar[Pin | None] = ContextVar("pin", default=None)
 
 
 class Pin:
-    """A pin to one server: `address`, or if that is None, the server to which the first command is sent.
+    """A pin that sends commands to one server: to `address` or, if that is None, to the server of the first command.
 
     It applies to the commands in `held` blocks. Several threads may use it, one after the other. Only clients with
     `select` as their server selector obey it.

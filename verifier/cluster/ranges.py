@@ -1,7 +1,8 @@
 """Portions of a collection: ranges in the order of its `_id` index, and single documents by their keys.
 
-A range has the bounds of an index scan (`min`, `max` and `hint` of find), in the index's own order: every document is
-in exactly one range of a collection, regardless of the type of its `_id`. `$gt` and `$lt` would match one type only.
+The bounds of a range are those of an index scan (`min`, `max` and `hint` of find), in the index's own order. So every
+document is in exactly one range of a collection, regardless of the type of its `_id`. `$gt` and `$lt` would match one
+type only.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ _LARGEST_SAMPLE = 0.04
 
 @dataclass(frozen=True)
 class Range:
-    """The documents whose `_id` is within these bounds.
+    """The documents whose `_id` is between two bounds: `lower` (inclusive) and `upper` (exclusive).
 
-    Each bound is a document with only an `_id`, or None for no bound; `lower` is inclusive, `upper` is not.
+    Each bound is a document with only an `_id`, or None for no bound.
     """
 
     lower: bytes | None = None
@@ -43,7 +44,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Keys:
-    """The documents with these keys, at most as many as one query takes. Each key is a document with an `_id`."""
+    """The documents with these keys, few enough for one query. Each key is a document with an `_id`."""
 
     keys: tuple[bytes, ...]
 

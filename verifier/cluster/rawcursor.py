@@ -37,15 +37,14 @@ _MOST_DOCUMENTS = 50_000
 
 
 class Page(NamedTuple):
-    """One reply: `array` is the offset of its array of documents in `raw`.
-
-    `resume` is the token after its last document, if the reply has one. `time` is the newest cluster time that the
-    server knew.
-    """
+    """One reply of a cursor, as raw bytes."""
 
     raw: bytes
+    # The offset in `raw` of the array of documents.
     array: int
+    # The resume token after the last document; None if the reply has none.
     resume: dict[str, Any] | None
+    # The newest cluster time that the server knew; None if the reply has none.
     time: Timestamp | None
 
     def documents(self) -> list[memoryview]:
@@ -57,14 +56,17 @@ class Page(NamedTuple):
         return int(rawbson.int32_at(self.raw, self.array)[0])
 
     def same_documents(self, other: Page) -> bool:
-        """Return whether the two arrays of documents have the same bytes."""
+        """Return whether the documents of both pages have the same bytes, in the same order."""
         mine = memoryview(self.raw)[self.array : self.array + self.size]
         # Compares at memory speed and copies nothing, unlike a comparison of views or slices. The length is in the
         # array.
         return other.raw.startswith(mine, other.array)
 
     def count(self, expected: int) -> int:
-        """Return the number of documents. If it is `expected`, this is found without visiting each of them."""
+        """Return the number of documents.
+
+        This is fast if the number is `expected`; otherwise, each document is visited.
+        """
         if expected > 0:
             header = b"\x03%d\0" % (expected - 1)
             end = self.array + self.size - 1
@@ -84,8 +86,9 @@ class RawCursor:
     """A command that opens a cursor, and its getMores, on one server and in one session.
 
     A context manager: entering it starts the session, and leaving it frees the cursor. The command is sent by the first
-    read. `batch_size` is in documents; without it, the pages settle at about `page_bytes`. `await_ms` is how long a
-    getMore of a change stream waits for an event. `pin` is given if other commands must run on the same server.
+    read. `batch_size` is the number of documents in a page; without it, the number is adapted so that a page has about
+    `page_bytes`. `await_ms` is how long a getMore of a change stream waits for an event, in milliseconds. `pin` is
+    given if other commands must run on the same server.
     """
 
     def __init__(
@@ -210,10 +213,11 @@ class RawCursor:
 def next_page_size(
     size: int, asked: int, page_bytes: int = PAGE_BYTES, most: int = _MOST_DOCUMENTS
 ) -> int:
-    """Return how many documents to request next, if `asked` documents had `size` bytes.
+    """Return how many documents to request, at most `most`, so that the next page has about `page_bytes` bytes.
 
-    A page that the server cut short, at 16 MB or at the end, makes the average look smaller than it is: the next page
-    is then too large once, within the server's own limit.
+    `asked` documents were requested for the last page, which had `size` bytes. If the server cut that page short, at 16
+    MB or at the end, the average size looks smaller than it is. The next page is then too large once, but within the
+    server's own limit.
     """
     average = max(1, size // asked)
     return max(1, min(most, page_bytes // average))

@@ -1,4 +1,4 @@
-"""Reads one collection, identified by its UUID, under its current name."""
+"""Reads a collection that is identified by its UUID, even if it is renamed while it is read."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class CollectionGone(Exception):
 
 
 def follow_renames(namespace: Namespace, read: Callable[[Namespace], Iterator[T]]) -> Iterator[T]:
-    """Yield the items of `read`, which is called again with the collection's new name after each rename.
+    """Yield the items of `read(namespace)`; after each rename of the collection, continue with `read(new name)`.
 
-    `read` must name the collection's UUID to the server, and continue where it stopped. Raises CollectionGone, and the
-    driver's other errors.
+    `read` must name the collection's UUID to the server, and continue where its last call stopped. Raises
+    CollectionGone if the collection was dropped, and the driver's other errors.
     """
     while True:
         try:

@@ -24,25 +24,25 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class CollectionSpec:
-    """One collection or view.
+    """The definition of one collection or view.
 
-    `uuid` is None for views; for a time-series collection, `uuid` and `indexes` are those of its buckets. `options` are
-    those of `listCollections`, with the `_id` index as `idIndex` if there is one. `indexes` are all other indexes by
-    name, as `listIndexes` returns them. In `options` and `indexes`, expressions (validators, pipelines, filters of
-    partial indexes) are RawBSONDocuments. `shard_key` has the `key` and whether it is `unique`. It is empty for an
-    unsharded collection, and None for a view or on a replica set.
+    In `options` and `indexes`, expressions (validators, pipelines, filters of partial indexes) are RawBSONDocuments.
     """
 
     namespace: Namespace
     kind: Kind
+    # None for a view; for a time-series collection, the UUID of its buckets.
     uuid: bytes | None = None
+    # The options as `listCollections` returns them, with the index on `_id` as `idIndex` if there is one.
     options: Document = field(default_factory=dict)
+    # All other indexes by name, as `listIndexes` returns them; for a time-series collection, those of its buckets.
     indexes: dict[str, Document] = field(default_factory=dict)
+    # The fields `key` and `unique`. Empty for an unsharded collection; None for a view or on a replica set.
     shard_key: Document | None = None
 
     @property
     def storage(self) -> Namespace:
-        """Return the namespace that holds the documents."""
+        """Return the namespace that holds the documents: for a time-series collection, that of its buckets."""
         return self.namespace.buckets if self.kind is Kind.TIME_SERIES else self.namespace
 
     @property
@@ -72,10 +72,10 @@ _TIME_SERIES_OPTIONS = ("timeseries", "expireAfterSeconds", "collation", "storag
 def collection_spec(
     name: Namespace, uuid: bytes, options: Document, indexes: Document
 ) -> CollectionSpec:
-    """Return the collection with that name and definition.
+    """Return the collection with this name and definition.
 
-    If `name` is that of buckets, return the time-series collection that owns them, with those of the buckets' `options`
-    that a time-series collection has.
+    If `name` is that of buckets, return the time-series collection that owns them, with only those of the `options`
+    that a time-series collection has, too.
     """
     if name.owner == name:
         return CollectionSpec(name, Kind.COLLECTION, uuid, options, indexes)
@@ -86,7 +86,7 @@ def collection_spec(
 def same_index(left: Document, right: Document) -> bool:
     """Return whether two index specifications are equal.
 
-    The order of options is ignored, but not the order within them.
+    The order of the options is ignored, but not the order of fields inside an option.
     """
     return left.keys() == right.keys() and all(
         same_document(left[name], right[name]) for name in left

@@ -10,7 +10,7 @@ from bson.timestamp import Timestamp
 
 @dataclass(frozen=True)
 class Position:
-    """A resume point of a change stream: the resume token, and the cluster time up to which it covers all events.
+    """A position in a change stream: a resume token, and a cluster time. All events up to this time come before it.
 
     The token is empty if only the time is known: see `position_after`.
     """
@@ -33,7 +33,7 @@ def position_at(token: dict[str, Any]) -> Position:
 
 
 def position_after(time: Timestamp) -> Position:
-    """Return the position after all events up to that time, which must be in the past."""
+    """Return the position after all events up to that cluster time, which must not be in the future."""
     return Position({}, time)
 
 

@@ -45,7 +45,10 @@ Value = tuple[int, bytes]
 
 
 def shown(kind: int, value: bytes) -> str:
-    """Return the text of a value, given as type byte and encoded value: its type and the value, cut if it is long."""
+    """Return a BSON value as text: its type, and the value, which is shortened if it is long.
+
+    `kind` is the type byte of the value, and `value` its encoded bytes.
+    """
     return _named(kind, _cut(_text(kind, value), 0))
 
 
@@ -55,7 +58,7 @@ def type_name(kind: int) -> str:
 
 
 def shown_apart(one: Value, other: Value) -> tuple[str, str]:
-    """Return the texts of two different values, as `shown` does, but cut so that the difference is visible."""
+    """Return the texts of two different values, as `shown` does, but shortened so that the difference is visible."""
     texts = [_text(*one), _text(*other)]
     if texts[0] == texts[1] and one[0] == other[0]:
         texts = [one[1].hex(), other[1].hex()]

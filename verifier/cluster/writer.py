@@ -26,9 +26,10 @@ _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(unicode_decode_error_handl
 class ClusterWriter:
     """A writer of idempotent commands, which waits for the majority and retries temporary failures.
 
-    Its writes are not blocked by a user write block. With access control, a privilege of the user has that effect.
-    Without it, the field `mayBypassWriteBlocking` of the command has, which the driver's helpers cannot add; mongos
-    adds it itself. `confirm` is called before each write, and raises if this process may no longer write.
+    A user write block does not apply to its commands. With access control, the user needs the privilege
+    `bypassWriteBlockingMode` for this. Without access control, each command has the field `mayBypassWriteBlocking`,
+    which the driver's helpers cannot add; mongos adds it by itself. `confirm` is called before each write, and raises
+    if this process may no longer write.
     """
 
     def __init__(

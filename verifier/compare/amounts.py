@@ -55,8 +55,8 @@ class Lag:
     def seconds(self, ended: bool = False) -> int | None:
         """Return the lag in whole seconds; None before the first page.
 
-        Also None if no page has arrived for `holds` seconds, because the stream may be cut off. `ended` means that it
-        was read to its end: the last lag then remains valid.
+        Also None if no page has arrived for `holds` seconds, because the stream may be cut off. With `ended`, the last
+        lag remains valid, because the stream was read to its end.
         """
         return self._seconds if ended or monotonic() - self._at <= self._holds else None
 

@@ -17,7 +17,7 @@ class ChangeSource(Protocol):
     def newest(self) -> Timestamp | None:
         """Return the newest cluster time that this reader has seen; None before its first page.
 
-        A read of the cluster at that time or later sees all changes that this reader has noted.
+        A read of the cluster at that time or later sees all changes that this reader has read.
         """
 
     @property
@@ -26,7 +26,7 @@ class ChangeSource(Protocol):
 
     @property
     def drained(self) -> bool:
-        """Return whether all changes are saved up to the time at which user writes ended; False while it is unknown."""
+        """Return whether all changes up to the end of user writes are saved; False while that end is unknown."""
 
     def changes(self) -> Changes:
         """Return the statistics of the change events."""

@@ -96,8 +96,9 @@ def _left_out(request: Request) -> Iterator[str]:
 class Check:
     """A check that continues from its saved state in the store.
 
-    After all changes are known, differences are compared again for `grace` seconds before they count. If there is a
-    `feed`, it is opened immediately and delivers the source's change events.
+    Once all changes are known, differences are compared again for `grace` seconds before they count. If there is a
+    `feed`, the constructor opens it, and it delivers the source's change events; otherwise, the check reads them
+    itself.
     """
 
     def __init__(
@@ -182,9 +183,10 @@ class Check:
         self._observe(Point.WRITES_OFF, "")
 
     def _check_selection(self, pairs: set[NamespacePair]) -> None:
-        """Raise NothingToCompare if the filter selects nothing that exists; save a note for each name that does not.
+        """Raise OperationError NothingToCompare if the namespace filter selects nothing that exists on either cluster.
 
-        A verdict on nothing would be mistaken for a verdict on the intended namespaces.
+        Save a note for each selected name that does not exist. A verdict on nothing would be mistaken for a verdict on
+        the intended namespaces.
         """
         scope = self._store.record.request.scope
         if scope.namespaces.include and not pairs:
@@ -224,7 +226,7 @@ class Check:
         return self._end()
 
     def _grace_is_over(self) -> bool:
-        """Return whether the current generation began after the grace period, or none is needed (`_was_quiet`).
+        """Return whether the current generation began after the grace period, or needs none (`_was_quiet`).
 
         Return False if an earlier process began the generation.
         """
@@ -255,8 +257,8 @@ class Check:
     ) -> None:
         """Run the current generation, unless it is complete already, and save that it is complete.
 
-        Then count its mismatches, set the pause before the next generation, and drop older ones. `new` are the pairs
-        that did not exist in the previous generation.
+        Then count its mismatches, set the pause before the next generation, and drop the saved state of older ones.
+        `pairs` are the namespaces to compare, and `new` those of them that did not exist in the previous generation.
         """
         began = monotonic()
         not_before = (
@@ -327,7 +329,8 @@ class Check:
     def _begin_next(self, compare_all: bool) -> bool:
         """Save that the next generation begins. Return whether the collections must be listed again for it.
 
-        It compares all definitions and counts if it is the first one after all changes are known, or if `compare_all`.
+        The new generation compares all definitions and counts if it is the first one after all changes are known, or if
+        `compare_all` is true.
         """
         record = self._store.record
         becomes_last = compare_all or self._drained() and not record.last

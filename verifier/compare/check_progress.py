@@ -1,4 +1,4 @@
-"""The progress and the result of a check, as frozen values."""
+"""The progress and the result of a check, as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -42,18 +42,16 @@ class Verdict:
 
 @dataclass(frozen=True)
 class TaskCounts:
-    """The numbers of tasks of the current generation, by status.
-
-    `failed` counts tasks that found a difference. `metadata_mismatch` and `recheck` count some of these again: the
-    tasks that found a difference in a definition or a number of documents, and the tasks whose differences the next
-    generation compares again.
-    """
+    """The numbers of tasks of the current generation, by status."""
 
     added: int = 0
     processing: int = 0
     completed: int = 0
+    # Tasks that found a difference. The two counts below are parts of this one.
     failed: int = 0
+    # Tasks that found a difference in a definition or a number of documents.
     metadata_mismatch: int = 0
+    # Tasks whose differences the next generation compares again.
     recheck: int = 0
 
     @property
@@ -63,10 +61,7 @@ class TaskCounts:
 
 @dataclass(frozen=True)
 class Amounts:
-    """The amounts that a generation has compared. Sizes are in bytes, of the source's documents.
-
-    `total_documents` and `total_size` are estimates of the whole amount; None if unknown.
-    """
+    """The amounts that a generation has compared. Sizes are in bytes, of the source's documents."""
 
     documents: int = 0
     total_documents: int | None = None
@@ -92,54 +87,59 @@ class NamespaceProgress:
 
 @dataclass(frozen=True)
 class Changes:
-    """The change events of one cluster since the check began.
+    """The change events of one cluster since the check began. None means unknown."""
 
-    `seen` counts the events by operation. `per_second` is averaged over the last minute. `lag_seconds` is how far the
-    reader is behind the cluster. All changes up to `rechecked` have been compared again. None means unknown.
-    """
-
+    # The number of events by operation, such as "insert".
     seen: Mapping[str, int] = field(default_factory=dict)
+    # Averaged over the last minute.
     per_second: float | None = None
+    # How far the reader of the change stream is behind the cluster.
     lag_seconds: int | None = None
+    # The documents of all changes up to this cluster time have been compared again.
     rechecked: Timestamp | None = None
 
 
 @dataclass(frozen=True)
 class MismatchCounts:
-    """The numbers of mismatches that a generation has found.
+    """The numbers of mismatches that a generation has found."""
 
-    `documents` counts the mismatches of documents by kind, and `namespaces` the same mismatches by namespace.
-    `definitions` counts the mismatches of definitions and of numbers of documents.
-    """
-
+    # The mismatches of documents, by kind of difference.
     documents: Mapping[Difference, int] = field(default_factory=dict)
+    # The same mismatches of documents, by namespace.
     namespaces: Mapping[Namespace, int] = field(default_factory=dict)
+    # The mismatches of definitions and of numbers of documents.
     definitions: int = 0
 
 
 @dataclass(frozen=True)
 class CheckProgress:
-    """A check at one moment. Sizes are in bytes, rates per second over the last minute; None means unknown.
+    """The progress of a check at one moment. Sizes are in bytes, rates are averages over the last minute.
 
-    `started` and `ended` are UNIX seconds. `first` is the amounts of generation 0, once it is over. `rechecked` counts
-    documents over all later generations. `notes` say what was not compared, and why.
+    None means unknown, or not yet.
     """
 
     phase: Phase = Phase.IDLE
     generation: int | None = None
+    # When the check began and ended, in UNIX seconds.
     started: float | None = None
     ended: float | None = None
+    # The figures of the current or last generation.
     tasks: TaskCounts = TaskCounts()
     amounts: Amounts = Amounts()
+    # The amounts of generation 0, once it is complete.
     first: Amounts | None = None
     documents_per_second: float | None = None
     size_per_second: float | None = None
+    # The durations of the most recent generations after generation 0.
     recent_recheck_seconds: tuple[float, ...] = ()
+    # The number of documents that all generations after generation 0 have compared.
     rechecked: int = 0
     source: Changes = Changes()
     destination: Changes = Changes()
     mismatches: MismatchCounts = MismatchCounts()
     namespaces: Mapping[Namespace, NamespaceProgress] = field(default_factory=dict)
+    # Whether the check knows that users no longer write.
     writes_off: bool = False
+    # Sentences about what was not compared, and why.
     notes: tuple[str, ...] = ()
     verdict: Verdict | None = None

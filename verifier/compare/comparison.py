@@ -1,4 +1,4 @@
-"""Compares the documents of two collections, portion by portion, with majority reads. Stores nothing, decides nothing.
+"""Compares the documents of two collections, portion by portion, with majority reads. Saves nothing.
 
 Both sides are read in the order of the `_id` index. The same code reads ranges and single keys.
 """
@@ -47,9 +47,9 @@ NotBefore = tuple[Timestamp | None, Timestamp | None]
 
 
 class Comparison:
-    """The comparison of two clusters.
+    """A comparison of the documents of two clusters. Thread-safe.
 
-    `document_filter` selects documents on both sides; None selects all. Thread-safe.
+    `document_filter` selects documents on both sides; None selects all.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Comparison:
         return int(reply["n"])
 
     def _unequal(self, reading: _Reading, on_pages: OnPages) -> Iterator[Unequal]:
-        """Yield the unequal documents; after a failure, continue where both sides had reached the same key."""
+        """Yield the documents that differ; after a failure, continue from the last key that both sides had reached."""
         with ExitStack() as cursors:
             pairing: Pairing | None = None
 
@@ -183,7 +183,7 @@ def _order(client: Client, source: Document | None, destination: Document | None
 
 
 class _Nothing:
-    """The pages of a namespace without documents."""
+    """A substitute for the cursor of a namespace that does not exist or is a view: it has no documents."""
 
     def read(self, size: int) -> Page | None:
         return None
@@ -197,10 +197,10 @@ class _Reading(NamedTuple):
     not_before: NotBefore
 
     def after(self, key: bytes | None) -> _Reading:
-        """Return the rest of the reading when everything up to `key` is compared; the same reading if that is unknown.
+        """Return a reading of the documents that remain when all documents up to `key` are compared.
 
-        The document with this key is read again, because no bound begins just after a key. Single keys are all read
-        again.
+        The document with this key is read again, because no bound begins just after a key. Return the same reading if
+        `key` is None (unknown), and for single keys, which are all read again.
         """
         if key is None or key == LAST or isinstance(self.portion, Keys):
             return self
@@ -208,7 +208,7 @@ class _Reading(NamedTuple):
 
     @property
     def leaves_out_last(self) -> bool:
-        """Return whether the scan leaves out MaxKey.
+        """Return whether the scan leaves out a document whose `_id` is MaxKey.
 
         A scan with only a lower bound ends before MaxKey, and there is no bound beyond MaxKey.
         """

@@ -73,7 +73,7 @@ def _compare(
 
 
 def _without_defaults(options: Document) -> Document:
-    """Return the options without those that only state a default, as collMod (unlike create) leaves them behind."""
+    """Return the options without those that only state a default; collMod leaves such options behind, unlike create."""
     return {
         name: value
         for name, value in options.items()

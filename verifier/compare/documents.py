@@ -73,7 +73,7 @@ def _scope(raw: bytes, at: int) -> int:
 
 
 class _Pair(NamedTuple):
-    """An embedded document or array on both sides: its path, and where it begins in each whole document."""
+    """An embedded document or array on both sides: its path, and its offset in the whole document of each side."""
 
     path: str
     source: int
@@ -81,7 +81,7 @@ class _Pair(NamedTuple):
 
 
 class _Field(NamedTuple):
-    """A field: its type and value, which are compared, and where the value begins."""
+    """A field: its type byte and encoded value, which are compared, and the offset of the value in the document."""
 
     kind: int
     value: bytes
@@ -123,7 +123,7 @@ def _by_name(raw: bytes, at: int) -> dict[bytes, list[_Field]]:
 def _unmatched(
     source: list[_Field], destination: list[_Field]
 ) -> Iterator[tuple[_Field | None, _Field | None]]:
-    """Yield pairs of the fields of one name that have no equal field on the other side, in their order.
+    """Pair the fields of one name that have no equal field on the other side, in their order, and yield the pairs.
 
     If one side has fewer such fields, None takes their place.
     """

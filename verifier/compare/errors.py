@@ -1,4 +1,4 @@
-"""The named errors of a check, in either process."""
+"""The named errors that a check can raise, in the verifier or in the sync service."""
 
 from __future__ import annotations
 

@@ -1,13 +1,15 @@
 """Passes the source's change events to a check, from a reader that also needs the events for another purpose.
 
-A sync reads every event of the source anyway. Its feed is equivalent to a second change stream, because
+A sync reads every event of the source anyway, so its check needs no second change stream. The feed reports all changes
+that a second change stream would report, because
 
-- it begins at a page of the stream: a page counts as a whole or not at all. The check lists and reads only after the
-  first page that counts has arrived, at or after the time of that page, so it sees the effect of every earlier event;
-- the reader hands on an event before the event counts as applied, and flushes before it saves its resume point. It
-  first determines up to where everything is applied, then flushes the feed, then saves the resume point. A killed
-  process reads unsaved events again and hands them on again, which does no harm. It opens the feed before it continues
-  to read.
+- the check begins to list and read collections only after the feed has received its first page of events. It reads at
+  or after the cluster time of that page. So the check sees the effects of all earlier events, and the feed reports all
+  later ones;
+- no event is lost if the process is killed. The reader passes each event to the feed before the event counts as
+  applied. To save its resume point, the reader first determines the position up to which all events are applied, then
+  flushes the feed, and then saves that position. A restarted process opens the feed before it continues to read, and
+  passes the unsaved events again. An event that is passed twice does no harm.
 
 A DDL event does not end the check, because the reader applies it to the destination. A collection that is created,
 dropped or renamed is compared again as a whole. Options and indexes are compared at the end anyway.
@@ -37,12 +39,12 @@ _KEY_OVERHEAD = 100
 
 @dataclass
 class _Noted:
-    """Changes that wait to be saved: keys by namespace, and collections to compare again as a whole."""
+    """Changes that wait to be saved as rechecks: keys by namespace, and collections to compare again as a whole."""
 
     keys: dict[Namespace, set[bytes]] = field(default_factory=dict)
     collections: set[Namespace] = field(default_factory=set)
-    size: int = 0
-    events: int = 0
+    size: int = 0  # the memory that the keys take, in bytes
+    events: int = 0  # the number of events that changed a document
 
     def rechecks(self) -> Iterator[Recheck]:
         # Collections first, so that rechecks of their single documents are not saved.
@@ -52,9 +54,10 @@ class _Noted:
 
 
 class Feed:
-    """The link between one thread that reads events, threads that flush, and a check. Before `open`, no event counts.
+    """Saves the changes that another thread has read from a change stream, as rechecks of a check.
 
-    The reading thread flushes by itself when more than `most_waiting` bytes of keys wait to be saved.
+    One thread passes the events, and any thread may flush. Events are ignored until the first page after `open`. The
+    reading thread flushes by itself when more than `most_waiting` bytes of keys wait to be saved.
     """
 
     def __init__(self, most_waiting: int) -> None:
@@ -76,7 +79,7 @@ class Feed:
         self.read_until: Timestamp | None = None
 
     def open(self, store: CheckStore, rechecks: Rechecks) -> None:
-        """Link the feed to this check: changes from the next page on are saved as its rechecks."""
+        """Connect the feed to a check: changes from the next page on are saved as rechecks of this check."""
         self._position = self._read_to = store.record.source.position
         self._check = store, rechecks
 
@@ -87,7 +90,7 @@ class Feed:
             self._newest = source_time
 
     def changed(self, namespace: Namespace, key: bytes) -> None:
-        """Note a change of the document with this document key in that namespace of the source."""
+        """Note that the document with this document key has changed in this namespace of the source."""
         if self._counts:
             with self._noting:
                 noted = self._noted
@@ -99,13 +102,13 @@ class Feed:
                 noted.events += 1
 
     def defined(self, event: DefinitionEvent) -> None:
-        """Note a DDL event. Events that do not affect a whole user collection are ignored."""
+        """Note a DDL event. Only the creation, drop or rename of a user collection counts; other events are ignored."""
         if self._counts and event.operation in OF_WHOLE_COLLECTIONS:
             with self._noting:
                 self._noted.collections.update(filter(is_user_namespace, event.owners))
 
     def page_ends(self, position: Position, source_time: Timestamp) -> None:
-        """End a page: all events up to `position` were handed on. Flush if many changed keys are not saved yet.
+        """End a page: all events up to `position` were passed. Flush if many changed keys are not saved yet.
 
         `source_time` is the source's cluster time, from which the lag is computed. Raises the driver's errors.
         """
@@ -119,7 +122,7 @@ class Feed:
             self.flush()
 
     def flush(self) -> None:
-        """Save all changes noted so far; no-op before `open`. Any thread may call it.
+        """Save all changes passed so far as rechecks; no-op before `open`. Any thread may call this.
 
         Raises the driver's errors; the next call then saves the same changes.
         """
@@ -158,7 +161,10 @@ class Feed:
         return end is not None and self.position.time > end
 
     def changes(self) -> Changes:
-        """Return the statistics, without the events by operation, which the reader of the events counts itself."""
+        """Return the statistics of the change events.
+
+        The numbers of events by operation are left out, because the reader of the events counts them itself.
+        """
         lag = self._lag.seconds(self.drained)
         rate = None if lag is None else self._rate.per_second
         rechecked = None if self._check is None else self._check[0].record.source.rechecked

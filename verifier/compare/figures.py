@@ -24,7 +24,10 @@ from verifier.compare.store import CheckStore
 
 
 class Figures:
-    """The figures of a check. The thread that runs the check sets them; any thread may read the progress."""
+    """Combines the progress of a check from its saved record and the objects that run it.
+
+    The thread that runs the check sets the attributes; any thread may read the progress.
+    """
 
     def __init__(self, store: CheckStore) -> None:
         self._store = store
@@ -67,7 +70,10 @@ class Figures:
         return progress if generation is None else self._with_live(progress, generation)
 
     def _with_live(self, progress: CheckProgress, generation: Generation) -> CheckProgress:
-        """Return the progress with the figures of `generation`, the current or last one of the check."""
+        """Return a copy of `progress` with the amounts, rates and mismatches of `generation`.
+
+        This is the current generation, or the last one of a check that has ended.
+        """
         tally = generation.tally
         first = progress.generation == 0
         running = progress.phase is not Phase.IDLE
@@ -95,7 +101,11 @@ def _phase(record: CheckRecord, verdict: Verdict | None) -> Phase:
 
 
 def _shown_tasks(counts: TaskCounts, verdict: Verdict | None) -> TaskCounts:
-    """Return the counts to show: an incomplete check has no tasks left to do, and at least one failed task."""
+    """Return the counts of tasks as they are shown to users.
+
+    While the check runs, all failed tasks are also shown as to be compared again. A check that ended incomplete is
+    shown without tasks left to do, and with at least one failed task.
+    """
     if verdict is None:
         return replace(counts, recheck=counts.failed)
     if verdict.outcome is not Outcome.INCOMPLETE:

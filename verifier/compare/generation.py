@@ -104,9 +104,9 @@ class Generation:
     def _save(self, *done: Task) -> None:
         """Save finished tasks, at most once per interval; until then, keep `done` in memory.
 
-        If `done` is empty, save all tasks that are kept. Ranges that were added meanwhile are saved, too. A task that
-        is done but not saved when the process is killed is simply run again, and a collection whose ranges are not
-        saved is split again.
+        If `done` is empty, save all tasks that are kept. New tasks for ranges that are not saved yet are saved, too. A
+        task that is done but not saved when the process is killed is simply run again, and a collection whose ranges
+        are not saved is split again.
         """
         with self._changing:
             self._unsaved.extend(done)

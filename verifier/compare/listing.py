@@ -22,7 +22,10 @@ _RESERVED = {"databaseRegex": {"pattern": RESERVED_PATTERN}}
 
 
 class Listing:
-    """The subject of a check that expects both sides to be equal, apart from the renames of a scope."""
+    """The subject of the verifier's check: both clusters must have the same collections, views and documents.
+
+    `scope` selects the namespaces, and says which names differ on the destination.
+    """
 
     def __init__(
         self, source: Cluster, destination: Cluster, scope: Scope, stop: StopToken

@@ -11,9 +11,9 @@ from verifier.compare.mismatch import DefinitionMismatch, StoredMismatch
 
 
 def json_lines(found: Iterable[StoredMismatch]) -> Iterator[str]:
-    """Yield a line of Extended JSON for each mismatch, while they are read.
+    """Yield each mismatch as a line of Extended JSON, as soon as it is read.
 
-    Errors of the driver that have a name are raised as OperationError.
+    Errors of the driver that have a name (`failures.named_kind`) are raised as OperationError.
     """
     with failures.named_errors():
         for each in found:

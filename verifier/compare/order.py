@@ -1,4 +1,4 @@
-"""The order of keys in the `_id` indexes of both sides, as far as it is certain."""
+"""The order of two keys in the index on `_id`, which is not always certain: strings are sorted by collation."""
 
 from __future__ import annotations
 

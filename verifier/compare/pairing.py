@@ -38,7 +38,7 @@ class Unequal(NamedTuple):
 
 
 class _Side:
-    """One side of a pairing: its unmatched documents in order, and the last key of the pages that were split."""
+    """One side of a pairing: its cursor, its unmatched documents, and the last key of the pages that were parsed."""
 
     def __init__(self, pages: Pages) -> None:
         self.pages = pages
@@ -97,7 +97,7 @@ class Pairing:
 
     @property
     def aligned(self) -> bytes | None:
-        """Return the last key up to which both sides are known to be compared; None before the first such key."""
+        """Return the last key up to which all documents of both sides are compared; None before the first such key."""
         if self._equal is None:
             return self._aligned
         return id_only(bytes(self._equal.documents()[-1]))
@@ -173,7 +173,7 @@ class Pairing:
                     del side[key]
 
     def _sure(self) -> Iterator[Unequal]:
-        """Yield and forget the documents of each side whose key the other side has passed without having them."""
+        """Yield and forget the documents that the other side certainly lacks, because it has read past their keys."""
         yield from (Unequal(*each, None) for each in self._passed(self._source, self._destination))
         for key, document in self._passed(self._destination, self._source):
             yield Unequal(key, None, document)

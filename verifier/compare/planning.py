@@ -33,7 +33,10 @@ class Planner:
 
     @property
     def compares_all(self) -> bool:
-        """Return whether this generation compares all definitions."""
+        """Return whether this generation compares all definitions.
+
+        This is true of generation 0, and of the first generation after all changes are known.
+        """
         return self._store.record.generation == 0 or self._all_again()
 
     def tasks(self) -> Iterator[Task]:
@@ -79,7 +82,11 @@ class Planner:
                 yield task
 
     def _storages(self) -> dict[Namespace, NamespacePair]:
-        """Return where documents may be stored, by the name on the source: in a collection or in its buckets."""
+        """Return the pairs of namespaces that may store documents, by the name on the source.
+
+        Each collection is in the result twice: as itself, and with the buckets that it has if it is a time-series
+        collection.
+        """
         found = {}
         for pair in self._pairs:
             found[pair.source] = pair
@@ -95,7 +102,10 @@ class Planner:
         return [task for task in tasks if task.status is Status.FAILED]
 
     def _all_again(self) -> bool:
-        """Return whether this generation compares all definitions and counts: the first after all changes are known."""
+        """Return whether this is the first generation after all changes are known.
+
+        It compares all definitions and counts.
+        """
         return self._store.record.generation == self._store.record.last_from
 
     def _counted(self, before: Iterable[Task]) -> Iterable[NamespacePair]:
@@ -104,7 +114,7 @@ class Planner:
         return [task.names for task in before if task.work is Work.COUNT]
 
     def _collections(self, before: Iterable[Task]) -> dict[NamespacePair, bool]:
-        """Return the collections and views to compare; the value True means to compare all of its documents, too."""
+        """Return the collections and views to compare. The value is whether to compare all of their documents, too."""
         if self._store.record.generation == 0:
             return dict.fromkeys(self._pairs, True)
         every = self._pairs if self._all_again() else self._new

@@ -1,8 +1,9 @@
-"""Assigns new rechecks to a generation: always the one after the current.
+"""Assigns each new recheck to the generation after the current one.
 
-A document that changes again before the next generation begins needs no second recheck, whichever cluster reports it,
-and none at all if its whole collection is compared again. To know these cases, the rechecks saved for the next
-generation are remembered, up to a maximum number. Any others may be saved twice, which is a no-op.
+If a document changes several times before the next generation begins, one recheck is enough, whichever cluster reports
+the changes. If its whole collection is compared again, the document needs none. To detect both cases, the rechecks
+saved for the next generation are remembered, up to a maximum number. A recheck that is not remembered may be saved
+twice; the second save changes nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Rechecks:
         return self._changed_any
 
     def add(self, rechecks: Iterable[Recheck]) -> None:
-        """Save rechecks for the next generation, except those remembered as saved. Raises the driver's errors."""
+        """Save rechecks for the next generation, except those known to be saved already. Raises the driver's errors."""
         listed = list(rechecks)
         if listed:
             with self._addition() as generation:

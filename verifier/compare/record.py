@@ -30,15 +30,15 @@ class Side(Enum):
 
 @dataclass(frozen=True)
 class SideRecord:
-    """The saved progress of a check through the change events of one cluster.
+    """The saved progress of a check through the change events of one cluster."""
 
-    The rechecks of all events up to `position` are saved, and those up to the cluster time `rechecked` are done. `end`
-    is the cluster time at which user writes ended; None until that is known. `seen` counts the events by operation.
-    """
-
+    # The rechecks of all events up to this position are saved.
     position: Position
+    # The cluster time at which user writes ended; None until that is known.
     end: Timestamp | None = None
+    # The rechecks of all events up to this cluster time have been run.
     rechecked: Timestamp | None = None
+    # The number of events by operation.
     seen: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -53,36 +53,43 @@ class Request:
 
 @dataclass(frozen=True)
 class CheckRecord:
-    """One check as saved. Times are UNIX seconds.
+    """The saved state of one check."""
 
-    `owner` identifies the process that may save the record. `identities` are those of source and destination.
-    `generation` is the number of the current generation: `planned` means that all of its tasks are saved, `done` that
-    they are done. `last_from` is the number of the first generation that began after all changes up to the end of user
-    writes were known; None until there is one. From that generation on, a difference that remains is a mismatch.
-    `first` is the amounts of generation 0. `rechecked` is the number of documents that all later generations compared,
-    and `recheck_seconds` are the durations of the most recent ones.
-    """
-
+    # The ID of the process that may save the record.
     owner: str
+    # The `Cluster.identity` of source and destination.
     identities: tuple[str, str]
     request: Request
+    # When the check began, in UNIX seconds.
     started: float
     source: SideRecord
     destination: SideRecord
+    # The number of the current generation.
     generation: int = 0
+    # Whether all tasks of the current generation are saved, and whether all of them are done.
     planned: bool = False
     done: bool = False
+    # The number of the first generation that began after all changes up to the end of user writes were known; None
+    # until there is one. From this generation on, a difference that remains is a mismatch.
     last_from: int | None = None
+    # The amounts of generation 0.
     first: Amounts | None = None
+    # The number of documents that all later generations have compared.
     rechecked: int = 0
+    # The durations of the most recent later generations.
     recheck_seconds: tuple[float, ...] = ()
+    # Sentences about what was not compared, and why.
     notes: tuple[str, ...] = ()
+    # When the check ended, in UNIX seconds.
     ended: float | None = None
     verdict: Verdict | None = None
 
     @property
     def last(self) -> bool:
-        """Return whether the current generation began after all changes were known, so that its differences count."""
+        """Return whether the current generation began after all changes were known.
+
+        Its differences then count as mismatches, unless a later generation no longer finds them.
+        """
         return self.last_from is not None
 
     @property

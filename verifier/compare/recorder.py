@@ -1,8 +1,9 @@
-"""Reads the change events of one cluster, and adds rechecks of the changed documents.
+"""Reads the change events of one cluster, and saves rechecks of the changed documents.
 
-Rechecks are saved before the position passes their events. A DDL event on the source ends the check, because earlier
-comparisons may no longer be valid. On the destination, the sync tool changes definitions when it commits. All of them
-are compared again at the end, and a collection that is created, dropped or renamed is compared again as a whole.
+The rechecks of an event are saved before the position after the event. A DDL event on the source ends the check,
+because earlier comparisons may no longer be valid. A DDL event on the destination does not, because the sync tool
+changes definitions when it commits: all definitions are compared again at the end, and a collection that is created,
+dropped or renamed is compared again as a whole.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ _log = logging.getLogger(__name__)
 
 
 class Recorder:
-    """A reader of one change stream from the saved position on, up to the saved time at which user writes ended.
+    """A reader of one change stream, from the saved position up to the saved time at which user writes ended.
 
-    If that time is moved to a later one, it continues to read.
+    If that time is moved to a later one, the reader continues.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Recorder:
 
     @property
     def position(self) -> Position:
-        """Return the position up to which all rechecks are saved."""
+        """Return the position up to which the rechecks of all events are saved."""
         return self._position
 
     @property
@@ -184,7 +185,10 @@ class Recorder:
             yield from map(whole_collection, concerned)
 
     def _pass_end(self) -> None:
-        """Write a no-op to the oplog when a new end is known: otherwise an idle cluster's stream never passes it."""
+        """Write a no-op to the oplog once the end of user writes is known, and again if it is moved.
+
+        Without the no-op, the change stream of an idle cluster never passes that end.
+        """
         end = self._end
         if end is not None and end != self._noted:
             append_note(self._cluster.client, self._stop)

@@ -29,7 +29,7 @@ class Scope:
     renamed: Mapping[Namespace, Namespace] = field(default_factory=dict)
 
     def absent(self, there: Iterable[Namespace]) -> Iterator[str]:
-        """Yield the names of databases and collections that the filter includes by name but `there` lacks."""
+        """Yield the names of databases and collections that the filter includes by name and that `there` lacks."""
         listed = set(there)
         databases = {name.database for name in listed}
         for element in self.namespaces.include:

@@ -1,8 +1,8 @@
 """The saved state of a check, in its own database, so that a check continues after the process was killed.
 
 The state is one record of the check and, for each generation, its tasks, rechecks and mismatches. Everything is saved
-with majority before it is relied on. A process that takes a check over writes its own name into the record. A save by
-another process then matches no document, and that process stops.
+with majority before the check relies on it. A process that takes a check over writes its own ID into the record as the
+owner. The saves of the previous owner then match no document, and that process stops.
 
 Rechecks and mismatches are identified by a digest of the document's key, so saving one a second time is a no-op.
 """
@@ -72,8 +72,8 @@ class CheckStore:
     """The saved state of one check. Changes are saved before they become visible in `record`.
 
     `writer` writes to the cluster that `client` reads. Transient errors of the driver are retried, and its other errors
-    are raised. With a `patience` in seconds, for callers that only read, each query for the record or for mismatches
-    takes no longer than that.
+    are raised. `patience` is for callers that only read: each query for the record or for mismatches then fails after
+    this number of seconds, with OperationError ClusterUnreachable.
     """
 
     def __init__(
@@ -129,7 +129,10 @@ class CheckStore:
         self._record = new
 
     def take_over(self) -> None:
-        """Save this process as owner of the loaded check. Raise OperationError Superseded if another was first."""
+        """Save this process as the owner of the loaded check.
+
+        Raises OperationError Superseded if another process has become the owner since the check was loaded.
+        """
         self.update(owner=_new_owner())
 
     def forget(self) -> None:
@@ -169,7 +172,7 @@ class CheckStore:
         return self._change(changed)
 
     def reopen(self) -> CheckRecord:
-        """Save that the check has no verdict any more, and that users may write: it continues to follow changes.
+        """Delete the verdict and the saved ends of user writes, so that the check continues to follow changes.
 
         Raises OperationError Superseded.
         """
@@ -189,7 +192,7 @@ class CheckStore:
     def add_note(self, text: str) -> None:
         """Add a note that says what was not compared, and why; a no-op if the record already has the note.
 
-        It is saved with the record, at the latest before the tasks that are saved next.
+        The note is saved with the next change of the record, at the latest before further tasks are saved.
         """
         self._unsaved_notes.append(text)
 
@@ -233,7 +236,10 @@ class CheckStore:
     def rechecks(
         self, first: RecheckId | None = None, last: RecheckId | None = None
     ) -> Iterator[Recheck]:
-        """Yield the rechecks of the current generation in order, all of them or those from `first` to `last`."""
+        """Yield the rechecks of the current generation in the order of their ids.
+
+        Yield all of them, or those from `first` to `last`.
+        """
         bounds: Document = {}
         if first is not None and last is not None:
             bounds = {"_id": {"$gte": recheck_id(first), "$lte": recheck_id(last)}}
@@ -292,7 +298,10 @@ class CheckStore:
     def definition_mismatches(
         self, after: str | None, limit: int | None
     ) -> Iterator[StoredMismatch]:
-        """Yield the mismatches of definitions, as `document_mismatches` does for documents."""
+        """Yield the mismatches of definitions of the newest finished generation, in the order of their page tokens.
+
+        `after`, `limit` and the errors are those of `document_mismatches`.
+        """
         generation = self._shown_generation()
         for row in self._page(_DEFINITIONS, generation, {}, after, limit):
             yield stored(read_definition_mismatch(row), row, generation)
@@ -335,7 +344,10 @@ class CheckStore:
         self._drop(name for name in self._generations() if _number(name) not in kept)
 
     def _is_kept(self, generation: int) -> bool:
-        """Return whether the saved check still keeps the generation; another process may run the check meanwhile."""
+        """Return whether the tasks and mismatches of this generation are still saved.
+
+        Another process may be running the check, and may have dropped them.
+        """
         saved = self._ask(lambda: self._database[CHECK].find_one(CHECK, {"generation": 1}))
         return saved is not None and generation in _kept(saved["generation"])
 
@@ -362,7 +374,7 @@ class CheckStore:
                         raise
 
     def _uuids(self, name: str) -> list[Any]:
-        """Return a list with the UUID of the collection with that name; empty if it does not exist."""
+        """Return a list with the UUID of the collection with this name; empty if the collection does not exist."""
         rows = self._ask(lambda: list(self._database.list_collections(filter={"name": name})))
         return [each["info"]["uuid"] for each in rows]
 
@@ -417,7 +429,7 @@ class CheckStore:
         reply = self._run({"insert": name, "documents": rows, "ordered": False})
         errors = reply.get("writeErrors", [])
         if any(each["code"] != failures.DUPLICATE_KEY for each in errors):
-            raise RuntimeError(f"the state cannot be saved: {errors[:3]}")
+            raise RuntimeError(f"a server refuses to save the state of the check: {errors[:3]}")
 
     def _ask(self, call: Callable[[], T]) -> T:
         if self._patience is None:

@@ -17,11 +17,11 @@ from verifier.compare.scope import NamespacePair
 
 @dataclass(frozen=True)
 class Watched:
-    """The change events of one cluster that concern a check, by the names of that cluster.
+    """The events that a check needs from the change stream of one cluster.
 
-    `namespaces` is the filter of the change stream: it passes all events that concern the check, and may pass others.
-    `defined` takes the name of a collection or view, whether it exists or not, and returns its name on the source; None
-    if it is not part of the check.
+    `namespaces` is the filter of the change stream: it lets all events pass that the check needs, and possibly others.
+    `defined` decides for each event: it takes the name of a collection or view on this cluster, whether it exists or
+    not, and returns the name on the source; None if the collection or view is not part of the check.
     """
 
     namespaces: NamespaceFilter
@@ -45,6 +45,6 @@ class Subject(Protocol):
     def later_end(self, differs: bool) -> Timestamp | None:
         """Return a later end of the writes to the source if the check must continue; None to end it with a verdict.
 
-        Called when everything up to the present end is compared. `differs` is whether differences are left; they may
-        be repaired before the return.
+        Called when everything up to the present end is compared. `differs` is whether differences are left. The
+        implementation may repair them before it returns.
         """

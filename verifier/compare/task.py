@@ -1,4 +1,4 @@
-"""The tasks of one generation. Pure."""
+"""The tasks of one generation, and the rechecks from which some of them are made. Without side effects."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ class Status(Enum):
 
 
 class RecheckId(NamedTuple):
-    """The identity of a recheck: its namespace, the digest of the document's key, and whether it was found different.
+    """The identity of a recheck: its namespace, the digest of the document's key, and the reason for the recheck.
 
-    Rechecks are read in this order, so that the recheck for a change of a document comes right before the recheck for
-    its mismatch. An empty digest means the whole collection.
+    `mismatched` is True if the document was found to differ, and False if it has changed. Rechecks are read in the
+    order of these fields, so that the recheck for a change of a document comes right before the recheck for its
+    mismatch. An empty digest means the whole collection.
     """
 
     namespace: Namespace
@@ -52,10 +53,10 @@ class RecheckId(NamedTuple):
 
 
 class Recheck(NamedTuple):
-    """A document to compare again, by the names on the source.
+    """A document, or a whole collection, to compare again. Its namespace is the one on the source.
 
-    For a document that was found different, `since` is the time at which it was first seen to differ, in UNIX seconds;
-    otherwise it is None. `key` is a document key, of which only the `_id` matters; empty for a whole collection.
+    `key` is a document key, of which only the `_id` matters; it is empty for a whole collection. `since` is when the
+    document was first seen to differ, in UNIX seconds; None if it was not found to differ.
     """
 
     id: RecheckId
@@ -68,7 +69,10 @@ def digest_of(key: bytes) -> bytes:
 
 
 def recheck_of(namespace: Namespace, key: bytes, since: float | None = None) -> Recheck:
-    """Return the recheck of a document. `since` is as in `Recheck`; None unless the document was found different."""
+    """Return the recheck of a document.
+
+    `since` is when it was first seen to differ, in UNIX seconds; None if it is rechecked because it has changed.
+    """
     return Recheck(RecheckId(namespace, digest_of(key), since is not None), key, since)
 
 
@@ -78,27 +82,28 @@ def whole_collection(namespace: Namespace) -> Recheck:
 
 @dataclass(frozen=True)
 class Task:
-    """One task and its result.
-
-    `names` are the names that users know for a COLLECTION and a COUNT, and those where the documents are stored for the
-    other kinds. `scan` requests that the documents of the collection be compared, too. `lower` and `upper` bound a
-    RANGE (see `ranges.Range`), `first` and `last` a RECHECK. `documents` and `size` (bytes) are what was compared, and
-    an estimate until the task is done. For a COLLECTION or COUNT, `definition_differs` means that it found a
-    difference, and `unscanned` that its documents could not be compared: the next generation compares all of them.
-    """
+    """One task of a generation, and its result."""
 
     number: int
     work: Work
+    # For COLLECTION and COUNT, the names of the collection or view. For RANGE and RECHECK, the namespaces that store
+    # the documents: for a time-series collection, those of its buckets.
     names: NamespacePair
+    # COLLECTION: whether to compare the documents of the collection, too.
     scan: bool = False
+    # RANGE: the bounds of the range, as in `ranges.Range`.
     lower: bytes | None = None
     upper: bytes | None = None
+    # RECHECK: the first and the last recheck of the task.
     first: RecheckId | None = None
     last: RecheckId | None = None
     status: Status = Status.ADDED
+    # How many documents and bytes were compared; estimates until the task is done.
     documents: int = 0
     size: int = 0
+    # COLLECTION and COUNT: whether the task found a difference.
     definition_differs: bool = False
+    # COLLECTION: whether the documents could not be compared. The next generation then compares all of them.
     unscanned: bool = False
 
 
@@ -112,7 +117,10 @@ class KeyGroup(NamedTuple):
 
 
 def key_groups(rechecks: Iterable[Recheck]) -> Iterator[KeyGroup]:
-    """Split rechecks, in the order of their ids, into groups of one task each. Whole collections are skipped."""
+    """Split rechecks, given in the order of their ids, into groups of one task each.
+
+    Rechecks of whole collections are left out.
+    """
     group: KeyGroup | None = None
     size = 0
     for each in rechecks:
@@ -140,10 +148,10 @@ def _full(group: KeyGroup, size: int, following: Recheck) -> bool:
 
 
 def merged(rechecks: Iterable[Recheck]) -> dict[bytes, Recheck]:
-    """Merge rechecks, given in the order of their ids, into one per document, and return them by digest.
+    """Merge rechecks, given in the order of their ids, into one per document, and return them by digest of the key.
 
-    The first recheck of a document counts. If the document changed after it was found different, that is the one of the
-    change, whose `since` is None.
+    If a document was found to differ and has changed since, its recheck for the change is returned, whose `since` is
+    None.
     """
     found: dict[bytes, Recheck] = {}
     for each in rechecks:

@@ -1,4 +1,4 @@
-"""The verdict of a check. Pure."""
+"""Computes the verdict of a check. Without side effects."""
 
 from __future__ import annotations
 

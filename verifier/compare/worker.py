@@ -43,7 +43,8 @@ _MOST_UNSAVED = 500
 class Definitions(NamedTuple):
     """The definitions of one collection or view: of the source, and the expected and actual ones of the destination.
 
-    A definition that does not exist is None. `source` and `expected` are None if the destination must not have it.
+    A definition that does not exist is None. `source` and `expected` are also None if the destination must not have the
+    collection or view.
     """
 
     source: CollectionSpec | None
@@ -164,9 +165,10 @@ class Worker:
     def _standing(
         self, names: NamespacePair, found: list[DocumentMismatch]
     ) -> list[DocumentMismatch]:
-        """Return the mismatches without expired documents, which one cluster has deleted and the other will delete.
+        """Return the mismatches, except those of documents that have expired.
 
-        Before all changes are known, return all mismatches: the next generation compares them again anyway.
+        One cluster has deleted such a document, and the other will. Before all changes are known, return all
+        mismatches: the next generation compares them again anyway.
         """
         if not self._store.record.last:
             return found
@@ -183,7 +185,7 @@ class Worker:
     def _left(
         self, names: NamespacePair, one_sided: list[DocumentMismatch], query: Document
     ) -> set[bytes]:
-        """Return the keys of the documents that still exist on their side and match the query."""
+        """Return the keys of the documents that still exist on the one cluster that had them, and match the query."""
         left: set[bytes] = set()
         for difference, client, name in zip(
             (Difference.MISSING, Difference.EXTRA), self._clients, names, strict=True
@@ -194,7 +196,10 @@ class Worker:
         return left
 
     def _judging_clock(self) -> datetime:
-        """Return the UTC time of the source's clock; save a note if the destination's differs by more than 5 s."""
+        """Return the time of the source's clock in UTC, by which the check decides which documents have expired.
+
+        Save a note if the destination's clock differs by more than five seconds.
+        """
         source, destination = (clock_of(client, self._stop) for client in self._clients)
         note = note_on_clocks(source, destination)
         if note is not None:
@@ -258,13 +263,16 @@ class Worker:
         return Definitions(source if expected else None, expected, destination)
 
     def _find(self, side: int, name: Namespace) -> CollectionSpec | None:
-        """Return the collection or view of that name on a side, in the snapshot or, if it is not there, now."""
+        """Return the collection or view with this name on the source (`side` 0) or the destination (`side` 1).
+
+        It is taken from the snapshot or, if the snapshot lacks it, read now. None if it does not exist.
+        """
         client = self._clients[side]
         listed = self._snapshots[side].find(name) if self._snapshots else None
         return listed or read(lambda: find_named(client, name), self._stop)
 
     def _stored(self, definitions: Definitions) -> NamespacePair | None:
-        """Return where the documents are stored on both sides; None if there are none to compare.
+        """Return the namespaces that store the documents on both sides; None if there are no documents to compare.
 
         There are none if a side lacks the collection, the kinds differ, or it is a view. With a document filter, there
         are none for a time-series collection either, and a note is saved that says so.
@@ -308,7 +316,7 @@ class Worker:
     def _unexplained(
         self, namespace: Namespace, stored: NamespacePair
     ) -> Iterator[DefinitionMismatch]:
-        """Yield a mismatch if the missing and extra documents found do not explain the difference of the counts."""
+        """Yield a mismatch if the documents found missing and extra do not explain the difference of the counts."""
         there, here = self._comparison.counts(stored)
         if there == here:
             return

@@ -52,7 +52,7 @@ class Commands:
 class Startup:
     """The startup of a process. Commands wait for its end, because scripts start a process and call it immediately.
 
-    Until then, `step` describes what the process is doing, for example "connecting".
+    Before its end, `step` describes what the process is doing, for example "connecting".
     """
 
     def __init__(self, longest_wait: float) -> None:
@@ -62,9 +62,10 @@ class Startup:
         self._slots = threading.BoundedSemaphore(MOST_WAITING)
 
     def wait(self) -> None:
-        """Wait until the startup ends, at most `longest_wait` seconds; return at once if too many others wait.
+        """Wait up to `longest_wait` seconds for the end of the startup.
 
-        Raises nothing if the startup has not ended: the caller must check whether the process is ready.
+        Return at once if `MOST_WAITING` calls are already waiting. Raises nothing if the startup has not ended: the
+        caller must check whether the process is ready.
         """
         if self._ended.is_set() or not self._slots.acquire(blocking=False):
             return

@@ -22,7 +22,7 @@ CLEANUP_INTERVAL = 15
 
 
 def make_room(sockets: Mapping[int, Any]) -> None:
-    """Close idle connections until there is room for one more, and connections whose client reads no answer.
+    """Close connections whose client does not read its answer and, at the connection limit, those idle for longest.
 
     `sockets` is the socket map of waitress: connections and listening sockets by file descriptor.
     """
@@ -37,11 +37,10 @@ def make_room(sockets: Mapping[int, Any]) -> None:
 
 
 def _close_unread(channels: Iterable[HTTPChannel]) -> None:
-    """Close connections whose client has read nothing of a waiting answer for `LONGEST_SILENCE` seconds.
+    """Close connections whose client has not read any part of its answer for `LONGEST_SILENCE` seconds.
 
-    Such a client blocks a request thread.
-
-    waitress never closes these connections, because it only checks connections without a request.
+    Such a client blocks a request thread. waitress never closes these connections, because it only checks connections
+    without a request.
     """
     for channel in channels:
         if channel.requests and _is_unread(channel):

@@ -11,11 +11,11 @@ E = TypeVar("E", bound=BaseException)
 
 @dataclass(frozen=True)
 class ErrorKind:
-    """One row of a process's error table.
+    """One row of the table of errors of a program: the sync service or the verifier.
 
     `status` is the HTTP status of the answer. `meaning` says what happened in general, and `remedy` what to do next.
-    The documentation shows both; every answer contains the remedy. Kinds with the same name are equal, because an error
-    that both programs can raise has one entry in the table of each program, with its own remedy.
+    The documentation shows both; every answer contains the remedy. Kinds are compared by name only: an error that both
+    programs can raise is in both tables, with a remedy for each program.
     """
 
     name: str
@@ -52,9 +52,9 @@ class OperationError(Exception):
 
 
 class Violations(OperationError):
-    """An error for violations of several kinds. Its kind is that of the first violation.
+    """One error for several reasons to refuse a command (violations). Its kind is that of the first reason.
 
-    Its text has the name, the descriptions and the remedy of each kind. `found` must not be empty.
+    Its text contains the name, the descriptions and the remedy of each kind. `found` must not be empty.
     """
 
     def __init__(self, found: Sequence[Violation]) -> None:
@@ -71,9 +71,10 @@ class Violations(OperationError):
 
 
 def in_words_of(table: Iterable[ErrorKind], error: E) -> E | OperationError:
-    """Return an OperationError with the remedy that the table has for its kind; without an entry, it keeps its own.
+    """Return an OperationError of the same kind, with the remedy that the kind has in `table`.
 
-    Other exceptions are returned unchanged, and so are subclasses of OperationError, which have a text of their own.
+    If the table lacks the kind, the error keeps its remedy. Other exceptions are returned unchanged, and so are errors
+    of subclasses of OperationError, which have a text of their own.
     """
     if not isinstance(error, OperationError) or type(error) is not OperationError:
         return error
@@ -99,7 +100,10 @@ def as_rst(kinds: Iterable[ErrorKind]) -> str:
 
 
 def raise_all(violations: Iterable[Violation]) -> None:
-    """Raise one OperationError with all violations, under the name of the first; do nothing if there are none."""
+    """Raise one OperationError that describes all violations; do nothing if there are none.
+
+    Its kind is that of the first violation.
+    """
     found = list(violations)
     if len({kind for kind, _ in found}) > 1:
         raise Violations(found)

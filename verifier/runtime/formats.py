@@ -1,4 +1,4 @@
-"""Upgrades documents that an older version of the program saved. Pure."""
+"""Upgrades saved documents from the format of an older version of the program. Without side effects."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Formats:
     """The formats of one saved document, which has the number of its format in the field `format`.
 
     `steps` are pure functions. The first one turns a document of format `oldest` into one of the next format, and so
-    on. A change of the saved shape appends a step. A new field needs no step if reading supplies a default for it, and
-    if an older version may ignore it.
+    on. To change the format, append a step. A new field needs no step if reading supplies a default for it, and if an
+    older version may ignore it.
 
-    `subject` names the document in error texts. `unsupported` is the error for all other formats.
+    `subject` names the document in error texts. `unsupported` is the error for a format that this version cannot read.
     """
 
     subject: str

@@ -1,4 +1,7 @@
-"""Serves a Flask app with waitress until a signal arrives, and turns every error into the standard error body."""
+"""Serves a Flask app with waitress until a signal arrives, and answers every error with the same kind of JSON body.
+
+That body has the fields `success`, `error` and `errorDescription`.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,7 @@ def error_body(name: str, description: str) -> dict[str, Any]:
 
 
 def streamed_lines(lines: Iterator[str]) -> Response:
-    """Return an answer that streams one JSON object per line.
+    """Return an answer that streams the lines, each of which is one JSON object.
 
     An error before the first line becomes an ordinary error answer. A later error becomes the last line.
     """
@@ -130,14 +133,17 @@ def streamed_lines(lines: Iterator[str]) -> Response:
 
 
 class Readers:
-    """A limit of `MOST_READERS` on the requests that read from a cluster at once, so that threads remain for others."""
+    """A limit on the requests that read from a cluster at once, so that threads remain for other requests.
+
+    At most `MOST_READERS` of them may run.
+    """
 
     def __init__(self) -> None:
         self._slots = threading.BoundedSemaphore(MOST_READERS)
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Run the block as a reader. Raise OperationError TooManyReaders at the limit."""
+        """Count the block as a request that reads from a cluster. Raise OperationError TooManyReaders at the limit."""
         if not self._slots.acquire(blocking=False):
             raise OperationError(
                 TOO_MANY_READERS,
@@ -149,9 +155,9 @@ class Readers:
             self._slots.release()
 
     def stream(self, lines: Iterator[str]) -> Response:
-        """Return the answer of `streamed_lines`, counted as a reader until it is sent or its connection is closed.
+        """Return the answer of `streamed_lines`, and count it as a request that reads from a cluster.
 
-        Raises OperationError TooManyReaders.
+        It is counted until it is sent completely or its connection is closed. Raises OperationError TooManyReaders.
         """
         with ExitStack() as reading:
             reading.enter_context(self.one())

@@ -1,6 +1,6 @@
-"""JSON log lines: one object per line, with `time`, `level`, `message` and the fields of the call. No credentials.
+"""Writes the log as JSON lines, each with `time`, `level`, `message` and the `extra` fields of the log call.
 
-At a terminal, the same content is written as text for people.
+At a terminal, the same content is written as text for people. Credentials are redacted.
 
 Times have microseconds, because log tools for mongosync read the first 26 characters of a time.
 """
@@ -59,7 +59,11 @@ def _redact_within(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Style:
-    """A program's own log conventions: other names for some levels, and fields that every line has."""
+    """The log conventions of one program.
+
+    `levels` maps Python's names of log levels to those that the program writes instead. `fields` are added to every
+    line.
+    """
 
     levels: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, str | int] = field(default_factory=dict)
@@ -105,7 +109,7 @@ def visible(text: str) -> str:
 
 
 def is_at_terminal() -> bool:
-    """Return whether the log goes to a terminal, where messages on standard error are visible, too."""
+    """Return whether the log goes to a terminal. Messages on standard error are visible there, too."""
     return any(
         isinstance(each.formatter, TerminalFormatter) for each in logging.getLogger().handlers
     )
@@ -201,9 +205,9 @@ def set_up(
 ) -> None:
     """Send the log of the process to a new file `directory`/`file_name`, and rename an existing one.
 
-    Without a directory, the log goes to `stream`, or to standard output by default: as text at a terminal, else as
-    JSON. A directory and a file that are created here are readable by their owner only. Raises OSError if the directory
-    cannot be created or the file cannot be written.
+    `level` is one of `LEVELS`. Without a directory, the log goes to `stream`, or to standard output by default: as text
+    at a terminal, else as JSON. A directory and a file that are created here are readable by their owner only. Raises
+    OSError if the directory cannot be created or the file cannot be written.
     """
     handler: logging.Handler
     kind = RedactingJsonFormatter

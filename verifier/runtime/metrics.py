@@ -24,9 +24,9 @@ _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Kind(Enum):
-    """The type of a metric. A counter only increases, except when it restarts at 0.
+    """The type of a metric. The value of a counter only increases, except when it restarts at 0.
 
-    A count that a restarted process continues from its last saved value can decrease a little, so it is a gauge.
+    A count that a restarted process continues from its last saved value can decrease a little, so it must be a gauge.
     """
 
     GAUGE = "gauge"
@@ -35,7 +35,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Metric(Generic[T]):
-    """One row of a process's table of metrics. `read` extracts its values from a snapshot of the process."""
+    """One row of a process's table of metrics. `meaning` is its help text.
+
+    `read` returns its values in a snapshot, the object that describes the process at the time of one scrape.
+    """
 
     kind: Kind
     name: str
@@ -54,7 +57,7 @@ class Metric(Generic[T]):
 
 
 def single(read: Callable[[T], float | None]) -> Callable[[T], Values]:
-    """Return a function that reads the values of a family without labels, whose only value `read` returns."""
+    """Return a function for `Metric.read` of a metric without labels, whose only value is the result of `read`."""
     return lambda known: {(): read(known)}
 
 
@@ -72,7 +75,7 @@ def families(table: Sequence[Metric[T]], known: T) -> Iterator[Family]:
 
 
 class Snapshot(Collector, Generic[T]):
-    """A collector that takes a new snapshot for each scrape, and yields the metric families of a table."""
+    """A Prometheus collector: at each scrape, it calls `take` for a snapshot, and yields the metrics of the table."""
 
     def __init__(self, table: Sequence[Metric[T]], take: Callable[[], T]) -> None:
         self._table = table

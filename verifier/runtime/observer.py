@@ -1,4 +1,4 @@
-"""The observer of a run, which is called at each point that the run reaches.
+"""The observer of a run: a function that is called at certain named points of the code, for tests.
 
 Production passes `ignore`. Tests pass an observer that waits, writes or kills the process at a given point.
 """

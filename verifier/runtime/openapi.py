@@ -116,7 +116,7 @@ class ErrorAnswer(Strict):
 
 
 class _DescriptionAnswer(Schema):
-    """An OpenAPI document."""
+    """The answer to the request for the API's description: an OpenAPI document."""
 
     class Meta:
         unknown = INCLUDE
@@ -148,7 +148,7 @@ def sometimes(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: 
 def described(
     title: str, version: str, server: str, meaning: str, operations: Iterable[Operation]
 ) -> dict[str, Any]:
-    """Return the OpenAPI document of a process: its operations, and the one that answers with this document.
+    """Return the OpenAPI document of a process, with `operations` and the operation that returns this document itself.
 
     `server` is the URL of the API, and `meaning` the description of the API.
     """
@@ -172,7 +172,7 @@ def described(
 
 
 def _more_keywords(field: fields.Field[Any], **options: Any) -> dict[str, Any]:
-    """Return the keywords of JSON Schema in a field's metadata that the library would leave out."""
+    """Return the keywords of JSON Schema in a field's metadata that apispec would leave out."""
     return {name: field.metadata[name] for name in _KEYWORDS if name in field.metadata}
 
 

@@ -46,12 +46,10 @@ def run(
 
 
 def exit_alarm() -> Alarm:
-    """Return an alarm that ends this process, with exit status 0, a few seconds after it is set.
+    """Return an alarm that ends this process with exit status 0, six seconds after its `set` is called.
 
-    It does so even if calls to a cluster do not return.
-
-    Set it when the process is asked to stop. Nothing is lost: everything acknowledged is saved, and a restart continues
-    from there.
+    The caller sets it when the process is asked to stop, so that the process ends even if calls to a cluster do not
+    return. Nothing is lost: everything acknowledged is saved, and a restart continues from there.
     """
     return Alarm(_GRACE, _leave)
 

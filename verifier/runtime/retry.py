@@ -26,7 +26,10 @@ _LONGEST_PAUSE = 2.0
 
 
 class _Patience(NamedTuple):
-    """The limits of retries: for each call, in seconds, and for all calls, as a time of the monotonic clock."""
+    """The limits of retries in a block of `impatient`.
+
+    Each call is retried for at most `of_call` seconds, and no call later than `end`, a time of the monotonic clock.
+    """
 
     of_call: float = FOREVER
     end: float = FOREVER
@@ -36,9 +39,9 @@ _patience: ContextVar[_Patience] = ContextVar("patience", default=_Patience())
 
 
 class Temporary(NamedTuple):
-    """A temporary failure: `what` says why a retry may succeed, `patience` is for how many seconds to retry.
+    """A temporary failure. `what` says why a retry may succeed, and `remedy` what the operator can do.
 
-    The time counts from the first failure: a call that worked for an hour before it failed is retried as well.
+    Retries end `patience` seconds after the first failure of the call, however long the call had worked before.
     """
 
     what: str

@@ -26,11 +26,11 @@ class Strict(Schema):
 
 
 class Boolean(fields.Field[bool]):
-    """A field that accepts JSON true and false, and no value that merely resembles them."""
+    """A field that accepts only JSON true and false, not values such as 1 or "true"."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
         if not isinstance(value, bool):
-            raise ValidationError("Not true or false.")
+            raise ValidationError("Must be true or false.")
         return value
 
 

@@ -1,4 +1,4 @@
-"""Protection against web pages: any page that is open on the machine can send requests to a local port.
+"""Protection against web pages: a page in a browser on this machine can send requests to a local port.
 
 Browsers reveal where a request comes from. If a page makes its own host name resolve to this machine (DNS rebinding),
 that name is in `Host`. If a page of another site sends a POST, that site is in `Origin`. Programs such as curl send no

@@ -1,8 +1,8 @@
 """Threads with an owner: stop tokens, task groups, budgets and channels. The only module that starts threads.
 
-A thread lives inside a `with TaskGroup(...)` block. Leaving the block joins every thread of it; the first
-error stops the others and is raised from the block; a group that was stopped from outside raises `Cancelled`,
-so that the line after the block never runs as if the work had been finished.
+A thread lives inside a `with TaskGroup(...)` block. Leaving the block joins all of its threads. The first error stops
+the other threads, and is raised from the block. If the group was stopped from outside, leaving the block raises
+`Cancelled`, so that the line after the block never runs as if the work had been finished.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SLOW_POLL = 0.2
 class Alarm:
     """A timer that runs `act` the given number of seconds after `set`; leaving its `with` block cancels it.
 
-    No task group joins its thread, because `act` must run if joining the other threads takes too long.
+    Its thread belongs to no task group, because `act` must run even if joining the other threads takes too long.
     """
 
     def __init__(self, seconds: float, act: Callable[[], None]) -> None:
@@ -51,9 +51,9 @@ class Cancelled(BaseException):
 
 
 class StopToken:
-    """A token through which an owner asks its work to stop, and why. Stopping it also stops its child tokens.
+    """A token through which the owner of some work asks it to stop. `cause` says why.
 
-    A token is a child of its `parent`, if one is given.
+    Stopping a token also stops its child tokens. A token is a child of its `parent`, if one is given.
     """
 
     def __init__(self, parent: StopToken | None = None) -> None:
@@ -172,9 +172,7 @@ class TaskGroup:
                 thread.join()
             return
         # The failure is raised when the last thread has ended, which can take as long as its calls.
-        failed = (
-            f"{self.name} has failed ({self._errors[0]}), and waits for the end of its other calls"
-        )
+        failed = f"The task {self.name} has failed ({self._errors[0]}), and waits until its other calls end"
         with waiting(failed, "You need not do anything: these calls end after a minute or two."):
             for thread in self._threads:
                 thread.join()
@@ -189,8 +187,8 @@ class TaskGroup:
 class Budget:
     """An amount, usually of bytes, that threads share. Requests are granted in the order in which they are made.
 
-    A request for more than the whole amount is granted once nothing is taken. A stop of the token ends every wait with
-    `Cancelled`.
+    A request for more than the whole amount is granted as soon as no other thread holds any of it. A stop of the token
+    ends every wait with `Cancelled`.
     """
 
     def __init__(self, whole: int, stop: StopToken) -> None:

@@ -1,4 +1,4 @@
-"""Dataclass fields for sizes and intervals that can be tuned, described for the code and for its documentation."""
+"""Dataclass fields for sizes and intervals that can be tuned, and the table of them in the documentation."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ MB = 1 << 20
 
 
 def size(default: int, meaning: str) -> Any:
-    """Return a dataclass field for a size in bytes."""
+    """Return a dataclass field for a size in bytes. `meaning` describes it in the documentation."""
     return field(default=default, metadata={"unit": "bytes", "meaning": meaning})
 
 
 def seconds(default: float, meaning: str) -> Any:
-    """Return a dataclass field for an interval or a timeout in seconds."""
+    """Return a dataclass field for an interval or a timeout in seconds. `meaning` describes it in the documentation."""
     return field(default=default, metadata={"unit": "s", "meaning": meaning})
 
 
 def number(default: int, unit: str, meaning: str) -> Any:
-    """Return a dataclass field for a number of `unit`."""
+    """Return a dataclass field for a number of `unit`, such as "events".
+
+    `meaning` describes it in the documentation.
+    """
     return field(default=default, metadata={"unit": unit, "meaning": meaning})
 
 

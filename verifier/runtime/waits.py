@@ -102,9 +102,12 @@ def watch(show: Callable[[tuple[LongWait, ...]], None], sleep: Callable[[float],
         current = {each.what: each for each in long_waits()}
         show(tuple(current.values()))
         for what in current.keys() - known.keys():
-            _log.warning("A long wait began.", extra={"wait": current[what].text})
+            _log.warning(
+                "This process has been waiting for some time. The field wait says for what, and what to do.",
+                extra={"wait": current[what].text},
+            )
         for what in known.keys() - current.keys():
             seconds = round(known[what].seconds, 1)
-            _log.info("A long wait ended.", extra={"wait": what, "seconds": seconds})
+            _log.info("A long wait has ended.", extra={"wait": what, "seconds": seconds})
         known = current
         sleep(_INTERVAL)

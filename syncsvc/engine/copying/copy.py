@@ -32,11 +32,13 @@ from verifier.runtime.tasks import SLOW_POLL, Channel, StopToken, TaskGroup, wai
 
 
 class Batch(NamedTuple):
-    """A page of documents of one collection, passed from a reader to a writer. `size` is in bytes."""
+    """A page of documents of one collection, passed from a reader to a writer."""
 
     copy: PartitionCopy
+    # The entry of the page, to pass to `PartitionCopy.written`.
     entry: Entry[Resume | None]
     documents: Sequence[memoryview]
+    # The size of the documents in bytes.
     size: int
 
 
@@ -48,9 +50,9 @@ class Copier:
         self._stop = stop
 
     def run(self, not_before: Timestamp) -> None:
-        """Copy the partitions until none is left to claim, and save their progress.
+        """Copy partitions until none is left to claim, and save their progress.
 
-        All reads see the source at the source time `not_before` or later. Raises OperationError DocumentNotCopied and
+        All reads see the source at the cluster time `not_before` or later. Raises OperationError DocumentNotCopied and
         DuplicateIds, and the driver's errors.
         """
         with TaskGroup("copy", self._stop) as group:
@@ -134,7 +136,7 @@ class Copier:
 
 
 def copy_all(context: RunContext, stop: StopToken) -> None:
-    """Copy all collections that are not copied yet, and return when that is done.
+    """Copy all collections that are not copied yet, and return when all instances have copied their partitions.
 
     Each instance copies the partitions that it claims; this instance also saves the totals of all instances.
     """

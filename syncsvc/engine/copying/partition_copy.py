@@ -30,7 +30,7 @@ class PartitionCopy:
     """The copy of one partition of the collection of `record`.
 
     One thread reads the pages, many write them. The progress is saved every `copy_save_interval` seconds while pages
-    are written. All reads see the source at the source time `not_before` or later.
+    are written. All reads see the source at the cluster time `not_before` or later.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class PartitionCopy:
     def pages(self) -> Pages:
         """Return the pages of the remaining documents, each page with the resume point after it.
 
-        The resume point is None until there is one. Raises CollectionGone, OperationError DuplicateIds and the driver's
-        errors.
+        The resume point is None if the server gives none. Raises CollectionGone, OperationError DuplicateIds and the
+        driver's errors.
         """
         natural = self._partition.is_whole and not self._context.source_facts.is_sharded
         # On a sharded source, a scan in natural order cannot be resumed, so only capped collections are read in it.

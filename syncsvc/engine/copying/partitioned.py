@@ -56,7 +56,7 @@ def _is_divided(context: RunContext, record: CollectionRecord) -> bool:
 
 
 def _whole(record: CollectionRecord) -> Partition:
-    """Return the only partition of a collection. It continues a copy that an earlier version has begun."""
+    """Return the partition of an undivided collection. It continues a copy that an earlier version has begun."""
     return Partition(
         record.uuid,
         0,
@@ -121,7 +121,7 @@ class ClaimedPartitions:
     """Claims the partitions that are left, one after the other, and yields a PartitionCopy of each.
 
     Several threads may iterate at once; each partition goes to one of them. A partition whose collection is no longer
-    synced is marked as done. All reads see the source at the source time `not_before` or later.
+    synced is marked as done. All reads see the source at the cluster time `not_before` or later.
     """
 
     def __init__(self, context: RunContext, not_before: Timestamp, stop: StopToken) -> None:

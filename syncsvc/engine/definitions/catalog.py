@@ -256,7 +256,10 @@ class Catalog:
             self._run(definition.namespace, command)
 
     def restore_expiration(self, definition: CollectionSpec) -> None:
-        """Let documents expire as on the source. Users already write: what they have changed stays."""
+        """Let documents expire as on the source.
+
+        Users may already write: definitions that they have changed stay as they are.
+        """
         if not definition.expires:
             return
         present = self._find(definition.namespace)
@@ -267,7 +270,7 @@ class Catalog:
     def convert(self, definition: CollectionSpec) -> None:
         """Make prepared indexes unique, and build the deferred indexes.
 
-        Users already write: where they have dropped, changed or replaced something, their change stays.
+        Users may already write: if they have dropped, changed or replaced an index or collection, their change stays.
         """
         for command in standin.conversions(definition):
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
@@ -301,7 +304,8 @@ class Catalog:
     ) -> dict[str, Any] | None:
         """Run a command in the database of the namespace, and return the reply.
 
-        Return None if the server answers with an expected code, which means that there is nothing to do.
+        Return None if the server answers with one of the `expected` error codes, which mean that there is nothing to
+        do.
         """
         full = {**command, **self._by_uuid(namespace, command)}
         full["writeConcern"] = dict(self._write_concern)
@@ -351,7 +355,10 @@ def known_uuids(context: RunContext, stop: StopToken) -> dict[Namespace, bytes]:
 def _loses_shard_key(
     definition: CollectionSpec, found: dict[str, Document], wanted: dict[str, Document]
 ) -> bool:
-    """Return whether the collection is sharded, and no index that is both found and wanted supports its shard key."""
+    """Return whether a sharded collection would have no index for its shard key while its indexes are replaced.
+
+    `found` are its present indexes, `wanted` those that replace them. Return False if the collection is not sharded.
+    """
     if not definition.shard_key:
         return False
     staying = [
@@ -363,7 +370,7 @@ def _loses_shard_key(
 
 
 def _refused(action: str, namespace: Namespace, error: OperationFailure) -> Exception:
-    """Return the exception to raise for an unexpected error of a command that is called `action` in the text.
+    """Return the exception to raise for an error of a command. `action` is the name of the command in its text.
 
     It is OperationError DefinitionNotApplicable if the server refused the command, otherwise the error itself.
     """

@@ -19,9 +19,9 @@ from verifier.runtime.tasks import StopToken
 def confirmed_together(context: RunContext, change: Callable[[], None], stop: StopToken) -> None:
     """Run `change`, and return when a majority of the destination's members has all its effects.
 
-    The commands of `change` wait only for the primary (write concern 1). If another member has become primary
-    meanwhile, `change` is run again, so it must be idempotent. The destination must be a replica set. Raises the errors
-    of `change`, OperationError Superseded, and `Cancelled`.
+    The commands of `change` wait only for the primary (write concern 1). If another member has become primary before
+    all are confirmed, `change` is run again, so it must be idempotent. The destination must be a replica set. Raises
+    the errors of `change`, OperationError Superseded, and `Cancelled`.
     """
 
     def election() -> object:

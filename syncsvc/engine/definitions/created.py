@@ -38,7 +38,7 @@ def save_created(context: RunContext, records: Iterable[CollectionRecord], stop:
 
 
 def created_uuid(context: RunContext, namespace: Namespace, stop: StopToken) -> bytes | None:
-    """Return the UUID of the collection that has that name on the destination now; None if there is none."""
+    """Return the UUID of the collection that has this name on the destination now; None if there is none."""
     return _uuids(context, namespace.database, [namespace.collection], stop).get(
         namespace.collection
     )

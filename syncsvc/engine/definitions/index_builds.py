@@ -38,7 +38,8 @@ def withhold(context: RunContext, uuid: bytes, reason: str, stop: StopToken) -> 
         if not record.withheld:
             record = context.registry.change(record, withheld=True)
             _log.warning(
-                "The indexes of a collection are withheld from the destination until the commit.",
+                "The indexes of a collection are withheld from the destination, because one of them refuses a "
+                "document. They are built after the commit is requested.",
                 extra={"namespace": str(record.namespace), "reason": reason},
             )
             _warn(context)

@@ -1,8 +1,9 @@
-"""Chooses the name of a collection on the destination while the replayed events are behind the listing of the source.
+"""Chooses the names of collections on the destination.
 
-Usually it is the same name. But the listing may have found a collection under a name that still belongs to another
-collection at the present point of the replay. Then the listed collection is parked: kept under a name that no user has,
-until its own events drop or rename it, or the name becomes free.
+Usually, a collection has the same name as on the source. But the collections are listed at a later time than the events
+that are applied first. So the listing may find a collection under a name that, at the time of these events, still
+belongs to another collection. The listed collection is then parked: it gets a temporary name on the destination, until
+its own events drop or rename it, or its name becomes free.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ _PARKED = "syncsvc.parked."
 
 
 def destination_name(registry: Registry, name: Namespace, uuid: bytes) -> Namespace:
-    """Return the name on the destination for the collection `uuid`, which the source calls `name`.
+    """Return the name on the destination for the collection with the UUID `uuid`, which the source calls `name`.
 
-    While another collection has `name` on the destination, that is a temporary ("parked") name.
+    Return a temporary ("parked") name while another collection has `name` on the destination.
     """
     holder = registry.at(name)
     if holder is None or holder.uuid == uuid:

@@ -87,9 +87,10 @@ class Sharding:
         return shard_rules.ranges(key, self._sample(definition, key), count)
 
     def _sample(self, definition: CollectionSpec, shard_key: Document) -> list[bytes]:
-        """Return the values of the `sampled_fields` in a sample of the source's documents, one document each, sorted.
+        """Return values that the fields `shard_rules.sampled_fields` have in sampled documents of the source, sorted.
 
-        Empty if the shard key has no such fields, or the source no longer has the collection.
+        The values of one document are returned as one BSON document. The list is empty if the shard key has no such
+        fields, or the source no longer has the collection.
         """
         fields = shard_rules.sampled_fields(shard_key)
         if not fields or definition.uuid is None:
@@ -149,7 +150,7 @@ class Sharding:
         return sorted(each["_id"] for each in rows if not each.get("draining"))
 
     def _config(self, collection: str, query: Document | None = None) -> list[dict[str, Any]]:
-        """Return the documents of a collection of the destination's config database; all if there is no `query`."""
+        """Return the documents of a collection of the destination's config database that match `query`."""
         command = {
             "find": collection,
             "filter": query or {},

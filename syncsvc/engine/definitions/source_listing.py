@@ -17,7 +17,10 @@ from verifier.runtime.tasks import StopToken, for_each
 
 
 class SourceListing:
-    """Lists the source. Must run after the start of the change stream is saved: later changes then arrive as events."""
+    """Lists the collections and views of the source, and creates them on the destination.
+
+    Must run after the start of the change stream is saved: later changes then arrive as events.
+    """
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context

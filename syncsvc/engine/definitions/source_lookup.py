@@ -1,4 +1,4 @@
-"""Looks up the present definition of a collection on the source, where change events do not contain it."""
+"""Looks up the present definitions of collections on the source, for change events that do not contain them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verifier.runtime.tasks import StopToken
 def find_on_source(
     context: RunContext, database: str, uuid: bytes, stop: StopToken
 ) -> CollectionSpec | None:
-    """Return the source's collection with that UUID, under its present name; None if it is gone."""
+    """Return the source's collection with this UUID, under its present name; None if it was dropped."""
     return read(lambda: find_collection(context.source_client, database, uuid), stop)
 
 

@@ -1,11 +1,11 @@
-"""Stand-ins for the options and indexes of a collection while a sync runs, and the commands to restore the originals.
-
-Pure.
+"""Stand-ins for the options and indexes of a collection while a sync runs, and commands to restore the originals.
 
 During copy and replay, the destination passes through states that the source never had. So in a stand-in, unique
 indexes are not unique, TTL never expires documents, hidden indexes are visible, and capped collections are very large.
 The original definition is restored from the saved record of the collection, which always holds it. When a source
 becomes the destination, its collections have their original definitions: they are weakened to stand-ins in place.
+
+This module sends no commands: it only builds them.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def supported(definition: CollectionSpec) -> CollectionSpec:
 def serving(definition: CollectionSpec) -> Document | None:
     """Return the index to create before the collection is sharded; None if the index on `_id` is enough.
 
-    It is the stand-in of an index that supports the shard key. Only for a unique shard key, it is the original, because
-    the server requires a unique index.
+    It is the stand-in of an index that supports the shard key. If the shard key is unique, it is the original index,
+    because the server requires a unique one.
     """
     key = definition.shard_key
     assert key is not None
@@ -144,7 +144,7 @@ def preparations(definition: CollectionSpec) -> Iterator[Command]:
 def prepared(definition: CollectionSpec) -> CollectionSpec:
     """Return the definition that a collection has between its `preparations` and the rest of the cut-over.
 
-    Its unique indexes are `prepareUnique` instead, its documents never expire, and its deferred indexes are missing.
+    Indexes that will be unique are still `prepareUnique`, documents never expire, and deferred indexes are missing.
     """
     built = _built(supported(definition))
     indexes = {index["name"]: _prepared_index(index) for index in built}
@@ -190,7 +190,8 @@ def weakenings(definition: CollectionSpec) -> Iterator[Command]:
 def expirations(definition: CollectionSpec, present: CollectionSpec) -> Iterator[Command]:
     """Yield the collMod commands that restore the expiration of documents, except that of deferred indexes.
 
-    Users already write: where the `present` definition does not have the stand-in's value, they have changed it.
+    Users may already have changed definitions. `present` is the definition on the destination: an option or index is
+    left as it is if it does not have the stand-in's value there.
     """
     name = definition.namespace.collection
     if _EXPIRES in definition.options and _EXPIRES not in present.options:

@@ -40,10 +40,10 @@ def overwrite(
     ordered: bool,
     stop: StopToken,
 ) -> tuple[list[Outcome], str]:
-    """Write whole documents; if the collection's indexes refuse one, withhold them and try again.
+    """Write whole documents; if the collection's indexes refuse one, withhold the indexes and try again.
 
     Return the documents that could not be written, and the error of the first one; both are empty if there is none.
-    With `ordered`, no document after a refused one is written before it.
+    With `ordered`, documents are written in their order, and none after a refused one.
     """
 
     def attempt(documents: list[Outcome]) -> tuple[list[Outcome], str]:

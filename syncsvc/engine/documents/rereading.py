@@ -28,7 +28,10 @@ _UNKNOWN_SIZE = 16 << 10
 
 
 class Rereading:
-    """Reads documents again, for one lane. `budget` limits, in bytes, what all lanes hold at the same time."""
+    """Reads documents again from the source and writes them, for one lane.
+
+    `budget` limits how many bytes of documents all lanes hold for this at the same time.
+    """
 
     def __init__(self, context: RunContext, budget: Budget, stop: StopToken) -> None:
         self._context = context
@@ -37,10 +40,10 @@ class Rereading:
         self._stop = stop
 
     def write(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
-        """Make the destination's documents with these keys equal to the source's as of `newest` or later.
+        """Make the destination's documents with these keys equal to the source's, as of the time `newest` or later.
 
         Documents that the source no longer has are deleted. A key is a document with an `_id`, and may occur several
-        times. Raises OperationError EventNotApplicable.
+        times. `newest` is a cluster time. Raises OperationError EventNotApplicable.
         """
         if not keys:
             return
@@ -60,7 +63,7 @@ class Rereading:
 class _Source:
     """Reads documents of the source, and returns them as outcomes to write.
 
-    All reads see the source at the source time `not_before` or later.
+    All reads see the source at the cluster time `not_before` or later.
     """
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:

@@ -1,4 +1,4 @@
-"""Writes the outcomes of a batch of change events to a sharded collection.
+"""Writes outcomes, the combined effects of a batch of change events on each document, to a sharded collection.
 
 The shard key of each document on the destination is looked up first, so that each update goes to one shard. An update
 by `_id` alone would run on every shard, so its counts would be unreliable. An insert on the wrong shard would create a
@@ -45,12 +45,12 @@ class Work:
 
 
 def sort(outcomes: Sequence[Outcome], key: ShardKey, collated: bool, whole_keys: bool) -> Work:
-    """Sort outcomes by the way in which they must be written. Pure.
+    """Divide outcomes by the way in which they must be written. Pure.
 
     `whole_keys` says whether document keys contain the fields of the shard key, as those of a sharded source do. These
-    documents are read again: those whose shard key is updated, because the destination refuses such updates; those
-    that are deleted by a document key that may not be unique; and all documents of a collection with a collation,
-    because equal keys cannot be recognised.
+    documents are read again: those whose shard key is updated, because the destination refuses such updates; those that
+    are deleted by a document key that may not be unique; and all documents of a collection with a collation, because
+    equal keys cannot be recognised.
     """
     work = Work()
     for outcome in outcomes:
@@ -80,7 +80,8 @@ class ShardedWriter:
     def write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp) -> int:
         """Write the outcomes, each of a different document, and return how many documents were read again.
 
-        `newest` is a source time that is not before any of their events. Raises OperationError EventNotApplicable.
+        They are read at the cluster time `newest` of the source or later; no event of the outcomes may be after this
+        time. Raises OperationError EventNotApplicable.
         """
         assert record.definition.shard_key
         key = ShardKey.of(record.definition.shard_key)

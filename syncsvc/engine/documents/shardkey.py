@@ -18,7 +18,7 @@ _DIFF_PATH = (b"$_internalApplyOplogUpdate", b"oplogUpdate", b"diff")
 
 @dataclass(frozen=True)
 class ShardKey:
-    """The `paths` of the fields of a shard key; the parts of a path are separated by dots."""
+    """The fields of a shard key, by their `paths`. The parts of a path are separated by dots."""
 
     paths: tuple[bytes, ...]
 

@@ -1,4 +1,7 @@
-"""Runs the update and delete statements of outcomes on the destination."""
+"""Runs the update and delete statements of outcomes on the destination.
+
+An outcome is the combined effect of a batch of change events on one document.
+"""
 
 from __future__ import annotations
 

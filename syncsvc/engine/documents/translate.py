@@ -5,8 +5,9 @@ command. Values are copied as bytes, never decoded.
 
 If both servers support it, an update is replayed with the diff from the oplog (`$_internalApplyOplogUpdate`, with
 `showRawUpdateDescription` of the stream). This is exact for every field name, nested truncation and order of fields. A
-diff that only sets existing fields becomes a `$set`, at two thirds of the cost: such fields keep their places either
-way. If the destination lacks such a field, because it holds a later state of the document, a later event removes it.
+diff that only sets existing fields becomes a `$set` instead: this costs a third less, and the fields keep their places
+in the document, too. If the destination lacks such a field, because it holds a later state of the document, the `$set`
+adds the field, and a later event removes it again.
 
 If the servers do not support it, the document is read again from the source: the public description of an update is
 ambiguous (`a.b` is a field or a path), and does not say whether a field keeps its place or moves to the end.
@@ -47,27 +48,32 @@ Sets = dict[bytes, bytes]
 
 @dataclass(slots=True)
 class Outcome:
-    """The combined effect of a batch of events on one document, whose document key is `key`, as BSON.
+    """The combined effect of a batch of change events on one document.
 
-    The document is either `deleted`, or to be read again (`refetch`), or `document` (its full bytes, if known) is
-    written and then `stages` are run on it. `sets` are the fields that the stages set, by path; None if they may do
-    more. `new` is True if the events begin with an insert. `size` is that of the document and the stages, in bytes.
+    The document is either `deleted`, or to be read again from the source (`refetch`), or written: first `document`, if
+    it is not None, and then the updates in `stages`.
     """
 
+    # The document key, as BSON.
     key: bytes
+    # The bytes of the full document, if they are known.
     document: bytes | None = None
+    # The pipeline stages to run on the document, as BSON.
     stages: list[bytes] = field(default_factory=list)
+    # The fields that the stages set, by path; None if the stages may do more than that.
     sets: Sets | None = None
     deleted: bool = False
     refetch: bool = False
+    # Whether the events begin with an insert.
     new: bool = False
+    # The size of the document and the stages in bytes.
     size: int = 0
 
 
 def fold(before: Outcome | None, event: DataEvent) -> Outcome:
-    """Return the outcome of `event` together with the earlier events of its document in the batch.
+    """Return the outcome of `event` together with the events of its document that came before it in the batch.
 
-    `before` is the outcome of these earlier events, which may be changed; None if there are none.
+    `before` is the outcome of those events, None if there are none. It may be changed by this call.
     """
     kind = event.kind
     if before is not None and _moves(before, event):

@@ -1,4 +1,4 @@
-"""Writes the outcomes of a batch of change events to a collection.
+"""Writes outcomes, the combined effects of a batch of change events on each document, to a collection.
 
 Usually uses one insert, one update and one delete command. No document is in two of them, so they are independent.
 Throughput depends on how events are grouped, not on the language: bulks that are cut at every change between update and
@@ -58,7 +58,10 @@ def runs(
 
 
 class OutcomeWriter:
-    """Writes outcomes, for one lane. `rereading` limits, in bytes, what all lanes read again at the same time."""
+    """Writes outcomes, for one lane.
+
+    `rereading` is the budget, in bytes, that all lanes share for documents that they read again at the same time.
+    """
 
     def __init__(self, context: RunContext, rereading: Budget, stop: StopToken) -> None:
         self._context = context
@@ -71,8 +74,9 @@ class OutcomeWriter:
     def write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp) -> int:
         """Write outcomes, and return how many documents were read again from the source.
 
-        The order is kept for capped collections and those with a collation. `newest` is a source time that is not
-        before any of the events. Raises OperationError EventNotApplicable.
+        They are read at the cluster time `newest` of the source or later; no event of the outcomes may be after this
+        time. The order of the outcomes is kept for capped collections and those with a collation. Raises OperationError
+        EventNotApplicable.
         """
         if record.definition.sharded:
             return self._sharded.write(record, outcomes, newest)

@@ -1,4 +1,4 @@
-"""Change event application: starts the tail and the lanes, and keeps the position and the lag up to date."""
+"""Change event application: starts the threads that read and apply events, and keeps position and lag up to date."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _NOTE_TRAVELS = 1.0
 class Application:
     """Applies change events from the saved position on, in threads of the given group, which start immediately.
 
-    All events that it reads are also passed to `feed`. Those in the event spool come first; `spooler` adds to it.
+    Events in the event spool are read first, and then those of the live stream; `spooler` fills the spool. All events
+    that are read are also passed to `feed`.
     """
 
     def __init__(self, context: RunContext, spooler: Spooler, feed: Feed, group: TaskGroup) -> None:
@@ -53,7 +54,7 @@ class Application:
         group.spawn("notes", self._keep_moving)
 
     def held_after(self) -> Timestamp | None:
-        """Return the source time from which the change stream must still be read, while its reader is blocked.
+        """Return the cluster time of the source from which the stream must still be read, while its reader is blocked.
 
         Return None while the reader is not blocked.
         """
@@ -65,7 +66,7 @@ class Application:
         return self._frontier.passed
 
     def is_past(self, time: Timestamp) -> bool:
-        """Return whether this instance has applied all its events up to that source time.
+        """Return whether this instance has applied all its events up to `time`, a cluster time of the source.
 
         The position must be later than `time`, not equal to it: all events of a transaction have the same time, and a
         page may end between them.
@@ -73,16 +74,17 @@ class Application:
         return self._frontier.passed.time > time
 
     def wait_until_past(self, time: Timestamp) -> None:
-        """Wait until this instance has applied all its events up to that source time. Raises Cancelled.
+        """Wait until this instance has applied all its events up to `time`, a cluster time of the source.
 
-        Appends a no-op to the source's oplog, because the stream of an idle source would never pass that time.
+        Appends a no-op to the source's oplog, because the stream of an idle source would never pass that time. Raises
+        `Cancelled`.
         """
         append_note(self._context.source_client, self._stop)
-        with waiting("The commit waits until all earlier changes are applied", _DRAINING):
+        with waiting("The commit waits until all changes before it are applied", _DRAINING):
             wait_until(lambda: self.is_past(time), self._stop)
 
     def save_position(self) -> None:
-        """Flush the feed, and save the applied position; the position is not saved if it has not moved."""
+        """Flush the feed, and save the position up to which all events are applied, if it has moved."""
         with self._saving:
             position = self._frontier.passed
             # Flush between reading the position and saving it: everything before the position was handed to the feed
@@ -94,7 +96,7 @@ class Application:
                 self._spooler.forget(position)
 
     def _keep_position(self) -> None:
-        """Save the applied position once per interval until stopped, and then once more."""
+        """Save the position once per interval until stopped, and then once more."""
         while not self._stop.stopped:
             with contextlib.suppress(Cancelled):
                 self._stop.sleep(self._context.tuning.position_interval)
@@ -104,8 +106,8 @@ class Application:
     def _keep_moving(self) -> None:
         """Append a no-op to the source's oplog periodically, to keep position and lag current while the source is idle.
 
-        The time of the no-op also shows the lag while the tail waits for full lanes and reads nothing. The first no-op
-        moves the stream past the end of the copy.
+        The time of the no-op also shows the lag while the reading thread waits for full lanes and reads nothing. The
+        first no-op moves the stream past the end of the copy.
         """
         while True:
             now = append_note(self._context.source_client, self._stop)

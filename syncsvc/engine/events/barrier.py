@@ -1,14 +1,14 @@
-"""Coordinates the instances at a DDL event: it is applied once, after all earlier events and before any later one.
+"""Coordinates the instances at a DDL event: it is applied once, after all events before it and before all after it.
 
 Each instance that reaches such an event applies its share of the events before it, saves its position there, and then
 publishes the event's resume token as its barrier. The coordinator waits until all instances have published it, applies
-the event, and saves the token as its own barrier. That releases the others, which reload the changed collections.
+the event, and saves the token as its own barrier. The other instances then reload the changed collections, and
+continue.
 
-A token stands for its position in the stream: all instances see the same order, and comparing the tokens as text gives
-the same order. So a restarted instance needs no other state. Each instance saved its position at the newest released
-barrier, so none is before it; a barrier that is not newer is passed without waiting and without applying the event
-again. Several shards may log one change at the same moment, as events with the same token. That causes no problem: the
-first of them is applied, and the others are not newer.
+All instances read the events in the same order, and comparing resume tokens as text gives this order. So a restarted
+instance needs no other state: an event whose token is not after the coordinator's saved barrier has been applied, and
+is passed without waiting. Several shards may log one change at the same moment, as events with the same token. The
+first of these events is applied, and the others are passed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from verifier.runtime.tasks import StopToken
 
 
 class Barrier:
-    """The barrier of one instance. An instance that runs alone just applies the event."""
+    """Makes one instance wait for the others at DDL events.
+
+    An instance that runs alone applies an event without waiting.
+    """
 
     def __init__(
         self, run: RunStore, registry: Registry, instances: Instances, stop: StopToken
@@ -64,5 +67,5 @@ class Barrier:
 
 
 def is_at(record: RunRecord, token_text: str) -> bool:
-    """Return whether an instance has reached, or passed, the event whose resume token has that text."""
+    """Return whether an instance has reached, or passed, the event whose resume token has the text `token_text`."""
     return record.barrier is not None and record.barrier >= token_text

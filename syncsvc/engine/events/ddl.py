@@ -3,7 +3,7 @@
 Collections are identified by UUID. The collections are listed after the start of the stream, so a listed definition may
 already include changes whose events come later; applying such an event again leads to the same definition. An event
 with a UUID that the registry does not know belongs to a collection that was already gone when the collections were
-listed, or that the filter excludes. Replaying an event is a no-op.
+listed, or that the filter excludes. An event that is applied a second time changes nothing.
 """
 
 from __future__ import annotations

@@ -47,7 +47,10 @@ _OPTION_CHANGES = {
 
 
 class DefinitionWatch:
-    """Compares in one thread, alongside the copy and change event application. A no-op for sources from 6.0 on."""
+    """Compares the definitions of a source before 6.0 again and again, alongside the copy and change event application.
+
+    Does nothing for sources from 6.0 on. `run` compares in the thread that calls it.
+    """
 
     def __init__(self, context: RunContext) -> None:
         self._context = context

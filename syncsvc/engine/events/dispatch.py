@@ -1,4 +1,4 @@
-"""Decides which lane an event goes through, and hands events on in portions.
+"""Decides through which lane each event goes, and passes events to the lanes in portions.
 
 All events of one document must go through the same lane. Which keys belong to one document is the server's decision:
 keys with different bytes can be equal.
@@ -24,7 +24,7 @@ _EVENT_OVERHEAD = 300
 
 
 def group_of(record: CollectionRecord, event: DataEvent) -> Hashable:
-    """Return the group of an event; it is equal for all keys that the server treats as equal.
+    """Return the group of an event: a value that is equal for all document keys that the server treats as equal.
 
     Events of one group must stay in order, and may be folded. The group IN_ORDER is shared by all documents of a capped
     collection, because the order of inserts must be kept, and by all documents of a collection whose keys a collation
@@ -47,10 +47,10 @@ def lane_of(record: CollectionRecord, group: Hashable, lanes: int) -> int:
 
 
 class Dispatcher:
-    """Sorts data events into portions for the lanes. Belongs to the thread that reads.
+    """Sorts data events into portions for the lanes. Used only by the thread that reads the events.
 
-    A portion is handed on when it exceeds `portion_bytes`, so lanes begin before the page is completely read, and
-    portions stay small. Events outside the `share` of this process are skipped: other instances apply them.
+    A portion is passed to its lane when it exceeds `portion_bytes`, so lanes begin before the page is completely read,
+    and portions stay small. Events outside the `share` of this process are skipped: other instances apply them.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Dispatcher:
             self._hand_on(lane, source_time)
 
     def end(self, position: Position | None, source_time: Timestamp) -> None:
-        """Hand on the events that wait for a full portion: at the end of a page, and before a DDL event.
+        """Pass on the events that wait for a full portion: at the end of a page, and before a DDL event.
 
         `position` is the position after these events; the frontier reaches it once they are applied. If it is None, the
         frontier stays at the previous position.

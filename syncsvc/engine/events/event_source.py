@@ -70,7 +70,9 @@ class EventSource:
 
     def _wait_for_spooler(self) -> None:
         """Ask the spooler to end, and wait until it has ended or saved another row."""
-        with waiting("The change events wait for the event spool", _SPOOLING):
+        with waiting(
+            "No change events are applied until more are saved in the event spool", _SPOOLING
+        ):
             while self._spooler.is_active and self._spool.after(self._position) is None:
                 # Repeated, because a spooler that is just starting forgets earlier requests.
                 self._spooler.end_soon()

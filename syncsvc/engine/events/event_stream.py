@@ -24,7 +24,7 @@ def event_stream(context: RunContext, stop: StopToken) -> ChangeStream:
     """
     raw = read(lambda: _offers_raw_updates(context), stop)
     how = "the diffs in the oplog" if raw else "reading the documents again"
-    _log.info("Chose how to replay updates.", extra={"method": how})
+    _log.info("Chose the method to apply updates of documents.", extra={"method": how})
     return ChangeStream(
         context.source_client,
         context.source_facts,

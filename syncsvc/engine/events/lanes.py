@@ -32,15 +32,14 @@ Item = tuple[CollectionRecord, Hashable, DataEvent]
 
 
 class Portion(NamedTuple):
-    """Events of one page for one lane.
-
-    `entry` has one part for this portion, which is finished once the events are applied. `source_time` is the source's
-    time when the page arrived, so no event is after it. `size` is in bytes.
-    """
+    """Events of one page for one lane."""
 
     events: list[Item]
+    # The frontier's entry, which has one part for this portion. The part is finished once the events are applied.
     entry: Entry[Position]
+    # The cluster time of the source when the page arrived, so no event is after it.
     source_time: Timestamp
+    # The size of the events in bytes.
     size: int
 
 
@@ -66,7 +65,7 @@ class Lane:
         self._portions: Channel[Portion] = Channel(1 << 40, stop)
 
     def put(self, portion: Portion) -> None:
-        """Hand a portion to the lane, after waiting until its size fits into the shared budget."""
+        """Pass a portion to the lane, after waiting until its size fits into the budget that all lanes share."""
         self._room.events.take(portion.size)
         self._portions.put(portion, portion.size)
 

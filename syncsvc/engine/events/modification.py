@@ -1,7 +1,7 @@
-"""Computes how a collMod of the source changes the saved definition, and the destination before the commit. Pure.
+"""Computes the effects of a collMod on the source: on the saved definition, and on the destination before the commit.
 
-A `change` has the fields of the `modify` event (`operationDescription`). They equal those of the command, except that
-an index is always given by name.
+Without side effects. A `change` has the fields of the `modify` event (`operationDescription`). They equal those of the
+command, except that an index is always given by name.
 """
 
 from __future__ import annotations

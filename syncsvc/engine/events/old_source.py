@@ -26,7 +26,7 @@ class OldSource:
         self._not_synced: set[Namespace] = set()
 
     def record_of(self, namespace: Namespace) -> CollectionRecord | None:
-        """Return the record of the collection of that name; None if it is not synced.
+        """Return the record of the collection with this name; None if the collection is not synced.
 
         Raises OperationError UnsupportedChange if users created the collection during the sync, and the filter selects
         it. If the source has dropped such a collection again, return None.

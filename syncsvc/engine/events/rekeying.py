@@ -70,7 +70,10 @@ class ShardKeys:
         self._context.registry.change(record, definition=refined.definition)
 
     def reconcile(self) -> None:
-        """Refine the shard keys that the source has refined. All events up to now must already be applied."""
+        """Refine the shard keys on the destination that the source has refined.
+
+        All change events before the call must already be applied.
+        """
         now = sharded_now(self._context, self._stop)
         for record in self._context.registry:
             if record.uuid in now and record.definition.shard_key:

@@ -61,7 +61,7 @@ class Renames:
                 )
 
     def _refuse_across_databases(self, before: Namespace, name: Namespace) -> None:
-        """Raise OperationError RenamedAcrossDatabases for a rename across databases if there are sharding entries.
+        """Raise OperationError RenamedAcrossDatabases for a rename across databases if the sync has sharding entries.
 
         For such a rename, the server creates, fills and renames a new collection, which would not be sharded.
         """

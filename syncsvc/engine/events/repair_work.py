@@ -1,8 +1,8 @@
 """Applies the repairs of a round, in the thread that reads the change events.
 
 Documents are read again through the lanes, so no other write of the same document can overtake the repair. Only the
-coordinator repairs definitions: it applies all DDL events in this thread, so no DDL event runs at the same time. The
-registry holds the definitions as they are after all events read so far; they are restored from it.
+coordinator repairs definitions: it applies all DDL events in this thread, so no DDL event runs at the same time.
+Definitions are restored from the registry, which holds them as they are after all events read so far.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class RepairWork:
     def run_pending(self, source_time: Timestamp) -> None:
         """Apply the newest round, and save that it is applied; a no-op if this instance has applied it already.
 
-        All events read so far must have been handed to the lanes. `source_time` is a source time at or after all of
-        them: the documents are read at that time or later. Raises OperationError EventNotApplicable.
+        All events read so far must have been passed to the lanes, and none may be after `source_time`, a cluster time
+        of the source. The documents are read at that time or later. Raises OperationError EventNotApplicable.
         """
         record = self._context.run.record
         if record.repaired >= record.repair:
@@ -116,7 +116,8 @@ class RepairWork:
                 # The next comparison finds the differences again.
                 self._context.repairs.remove(number, differences)
                 _log.warning(
-                    "A definition could not be repaired. The next comparison reports it again.",
+                    "A definition could not be repaired, for the reason in the error. The verification reports the "
+                    "difference again.",
                     extra={"error": str(error)},
                 )
         if others:

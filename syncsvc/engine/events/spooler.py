@@ -35,7 +35,10 @@ _AT_PRESENT = 10
 
 
 class _Batch:
-    """The events of the next row, before it is saved. `since` and `end` are the positions before and after them."""
+    """The events of the next row of the spool, before it is saved.
+
+    `since` is the position before them, `end` the position after them, and `size` their size in bytes.
+    """
 
     def __init__(self, since: Position) -> None:
         self.since = self.end = since
@@ -55,7 +58,7 @@ class _Batch:
 
 
 class Spooler:
-    """The spooler of one engine. `run` spools in its own thread; the other methods are for other threads."""
+    """The spooler of one engine. `run` must be called in a thread of its own; other threads call the other methods."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -75,7 +78,7 @@ class Spooler:
         return self._active.is_set()
 
     def start(self) -> None:
-        """Make `run` spool."""
+        """Make `run` save change events in the spool."""
         self._active.set()
 
     def finish(self) -> None:
@@ -83,9 +86,10 @@ class Spooler:
         self._active.clear()
 
     def judge(self, left: float, rest: float | None) -> None:
-        """Make `run` spool if the oplog may be too short and the start option allows it.
+        """Call `start` if the oplog may be too short and the start option allows spooling.
 
-        The parameters are those of `figures.spooling.is_needed`.
+        `left` is the number of seconds until the oplog drops events that the sync needs, and `rest` for how many more
+        seconds the sync needs them; None if unknown.
         """
         if self.is_allowed and spooling.is_needed(left, rest):
             self.start()
@@ -95,9 +99,11 @@ class Spooler:
         self._ending.set()
 
     def load(self, position: Position) -> None:
-        """Load the saved rows; let `run` spool if there are any, because their events are not applied yet.
+        """Load the saved rows; if there are any, make `run` spool, because their events are not applied yet.
 
-        Their figures replace those that an earlier engine has published. Raises the same errors as `Spool.load`.
+        All events up to `position` are applied. The figures of the rows replace those that an earlier engine has
+        published. Raises OperationError EventSpoolDamaged if rows after `position` are missing, and the driver's
+        errors.
         """
         self._spool.load(position)
         if self._spool.end is not None:
@@ -178,7 +184,7 @@ class Spooler:
     def _wait_for_room(self, stream: ChangeStream, position: Position, stop: StopToken) -> None:
         """Wait while the spool is full.
 
-        Raises OperationError OplogWindowExceeded if the oplog drops the events after `position` meanwhile.
+        Raises OperationError OplogWindowExceeded if the oplog drops the events after `position` during the wait.
         """
         looked_at = monotonic()
         while self._spool.size >= self._context.tuning.spool_limit:

@@ -1,4 +1,4 @@
-"""Reads the source's change events in order, and hands data events to lanes and DDL events to a barrier.
+"""Reads the source's change events in order, and passes data events to lanes and DDL events to a barrier.
 
 A single thread reads. It also publishes how far the destination lags behind.
 """
@@ -41,7 +41,7 @@ _SLOW = "If this takes long, see the other warnings, and check the load of the d
 
 
 class Tail:
-    """Reads the events of `reader` in one thread, and hands data events to `lanes` and DDL events to the barrier.
+    """Reads the events of `reader` in one thread, and passes data events to `lanes` and DDL events to the barrier.
 
     `frontier` records the position up to which the lanes have applied all events. `feed` is notified of the changed
     documents and of DDL events. `save_position` saves the applied position before each DDL event.
@@ -75,14 +75,14 @@ class Tail:
 
     @property
     def held_after(self) -> Timestamp | None:
-        """Return the source time after which the stream must still be read, while a page waits to be handed on.
+        """Return the cluster time from which the stream must still be read, while a page waits to be passed on.
 
         Return None while the stream is being read.
         """
         return self._held_after
 
     def run(self) -> None:
-        """Read and hand on events until stopped, and publish the lag after each page.
+        """Read and pass on events until stopped, and publish the lag after each page.
 
         Raises the error that the run fails with.
         """
@@ -148,11 +148,11 @@ class Tail:
     def _barrier(
         self, before: bytes | None, event: DefinitionEvent, source_time: Timestamp
     ) -> None:
-        """Apply a DDL event once all events before it are applied, and hold later events back meanwhile.
+        """Apply a DDL event once all events before it are applied; the events after it wait until this returns.
 
         `before` is the preceding event of the same page, or None. The position between the two events is saved before
-        the DDL event is applied. Otherwise, a restart could apply an earlier write to a collection that got its name
-        only with the DDL event.
+        the DDL event is applied. Otherwise, a restart could apply a write from before the DDL event to a collection
+        that got its name only with the DDL event.
         """
         self._dispatcher.end(None if before is None else position_at(token_of(before)), source_time)
         with waiting(

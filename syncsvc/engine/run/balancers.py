@@ -58,7 +58,10 @@ class Balancer:
             wait_until(lambda: not self._status()["inBalancerRound"], stop, SLOW_POLL)
 
     def put_back(self) -> None:
-        """Start the balancer again if it was on when found, and forget that state; a no-op if no state is saved."""
+        """Start the balancer again if it was on before the sync, and forget the saved state.
+
+        A no-op if no state is saved.
+        """
         found = self.run.record.found_balancing
         if self.cluster in found:
             if found[self.cluster]:

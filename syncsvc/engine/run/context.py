@@ -1,4 +1,4 @@
-"""The context that the phases of one run share."""
+"""The context of a run: the clusters, saved state and settings that its phases share."""
 
 from __future__ import annotations
 
@@ -27,33 +27,36 @@ from verifier.runtime.observer import Observer
 
 @dataclass(frozen=True)
 class RunContext:
-    """The clusters, saved state and settings of one run.
+    """The clusters, saved state and settings of one run."""
 
-    The clients only read, except for no-ops in the source's oplog. `destination_writer` runs commands on the
-    destination, `document_writer` writes user documents there. `run`, `registry`, `views`, `partitions`, `checks`,
-    `repairs` and `spool` are saved state; `instances` are the other instances of the run. `selection` is the filter,
-    and `load` has the numbers of threads.
-    """
-
+    # The clients only read, except that no-ops are appended to the source's oplog.
     source_client: Client
     source_facts: ClusterFacts
     destination_client: Client
     destination_facts: ClusterFacts
+    # Runs commands on the destination.
     destination_writer: FencedWriter
+    # Writes user documents on the destination.
     document_writer: DocumentWriter
     source_block: WriteBlock
     destination_block: WriteBlock
+    # Those of the source and the destination, in this order.
     balancers: tuple[Balancer, ...]
+    # The saved run record.
     run: RunStore
+    # The other instances of the run.
     instances: Instances
+    # The next six are saved state.
     registry: Registry
     views: CreatedViews
     partitions: Partitions
     checks: CheckStore
     repairs: Repairs
     spool: Spool
+    # The namespace filter of the sync.
     selection: Selection
     progress: Progress
+    # The numbers of threads.
     load: LoadLevel
     tuning: Tuning
     observe: Observer
@@ -62,7 +65,8 @@ class RunContext:
     def definition_threads(self) -> int:
         """Return how many threads create and change definitions on the destination at once.
 
-        One if it is sharded, because a cluster runs the DDL commands in a database one after the other.
+        A sharded destination gets one thread, because a cluster runs the DDL commands in a database one after the
+        other.
         """
         return 1 if self.destination_facts.is_sharded else self.load.writers
 

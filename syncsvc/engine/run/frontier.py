@@ -16,7 +16,7 @@ P = TypeVar("P")
 
 
 class Entry(Generic[P]):
-    """A point, and the number of unfinished parts that lead up to it. Owned by its frontier."""
+    """A point, and the number of unfinished parts that lead up to it. Only the frontier may change an entry."""
 
     def __init__(self, point: P, parts: int) -> None:
         self.point = point
@@ -24,7 +24,10 @@ class Entry(Generic[P]):
 
 
 class Frontier(Generic[P]):
-    """Points enter in order; `passed` is the newest point up to which all parts are finished. Thread-safe."""
+    """The points that work passes, entered in order. `passed` is the newest point up to which all parts are finished.
+
+    Thread-safe.
+    """
 
     def __init__(self, passed: P) -> None:
         self._changed = threading.Condition()  # guards everything below
@@ -40,7 +43,10 @@ class Frontier(Generic[P]):
         return not self._entries
 
     def enter(self, point: P, parts: int) -> Entry[P]:
-        """Add a point that is reached when its `parts` parts and all earlier points are finished."""
+        """Add a point with `parts` unfinished parts, and return its entry.
+
+        The point is passed once its parts and those of all points before it are finished.
+        """
         entry = Entry(point, parts)
         with self._changed:
             self._entries.append(entry)

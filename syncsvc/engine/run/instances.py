@@ -1,4 +1,4 @@
-"""The other instances of a run: waits for them, and shows their problems."""
+"""The other instances of a run: waits for them, and warns of their problems."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Instances:
 def refuse_failed(own: RunRecord, others: Iterable[RunRecord]) -> None:
     """Raise FailedElsewhere, which names the instance, if another instance has failed in the present attempt.
 
-    Failures of earlier attempts are ignored: such an instance is still to be resumed.
+    Failures of attempts before the last resume are ignored: such an instance is still to be resumed.
     """
     for each in others:
         failed = each.state is State.FAILED and each.attempt >= own.attempt

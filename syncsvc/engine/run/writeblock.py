@@ -41,7 +41,7 @@ class WriteBlock:
         self._command(True)
 
     def lift(self) -> None:
-        """Allow user writes, even if they were blocked before this sync; remove the saved mode from the record."""
+        """Allow user writes, even if they were blocked before this sync; remove the saved mode from the run record."""
         self._end(False)
 
     def put_back(self) -> None:

@@ -61,8 +61,8 @@ def test_the_beginning_and_the_end_of_a_long_wait_are_logged_once(
         waits.watch(show, lambda seconds: stop.sleep(0.0))
     assert seen == [["a lock"]] * 3 + [[]] * 2
     assert [each.message for each in caplog.records] == [
-        "A long wait began.",
-        "A long wait ended.",
+        "This process has been waiting for some time. The field wait says for what, and what to do.",
+        "A long wait has ended.",
     ]
 
 
@@ -84,6 +84,7 @@ def test_a_failure_that_waits_for_other_threads_is_shown(monkeypatch: pytest.Mon
         watched.spawn("group", leave)
         (shown,) = wait_for(waits.long_waits, "the failure is shown")
         assert (
-            shown.what == "group has failed (the reason), and waits for the end of its other calls"
+            shown.what
+            == "The task group has failed (the reason), and waits until its other calls end"
         )
         release.set()
