@@ -102,7 +102,7 @@ def test_a_killed_commit_is_withdrawn_only_while_the_destination_is_blocked(
     source.c.insert_one({"_id": "too late"})
     daemon.run()
     daemon.wait_for_state("COMMITTED")
-    assert daemon.log.count("the commit is repeated") == 1
+    assert daemon.log.count("repeats the commit") == 1
     destination.c.delete_one({"_id": "on the destination"})
     source.c.delete_one({"_id": "too late"})
     pair.assert_equal()

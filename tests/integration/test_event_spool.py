@@ -143,7 +143,7 @@ def test_a_commit_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
         roll_over_while_read(source, destination)
     daemon.wait_for_state("COMMITTED")
     pair.assert_equal()
-    assert "the commit is repeated" in daemon.log
+    assert "repeats the commit" in daemon.log
 
 
 # A collection that does not change. While it is held here, its copy is not complete.

@@ -440,7 +440,7 @@ def test_changes_of_excluded_collections_do_not_extend_the_commit(
         change_all(client.left_out)
     daemon.wait_for_state("COMMITTED")
     daemon.forget_kills()
-    assert "is withdrawn" not in daemon.log
+    assert "repeats the commit" not in daemon.log
     assert pair.differences().keys() == {"left_out"}
 
 
