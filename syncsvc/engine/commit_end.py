@@ -6,6 +6,8 @@ other writes up to that moment, too, the destination would hold only a part of t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.definitions.index_builds import restore_indexes
@@ -14,6 +16,7 @@ from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.run import RunRecord
+from verifier.cluster.namespace import Namespace, some_of
 from verifier.cluster.note import append_note
 from verifier.compare.feed import Feed
 from verifier.runtime.tasks import StopToken, wait_until
@@ -42,9 +45,9 @@ class CommitEnd:
         `differs` is whether the verification has found differences: they are repaired, if the start options allow it.
         As long as users write to the source, each call returns a later time.
         """
-        if self._is_written():
+        if written := self._written():
             # Applied before differences are repaired: a document whose events are still on the way may differ.
-            self._warn()
+            self._warn(written)
         elif not (differs and self._repairer.repair_in_commit()):
             self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
             return None
@@ -54,8 +57,8 @@ class CommitEnd:
         restore_indexes(self._context, self._stop)
         return time
 
-    def _is_written(self) -> bool:
-        """Return whether users have written to the source after the commit time, and before now.
+    def _written(self) -> list[Namespace]:
+        """Return some collections to which users have written on the source after the commit time, and before now.
 
         Deletes in collections whose documents can expire do not count: a source that deletes expired documents all the
         time would never let a commit end, and the destination's TTL monitor deletes them after the commit.
@@ -63,8 +66,8 @@ class CommitEnd:
         record = self._context.run.record
         if not record.options.blocks_source:
             self._read_until_now()
-        newest, time = self._feed.newest_change, record.commit_time
-        return newest is not None and time is not None and newest > time
+        time, newest = record.commit_time, self._feed.newest_changes
+        return [name for name in newest if time is not None and newest[name] > time]
 
     def _read_until_now(self) -> None:
         """Wait until the change events of all writes to the source before this call are read."""
@@ -77,11 +80,11 @@ class CommitEnd:
         with waiting("The commit waits until the newest changes of the source are read", _APPLYING):
             wait_until(is_read, self._stop)
 
-    def _warn(self) -> None:
+    def _warn(self, written: Iterable[Namespace]) -> None:
         self._context.progress.warn(
             WarningKind.SOURCE_WRITTEN,
-            "Applications still write to the source although the commit was requested. The commit applies these writes "
-            "and waits until they end: stop the applications.",
+            "Applications still write to the source although the commit was requested, for example to "
+            f"{some_of(written)}. The commit applies these writes and waits until they end: stop the applications.",
         )
 
     def _postpone(self) -> Timestamp:

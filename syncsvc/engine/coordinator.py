@@ -30,6 +30,7 @@ from syncsvc.saved.registry import copy_summary
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from verifier.cluster.changes import ChangeStream, start_position
+from verifier.cluster.namespace import some_of
 from verifier.cluster.note import append_note
 from verifier.cluster.reading import read
 from verifier.cluster.times import Position, seconds_between
@@ -176,10 +177,11 @@ class Coordinator(Phases):
         self._context.instances.wait_for_all(lambda other: other.phase.applied, stop)
         try:
             Cutover(self._context, stop).run()
-        except SourceWritten:
+        except SourceWritten as error:
             _log.info(
                 "Users have written to the source during the cut-over, or this cannot be excluded. The sync applies "
-                "their writes, and then repeats the commit by itself."
+                "their writes, and then repeats the commit by itself.",
+                extra={"namespaces": some_of(error.namespaces)},
             )
             run = self._context.run
             run.update(**withdrawn(run.record.phase))

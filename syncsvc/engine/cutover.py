@@ -41,7 +41,13 @@ Step = tuple[str, Callable[[], None]]
 
 
 class SourceWritten(Exception):
-    """Users have, or may have, written to the source before the destination was unblocked."""
+    """Users have, or may have, written to the source before the destination was unblocked.
+
+    `namespaces` are some of the collections to which they have written.
+    """
+
+    def __init__(self, namespaces: Collection[Namespace] = ()) -> None:
+        self.namespaces = namespaces
 
 
 @dataclass(frozen=True)
@@ -145,8 +151,8 @@ class Cutover:
         since = position_after(record.commit_time)
         try:
             for names in written_since(source, since, self.stop, expiring):
-                if any(map(context.selection.selects, names)):
-                    raise SourceWritten
+                if written := set(filter(context.selection.selects, names)):
+                    raise SourceWritten(written)
         except OperationError as error:
             if error.kind != failures.OPLOG_WINDOW_EXCEEDED:
                 raise

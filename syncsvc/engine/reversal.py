@@ -26,7 +26,7 @@ from verifier.cluster.cluster import Cluster
 from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
 from verifier.cluster.inventory import list_collections, list_uuids
 from verifier.cluster.migrations import Migrations
-from verifier.cluster.namespace import Namespace, is_user_namespace
+from verifier.cluster.namespace import Namespace, is_user_namespace, some_of
 from verifier.cluster.note import append_note
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Kind
@@ -42,9 +42,6 @@ _NO_REPAIRS = {
     "repaired_documents": 0,
     "repaired_definitions": 0,
 }
-
-# How many of the written namespaces an error names.
-_SHOWN = 5
 
 
 def prepare_reversal(context: RunContext, stop: StopToken) -> Position:
@@ -146,12 +143,10 @@ def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> Non
     `since` is the position in the old source's change stream at which the commit ended. Later writes exist on one side
     only, and the reversed sync would overwrite them.
     """
-    for written in map(sorted, written_since(old_source, since, stop)):
-        more = ", ..." if len(written) > _SHOWN else ""
+    for written in written_since(old_source, since, stop):
         raise OperationError(
             OLD_SOURCE_WRITTEN,
-            f"Since the commit, users wrote to collections on {old_source.name}: "
-            f"{', '.join(map(str, written[:_SHOWN]))}{more}.",
+            f"Since the commit, users wrote to collections on {old_source.name}: {some_of(written)}.",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 SYSTEM_DATABASES = frozenset({"admin", "config", "local"})
@@ -18,6 +19,9 @@ USER_COLLECTION_PATTERN = r"^(?!system\.)"
 
 # The prefix that turns the name of a time-series collection into that of its buckets, which hold its documents.
 BUCKETS_PREFIX = "system.buckets."
+
+# How many namespaces a message names.
+MOST_NAMED = 5
 
 
 class Namespace(NamedTuple):
@@ -38,6 +42,13 @@ class Namespace(NamedTuple):
     def owner(self) -> Namespace:
         """Return the time-series collection that owns these buckets; for other namespaces, the namespace itself."""
         return Namespace(self.database, self.collection.removeprefix(BUCKETS_PREFIX))
+
+
+def some_of(names: Iterable[Namespace]) -> str:
+    """Return the first few names in alphabetical order, for a message, with "and others" if there are more."""
+    ordered = sorted(map(str, names))
+    others = " and others" if len(ordered) > MOST_NAMED else ""
+    return ", ".join(ordered[:MOST_NAMED]) + others
 
 
 def is_user_database(name: str) -> bool:

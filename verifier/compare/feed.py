@@ -18,13 +18,13 @@ dropped or renamed is compared again as a whole. Options and indexes are compare
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bson.timestamp import Timestamp
 
 from verifier.cluster.events import DefinitionEvent
-from verifier.cluster.namespace import Namespace, is_user_namespace
+from verifier.cluster.namespace import MOST_NAMED, Namespace, is_user_namespace
 from verifier.cluster.times import Position, seconds_between
 from verifier.compare.amounts import Lag, Rate
 from verifier.compare.check_progress import Changes
@@ -73,9 +73,9 @@ class Feed:
         self._newest: Timestamp | None = None
         self._lag = Lag()
         self._rate = Rate()
-        # Set by the reading thread: the cluster time of the newest change that it has handed on, whether it counts or
-        # not; and then, the cluster time up to which it has read.
-        self.newest_change: Timestamp | None = None
+        # Set by the reading thread: the collections with the newest changes that it has handed on, whether these count
+        # or not, with the cluster time of each; and then, the cluster time up to which it has read.
+        self.newest_changes: Mapping[Namespace, Timestamp] = {}
         self.read_until: Timestamp | None = None
 
     def open(self, store: CheckStore, rechecks: Rechecks) -> None:
@@ -106,6 +106,12 @@ class Feed:
         if self._counts and event.operation in OF_WHOLE_COLLECTIONS:
             with self._noting:
                 self._noted.collections.update(filter(is_user_namespace, event.owners))
+
+    def written(self, times: Mapping[Namespace, Timestamp]) -> None:
+        """Note the cluster time of the newest change of each of these collections. Only a few collections are kept."""
+        known = {**self.newest_changes, **times}
+        newest = sorted(known, key=known.__getitem__, reverse=True)[: MOST_NAMED + 1]
+        self.newest_changes = {name: known[name] for name in newest}
 
     def page_ends(self, position: Position, source_time: Timestamp) -> None:
         """End a page: all events up to `position` were passed. Flush if many changed keys are not saved yet.

@@ -32,6 +32,7 @@ from verifier.cluster.events import (
     parse_event,
     token_of,
 )
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.times import Position, position_at, seconds_between
 from verifier.compare.feed import Feed
 from verifier.runtime.tasks import StopToken
@@ -100,7 +101,7 @@ class Tail:
 
     def _hand_on(self, page: StreamPage) -> None:
         before: bytes | None = None
-        changed: bytes | None = None
+        changed: dict[Namespace, bytes] = {}
         read = 0
         for view in page.events:
             raw = bytes(view)
@@ -117,18 +118,18 @@ class Tail:
                 record = self._record_of(event)
                 if record is not None:
                     if not _may_be_expired(event, record):
-                        changed = raw
+                        changed[record.source_name] = raw
                     self._feed.changed(record.source_storage, event.key)
                     self._dispatcher.add(record, event, page.source_time)
             elif isinstance(event, DefinitionEvent):
                 self._barrier(before, event, page.source_time)
-                if has_consequences(event) and any(
-                    map(self._context.selection.selects, event.owners)
-                ):
-                    changed = raw
+                if has_consequences(event):
+                    selected = filter(self._context.selection.selects, event.owners)
+                    changed.update(dict.fromkeys(selected, raw))
             before = raw
-        if changed is not None:
-            self._feed.newest_change = position_at(token_of(changed)).time
+        if changed:
+            times = {name: position_at(token_of(raw)).time for name, raw in changed.items()}
+            self._feed.written(times)
         self._feed.read_until = page.position.time
         self._context.progress.add(events_read=read)
         self._feed.page_ends(page.position, page.source_time)

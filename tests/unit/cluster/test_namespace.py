@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verifier.cluster.namespace import Namespace, is_user_database, is_user_namespace
+from verifier.cluster.namespace import Namespace, is_user_database, is_user_namespace, some_of
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,11 @@ def test_a_namespace_is_shown_with_its_dots() -> None:
 
 def test_namespaces_are_ordered_by_database_first() -> None:
     assert Namespace("a", "z") < Namespace("b", "a") < Namespace("b", "b")
+
+
+def test_a_message_names_a_few_namespaces() -> None:
+    names = {Namespace("d", name) for name in "cab"}
+    assert some_of(names) == "d.a, d.b, d.c"
+    assert some_of(names | {Namespace("d", name) for name in "fde"}) == (
+        "d.a, d.b, d.c, d.d, d.e and others"
+    )
