@@ -79,8 +79,9 @@ _log = logging.getLogger(__name__)
 
 # How long a command waits for the run to stop, in seconds.
 _REST_SECONDS = 10.0
-# How long a paused sync waits before it tries again to save change events, in seconds.
-_PAUSE_RETRY = 10.0
+# A paused sync that cannot save change events waits twice as long before each retry, up to so many times as long as
+# before the first one.
+_MOST_BACKOFF = 8
 _UNSPOOLED = (
     "The change events of the paused sync cannot be saved in the event spool. This is retried; until it succeeds, the "
     "oplog of the source must keep the events."
@@ -130,10 +131,18 @@ class ProcessContext:
 
 
 class _Pause(NamedTuple):
-    """The thread that spools events in a pause: the token that stops it, and an event that it sets when it ends."""
+    """The thread that spools events in a pause.
+
+    `stop` stops it. It sets `needed` once the oplog may be too short for the pause, and `over` when it ends.
+    """
 
     stop: StopToken
+    needed: threading.Event
     over: threading.Event
+
+    @classmethod
+    def of(cls, process: ProcessContext) -> _Pause:
+        return cls(StopToken(process.stop), threading.Event(), threading.Event())
 
 
 class Runner:
@@ -153,7 +162,7 @@ class Runner:
         self._at_rest = threading.Event()  # set while no thread runs the sync
         self._at_rest.set()
         self._stop = StopToken(process.stop)
-        self._pause = _Pause(StopToken(process.stop), threading.Event())
+        self._pause = _Pause.of(process)
         self._pause.over.set()
         # The state in which the run failed, if the failure is not saved.
         self._failed_in: State | None = None
@@ -497,7 +506,7 @@ class Runner:
     def _spawn_pause(self) -> None:
         before = self._pause
         self._process.stop.release(before.stop)
-        self._pause = _Pause(StopToken(self._process.stop), threading.Event())
+        self._pause = _Pause.of(self._process)
         self._process.spawn("pause", partial(self._run_pause, self._pause, before))
 
     def _context(self, stop: StopToken) -> RunContext:
@@ -592,30 +601,38 @@ class Runner:
         try:
             while not self._is_at_rest(before):
                 pause.stop.check()
-            while not self._has_spooled(pause.stop):
-                pause.stop.sleep(_PAUSE_RETRY)
+            backoff = 1
+            while not self._has_spooled(pause):
+                pause.stop.sleep(self._process.tuning.pause_retry * backoff)
+                backoff = min(2 * backoff, _MOST_BACKOFF)
         finally:
             self._process.progress.end_warning(WarningKind.PAUSE_UNSPOOLED)
             pause.over.set()
 
-    def _has_spooled(self, stop: StopToken) -> bool:
+    def _has_spooled(self, pause: _Pause) -> bool:
         """Spool events until the pause ends; return False if an error ended the spooling and it must be retried.
 
         If the events are lost, the sync fails, and nothing is retried. Any other error becomes a warning, because a
-        resume may still succeed.
+        resume may still succeed. The warning ends once events are saved, or the oplog is known to be long enough.
         """
         progress = self._process.progress
-        progress.end_warning(WarningKind.PAUSE_UNSPOOLED)
         try:
-            spool_while_paused(self._engine, lambda: self._next_context(stop), stop)
+            spool_while_paused(
+                self._engine,
+                lambda: self._next_context(pause.stop),
+                pause.needed,
+                pause.stop,
+            )
         except Exception as error:
             kind, description = describe(in_words_of(errors.ALL, failures.named(error)))
             if not is_saved(kind) and kind is not errors.SUPERSEDED:
-                _log.warning(
-                    "The change events of the paused sync cannot be saved; this is retried.",
-                    exc_info=error,
-                )
-                progress.warn(WarningKind.PAUSE_UNSPOOLED, f"{_UNSPOOLED} {description}")
+                text = f"{_UNSPOOLED} {description}"
+                if progress.snapshot.warnings.get(WarningKind.PAUSE_UNSPOOLED) != text:
+                    _log.warning(
+                        "The change events of the paused sync cannot be saved; this is retried.",
+                        exc_info=error,
+                    )
+                progress.warn(WarningKind.PAUSE_UNSPOOLED, text)
                 return False
             self._fail(error, during=State.PAUSED if is_saved(kind) else None)
         return True

@@ -50,6 +50,9 @@ class Tuning:
     spool_interval: float = seconds(
         30.0, "After how long a row of the event spool is saved even if it is not full."
     )
+    pause_retry: float = seconds(
+        10.0, "How long a paused sync that cannot save events waits before the first retry."
+    )
     # The option --eventSpoolMB.
     spool_limit: int = EVENT_SPOOL_BYTES
     stream_wait_ms: int = number(200, "ms", "How long a getMore of an idle change stream waits.")

@@ -53,6 +53,8 @@ class OplogWatch:
         self._spooler = spooler
         self._looks: deque[oplog_window.Look] = deque()
         self._held_after: Callable[[], Timestamp | None] | None = None
+        # Whether the oplog was checked once without an error. Set by `run`.
+        self.has_looked = False
 
     def follow(self, held_after: Callable[[], Timestamp | None]) -> None:
         """From now on, use `held_after` instead of the saved position to find out which oplog entries are still needed.
@@ -89,6 +91,7 @@ class OplogWatch:
                 stop.sleep(SLOW_POLL)
                 continue
             self._look(stop)
+            self.has_looked = True
             stop.sleep(self._context.tuning.oplog_interval)
 
     def _look(self, stop: StopToken) -> None:

@@ -5,29 +5,37 @@ Until then, a pause writes nothing.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from syncsvc.engine.events.spooler import Spooler
 from syncsvc.engine.oplog_watch import OplogWatch
 from syncsvc.engine.run.context import RunContext
+from syncsvc.figures.progress import WarningKind
 from syncsvc.options import EventSpool
 from verifier.runtime.tasks import SLOW_POLL, StopToken, TaskGroup, wait_until
 
 
 def spool_while_paused(
-    stopped: RunContext, prepare: Callable[[], RunContext], stop: StopToken
+    stopped: RunContext,
+    prepare: Callable[[], RunContext],
+    needed: threading.Event,
+    stop: StopToken,
 ) -> None:
     """Watch the oplog of the source, and spool its change events as soon as they are needed, until stopped.
 
     `stopped` is the context of the paused engine, used only for reading. `prepare` returns the context of a new engine,
-    whose writes the clusters accept. Returns immediately if the sync needs no more events or its start option
+    whose writes the clusters accept. `needed` is set once events must be spooled; if an earlier call has set it, this
+    one spools at once. Returns immediately if the sync needs no more events or its start option
     `eventSpool` is `never`. Raises OperationError, the driver's errors, and `Cancelled`.
     """
     record = stopped.run.record
     position = record.position
     if record.options.event_spool is EventSpool.NEVER or position is None or record.phase.applied:
         return
-    _wait_until_needed(stopped, stop)
+    if not needed.is_set():
+        _wait_until_needed(stopped, stop)
+        needed.set()
     context = prepare()
     spooler = Spooler(context)
     spooler.start()
@@ -42,7 +50,11 @@ def _wait_until_needed(stopped: RunContext, stop: StopToken) -> None:
     if stopped.spool.is_saved(stop):
         return
     spooler = Spooler(stopped)
+    watch = OplogWatch(stopped, spooler)
     with TaskGroup("paused", stop) as group:
-        group.spawn("oplog", OplogWatch(stopped, spooler).run, group.stop)
+        group.spawn("oplog", watch.run, group.stop)
+        wait_until(lambda: watch.has_looked, group.stop, SLOW_POLL)
+        if not spooler.is_active:
+            stopped.progress.end_warning(WarningKind.PAUSE_UNSPOOLED)
         wait_until(lambda: spooler.is_active, group.stop, SLOW_POLL)
         group.stop.stop("spooling")

@@ -349,8 +349,14 @@ def test_a_paused_sync_says_what_prevents_the_spooling(pair: Pair, tmp_path: Pat
         with failing(destination, refused):
             daemon.pause()
             wait_for(lambda: warned("cannot be saved in the event spool"), "a warning")
+            before = epoch(destination)
+            wait_for(lambda: epoch(destination) >= before + 3, "some retries")
+            assert warned("cannot be saved in the event spool")
         wait_until_spooled(source, destination)
-        assert not warned("cannot be saved")
+        wait_for(lambda: not warned("cannot be saved"), "the warning ends")
+        # The retries have logged nothing.
+        assert daemon.log.count("cannot be saved; this is retried") == 1
+        assert daemon.log.count('"warning": "pause unspooled"') == 2
         for number in range(3):
             source.d.pad.insert_one({"_id": number, "pad": incompressible(400_000)})
         wait_for(lambda: warned("is full"), "it is full")
@@ -360,6 +366,12 @@ def test_a_paused_sync_says_what_prevents_the_spooling(pair: Pair, tmp_path: Pat
         assert_final(daemon, "the changes that it needs are lost")
     finally:
         daemon.close()
+
+
+def epoch(destination: writes.AnyClient) -> int:
+    run = destination[METADATA].runs.find_one()
+    assert run is not None
+    return int(run["epoch"])
 
 
 def test_a_full_spool_goes_on_when_events_are_applied(pair: Pair, tmp_path: Path) -> None:

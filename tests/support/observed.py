@@ -7,7 +7,8 @@ More files in the folder change the daemon:
 - `small-partitions`: larger collections are copied by ranges of the size, in bytes, that the file contains.
 - `old-source`: it treats servers of 6.0 like those of 5.0, and compares definitions only once, before the commit.
 - `watch-closely`: it checks the oplog, shard keys, balancers and definitions of an old source ten times a second.
-- `spool-often`: the event spool gets a row several times a second, and rows are small.
+- `spool-often`: the event spool gets a row several times a second, and rows are small. A paused sync that cannot save
+  events retries soon.
 - `expect-heartbeats`: it warns of another instance after three seconds without a heartbeat.
 - `lease`: its lease (`--standby`) is valid for the number of seconds that the file contains.
 - `wait-briefly`: commands do not wait long for the startup.
@@ -66,6 +67,7 @@ def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
     if (folder / "spool-often").exists():
         yield "spool_interval", 0.1
         yield "spool_row_bytes", 100_000
+        yield "pause_retry", 0.3
     if (folder / "expect-heartbeats").exists():
         yield "most_silence", 3.0
     if (folder / "lease").exists():

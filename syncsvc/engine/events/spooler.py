@@ -176,6 +176,7 @@ class Spooler:
             return
         before = self._spool.size
         self._spool.append(batch.since, batch.end, batch.events)
+        self._context.progress.end_warning(WarningKind.PAUSE_UNSPOOLED)
         self._rate.add(max(0, self._spool.size - before))
         self._context.progress.add(events_spooled=len(batch.events))
         self._publish()
