@@ -16,6 +16,7 @@ from syncsvc.saved.emptying import delete_rows
 from syncsvc.saved.run import METADATA_DATABASE, REPAIRS
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.newest import newest_time, read_after
 from verifier.cluster.reading import read
 from verifier.cluster.writer import ClusterWriter
@@ -68,6 +69,12 @@ class Repairs:
         for each in found:
             query = {"_id": definition_mismatch_row(each, 0)["_id"], "round": number}
             self._run({"delete": REPAIRS, "deletes": [{"q": query, "limit": 1}]})
+
+    def remove_documents(self, number: int, namespaces: Iterable[Namespace]) -> None:
+        """Remove the documents of these collections from the list of a round, because they could not be repaired."""
+        names = [str(each) for each in namespaces]
+        query = {"round": number, "_id.n": {"$in": names}, "_id.h": {"$exists": True}}
+        delete_rows(self._client, self._writer, REPAIRS, query, self._stop)
 
     def documents(self, number: int) -> Iterator[DocumentMismatch]:
         """Yield the documents of a round."""

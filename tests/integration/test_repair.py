@@ -283,6 +283,36 @@ def assert_kept(daemon: Daemon, client: writes.AnyClient) -> None:
     repair(daemon)
 
 
+def test_a_repair_reports_a_collection_that_was_renamed_meanwhile(
+    pair: Pair, daemon: Daemon
+) -> None:
+    database = pair.source.client.d
+    database.before.insert_many({"_id": n} for n in range(5))
+    database.c.insert_many({"_id": n} for n in range(5, 10))
+    daemon.start()
+    daemon.wait_until_committable()
+    for name in ("before", "c"):
+        behind_our_back(pair, {"delete": name, "deletes": [{"q": {}, "limit": 0}]})
+    wait_for(lambda: len(listed(daemon)) == 10, "the running check finds the documents")
+    with daemon.held_at(Point.REPAIR_LISTED, "1"):
+        assert daemon.post("repair").json() == {"success": True}
+        daemon.wait_until_reached(Point.REPAIR_LISTED, "1")
+        database.before.rename("after")
+        wait_for(lambda: "after" in names(pair.destination.client), "the rename is applied")
+    wait_until_repaired(daemon)
+    assert {each["namespace"] for each in mismatches(daemon, repaired=True)} == {"d.c"}
+    assert daemon.progress()["repairs"]["documents"] == 5
+    assert '"namespaces": "d.before"' in daemon.log
+    wait_for(lambda: len(listed(daemon)) == 5, "the documents differ under the new name")
+    repair(daemon)
+    daemon.commit()
+    pair.assert_equal()
+
+
+def names(client: writes.AnyClient) -> list[str]:
+    return list(client.d.list_collection_names())
+
+
 def test_a_repair_keeps_what_users_have_created(pair: Pair, daemon: Daemon) -> None:
     """A collection that users dropped and created again may hold data that somebody needs; also after a reversal."""
     source, destination = pair.source.client, pair.destination.client

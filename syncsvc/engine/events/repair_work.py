@@ -28,7 +28,7 @@ from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from syncsvc.repair_rules import option_change
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.events import DataEvent, DataKind
-from verifier.cluster.namespace import Namespace
+from verifier.cluster.namespace import Namespace, some_of
 from verifier.cluster.reading import read
 from verifier.cluster.times import Position
 from verifier.compare.mismatch import Aspect, DefinitionMismatch
@@ -86,13 +86,28 @@ class RepairWork:
         records = {
             each.source_storage: each for each in registry if each.source_storage not in foreign
         }
+        skipped: set[Namespace] = set()
         for mismatch in self._context.repairs.documents(number):
             record = records.get(mismatch.namespace)
-            if record is not None:
+            if record is None:
+                skipped.add(mismatch.namespace)
+            else:
                 event = DataEvent(DataKind.REREAD, record.uuid, mismatch.key, b"")
                 self._dispatcher.add(record, event, source_time)
         self._dispatcher.end(None, source_time)
         self._frontier.wait_drained(self._stop)
+        if skipped and self._context.run.record.coordinates:
+            self._report_skipped(number, skipped)
+
+    def _report_skipped(self, number: int, namespaces: set[Namespace]) -> None:
+        """Remove the documents of these collections from the list of the round, and log that."""
+        # A renamed collection is compared again as a whole.
+        self._context.repairs.remove_documents(number, namespaces)
+        _log.warning(
+            "Documents were not repaired, because their collections were renamed or dropped, or users created them "
+            "again on the destination. Those that still differ are reported again, under the new name.",
+            extra={"namespaces": some_of(namespaces)},
+        )
 
     def _restore_definitions(self, number: int, foreign: set[Namespace]) -> None:
         by_name = attrgetter("namespace")
