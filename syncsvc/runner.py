@@ -296,7 +296,7 @@ class Runner:
         self._refuse_final(failure, others)
         changes = resumed(self.record, others)
         # The failure may not be saved yet, and a commit may have left the source blocked.
-        self._release()
+        self._release(state=self.record.state, failure=failure)
         context = self._prepare()
         if is_damaged(self.record):
             context.spool.clear()
@@ -699,10 +699,7 @@ class Runner:
             )
 
     def _release(self, **failed: Any) -> None:
-        """Save the fields `failed` of the record, then restore the original write blocks and balancers of the clusters.
-
-        Without fields, save the failure as it is visible.
-        """
+        """Save the fields `failed` of the record; then restore the original write blocks and balancers."""
         # In this order: a run that continues must never find its source unblocked.
         self._store.update_unless(refuse_resetting, **failed)
         self._process.observe(Point.FAILURE_SAVED, "")

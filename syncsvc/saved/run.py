@@ -322,13 +322,18 @@ class _GaveUp(NamedTuple):
 
 
 class RunStore:
-    """The run record of this process. Changes are saved before they are visible in `record`."""
+    """The run record of this process. Changes are saved before they are visible in `record`.
+
+    The exception are the changes of `show`, which are not saved.
+    """
 
     def __init__(self, writer: ClusterWriter, record: RunRecord) -> None:
         self._writer = writer
         self._lock = threading.Lock()  # one save at a time; guards the change of record
         self._confirmed_at = 0.0
         self._gave_up = _GaveUp()
+        self._saved = record
+        self._shown: dict[str, Any] = {}
         self.record = record
 
     @classmethod
@@ -390,7 +395,9 @@ class RunStore:
         """
         with self._one_save():
             refuse(self.record)
-            self._save(self.record, replace(self.record, **changes))
+            self._save(self._saved, replace(self._saved, **changes))
+            self._shown = {name: self._shown[name] for name in self._shown if name not in changes}
+            self.record = replace(self._saved, **self._shown)
             return self.record
 
     @contextmanager
@@ -418,9 +425,13 @@ class RunStore:
             self.update()
 
     def show(self, **changes: Any) -> None:
-        """Change the visible record without saving it, for a process that no longer owns it or cannot save it now."""
+        """Change the visible record without saving it, for a process that no longer owns it or cannot save it now.
+
+        Later saves leave these fields out, until one of them changes the same fields.
+        """
         with self._lock:
-            self.record = replace(self.record, **changes)
+            self._shown = {**self._shown, **changes}
+            self.record = replace(self._saved, **self._shown)
 
     def withdraw(self) -> None:
         """Delete the saved record, because the start of the run is refused after all. The run has done nothing yet."""
@@ -455,5 +466,5 @@ class RunStore:
                 errors.SUPERSEDED,
                 f"Another process has taken over the sync of the instance {old.instance}.",
             )
-        self.record = new
+        self._saved = new
         self._confirmed_at = requested_at

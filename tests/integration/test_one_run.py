@@ -13,7 +13,15 @@ from pymongo import MongoClient, WriteConcern
 from syncsvc.errors import METADATA_LEFT_OVER, SUPERSEDED
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.mongod import Mongod
-from syncsvc.saved.run import METADATA_DATABASE, RunStore, load_run, load_runs, saved_instances
+from syncsvc.saved.run import (
+    METADATA_DATABASE,
+    Failure,
+    RunStore,
+    load_run,
+    load_runs,
+    saved_instances,
+)
+from syncsvc.state import State
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair
 from tests.support.waiting import wait_for
@@ -58,6 +66,25 @@ def test_a_takeover_keeps_changes_saved_after_the_record_was_read(pair: Pair) ->
             late()
         assert raised.value.kind is SUPERSEDED
     taken.update(can_write=True)
+
+
+def test_a_failure_that_is_only_shown_is_never_saved(pair: Pair) -> None:
+    """Otherwise a resume would save it for a moment, and a restart in that moment would not continue the sync."""
+    client = pair.destination.client
+    store = RunStore.begin(ClusterWriter(client, False, StopToken()), run_record())
+    failure = Failure("ClusterUnreachable", "It does not answer.")
+    store.show(state=State.FAILED, failure=failure)
+    store.update(epoch=7)
+    assert (store.record.state, store.record.failure, store.record.epoch) == (
+        State.FAILED,
+        failure,
+        7,
+    )
+    saved = load_run(client, store.record.instance)
+    assert saved is not None
+    assert (saved.state, saved.failure, saved.epoch) == (State.RUNNING, None, 7)
+    store.update(state=State.RUNNING, failure=None)
+    assert store.record == load_run(client, store.record.instance)
 
 
 @pytest.fixture(scope="module")
