@@ -97,12 +97,16 @@ class Service:
         return self._state if runner is None else runner.record.state
 
     def connect(self, clusters: Mapping[str, Cluster]) -> None:
-        """Use these clusters from now on, and start the periodic reports. No command is accepted yet."""
-        self._process = replace(self._process, clusters=clusters)
+        """Use these clusters, and start the periodic reports. No command is accepted yet."""
+        self.use(clusters)
         self._process.spawn(
             "reporter",
             Reporter(clusters, self._progress, self.sync, self._process.tuning, self._stop).run,
         )
+
+    def use(self, clusters: Mapping[str, Cluster]) -> None:
+        """Use these clusters from now on. There must be no run."""
+        self._process = replace(self._process, clusters=clusters)
 
     def initialize(self, saved: RunRecord | None, term: TaskGroup | None = None) -> None:
         """Continue the run `saved`, unless it is None; then accept commands.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from time import monotonic
 
 from pymongo.errors import PyMongoError
@@ -28,7 +28,7 @@ from syncsvc.service import Service
 from syncsvc.state import State
 from syncsvc.tuning import Tuning
 from verifier.cluster import failures
-from verifier.cluster.cluster import Cluster
+from verifier.cluster.cluster import Cluster, refreshed
 from verifier.cluster.reading import read
 from verifier.runtime import waits
 from verifier.runtime.errors import OperationError
@@ -50,6 +50,8 @@ _REMEDY = (
     "The call is retried. Check that the servers of cluster1 run and have a primary, and that the user has the "
     "documented roles. The sync itself continues as long as no other daemon takes the lease."
 )
+_ENDING = "This daemon stops being active, and waits until its calls to the clusters have returned"
+_END_REMEDY = "They end after a minute at most. Meanwhile, another daemon can be active, and this one writes nothing."
 
 
 class Standby:
@@ -109,9 +111,13 @@ class Standby:
         _log.info("This daemon is active.")
         self._observe(Point.LEASE_TAKEN, "")
         try:
-            with suppress(Cancelled), TaskGroup("active", stop) as term:
+            with ExitStack() as ending, suppress(Cancelled), TaskGroup("active", stop) as term:
                 term.spawn("initialize", self._initialize, keeper, term)
-                self._keep(keeper, term.stop)
+                try:
+                    self._keep(keeper, term.stop)
+                finally:
+                    # Until all threads of the term have ended.
+                    ending.enter_context(waits.waiting(_ENDING, _END_REMEDY))
                 self._service.show_standing(Standing())
                 term.stop.stop("the term has ended")
                 # Commands start threads, which this block must join.
@@ -127,8 +133,10 @@ class Standby:
                 if read(lambda: keeper.renew(self._service.own_progress()), term.stop) is None:
                     return
                 # Retried: the source may fail over at the moment of the takeover.
-                saved = read(lambda: find_run(self._clusters, self._service.instance), term.stop)
+                clusters = read(self._present_clusters, term.stop)
+                saved = read(lambda: find_run(clusters, self._service.instance), term.stop)
                 _refuse_other_home(saved)
+                self._service.use(clusters)
                 self._service.initialize(saved, term)
         except OperationError as error:
             if error.kind not in _REPEATED:
@@ -139,6 +147,10 @@ class Standby:
             )
             self._service.show_standing(Standing())
             term.stop.stop("not continued")
+
+    def _present_clusters(self) -> dict[str, Cluster]:
+        """Return the clusters with their present facts: this process may have been a standby for a long time."""
+        return {name: refreshed(each) for name, each in self._clusters.items()}
 
     def _keep(self, keeper: LeaseKeeper, stop: StopToken) -> None:
         """Renew the lease, and return when this process must not be active any more."""

@@ -148,6 +148,25 @@ def test_a_takeover_in_every_phase(
         print(f"{len(duo.durations)} takeovers, the longest of {max(duo.durations):.1f} s")
 
 
+def test_a_new_active_daemon_knows_the_present_primary(pair: Pair, tmp_path: Path) -> None:
+    """The source has elected another primary since the standby was started."""
+    client = pair.source.client
+    client.d.c.insert_one({"_id": 1})
+    with running_duo(pair, tmp_path) as duo:
+        duo.active.start()
+        duo.active.wait_until_committable()
+        former = client.primary
+        client.admin.command("replSetStepDown", 30)
+        wait_for(lambda: client.primary not in (None, former), "another primary")
+        duo.active.kill()
+        duo.await_takeover("SIGKILL")
+        shown = duo.active.wait_until_committable()["directionMapping"]
+        assert client.primary is not None
+        assert shown["Source"] == "cluster0: {}:{}".format(*client.primary)
+        duo.active.commit()
+        pair.assert_equal()
+
+
 @pytest.fixture(scope="module")
 def proxied() -> Iterator[Proxied]:
     with ExitStack() as stack:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pymongo.errors import PyMongoError
 
@@ -31,7 +31,7 @@ _OLDEST_SHARDED = (6, 0)
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster: the name that users know, its client, and the facts that were read when the process started."""
+    """A cluster: the name that users know, its client, and the facts that were read at the start or at a takeover."""
 
     name: str
     client: Client
@@ -62,6 +62,15 @@ def open_cluster(name: str, uri: str, application: str) -> Cluster:
             UNSUPPORTED_TOPOLOGY, f"{name} at {facts.address} is a standalone server."
         )
     return Cluster(name, client, facts)
+
+
+def refreshed(cluster: Cluster) -> Cluster:
+    """Return the cluster with its present facts. Raises the driver's errors."""
+    facts = gather(cluster.client)
+    if facts.identity is None:
+        # The address identifies the cluster instead, so it must not change while the process runs.
+        facts = replace(facts, address=cluster.facts.address)
+    return replace(cluster, facts=facts)
 
 
 def unfit(
