@@ -349,17 +349,21 @@ SUPERSEDED = ErrorKind(
     "The sync continues in the other process. With --standby, do nothing: this process becomes a standby. Without it, "
     "stop this process, because two processes must not run with the same id.",
 )
+_ABANDON = (
+    "To give the sync up, reset it with that process (POST /api/v1/reset). Do not drop its metadata database: the "
+    "copied data, write blocks and stopped balancers would stay on the clusters, and no reset could remove them."
+)
 WRONG_CLUSTERS = ErrorKind(
     "WrongClusters",
     409,
     "The metadata on the destination belongs to a sync between other clusters.",
-    "Start the process with the clusters of that sync, or abandon that sync by dropping its metadata database.",
+    f"Start the process with the clusters of that sync. {_ABANDON}",
 )
 INCOMPATIBLE_METADATA = ErrorKind(
     "IncompatibleMetadata",
     409,
     "The metadata on the destination was written by another version of this program.",
-    "Start that version instead of this one, or abandon the sync by dropping its metadata database.",
+    f"Start that version instead of this one. {_ABANDON}",
 )
 
 # Errors of the `verifier` packages, with their remedies in a sync.

@@ -135,3 +135,11 @@ def test_an_error_of_the_foundation_gets_the_remedy_of_the_table() -> None:
 def test_an_error_with_its_own_text_is_unchanged() -> None:
     error = Violations([(failures.CLUSTER_UNREACHABLE, "It is away.")])
     assert in_words_of(syncsvc.errors.ALL, error) is error
+
+
+@pytest.mark.parametrize(
+    "kind", [syncsvc.errors.WRONG_CLUSTERS, syncsvc.errors.INCOMPATIBLE_METADATA]
+)
+def test_a_remedy_warns_of_dropping_metadata(kind: ErrorKind) -> None:
+    assert "Do not drop its metadata database: the copied data" in kind.remedy
+    assert "POST /api/v1/reset" in kind.remedy
