@@ -68,6 +68,19 @@ _NEXT: dict[tuple[State, Trigger], State] = {
     (State.RESETTING, Trigger.CLEARED): State.IDLE,
 }
 
+# What to do instead of a refused command, where the required state alone does not say it.
+_ADVICE: dict[tuple[State, Trigger], str] = {
+    (State.PAUSED, Trigger.REPAIR): "First resume the sync (POST /api/v1/resume).",
+    (State.PAUSED, Trigger.COMMIT): "First resume the sync (POST /api/v1/resume).",
+    (State.COMMITTING, Trigger.REPAIR): (
+        "Wait: the commit compares both clusters, and repairs what differs unless verification.repair is never. If it "
+        "fails with VerificationFailed, send the command again."
+    ),
+    (State.COMMITTED, Trigger.REPAIR): (
+        "The commit has compared both clusters. What differs now, users have changed since."
+    ),
+}
+
 ACTIVE = frozenset({State.RUNNING, State.COMMITTING, State.REVERSING})
 
 
@@ -79,9 +92,9 @@ def next_state(state: State, trigger: Trigger) -> State:
     following = _NEXT.get((state, trigger))
     if following is None:
         needed = " or ".join(start.value for start, each in _NEXT if each is trigger)
-        raise OperationError(
-            INVALID_STATE, f"{trigger.value} needs state {needed}; the state is {state.value}."
-        )
+        refusal = f"{trigger.value} needs state {needed}; the state is {state.value}."
+        advice = _ADVICE.get((state, trigger))
+        raise OperationError(INVALID_STATE, refusal if advice is None else f"{refusal} {advice}")
     return following
 
 

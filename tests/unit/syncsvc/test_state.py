@@ -55,7 +55,6 @@ def test_any_other_trigger_is_refused(state: str, trigger: str) -> None:
         (State.RUNNING, Trigger.START, "start needs state IDLE; the state is RUNNING."),
         (State.PAUSED, Trigger.START, "start needs state IDLE; the state is PAUSED."),
         (State.PAUSED, Trigger.PAUSE, "pause needs state RUNNING; the state is PAUSED."),
-        (State.PAUSED, Trigger.COMMIT, "commit needs state RUNNING; the state is PAUSED."),
         (
             State.RUNNING,
             Trigger.RESUME,
@@ -75,6 +74,20 @@ def test_a_refusal_names_the_required_states(
     with pytest.raises(OperationError) as raised:
         next_state(state, trigger)
     assert raised.value.description == description
+
+
+@pytest.mark.parametrize(
+    "state, trigger, advice",
+    [
+        (State.PAUSED, Trigger.REPAIR, "First resume the sync"),
+        (State.PAUSED, Trigger.COMMIT, "First resume the sync"),
+        (State.COMMITTING, Trigger.REPAIR, "If it fails with VerificationFailed, send the command"),
+        (State.COMMITTED, Trigger.REPAIR, "The commit has compared both clusters."),
+    ],
+)
+def test_a_refusal_says_what_to_do_instead(state: State, trigger: Trigger, advice: str) -> None:
+    with pytest.raises(OperationError, match=f"; the state is {state.value}. .*{advice}"):
+        next_state(state, trigger)
 
 
 def test_a_run_is_active_between_its_commands_and_their_ends() -> None:
