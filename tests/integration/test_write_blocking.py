@@ -17,7 +17,7 @@ from tests.support.blocks import (
     is_blocked,
 )
 from tests.support.daemon import Daemon
-from tests.support.failpoints import APPLICATION
+from tests.support.failpoints import APPLICATION, failing
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
 from tests.support.waiting import wait_for
 
@@ -194,3 +194,20 @@ def _fail(pair: Pair, command: str, code: int, mode: Any) -> None:
     pair.destination.client.admin.command(
         {"configureFailPoint": "failCommand", "mode": mode, "data": data}
     )
+
+
+def test_a_failed_cut_over_without_blocks_is_resumed(pair: Pair, daemon: Daemon) -> None:
+    """Users write to the destination only once canWrite is true, so the commit can be withdrawn."""
+    writes.indexes(pair.source.client)
+    writes.fill(pair.source.client)
+    daemon.start(enableUserWriteBlocking="none")
+    daemon.wait_until_committable()
+    refused = {"failCommands": ["collMod"], "errorCode": 2, "appName": APPLICATION}
+    with failing(pair.destination.client, refused):
+        daemon.ask_for_commit()
+        failed = daemon.wait_for_state("FAILED")
+    assert (failed["info"], failed["canWrite"]) == ("waiting for commit to complete", False)
+    pair.source.client.d.c.insert_one({"_id": "after the failure"})
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
