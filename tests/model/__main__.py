@@ -23,8 +23,8 @@ def main() -> int:
             for profile in options.profiles:
                 for seed in options.seeds:
                     name = f"{profile.value}-{seed}-{number}"
-                    pair = clusters.pair(profile.topology, members=3)
                     try:
+                        pair = clusters.pair(profile.topology, members=3)
                         print(f"{name}: {attempt(seed, profile, pair, folder / name)}", flush=True)
                         shutil.rmtree(folder / name)
                     except AssertionError as error:
