@@ -80,9 +80,9 @@ def test_a_warning_is_shown_until_it_ends_and_logged_twice(
     assert list(progress.snapshot.warnings) == [WarningKind.OPLOG_UNKNOWN]
     told = [(each.message, vars(each)["warning"]) for each in caplog.records]
     assert told == [
-        ("A warning begins.", "oplog short"),
-        ("A warning begins.", "oplog unknown"),
-        ("A warning ends.", "oplog short"),
+        ("The progress shows a new warning; its text says what to do.", "oplog short"),
+        ("The progress shows a new warning; its text says what to do.", "oplog unknown"),
+        ("A warning in the progress has ended.", "oplog short"),
     ]
 
 
