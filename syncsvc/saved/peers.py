@@ -51,7 +51,7 @@ class Peers:
 
 
 def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterator[tuple[str, str]]:
-    """Yield the ID of each instance that lacks a command which another one has received, and the command.
+    """Yield the ID of each instance that lacks a command which another instance has received, and the command.
 
     `instances` are the IDs of all instances, `records` are the run records of those that have been started.
     """
