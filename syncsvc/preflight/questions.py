@@ -84,9 +84,9 @@ def _refreshed(cluster: Cluster) -> Cluster:
 
 
 def _if_allowed(question: Callable[[], T], stop: StopToken) -> T | None:
-    """Return the answer, or None if the user lacks a privilege; the rules report missing privileges.
+    """Return the result of `question`; None if the user lacks a privilege, which the start rules report.
 
-    Retries the question if a cursor is lost. Transient errors are raised, because the user waits for the answer.
+    Retries the question if a cursor is lost. Other transient errors are raised, because the user waits for the answer.
     """
     try:
         return retry(question, failures.only_lost_cursor, stop)
@@ -106,9 +106,10 @@ def _contents(client: Client, selection: Selection, stop: StopToken) -> Iterator
 
 
 def _size(client: Client, definition: CollectionSpec) -> Size:
-    """Return the size of a collection; if it is small, with an estimate of its sizes on disk.
+    """Return the size of a collection; the sizes on disk of a small one are only estimated.
 
-    The statistics that contain the sizes on disk take a server about twenty times as long as the other figures.
+    The server takes about twenty times as long for the statistics that contain the sizes on disk as for the other
+    figures.
     """
     if client.is_mongos:
         return measure(client, definition.storage)
