@@ -1,4 +1,4 @@
-"""Counters change, but snapshots do not."""
+"""Counters in Progress change, but a snapshot that was read earlier does not."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_warning_is_shown_until_it_ends_and_logged_twice(
 
 @pytest.fixture
 def eager_threads() -> Iterator[None]:
-    """Switch threads at almost every step, to expose missing locks."""
+    """Make Python switch between threads at almost every step, to expose missing locks."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
