@@ -90,7 +90,7 @@ _UNSPOOLED = (
 def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
     """Return whether a commit is accepted: the sync is running, applies change events and has caught up.
 
-    Takes the snapshot as a value, so that an answer is consistent with the snapshot that it shows.
+    The caller passes the snapshot, so that an answer that shows other figures of it, too, is consistent.
     """
     applying = record.state is State.RUNNING and record.phase is Phase.APPLYING
     return applying and snapshot.caught_up

@@ -500,7 +500,7 @@ class Service:
         self._runner = None
 
     def _runner_for(self, trigger: Trigger) -> Runner:
-        """Return the runner. Raises OperationError InvalidState if the present state does not allow the command."""
+        """Return the runner. Raises OperationError InvalidState if the present state does not allow `trigger`."""
         next_state(self.state, trigger)
         assert self._runner is not None
         return self._runner

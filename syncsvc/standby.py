@@ -184,7 +184,10 @@ class Standby:
         return False
 
     def _cannot_begin(self, began: float) -> bool:
-        """Return whether this process could not continue the sync in time, and a cluster does not answer it."""
+        """Return whether this process did not continue the sync within 30 seconds, because a cluster does not answer.
+
+        `began` is when it became active, in seconds of the monotonic clock.
+        """
         return (
             monotonic() - began > _LONGEST_BEGINNING
             and self._service.state is State.INITIALIZING

@@ -73,7 +73,7 @@ def _share_before(oplog: Oplog, needed: Timestamp) -> float:
 
 
 def _bytes_a_second(looks: Sequence[Look]) -> float | None:
-    """Return the write rate over the observations; None if unknown.
+    """Return how many bytes per second were written to the oplog during the observations; None if unknown.
 
     For a full oplog, return at least the average rate over its whole content.
     """

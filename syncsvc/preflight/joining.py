@@ -19,7 +19,7 @@ from verifier.runtime.errors import Violation
 
 
 def instances_of(options: StartOptions, instance: str, found: Findings) -> tuple[str, ...]:
-    """Return the IDs of all instances that run the sync, the coordinator first; empty for one alone.
+    """Return the IDs of all instances that run the sync, the coordinator first; empty if there is only one.
 
     From a sharded cluster, they are the names of its shards; from a replica set, the start option `instances`.
     """

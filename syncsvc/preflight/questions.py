@@ -79,7 +79,7 @@ def _runs(cluster: Cluster, stop: StopToken) -> tuple[RunRecord, ...]:
 
 
 def _refreshed(cluster: Cluster) -> Cluster:
-    """Return the cluster with current facts: they may have changed since the process started."""
+    """Return the cluster with its facts queried again, because they may have changed since the process started."""
     return replace(cluster, facts=gather(cluster.client))
 
 
@@ -124,7 +124,7 @@ def _size(client: Client, definition: CollectionSpec) -> Size:
 def _occupied(client: Client) -> Iterator[str]:
     """Yield the user databases that hold a collection or view.
 
-    A server keeps an empty `system.views` after the last view of a database was dropped.
+    A database with only an empty `system.views` does not count: a server keeps that after the last view was dropped.
     """
     for name in sorted(filter(is_user_database, client.list_database_names())):
         if {row["name"] for row in list_raw(client, name)} - {"system.views"}:

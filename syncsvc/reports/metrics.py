@@ -40,7 +40,10 @@ Read = Callable[[RunRecord, ProgressSnapshot], float | None]
 
 
 def _of_run(read: Read) -> Callable[[Sync], Values]:
-    """Return a function that reads a metric from the run record and the snapshot. Without a sync, it has no value."""
+    """Return a function that reads a metric from the run record and the snapshot.
+
+    Without a sync, the metric has no value.
+    """
     return single(lambda sync: None if sync.record is None else read(sync.record, sync.snapshot))
 
 
@@ -155,7 +158,10 @@ def _active(sync: Sync) -> float | None:
 
 
 def _of_lease(read: Callable[[Lease], datetime]) -> Callable[[Sync], Values]:
-    """Return a function that reads a UTC time of the lease, in seconds since 1970. Without a lease, it has no value."""
+    """Return a function that reads a UTC time of the lease, in seconds since 1970.
+
+    Without a lease, the metric has no value.
+    """
 
     def of(sync: Sync) -> float | None:
         lease = None if sync.standing is None else sync.standing.lease

@@ -192,7 +192,7 @@ class Mongod:
         command = " ".join(self._command())
         return SandboxError(
             f"mongod on port {self.port} {what}. It was started as: {command}\n"
-            f"Correct what its log says, then try again:\n  {tail}"
+            f"Remove the cause that its log names, then try again. The end of its log:\n  {tail}"
         )
 
 

@@ -310,7 +310,7 @@ class FencedWriter(ClusterWriter):
         if reply.get("writeErrors"):
             slot.settled = False
             raise RuntimeError(
-                f"the fence against writes of earlier processes cannot be saved: {reply['writeErrors'][:3]}"
+                f"the server refused to save the fence against writes of earlier processes: {reply['writeErrors'][:3]}"
             )
 
     def _spread_marks(self) -> int:

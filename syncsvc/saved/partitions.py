@@ -268,5 +268,7 @@ class Partitions:
     def _run(self, command: dict[str, Any]) -> dict[str, Any]:
         reply = self._writer.run(METADATA_DATABASE, command)
         if reply.get("writeErrors"):
-            raise RuntimeError(f"the partitions cannot be saved: {reply['writeErrors']}")
+            raise RuntimeError(
+                f"the server refused to save the partitions of the copy: {reply['writeErrors']}"
+            )
         return reply

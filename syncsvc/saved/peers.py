@@ -1,4 +1,4 @@
-"""The saved records of the other instances of a run, and the conclusions from them.
+"""The saved records of the other instances of a run: which commands an instance still lacks, and whose options differ.
 
 A sync may be run by several processes: from a sharded cluster one for each shard, from a replica set those that the
 start option `instances` names. Each has its own run record, which only it saves. The record shows the other instances

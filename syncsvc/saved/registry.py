@@ -266,5 +266,7 @@ class Registry:
     def _run(self, command: dict[str, Any]) -> dict[str, Any]:
         reply = self._writer.run(METADATA_DATABASE, command)
         if reply.get("writeErrors"):
-            raise RuntimeError(f"the metadata cannot be saved: {reply['writeErrors']}")
+            raise RuntimeError(
+                f"the server refused to change the registry of the collections: {reply['writeErrors']}"
+            )
         return reply

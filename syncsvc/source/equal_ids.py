@@ -43,7 +43,7 @@ Pair = tuple[bytes, bytes]
 
 
 class EqualIds(Exception):
-    """Several documents of a collection have the same `_id`. `key` is a document with only this `_id`."""
+    """Raised if several documents of a collection have the same `_id`. `key` is a document with only this `_id`."""
 
     def __init__(self, key: bytes) -> None:
         super().__init__(key)
