@@ -216,7 +216,10 @@ class Clusters:
         self._end([*self._started])
 
     def discard_dead(self) -> None:
-        """Stop each cluster of which a server has died, so that the next pair is whole. Raises MongodDied."""
+        """Stop each cluster of which a server has died, so that the next pair is complete; then raise MongodDied.
+
+        A no-op if no server has died.
+        """
         try:
             self._deaths.refuse_dead()
         finally:

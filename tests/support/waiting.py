@@ -34,8 +34,8 @@ class DeadlinePassed(Exception):
 def wait_for(condition: Callable[[], T | None], what: str, seconds: float = PATIENCE) -> T:
     """Call `condition` until its value is true, and return that value.
 
-    Raises DeadlinePassed after that many seconds; `what` describes the condition in its text. Raises the error of one
-    of the `refusals`.
+    Raises DeadlinePassed after that many seconds; `what` describes the condition in its text. Each of the `refusals` is
+    called at every poll, and may raise an error that ends the wait.
     """
     began = time.monotonic()
     while not (value := condition()):
