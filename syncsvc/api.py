@@ -1,6 +1,6 @@
-"""The HTTP API: parses a request, calls the service, and answers.
+"""The HTTP API: parses each request, calls `Service`, and answers with JSON.
 
-It contains no rules, and uses no driver or threads.
+This module does not decide whether a command is allowed, and contacts no cluster.
 """
 
 from __future__ import annotations
@@ -78,7 +78,10 @@ def _add_repair(api: Blueprint, service: Service) -> None:
 
 
 def _handler(name: str, command: Callable[[], None]) -> Callable[[], dict[str, Any]]:
-    """Return the view function of a command without options. It refuses a request whose body has any field."""
+    """Return a Flask view function that runs `command`, for a command without options.
+
+    The view function raises OperationError InvalidRequest if the request body has any field.
+    """
 
     def handler() -> dict[str, Any]:
         load(EmptySchema(), json_body())

@@ -1,6 +1,6 @@
 """The process of the sync service: reads the settings, and serves the API while it connects and loads a saved sync.
 
-It connects the parts to each other, and contains no decisions.
+This module only creates the parts of the process and connects them to each other.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def main(
 ) -> int:
     """Run the process until a signal or an error ends it, and return its exit status.
 
-    `arguments` are the command-line arguments; None for those of this process.
+    `arguments` are the command-line arguments; None for those of this process. Only tests pass `observe`, which is
+    called at named points of a sync, and `tuning`, which holds sizes and intervals.
     """
     settings = read_settings(arguments)
     keep_large_buffers()
@@ -67,7 +68,7 @@ def main(
 
 
 def _style(settings: Settings) -> logs.Style:
-    """Return the names of the log levels, and the IDs in every line, that log tools for mongosync expect."""
+    """Return the log style that log tools for mongosync expect: the names of the levels, and the IDs in every line."""
     ids: dict[str, str | int] = {
         "serverID": token_hex(4),
         "mongosyncID": settings.instance,
@@ -120,8 +121,8 @@ def _initialize(
 ) -> None:
     """Connect to both clusters, continue the saved sync if there is one, and let `service` accept commands.
 
-    With `--standby`, this process does so each time it becomes active, until it is stopped. `opened` closes the
-    connections at the end. Raises OperationError.
+    With `--standby`, continue the saved sync each time this process becomes active, until `stop` is set. `opened`
+    closes the connections when the process ends. Raises OperationError.
     """
     application = f"syncsvc {__version__}"
     clusters = {}

@@ -24,7 +24,7 @@ _SHOWN = 5
 class Found(NamedTuple):
     """A collection or view on the destination.
 
-    `uuid` is None for a view, and that of the buckets for a time-series collection.
+    `uuid` is None for a view; for a time-series collection, it is the UUID of the collection with its buckets.
     """
 
     namespace: Namespace
@@ -47,8 +47,9 @@ def contents(
     views: Mapping[Namespace, list[Document]],
     stop: StopToken,
 ) -> Contents:
-    """List the destination. `records` is the registry, and `views` holds the saved definitions of the created views.
+    """Return the collections and views on the destination, divided into those that the sync has created and all others.
 
+    `records` is the registry, and `views` holds the saved definitions of the views that the sync has created, by name.
     Raises the driver's errors.
     """
     is_created = _creations(client, list(records), views, stop)
@@ -66,8 +67,8 @@ def refuse_foreign(
 ) -> None:
     """Raise OperationError DestinationNotEmpty if users have created or filled a collection on the destination.
 
-    Call this only before the copy, when the collections that the sync has created must still be empty. Also raises the
-    driver's errors.
+    Call this only before the copy, when the collections that the sync has created must still be empty. `records` and
+    `views` are as in `contents`. Also raises the driver's errors.
     """
     found = contents(client, records, views, stop)
 
@@ -95,9 +96,10 @@ def _creations(
 ) -> Callable[[Found], bool]:
     """Return a predicate that tells whether the sync has created a given collection or view of the destination.
 
-    A name proves nothing, because users may drop a collection and create another one with its name. If a process was
-    killed before it saved the UUID of a new collection, nothing was written to that collection yet, so it is empty. (An
-    earlier version saved no UUIDs: then a collection into which the sync has copied documents is its own.)
+    Collections are compared by UUID, because users may drop a collection and create another one with its name. If a
+    process was killed before it saved the UUID of a new collection, it wrote nothing to that collection, so the
+    collection counts as created by the sync if it is empty. A registry of an older version has no UUIDs: there, a
+    collection also counts if the sync has copied documents into it.
     """
     uuids = {each.destination_uuid for each in records if each.destination_uuid}
     unsaved = {each.definition.namespace: each for each in records if not each.destination_uuid}
@@ -118,8 +120,8 @@ def _creations(
 def replaced(client: Client, records: Iterable[CollectionRecord]) -> set[Namespace]:
     """Return the names of the synced collections that users have dropped on the destination and created again.
 
-    For a time-series collection, also return the name of its buckets on the source. A collection whose UUID on the
-    destination is not saved is left out. Raises the driver's errors.
+    Of each, return its names on both clusters, and for a time-series collection also the name of the source's buckets.
+    Skip a collection whose UUID on the destination is not saved. Raises the driver's errors.
     """
     uuids = list_uuids(client)
     names: set[Namespace] = set()

@@ -36,7 +36,7 @@ INVALID_STATE = ErrorKind(
     "InvalidState",
     409,
     "The command is not allowed in the current state of the sync.",
-    "See state in GET /api/v1/progress.",
+    "Nothing was changed. Send the command again when state in GET /api/v1/progress is one that allows it.",
 )
 NOT_ACTIVE = ErrorKind(
     "NotActive",
@@ -78,14 +78,15 @@ DESTINATION_NOT_EMPTY = ErrorKind(
     "DestinationNotEmpty",
     409,
     "The destination already holds databases.",
-    "Drop what is named on the destination, or use an empty cluster. Then send the start again, or "
-    "POST /api/v1/resume if the sync has failed.",
+    "Drop the named databases or collections on the destination, or use an empty cluster. Then send the start again, "
+    "or POST /api/v1/resume if the sync has failed.",
 )
 METADATA_LEFT_OVER = ErrorKind(
     "MetadataLeftOver",
     409,
     "The destination holds the metadata of another sync.",
-    "Nothing was changed. When that sync is over, drop its metadata database on the destination.",
+    "Nothing was changed. When that sync is over, drop its metadata database on the destination, and send the start "
+    "again.",
 )
 SHARDING_REQUIRED = ErrorKind(
     "ShardingRequired",
@@ -97,7 +98,7 @@ SHARDING_NOT_APPLICABLE = ErrorKind(
     "ShardingNotApplicable",
     409,
     "The start option sharding is only for a sync from a replica set to a sharded cluster.",
-    "Leave sharding out.",
+    "Leave sharding out, and send the start again.",
 )
 INVALID_SHARDING_ENTRY = ErrorKind(
     "InvalidShardingEntry",
@@ -453,9 +454,9 @@ ALL = (
 
 
 def of_sync(error: OperationError) -> OperationError:
-    """Return an error of a check with the kind and remedy of this table; unchanged if the table lacks its kind.
+    """Return an error of the `verifier` packages with the remedy that it has in a sync.
 
-    MetadataBlocked becomes NotAuthorized.
+    MetadataBlocked becomes NotAuthorized. An error whose kind is not in `ALL` keeps its own remedy.
     """
     if error.kind == of_checks.METADATA_BLOCKED:
         return OperationError(NOT_AUTHORIZED, error.description)

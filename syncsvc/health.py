@@ -13,7 +13,7 @@ from verifier.runtime.errors import OperationError
 
 
 def endpoints(service: Service) -> Blueprint:
-    """Return a blueprint with both endpoints. Their answers contact no cluster."""
+    """Return a Flask blueprint with `/livez` and `/readyz`. Both answer without contacting a cluster."""
     health = Blueprint("health", __name__)
 
     @health.get("/livez")

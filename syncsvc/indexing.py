@@ -1,6 +1,6 @@
-"""The expected definition of a collection on the destination: its indexes, by `buildIndexes`, and its shard key.
+"""Computes the definition that a collection must have on the destination: its indexes and its shard key.
 
-Pure.
+Also yields the reasons why a collection cannot be synced. Pure functions.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ _REPLACEMENT = "\ufffd"
 
 
 def destined(definition: CollectionSpec, options: StartOptions) -> CollectionSpec:
-    """Return the source's definition with the indexes and the shard key that the destination must have.
+    """Return the source's `definition` with the indexes and the shard key that the destination must have.
 
-    The index on `_id` is not among the indexes.
-
-    A collection of a sharded source keeps its shard key; a collection of a replica set gets the key from `sharding`.
+    The start option `buildIndexes` selects the indexes; the index on `_id` is not among them. A collection of a sharded
+    source keeps its shard key; a collection of a replica set gets the key from the start option `sharding`.
     """
     build = options.build_indexes
     indexes = {name: each for name, each in definition.indexes.items() if _is_built(each, build)}
@@ -57,7 +56,7 @@ def ttl_violations(definition: CollectionSpec, options: StartOptions) -> Iterato
 def text_violations(definition: CollectionSpec) -> Iterator[Violation]:
     """Yield a violation for a definition that cannot be recreated because a name in it is not valid UTF-8.
 
-    Expressions may hold any text, because they are not decoded.
+    Text inside expressions, such as validators and view pipelines, may be invalid: they are copied as undecoded BSON.
     """
     if _REPLACEMENT in repr((definition.namespace, definition.options, definition.indexes)):
         yield UNSUPPORTED_COLLECTION, (
@@ -74,7 +73,7 @@ def violations(definition: CollectionSpec, options: StartOptions) -> Iterator[Vi
 
 
 def check(definition: CollectionSpec, options: StartOptions) -> None:
-    """Raise OperationError with all `violations` of a definition on the source; return if there are none."""
+    """Raise OperationError with all `violations` of a definition on the source, if there are any."""
     raise_all(violations(definition, options))
 
 

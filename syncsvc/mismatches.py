@@ -34,7 +34,10 @@ MOST_PLANNED = 1_000
 
 
 class RepairPlan(NamedTuple):
-    """The plan of a repair: the numbers of differences, and the first differences, each with its action."""
+    """What a repair would do: `documents` and `definitions` count all differences.
+
+    `steps` has the first differences, at most `MOST_PLANNED`, each with the action that would repair it.
+    """
 
     documents: int
     definitions: int
@@ -49,12 +52,12 @@ def mismatches(
     least_seconds: float,
     stop: StopToken,
 ) -> Iterator[StoredMismatch]:
-    """Yield the mismatches of collections, views and indexes, then of documents; none without a saved check.
+    """Yield the saved mismatches: first those of collections, views and indexes, then those of documents.
 
-    `after` is the page token of the last mismatch already read; None to begin with the first. `limit` is the maximum
-    number of mismatches; None for all. Documents are included if they have differed for `least_seconds` without being
-    changed. Raises OperationError InvalidRequest, ClusterUnreachable, NotAuthorized, IncompatibleMetadata,
-    MismatchesReplaced.
+    Yield nothing if no check is saved. `after` is the page token of the last mismatch already read; None to begin with
+    the first. `limit` is the maximum number of mismatches; None for all. Documents are included if they have differed
+    for `least_seconds` without being changed. Raises OperationError InvalidRequest, ClusterUnreachable, NotAuthorized,
+    IncompatibleMetadata, MismatchesReplaced.
     """
     among_documents = _is_among_documents(after)
     store = CheckStore(client, writer, METADATA_DATABASE, stop, _PATIENCE)
@@ -71,9 +74,9 @@ def mismatches(
 
 
 def repaired(client: Client, after: str | None, limit: int | None) -> Iterator[StoredMismatch]:
-    """Yield the differences that the sync has repaired or is repairing; `after` and `limit` are as in `mismatches`.
+    """Yield the differences that the sync has repaired or is repairing now, in the order of their saved `_id`s.
 
-    Raises OperationError InvalidRequest, ClusterUnreachable, NotAuthorized.
+    `after` and `limit` are as in `mismatches`. Raises OperationError InvalidRequest, ClusterUnreachable, NotAuthorized.
     """
     _is_among_documents(after)
     with _named_errors():

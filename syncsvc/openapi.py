@@ -296,7 +296,7 @@ class _PreflightAnswer(SuccessAnswer):
 
 
 class _ResetAnswer(SuccessAnswer):
-    """With `dryRun` all fields, otherwise only `success`."""
+    """The answer of a reset: all fields for a dry run, otherwise only `success`."""
 
     collections = sometimes(
         fields.List, "The collections on the destination that would be dropped.", fields.String()
@@ -330,7 +330,7 @@ class _PlannedRepair(Strict):
 
 
 class _RepairAnswer(SuccessAnswer):
-    """With `dryRun` all fields, otherwise only `success`."""
+    """The answer of a repair: all fields for a dry run, otherwise only `success`."""
 
     documents = sometimes(
         fields.Integer, "The number of documents that differ; only for a dry run."

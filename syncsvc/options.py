@@ -1,4 +1,4 @@
-"""The options of one sync, as given by `POST /api/v1/start`. Pure."""
+"""The options of one sync, as given by `POST /api/v1/start`. No I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ANY_DATABASE = "."
 
 
 class WriteBlocking(Enum):
-    """The clusters on which user writes are blocked: the destination from the start, the source from the commit."""
+    """On which clusters the sync blocks user writes: the destination from the start, the source from the commit on."""
 
     SOURCE_AND_DESTINATION = "sourceAndDestination"
     DESTINATION_ONLY = "destinationOnly"
@@ -24,7 +24,7 @@ class WriteBlocking(Enum):
 
 
 class BuildIndexes(Enum):
-    """The indexes to build on the destination, and when to build them. The indexes on `_id` always exist."""
+    """Which indexes the sync builds on the destination, and when. The indexes on `_id` are always built."""
 
     BEFORE_DATA_COPY = "beforeDataCopy"
     AFTER_DATA_COPY = "afterDataCopy"
@@ -44,16 +44,19 @@ class BuildIndexes(Enum):
 
 
 class Repair(Enum):
-    """Whether differences that the verification finds in a commit are repaired automatically."""
+    """Whether the commit repairs the differences between the clusters that the verification has found.
+
+    AUTO: it repairs them and verifies again. NEVER: it fails with VerificationFailed.
+    """
 
     AUTO = "auto"
     NEVER = "never"
 
 
 class EventSpool(Enum):
-    """When change events are saved on the destination until they are applied, so that the oplog need not hold them.
+    """When change events are saved on the destination until they are applied, so that the source's oplog may drop them.
 
-    AUTO saves them once the oplog of the source may become too short.
+    AUTO: once the oplog may become too short for the sync. ALWAYS: from the start of the sync on. NEVER: not at all.
     """
 
     AUTO = "auto"
@@ -63,15 +66,9 @@ class EventSpool(Enum):
 
 @dataclass(frozen=True)
 class StartOptions:
-    """The start request with its defaults filled in. `syncsvc.saved.stored` has its saved form.
+    """The options of a sync, with defaults filled in. `syncsvc.saved.stored` has their saved form."""
 
-    `source` and `destination` are names of `CLUSTERS`. `sharding` is the option as requested; None if absent.
-
-    `instances` are the IDs of the instances that share the sync, the coordinator first; empty if not requested.
-
-    `detect_random_id` is accepted for compatibility and has no effect.
-    """
-
+    # Names of `CLUSTERS`.
     source: str
     destination: str
     build_indexes: BuildIndexes = BuildIndexes.BEFORE_DATA_COPY
@@ -81,11 +78,14 @@ class StartOptions:
     repair: Repair = Repair.AUTO
     include_namespaces: tuple[dict[str, Any], ...] = ()
     exclude_namespaces: tuple[dict[str, Any], ...] = ()
+    # As in the request; None if absent.
     sharding: dict[str, Any] | None = None
     pre_existing_destination_data: bool = False
     copy_in_natural_order: tuple[dict[str, Any], ...] = ()
+    # Accepted for compatibility with mongosync; no effect.
     detect_random_id: bool = True
     skip_disk_space_check: bool = False
+    # The IDs of the instances that share the sync, the coordinator first; empty if not in the request.
     instances: tuple[str, ...] = ()
     event_spool: EventSpool = EventSpool.AUTO
 

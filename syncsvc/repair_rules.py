@@ -1,4 +1,4 @@
-"""Decides how a difference that the verification has found is repaired. Pure."""
+"""Decides how a difference that the verification has found is repaired. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from verifier.compare.mismatch import (
 
 
 class Action(Enum):
-    """The action of a repair for one difference. The values are texts in the API."""
+    """What a repair does about one difference. The values are texts in the API."""
 
     WRITE = "write the document again as it is on the source"
     DELETE = "delete the document"

@@ -28,7 +28,10 @@ _PATIENCE = 5.0
 
 
 class Reporter:
-    """The periodic reports of a process. `take` returns a snapshot of all that is known about the sync."""
+    """Pings the clusters and logs the progress of the sync.
+
+    `take` returns a snapshot of all that is known about the sync.
+    """
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Decides for each kind of error whether a failed sync can be resumed, and how the resume changes the run record. Pure.
+"""Decides for each kind of error whether a failed sync can be resumed, and how the resume changes the run record.
 
-After a resume, the sync continues from the changed record through the same code as after a restart.
+After a resume, the sync continues from the changed record through the same code as after a restart. Pure functions.
 """
 
 from __future__ import annotations
@@ -136,7 +136,12 @@ def is_saved(kind: ErrorKind) -> bool:
 
 
 def refuse_final(record: RunRecord, others: Collection[RunRecord]) -> None:
-    """Raise OperationError FailureIsFinal if the sync would fail again, or users may have changed the destination."""
+    """Raise OperationError FailureIsFinal if the failed sync of `record` cannot be resumed.
+
+    It cannot if it would fail at the same change event again, or if users may have changed the destination during the
+    cut-over. `others` are the records of the other instances. Lost change events are not checked here, see
+    `may_be_lost`.
+    """
     failure = record.failure
     assert failure is not None
     if any(map(_was_open, (record, *others))) and not _is_cut_over(record, others):
@@ -155,7 +160,10 @@ def refuse_final(record: RunRecord, others: Collection[RunRecord]) -> None:
 
 
 def may_be_lost(failure: Failure) -> bool:
-    """Return whether the failure says that changes since the saved position are lost."""
+    """Return whether the kind of the failure means that change events after the saved position may be lost.
+
+    The caller must then check whether the event spool or the oplog still has them before it resumes the sync.
+    """
     kind = _BY_NAME.get(failure.name)
     return kind is not None and RESUMPTIONS[kind] is Resumption.RETRIED_UNLESS_LOST
 
@@ -212,7 +220,10 @@ def _was_open(record: RunRecord) -> bool:
 
 
 def _is_cut_over(record: RunRecord, others: Collection[RunRecord]) -> bool:
-    """Return whether users may write to the destination. The record of a follower may not show that yet."""
+    """Return whether users may write to the destination, by the records of all instances.
+
+    The record of a follower may not show it yet, so the records of the `others` count, too.
+    """
     return record.can_write or any(
         other.reversals > record.reversals
         or (other.reversals == record.reversals and other.can_write)

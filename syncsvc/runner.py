@@ -91,7 +91,7 @@ _UNSPOOLED = (
 def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
     """Return whether a commit is accepted: the sync is running, applies change events and has caught up.
 
-    Takes the snapshot as a value, so that an answer is consistent with the snapshot that it shows.
+    The caller passes the snapshot, so that an answer that shows other figures of it, too, is consistent.
     """
     applying = record.state is State.RUNNING and record.phase is Phase.APPLYING
     return applying and snapshot.caught_up
@@ -99,18 +99,19 @@ def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
 
 @dataclass(frozen=True)
 class ProcessContext:
-    """The resources that the runs of a process share. `spawn` runs a function in a thread that the process owns."""
+    """The resources that the runs of a process share."""
 
     clusters: Mapping[str, Cluster]
     load: LoadLevel
     tuning: Tuning
     progress: Progress
+    # Runs a function in a thread with the given name; the process, or its term as active daemon, owns the thread.
     spawn: Callable[[str, Callable[[], None]], None]
     observe: Observer
     stop: StopToken
 
     def writer(self, name: str) -> ClusterWriter:
-        """Return a writer to the cluster with that name. The end of the process stops it, a pause does not."""
+        """Return a writer to the cluster with that name. The end of the process stops its calls; a pause does not."""
         cluster = self.clusters[name]
         return ClusterWriter(cluster.client, cluster.facts.access_control, self.stop)
 
@@ -131,7 +132,7 @@ class ProcessContext:
 
 
 class _Pause(NamedTuple):
-    """The thread that spools events in a pause.
+    """The thread that spools change events in a pause.
 
     `stop` stops it. It sets `needed` once the oplog may be too short for the pause, and `over` when it ends.
     """
@@ -148,8 +149,9 @@ class _Pause(NamedTuple):
 class Runner:
     """Runs one sync from its saved record.
 
-    The constructor prepares an engine: it saves the next epoch, and fences off earlier engines. `begin` starts it.
-    `cleared` is called at the end of a reset, when the run is saved nowhere any more.
+    The constructor creates an engine, the object whose threads run the phases of the sync: it saves the next epoch, and
+    makes the clusters refuse writes of earlier engines. `begin` starts the engine. `cleared` is called at the end of a
+    reset, when no record of the sync is saved any more.
     """
 
     def __init__(
@@ -169,7 +171,11 @@ class Runner:
         self._prepare()
 
     def begin(self) -> None:
-        """Start the work of the saved state; after a saved failure, restore the write blocks and balancers again."""
+        """Start the work that belongs to the saved state: the sync, a reset, or the event spool of a paused sync.
+
+        If the saved state is FAILED, restore the write blocks and balancers of the clusters again, because the process
+        that saved the failure may have been killed before it did so.
+        """
         _log.info(
             "The sync was started or loaded.",
             extra={"state": self.record.state.value},
@@ -200,7 +206,7 @@ class Runner:
         self._spawn_pause()
 
     def resume(self) -> None:
-        """Save the state, and start a new engine where the run was paused or failed.
+        """Save the state, and start a new engine that continues where the run was paused or failed.
 
         Raises OperationError if the resume is refused (see `resuming`), and ClusterUnreachable if the old engine does
         not stop.
@@ -218,7 +224,11 @@ class Runner:
         self._spawn()
 
     def _save_resumed(self, state: State) -> None:
-        """Prepare a new engine, and save that the sync is resumed: in `state`, or in the one in which it failed."""
+        """Prepare a new engine, and save that the sync is resumed.
+
+        After a pause, the new state is `state`; after a failure that was not saved, it is the state in which the run
+        failed. After a saved failure, see `_retry`.
+        """
         if self.record.state is State.PAUSED:
             self._prepare()
             self._store.update(state=state)
@@ -231,8 +241,9 @@ class Runner:
     def repair(self) -> None:
         """Save a request to repair the differences that the verification has found; the engine runs the repair.
 
-        After a failed verification, also resume the sync. A follower is only resumed, because the coordinator manages
-        the repair for all instances. Raises OperationError if the repair is refused, and as `resume` does.
+        If the verification has failed, also resume the sync. A follower only resumes its sync then, because the
+        coordinator manages the repair for all instances. Raises OperationError if the repair is refused, and as
+        `resume` does.
         """
         record = self.record
         state = next_state(record.state, Trigger.REPAIR)
@@ -273,7 +284,7 @@ class Runner:
             return read(lambda: replaced(client, self._saved_registry()), self._process.stop)
 
     def _saved_registry(self) -> Registry:
-        """Read the saved registry again, because other instances change it, too."""
+        """Return the registry as it is saved now: other instances change it, too."""
         process, home = self._process, self.record.options.destination
         client, writer = process.clusters[home].client, process.saver(home)
         return Registry(client, writer, self.record.reversals, process.stop)
@@ -286,8 +297,8 @@ class Runner:
     def _retry(self, **requested: Any) -> None:
         """Prepare a new engine after a saved failure, and save the record from which it continues.
 
-        The fields `requested` are saved with it. Until then, the run stays failed, and the command can be repeated
-        after any error or crash.
+        `requested` are fields to save together with it. Until this save, the run stays failed, and the command can be
+        repeated after any error or crash. Raises OperationError if the run cannot be resumed.
         """
         process, home = self._process, self._process.clusters[self.record.options.destination]
         failure = self.record.failure
@@ -405,9 +416,10 @@ class Runner:
         self._spawn()
 
     def _refuse_reset(self) -> None:
-        """Raise OperationError if users may write to the destination, or if the coordinator is not reset first.
+        """Raise OperationError if users may write to the destination, or if the coordinator must be reset first.
 
-        Only the coordinator knows for sure whether users may write. Once it is reset, that does not change any more.
+        The coordinator must be reset first because only its record says for sure whether users may write; once its
+        state is RESETTING, that cannot change any more.
         """
         leader = self._coordinator_in_use()
         if leader is not None and leader.state is not State.RESETTING:
@@ -420,7 +432,8 @@ class Runner:
     def _coordinator_in_use(self) -> RunRecord | None:
         """Return the coordinator's saved record; None if it was not started, or is this instance.
 
-        Raises OperationError DestinationInUse.
+        Raises OperationError DestinationInUse if users may write to the destination, by that record or by that of this
+        instance.
         """
         home = self._process.clusters[self.record.options.destination]
         leader = Peers(home.client, self._store).coordinator(self._process.stop)
@@ -439,9 +452,9 @@ class Runner:
         return contents(client, self._saved_registry(), views, process.stop)
 
     def _refuse_to_reverse_alone(self, record: RunRecord) -> None:
-        """Raise OperationError if the coordinator, judged by its saved record, will refuse the reversal.
+        """Raise OperationError if the coordinator, judged by its saved record, will refuse to reverse the sync.
 
-        Without this check, this follower would save its reversal and wait for that of the coordinator forever.
+        Without this check, this follower would save that it is reversed, and wait for the coordinator forever.
         """
         home = self._process.clusters[record.options.destination]
         leader = Peers(home.client, self._store).coordinator(self._process.stop)
@@ -453,9 +466,10 @@ class Runner:
             self._refuse_unless_as_committed(leader)
 
     def _refuse_unless_as_committed(self, committed: RunRecord) -> None:
-        """Raise OperationError if users wrote to the old source after the commit, or if the new source lost events.
+        """Raise OperationError if the sync cannot be reversed.
 
-        `committed` is the coordinator's record after the commit.
+        It cannot if users wrote to the old source after the commit, or if the new source no longer has all change
+        events. `committed` is the coordinator's record after the commit.
         """
         assert committed.reverse_start is not None and committed.position is not None
         clusters = self._process.clusters
@@ -629,7 +643,8 @@ class Runner:
                 text = f"{_UNSPOOLED} {description}"
                 if progress.snapshot.warnings.get(WarningKind.PAUSE_UNSPOOLED) != text:
                     _log.warning(
-                        "The change events of the paused sync cannot be saved; this is retried.",
+                        "The change events of the paused sync cannot be saved in the event spool. This is retried; "
+                        "until it succeeds, the oplog of the source must keep the events.",
                         exc_info=error,
                     )
                 progress.warn(WarningKind.PAUSE_UNSPOOLED, text)
@@ -653,9 +668,10 @@ class Runner:
             self._at_rest.set()
 
     def _fail(self, error: Exception, during: State | None = None) -> None:
-        """Show that the sync failed, and save it unless a restart repeats the failed work.
+        """Make the failure of the sync visible, and save it unless a restart repeats the failed work.
 
-        `during` is PAUSED or RESETTING if the work of that state failed, and not an engine that stopped before.
+        `during` is PAUSED or RESETTING if the work of a pause or a reset has failed. If it is None, an engine has
+        failed; its error is ignored when the sync has been paused or reset since.
         """
         kind, description = describe(in_words_of(errors.ALL, failures.named(error)))
         with self._changing:
@@ -663,7 +679,7 @@ class Runner:
             if state in (State.PAUSED, State.RESETTING) and state is not during:
                 # Ignored: it is retried after a pause, because failed work never counts as done.
                 _log.warning(
-                    "An error occurred while the sync was paused or being reset. You need not do anything: "
+                    "A call failed while the sync was being paused or reset. You need not do anything: "
                     "after a pause, a resume repeats the failed work.",
                     exc_info=error,
                 )
@@ -686,20 +702,24 @@ class Runner:
             self._conclude(**failed)
 
     def _conclude(self, **failed: Any) -> None:
-        """Save the fields `failed` of the record, and restore the clusters, see `_release`.
+        """Save these fields of the record, and restore the original write blocks and balancers of the clusters.
 
-        An error is logged: a resume, or the next start of the process, repeats all steps.
+        An error is only logged: a resume, or the next start of the process, repeats all steps.
         """
         try:
             self._release(**failed)
         except (OperationError, PyMongoError) as error:
             _log.error(
-                "Could not save the failure or unblock the clusters; this is retried at the next start or resume.",
+                "Could not save the failure, or could not lift the write blocks and restart the balancers of the "
+                "clusters. This is retried at the next start of the process, and by POST /api/v1/resume.",
                 extra={"error": str(error)},
             )
 
     def _release(self, **failed: Any) -> None:
-        """Save the fields `failed` of the record; then restore the original write blocks and balancers."""
+        """Save the fields `failed` of the record; then restore the original write blocks and balancers.
+
+        Raises OperationError and the driver's errors.
+        """
         # In this order: a run that continues must never find its source unblocked.
         self._store.update_unless(refuse_resetting, **failed)
         self._process.observe(Point.FAILURE_SAVED, "")

@@ -1,7 +1,8 @@
-"""The commands and queries of the API. Decides whether a command is accepted; a runner executes the run itself.
+"""The commands and queries of the API. Decides whether a command is accepted; a `Runner` executes the sync itself.
 
 A command is checked, saved, made visible and answered, in this order, so that an answer never claims something that a
-crash would lose. Queries read immutable snapshots and contact no cluster, except `preflight` and `mismatches`.
+crash would lose. Queries read immutable snapshots and contact no cluster, except `preflight`, `mismatches`,
+`repair_plan` and `list_reset`.
 """
 
 from __future__ import annotations
@@ -122,7 +123,11 @@ class Service:
         self.startup.end()
 
     def show_standing(self, standing: Standing) -> None:
-        """Publish the role of this process. A standby refuses all commands from now on, also those that wait."""
+        """Publish the role of this process.
+
+        While it is a standby, every command is refused, including those that wait for the initialization of the
+        process.
+        """
         if not standing.is_standby and self._is_standby:
             # The commands that arrive from now on wait until the saved sync is continued.
             self.startup = Startup(self._process.tuning.startup_wait)
@@ -222,7 +227,7 @@ class Service:
     def pause(self) -> None:
         """Stop the sync until `resume` continues it at the same point. Raises OperationError.
 
-        Calls in flight end after the answer: `resume` waits for them.
+        Calls to a cluster that are in progress may end after this method returns; `resume` waits for them.
         """
         with self._command(), answered_soon():
             self._runner_for(Trigger.PAUSE).pause()
@@ -362,7 +367,7 @@ class Service:
     def mismatches(
         self, after: str | None, limit: int | None, least_seconds: float, repaired_ones: bool
     ) -> Iterator[StoredMismatch]:
-        """Return the mismatches that the verification has found, see `mismatches.mismatches`; none without a sync.
+        """Return the mismatches that the verification has found, see `syncsvc.mismatches`; none without a sync.
 
         With `repaired_ones`, return those that the sync has repaired, and ignore `least_seconds`.
 
@@ -453,7 +458,8 @@ class Service:
         if any(each.state is State.RESETTING for each in others):
             store.withdraw()
             raise OperationError(
-                errors.METADATA_LEFT_OVER, "The sync of the other instances is being reset."
+                errors.METADATA_LEFT_OVER,
+                "The sync of the other instances is being reset: send the start again when their state is IDLE.",
             )
         if any(each.attempt for each in others):
             # They have been resumed. A failure of this instance must not look like one of an earlier attempt.
@@ -491,14 +497,14 @@ class Service:
         self._runner.begin()
 
     def _forget_run(self) -> None:
-        """Become idle, at the end of a reset."""
+        """Forget the run and change the state to IDLE, at the end of a reset."""
         self._progress.clear()
         self._recovered = False
         self._state = next_state(State.RESETTING, Trigger.CLEARED)
         self._runner = None
 
     def _runner_for(self, trigger: Trigger) -> Runner:
-        """Return the runner. Raises OperationError InvalidState if the present state does not allow the command."""
+        """Return the runner. Raises OperationError InvalidState if the present state does not allow `trigger`."""
         next_state(self.state, trigger)
         assert self._runner is not None
         return self._runner
@@ -506,8 +512,8 @@ class Service:
     def _is_answered_again(self, options: StartOptions) -> bool:
         """Return whether to answer a start with success although this process already continues a saved run.
 
-        A script may send its start again after a restart. So that is True if the start has the options of the saved
-        run, and this run is not paused, failed, being reset or reversed.
+        A script may send its start again after a restart. So return True if the options are those of the saved run, and
+        this run is not paused, failed, being reset, or reversed.
         """
         runner = self._runner
         if not self._recovered or runner is None:

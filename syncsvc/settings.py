@@ -1,4 +1,4 @@
-"""The options of the process: one table, and the immutable settings that result from it."""
+"""The command-line options of the process in one table, and the immutable settings that are read from them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Sharding rules of the destination: the collections to shard, their keys, supporting indexes, and range bounds. Pure.
+"""Sharding rules of the destination: the collections to shard, their keys, supporting indexes, and range bounds.
 
-A shard key in this module has the form of `CollectionSpec.shard_key`: its `key` and whether it is `unique`.
+A shard key in this module has the form of `CollectionSpec.shard_key`: its `key` and whether it is `unique`. Pure
+functions.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def _reasons_against_key(fields: Sequence[Document]) -> Iterator[str]:
 def violations(definition: CollectionSpec) -> Iterator[Violation]:
     """Yield a violation for each reason why a collection cannot have its shard key; none if it has no shard key.
 
-    `definition` is the required one on the destination, see `indexing.destined`.
+    `definition` is the one that the collection must have on the destination, see `indexing.destined`.
     """
     if not definition.shard_key:
         return
@@ -134,7 +135,7 @@ def _keeps_unique(index: Document, key: Document) -> bool:
 def index_violations(definition: CollectionSpec, sharding: Document) -> Iterator[Violation]:
     """Yield a violation if a source collection lacks an index that supports the requested shard key.
 
-    None if `createSupportingIndexes` is true.
+    Yield nothing if the option `createSupportingIndexes` is true, because the sync then creates the index.
     """
     wanted = key_of(definition.namespace, sharding)
     if not wanted or sharding["createSupportingIndexes"] or definition.kind is not Kind.COLLECTION:
@@ -148,10 +149,10 @@ def index_violations(definition: CollectionSpec, sharding: Document) -> Iterator
 
 
 def is_served(shard_key: Document, indexes: Iterable[Document], collated: bool) -> bool:
-    """Return whether one of the indexes supports the shard key.
+    """Return whether a collection has an index that supports the shard key.
 
-    The index on `_id`, which is not in the list, also counts unless `collated`: it has the collation of the collection,
-    and a shard key needs the simple collation.
+    `indexes` are its indexes without the one on `_id`. That one counts, too, unless `collated`: it has the collation of
+    the collection, and a shard key needs the simple collation.
     """
     # The index on `_id` has the collation of its collection.
     by_id = shard_key["key"] == {"_id": 1} and not collated
@@ -190,7 +191,10 @@ def support(definition: CollectionSpec) -> Document:
 
 
 def spare(definition: CollectionSpec) -> Document:
-    """Return the specification of the temporary index `SPARE`, which supports the shard key of the collection."""
+    """Return the specification of a temporary index, named `SPARE`, that supports the shard key of the collection.
+
+    It replaces the real supporting index while that one is dropped and built again.
+    """
     assert definition.shard_key is not None
     return {"v": 2, "key": {**definition.shard_key["key"], SPARE: 1}, "name": SPARE}
 
@@ -240,7 +244,7 @@ def _can_bound(row: bytes) -> bool:
 
 
 def _names_operators(raw: bytes, value: Element) -> bool:
-    """Return whether the value holds a field name that begins with $, like that of an operator, at any depth."""
+    """Return whether the value contains, at any depth, a field name that begins with $."""
     if value.kind not in (rawbson.DOCUMENT, rawbson.ARRAY):
         return False
     fields = rawbson.elements(raw, value.start)

@@ -55,7 +55,10 @@ _END_REMEDY = "They end after a minute at most. Meanwhile, another daemon can be
 
 
 class Standby:
-    """Runs the terms of this process, one after the other. `keeper` returns a new keeper of the lease for each term."""
+    """Runs the terms of this process: the periods in which it holds the lease and is the active daemon.
+
+    `keeper` returns a new LeaseKeeper, with a new random name, for each term.
+    """
 
     def __init__(
         self,
@@ -73,7 +76,10 @@ class Standby:
         self._outage = _Outage()
 
     def run(self, stop: StopToken) -> None:
-        """Run terms until stopped. Raises OperationError if the process cannot continue a saved sync."""
+        """Wait for the lease and run a term, again and again until stopped.
+
+        Raises OperationError if the process cannot continue a saved sync.
+        """
         try:
             while True:
                 keeper = self._keeper()
@@ -153,7 +159,7 @@ class Standby:
         return {name: refreshed(each) for name, each in self._clusters.items()}
 
     def _keep(self, keeper: LeaseKeeper, stop: StopToken) -> None:
-        """Renew the lease, and return when this process must not be active any more."""
+        """Renew the lease every few seconds; return when this process must no longer be active."""
         began, pause = monotonic(), 0.0
         while True:
             stop.sleep(pause)
@@ -178,7 +184,10 @@ class Standby:
                 )
                 return
             if self._cannot_begin(began):
-                _log.warning("This daemon does not reach both clusters, so it releases the lease.")
+                _log.warning(
+                    "This daemon does not reach both clusters, so it releases the lease. Another daemon can become "
+                    "active; this one waits until it reaches both clusters."
+                )
                 return
 
     def _is_superseded(self) -> bool:
@@ -187,7 +196,10 @@ class Standby:
         return False
 
     def _cannot_begin(self, began: float) -> bool:
-        """Return whether this process could not continue the sync in time, and a cluster does not answer it."""
+        """Return whether this process did not continue the sync within 30 seconds, because a cluster does not answer.
+
+        `began` is when it became active, in seconds of the monotonic clock.
+        """
         return (
             monotonic() - began > _LONGEST_BEGINNING
             and self._service.state is State.INITIALIZING
@@ -214,7 +226,7 @@ def _refuse_other_home(saved: RunRecord | None) -> None:
 
 
 class _Outage:
-    """Registers a wait while calls for the lease fail, so that operators see the failure."""
+    """A registered wait while the lease cannot be read or renewed, which operators see as a warning in the progress."""
 
     def __init__(self) -> None:
         self._wait: waits.Wait | None = None
@@ -223,7 +235,11 @@ class _Outage:
         """Begin the wait; a no-op if it has begun."""
         if self._wait is None:
             text = failures.text_of(error)
-            _log.warning("The lease cannot be read or renewed.", extra={"error": text})
+            _log.warning(
+                "The lease cannot be read or renewed. This is retried; if the lease expires, another daemon can take "
+                "it and become active.",
+                extra={"error": text},
+            )
             self._wait = waits.begin(f"The lease cannot be read or renewed: {text}", _REMEDY)
 
     def end(self) -> None:

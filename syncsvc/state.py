@@ -1,4 +1,4 @@
-"""The states of a sync and the transitions between them, in one complete table. Pure."""
+"""The states of a sync and the transitions between them, in one complete table. No I/O."""
 
 from __future__ import annotations
 

@@ -96,8 +96,9 @@ class Tuning:
     def memory_needed(self, threads: int) -> int:
         """Return how many bytes of memory the process may need. `threads` is the number of readers and writers.
 
-        The copy is the phase that needs the most, if events are spooled meanwhile. Measured without spooling at load
-        level 3, which has six such threads: 430 MB with documents of 16 MB, and half of that with small documents.
+        The estimate is for a copy during which change events are spooled, the phase that needs the most memory.
+        Measured without spooling at load level 3, which has six such threads: 430 MB with documents of 16 MB, and half
+        of that with small documents.
         """
         of_thread = _COPIES * max(LARGEST_DOCUMENT, self.page_bytes)
         # A row that is almost full may get one more page of the change stream.

@@ -1,4 +1,4 @@
-"""Fixtures: clusters that tests share, emptied before each test, and a daemon between them."""
+"""Fixtures for all tests: clusters that tests share, emptied before each test, and a daemon between them."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _by_clusters(item: pytest.Item) -> tuple[bool, int, int]:
-    """Return a sort key that groups the tests by clusters, so that few servers run at the same time.
+    """Return a sort key by which tests with the same clusters run together, so that few servers run at the same time.
 
-    Unit tests come last, because they are short: several processes then end at about the same time.
+    Unit tests come last, because they are short: several test processes then end at about the same time.
     """
     callspec = getattr(item, "callspec", None)
     topology = None if callspec is None else callspec.params.get("pair")
@@ -56,20 +56,20 @@ def _members(item: pytest.Item) -> int:
 
 @pytest.fixture(scope="session")
 def clusters() -> Iterator[Clusters]:
-    """Return the clusters of this pytest process."""
+    """Return the Clusters that all tests of this pytest process share."""
     with Clusters() as clusters:
         yield clusters
 
 
 @pytest.fixture(scope="session")
 def replica_sets(clusters: Clusters) -> Pair:
-    """Return two replica sets."""
+    """Return the shared pair of replica sets, which is not emptied."""
     return clusters.pair()
 
 
 @pytest.fixture
 def pair(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Pair]:
-    """Return the shared clusters, empty; replica sets unless the test has a mark of `across`."""
+    """Return the shared clusters, emptied. They are replica sets unless the test has a mark of `across`."""
     pair = clusters.pair(getattr(request, "param", Topology.REPLICA_SETS), _members(request.node))
     try:
         pair.empty()
@@ -93,7 +93,7 @@ def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 @pytest.fixture
 def orderly(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """Run a daemon with one writer, which saves the resume point of a copy after every page, in order."""
+    """Run a daemon with one reader and one writer, which saves the resume point of the copy after every page."""
     process = pair.daemon(tmp_path, "--loadLevel", "1")
     process.save_every_page()
     try:
@@ -105,14 +105,14 @@ def orderly(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 @pytest.fixture
 def fleet(pair: Pair, tmp_path: Path) -> Iterator[Fleet]:
-    """Run two instances that can share one sync."""
+    """Run two instances of the daemon that can share one sync."""
     with running_fleet(pair, tmp_path) as fleet:
         yield fleet
 
 
 @pytest.fixture
 def checker(pair: Pair) -> Iterator[Checker]:
-    """Return a Checker of the shared clusters."""
+    """Return a Checker of the pair of clusters."""
     source = open_cluster("source", pair.source.uri, "test")
     destination = open_cluster("destination", pair.destination.uri, "test")
     yield Checker((source, destination))

@@ -1,4 +1,4 @@
-"""Figures of each collection in this process. In memory only: after a restart, they count from 0 again."""
+"""The figures of each collection in this process. They are kept in memory only: after a restart, they are 0 again."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ _LEAST_SPAN = 1.0
 
 @dataclass(frozen=True)
 class CollectionFigures:
-    """The figures of one collection in this process. `events` counts the change events applied.
+    """The figures of one collection in this process."""
 
-    `began` is the time (monotonic clock) at which this process began or resumed its copy; None if this process does not
-    copy it. `documents` and `size` (in bytes) are the amounts copied since then. `indexing` is whether its indexes are
-    being built, `indexed` whether they are built or withheld.
-    """
-
+    # How many change events of the collection were applied.
     events: int = 0
+    # When this process began or resumed the copy, in seconds of the monotonic clock; None if it does not copy it.
     began: float | None = None
+    # The numbers of documents and bytes copied since then.
     documents: int = 0
     size: int = 0
+    # Whether the indexes are being built.
     indexing: bool = False
+    # Whether the indexes are built, or withheld until the commit.
     indexed: bool = False
 
     def documents_per_second(self, now: float) -> float | None:
-        """Return the rate of the copy in this process; None if this process has not copied the collection."""
+        """Return the average rate of the copy in this process; None if this process has not copied the collection.
+
+        `now` is in seconds of the monotonic clock.
+        """
         return self._rate(self.documents, now)
 
     def bytes_per_second(self, now: float) -> float | None:
@@ -42,7 +45,7 @@ _NOTHING = CollectionFigures()
 
 
 class Collections:
-    """The figures of all collections by UUID. Several threads update them; a reader gets a copy."""
+    """The figures of all collections by UUID. Thread-safe: `figures` returns a copy."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards _figures
@@ -68,7 +71,7 @@ class Collections:
             )
 
     def applied(self, events: Mapping[bytes, int]) -> None:
-        """Add to the numbers of change events applied. `events` has the numbers to add, by UUID."""
+        """Add to the numbers of change events applied. `events` has the number to add for each collection, by UUID."""
         with self._lock:
             for uuid, number in events.items():
                 now = self._figures.get(uuid, _NOTHING)

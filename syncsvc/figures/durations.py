@@ -36,7 +36,7 @@ class Durations:
 
 
 class Stopwatch:
-    """Collects the durations of calls; shared by all threads that call the clusters."""
+    """Collects the durations of calls to the clusters. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards _noted
@@ -58,14 +58,17 @@ class Stopwatch:
         self.note(operation, perf_counter() - began)
 
     def take(self) -> Mapping[Operation, Durations]:
-        """Return the statistics since the last call of this method, and reset them. An operation may be absent."""
+        """Return the statistics since the last call of this method, and reset them.
+
+        An operation that was not called since then is absent.
+        """
         with self._lock:
             noted, self._noted = self._noted, {}
             return noted
 
 
 def timed(items: Iterable[T]) -> Iterator[tuple[T, float]]:
-    """Yield each item with the time it took to arrive, in seconds."""
+    """Yield each item with the seconds that the iterator took to return it."""
     began = perf_counter()
     for item in items:
         yield item, perf_counter() - began

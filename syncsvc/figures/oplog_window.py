@@ -1,7 +1,8 @@
-"""Estimates how long the source's oplog still holds the entries that a sync needs. Pure.
+"""Estimates for how long the source's oplog still holds the entries that a sync needs.
 
 A full oplog drops its oldest entries in large pieces, so the time of its oldest entry cannot be extrapolated. This
 module counts bytes instead: how much can be written before the needed entry is dropped, and how fast the source writes.
+Pure functions.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ _LEAST_COPYING = 60.0
 
 @dataclass(frozen=True)
 class Look:
-    """An observation of the oplog at the time `at` (monotonic clock).
+    """An observation of the oplog at the time `at`, in seconds of the monotonic clock.
 
-    `copied` is the number of bytes copied so far; None if no copy was running.
+    `copied` is the number of bytes that the sync had copied by then; None if no copy was running.
     """
 
     at: float
@@ -38,9 +39,9 @@ class Look:
 
 
 def is_lost(oplog: Oplog, needed: Timestamp) -> bool:
-    """Return whether a change stream can no longer resume after `needed`.
+    """Return whether a change stream can no longer resume after `needed`, because the oplog has dropped later entries.
 
-    If the oldest entry is exactly `needed`, it still can.
+    If the oldest entry is exactly the one at `needed`, the stream can still resume.
     """
     return oplog.oldest > needed
 
@@ -72,7 +73,7 @@ def _share_before(oplog: Oplog, needed: Timestamp) -> float:
 
 
 def _bytes_a_second(looks: Sequence[Look]) -> float | None:
-    """Return the write rate over the observations; None if unknown.
+    """Return how many bytes per second were written to the oplog during the observations; None if unknown.
 
     For a full oplog, return at least the average rate over its whole content.
     """
@@ -99,7 +100,7 @@ def copy_seconds_left(looks: Sequence[Look], total: int | None) -> float | None:
 
 
 def warning(left: float, copy_left: float | None, warned: bool) -> str | None:
-    """Return the text of a warning if the oplog is too short for the sync, else None.
+    """Return the end of a warning, in words, if the oplog is too short for the sync; None if it is long enough.
 
     `left` is the time until the oplog drops entries that the sync needs, and `copy_left` the remaining time of the copy
     (None if unknown), in seconds. `warned` is whether the warning is already active.

@@ -22,7 +22,7 @@ MOST_LAG = 30
 
 
 class WarningKind(Enum):
-    """The kinds of warnings; at most one warning of each kind is active at a time."""
+    """The kinds of warnings in the progress; at most one warning of each kind is active at a time."""
 
     OPLOG_SHORT = "oplog short"
     OPLOG_UNKNOWN = "oplog unknown"
@@ -47,58 +47,64 @@ class Ping:
 
 @dataclass(frozen=True)
 class SpoolFigures:
-    """The event spool at one moment: sizes in bytes, compressed; `seconds` is the time that its events span.
+    """The event spool at one moment."""
 
-    `active` is whether events are being added, at `bytes_per_second` on average over the last minute.
-    """
-
+    # Whether events are being added now.
     active: bool
+    # The size of the saved events, and the size limit, in compressed bytes.
     size: int
     limit: int
+    # The time between the oldest and the newest saved event, in seconds.
     seconds: int
+    # How many compressed bytes are added per second, on average over the last minute.
     bytes_per_second: float
 
 
 @dataclass(frozen=True)
 class ProgressSnapshot:
-    """The engine's figures at one moment: bytes, documents, seconds. None means unknown.
+    """The engine's figures at one moment. A value that is unknown is None; times are in seconds."""
 
-    `documents_copied_again` counts documents that the copy read although the destination already had them.
-    `events_read` and `events_applied` count change events of documents, `definitions_applied` counts DDL events.
-    `documents_refetched` counts documents that were read again from the source, because their events were not enough.
-    `caught_up` is whether the applied events and the verification are close enough to the source for a commit. `lag_at`
-    is when the lag was last measured (monotonic clock); `lags` are the lags of the last minutes. `waits` are the long
-    waits of this process. `pings` has the answers by cluster name, for the clusters that were asked. `check` is the
-    progress of the verification, once it has begun. `events_spooled` counts change events that were saved in the event
-    spool; `spool` is None while no events are spooled.
-    """
-
+    # The estimated size of all collections to copy; None until they are listed.
     total_bytes: int | None = None
     copied_bytes: int = 0
     copied_documents: int = 0
+    # Documents that the copy read although the destination already had them.
     documents_copied_again: int = 0
+    # Change events of documents.
     events_read: int = 0
     events_applied: int = 0
+    # DDL events.
     definitions_applied: int = 0
     documents_written: int = 0
+    # Documents that were read again from the source, because their change events were not enough.
     documents_refetched: int = 0
+    # The last measured lag, and when it was measured (monotonic clock).
     lag_seconds: int | None = None
     lag_at: float = 0.0
+    # The lags of the last minutes, oldest first.
     lags: tuple[Lag, ...] = ()
+    # Whether the applied events and the verification are close enough to the source for a commit.
     caught_up: bool = False
+    # For how long the oplog of the source will hold the entries that the sync needs.
     oplog_seconds_left: float | None = None
+    # The texts of the active warnings.
     warnings: Mapping[WarningKind, str] = field(default_factory=dict)
+    # The waits of this process that have lasted at least 15 seconds.
     waits: tuple[LongWait, ...] = ()
+    # The last ping of each cluster, by the name of the cluster; without clusters that were not pinged yet.
     pings: Mapping[str, Ping] = field(default_factory=dict)
+    # The progress of the verification, once it has begun.
     check: CheckProgress | None = None
+    # Change events that were saved in the event spool.
     events_spooled: int = 0
+    # None while no events are spooled.
     spool: SpoolFigures | None = None
 
 
 class Progress:
-    """Holds the newest snapshot; reading it takes no lock.
+    """Holds the newest snapshot of the figures; reading it takes no lock.
 
-    `collections` has the figures of each collection, `stopwatch` the durations of calls.
+    `collections` has the figures of each collection, `stopwatch` the durations of calls to the clusters.
     """
 
     def __init__(self) -> None:
@@ -116,7 +122,7 @@ class Progress:
             self._snapshot = replace(self._snapshot, **values)  # type: ignore[arg-type] # checked by replace
 
     def set_lag(self, seconds: int) -> None:
-        """Replace the current lag, in seconds, by a new measurement."""
+        """Set the present lag, in seconds, and keep the lags of the last minutes."""
         newest = Lag(seconds, monotonic())
         with self._lock:
             lags = with_newest(self._snapshot.lags, newest)
@@ -136,19 +142,25 @@ class Progress:
             self._snapshot = replace(self._snapshot, lag_seconds=None, lags=())
 
     def forget_pace(self) -> None:
-        """Mark the lag and the oplog estimate as unknown, and the sync as not caught up: a new engine begins."""
+        """Mark the lag and the oplog estimate as unknown, and the sync as not caught up.
+
+        Call this when a new engine begins, because these figures belong to the previous one.
+        """
         self.forget_lag()
         self.set(caught_up=False, oplog_seconds_left=None)
 
     def clear(self) -> None:
-        """Forget the figures and warnings of a sync that is over; keep those of the process."""
+        """Forget the figures and warnings of a sync that is over.
+
+        Keep the long waits and the pings, which belong to the process.
+        """
         self.collections = Collections()
         with self._lock:
             now = self._snapshot
             self._snapshot = ProgressSnapshot(waits=now.waits, pings=now.pings)
 
     def add(self, **amounts: int) -> None:
-        """Add to counters of the snapshot. The names of the arguments are those of the counters."""
+        """Add to counters of the snapshot: the name of each argument is that of a field, its value is added to it."""
         with self._lock:
             now = self._snapshot
             sums = {name: getattr(now, name) + amount for name, amount in amounts.items()}
@@ -161,7 +173,10 @@ class Progress:
             begins = kind not in warnings
             self._snapshot = replace(self._snapshot, warnings={**warnings, kind: text})
         if begins:
-            _log.warning("A warning begins.", extra={"warning": kind.value, "text": text})
+            _log.warning(
+                "The progress shows a new warning; its text says what to do.",
+                extra={"warning": kind.value, "text": text},
+            )
 
     def end_warning(self, kind: WarningKind) -> None:
         """End a warning and log that; a no-op if it is not active."""
@@ -170,4 +185,4 @@ class Progress:
             ends = left.pop(kind, None) is not None
             self._snapshot = replace(self._snapshot, warnings=left)
         if ends:
-            _log.info("A warning ends.", extra={"warning": kind.value})
+            _log.info("A warning in the progress has ended.", extra={"warning": kind.value})

@@ -1,4 +1,7 @@
-"""Decides whether change events must be spooled because the source's oplog may become too short. Pure."""
+"""Decides whether change events must be spooled because the source's oplog may become too short.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,9 @@ def is_needed(left: float, rest: float | None) -> bool:
 
 
 def assumed_left(age: float) -> float:
-    """Return for how long an oplog that cannot be read is assumed to keep the oldest entry that the sync needs.
+    """Return for how many more seconds an unreadable oplog is assumed to keep the oldest entry that a sync needs.
 
-    `age` is the present age of that entry. Both are in seconds.
+    `age` is the present age of that entry, in seconds.
     """
     return _ASSUMED_OPLOG - age
 

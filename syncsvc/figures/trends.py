@@ -1,4 +1,4 @@
-"""Forecasts from the figures of the last minutes. Pure."""
+"""Forecasts from the lags of the last two minutes, and durations in words. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST_FORECAST = 72 * _HOUR
 
 @dataclass(frozen=True)
 class Lag:
-    """The lag of the destination in seconds, at a moment of the monotonic clock."""
+    """A measured lag of the destination, in seconds. `at` is when it was measured (monotonic clock, in seconds)."""
 
     seconds: int
     at: float

@@ -1,4 +1,7 @@
-"""Estimates of the memory, disk space and oplog time a sync needs, compared with the available amounts. Pure."""
+"""Estimates of the memory, disk space and oplog time that a sync needs, compared with the available amounts.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +27,23 @@ _COPIED_DOCUMENTS = 20_000
 
 @dataclass(frozen=True)
 class Estimates:
-    """The estimated needs of a sync, and the available resources: sizes in bytes, and times in seconds.
+    """The estimated needs of a sync, and the available resources. A value that is unknown is None."""
 
-    A value that is unknown is None; `memory_needed` is also None without verification. `indexes` counts the indexes
-    that are built on the destination, excluding those on `_id`. `oplog_window_seconds` is how long the source's oplog
-    keeps an entry, at the average write rate of its current contents.
-    """
-
+    # The numbers of collections and views, and of documents, that will be synced, and the size of the documents.
     namespaces: int | None = None
     documents: int | None = None
     bytes: int | None = None
+    # The number of indexes that will be built on the destination, without those on `_id`.
     indexes: int | None = None
+    # The space on the destination's disk, in bytes.
     disk_needed: int | None = None
     disk_free: int | None = None
+    # The memory of this process, in bytes. The needed memory is also None without verification.
     memory_needed: int | None = None
     memory_available: int | None = None
+    # How long the copy takes.
     copy_seconds: int | None = None
+    # How long the source's oplog keeps an entry, at the average write rate of its present contents.
     oplog_window_seconds: int | None = None
 
 
@@ -109,9 +113,10 @@ def resource_violations(
 
 
 def _spool_shortage(options: StartOptions, estimates: Estimates, spool_limit: int) -> str | None:
-    """Return a text if the destination's disk has no room for a full event spool; None if it has, or if unknown.
+    """Return a text if the destination's disk has room for the data, but not also for a full event spool.
 
-    Return None, too, if the spool is disabled, or if the disk is even too small without the spool.
+    Return None if it has room for both, if that is unknown, if the spool is disabled, or if the disk is too small even
+    for the data. `spool_limit` is in bytes.
     """
     needed, free = estimates.disk_needed, estimates.disk_free
     if options.event_spool is EventSpool.NEVER or needed is None:
@@ -136,9 +141,10 @@ def _shown(size: int | None) -> str:
 def warnings(
     options: StartOptions, found: Findings, estimates: Estimates, spool_limit: int = 0
 ) -> Iterator[str]:
-    """Yield warnings of later problems, with the remedy to apply before the start; warnings never prevent a start.
+    """Yield warnings of problems that may occur during the sync, each with what to do before the start.
 
-    `spool_limit` is the size limit of the event spools of all instances together, in bytes.
+    Warnings never prevent a start. `spool_limit` is the size limit of the event spools of all instances together, in
+    bytes.
     """
     yield from _oplog_warnings(options, found, estimates)
     shortage = _spool_shortage(options, estimates, spool_limit)

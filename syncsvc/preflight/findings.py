@@ -34,23 +34,28 @@ class Measured:
 
 @dataclass(frozen=True)
 class Findings:
-    """The facts about both clusters at one moment. A fact that is unknown, or that the user may not read, is None.
+    """The facts about both clusters at one moment.
 
-    `bad_patterns` are the server's errors for the regular expressions of the filter. `occupied` are the user databases
-    on the destination that hold anything, and `metadata` the metadata databases there. `contents` are the collections
-    and views to sync. `left_out` are the namespaces in the option `sharding` that the filter excludes. `disk_free` is
-    the free space on the destination's primary, `oplog` is the source's oplog, `memory_available` is what this process
-    may still allocate. Sizes are in bytes. `runs` are the run records that instances saved on the destination.
+    A fact that is unknown, or that the user may not read, is None or empty.
     """
 
     source: ClusterFacts
     destination: ClusterFacts
+    # The server's errors for invalid regular expressions in the filter.
     bad_patterns: tuple[str, ...] = ()
+    # The user databases on the destination that hold a collection or view.
     occupied: tuple[str, ...] = ()
+    # The databases on the destination with a reserved name.
     metadata: tuple[Metadata, ...] = ()
+    # The collections and views of the source that will be synced.
     contents: tuple[Measured, ...] | None = None
+    # The collections in the start option `sharding` that the filter excludes.
     left_out: frozenset[Namespace] = frozenset()
+    # The free bytes on the disk of the destination's primary.
     disk_free: int | None = None
+    # The oplog of the source.
     oplog: Oplog | None = None
+    # How many more bytes of memory this process can allocate.
     memory_available: int | None = None
+    # The run records that instances have saved on the destination.
     runs: tuple[RunRecord, ...] = ()

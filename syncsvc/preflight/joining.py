@@ -1,4 +1,7 @@
-"""Checks whether several instances may run a sync together, and whether this one may join a running sync. Pure."""
+"""Checks whether several instances may run a sync together, and whether this one may join a sync.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from verifier.runtime.errors import Violation
 
 
 def instances_of(options: StartOptions, instance: str, found: Findings) -> tuple[str, ...]:
-    """Return the IDs of all instances that run the sync, the coordinator first; empty for one alone.
+    """Return the IDs of all instances that run the sync, the coordinator first; empty if there is only one.
 
     From a sharded cluster, they are the names of its shards; from a replica set, the start option `instances`.
     """
@@ -31,10 +34,11 @@ def instances_of(options: StartOptions, instance: str, found: Findings) -> tuple
 def begun_by_others(
     instance: str, instances: tuple[str, ...], found: Findings
 ) -> tuple[RunRecord, ...]:
-    """Return the run records of the instances whose run this one can join; empty if there is no such run.
+    """Return the saved run records of the other instances whose run this instance can join.
 
-    `instances` are the IDs of all instances. Runs that were started with other IDs, but include the ID of this
-    instance, are also returned: the start is then refused, and the error names the difference.
+    Return an empty tuple if there is no such run. `instances` are the IDs of all instances. Runs that were started with
+    other IDs, but include the ID of this instance, are also returned: the start is then refused, and the error names
+    the difference.
     """
     names = {each.instance for each in found.runs}
     together = {*instances, *(name for each in found.runs for name in each.instances)}

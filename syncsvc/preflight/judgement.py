@@ -24,9 +24,10 @@ from verifier.runtime.tasks import StopToken
 
 @dataclass(frozen=True)
 class Judgement:
-    """The violations, warnings and estimates of a start, as far as they are known. A start needs no violations.
+    """The violations, warnings and estimates of a start, as far as they are known.
 
-    `instances` are the IDs of all instances that run the sync together; empty if there is only one.
+    A start is accepted if it has no violations. `instances` are the IDs of all instances that run the sync together;
+    empty if there is only one.
     """
 
     violations: tuple[Violation, ...]
@@ -63,10 +64,10 @@ def judge(
 def judgement_of(
     options: StartOptions, instance: str, found: Findings, memory_needed: int, spool_limit: int
 ) -> Judgement:
-    """Judge a start with these options from the findings.
+    """Judge a start with these options by the facts in `found`.
 
     An instance that joins others finds a destination that is no longer empty, so the checks that the first instance
-    passed are not repeated.
+    passed are not repeated. `memory_needed` and `spool_limit`, the size limit of one event spool, are in bytes.
     """
     instances = instances_of(options, instance, found)
     others = begun_by_others(instance, instances, found)

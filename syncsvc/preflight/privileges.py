@@ -1,7 +1,7 @@
-"""The privileges that a sync needs on each cluster, and the built-in roles that grant them. Pure; mainly tables.
+"""The privileges that a sync needs on each cluster, and the built-in roles that grant them; mainly tables.
 
 The privileges that only sharded clusters need follow MongoDB's documentation; they were not tested on a mongos with
-access control.
+access control. Pure functions.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from verifier.runtime.errors import Violation
 
 @dataclass(frozen=True)
 class Need:
-    """A set of actions: on the cluster, on all collections, on all time-series buckets, and in the config database.
+    """A set of privileges that a sync needs for one purpose."""
 
-    `on_config` pairs the name of a collection of the config database with its actions. `purpose` says what the actions
-    are for, `role` is a built-in role that grants them, and `instead` is an action on the cluster that can replace all
-    of them.
-    """
-
+    # What the privileges are for, as text for an error.
     purpose: str
+    # A built-in role that grants them.
     role: str
+    # Privilege actions on the cluster, on all collections, and on the buckets of all time-series collections.
     on_cluster: tuple[str, ...] = ()
     on_collections: tuple[str, ...] = ()
     on_buckets: tuple[str, ...] = ()
+    # The names of collections in the config database, each with the actions on it.
     on_config: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    # An action on the cluster that can replace all of these privileges.
     instead: str = ""
 
     def lacking(self, facts: ClusterFacts) -> list[str]:
@@ -153,7 +153,7 @@ def needs_of_source(
 def needs_of_destination(
     options: StartOptions, time_series: bool, sharded: bool = False
 ) -> tuple[Need, ...]:
-    """Return the needs of the destination's user; the arguments are those of `needs_of_source`.
+    """Return the privileges that the destination's user needs; the arguments are those of `needs_of_source`.
 
     Verification and a reversal read the change events of the destination.
     """

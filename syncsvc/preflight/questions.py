@@ -79,14 +79,14 @@ def _runs(cluster: Cluster, stop: StopToken) -> tuple[RunRecord, ...]:
 
 
 def _refreshed(cluster: Cluster) -> Cluster:
-    """Return the cluster with current facts: they may have changed since the process started."""
+    """Return the cluster with its facts queried again, because they may have changed since the process started."""
     return replace(cluster, facts=gather(cluster.client))
 
 
 def _if_allowed(question: Callable[[], T], stop: StopToken) -> T | None:
-    """Return the answer, or None if the user lacks a privilege; the rules report missing privileges.
+    """Return the result of `question`; None if the user lacks a privilege, which the start rules report.
 
-    Retries the question if a cursor is lost. Transient errors are raised, because the user waits for the answer.
+    Retries the question if a cursor is lost. Other transient errors are raised, because the user waits for the answer.
     """
     try:
         return retry(question, failures.only_lost_cursor, stop)
@@ -106,9 +106,10 @@ def _contents(client: Client, selection: Selection, stop: StopToken) -> Iterator
 
 
 def _size(client: Client, definition: CollectionSpec) -> Size:
-    """Return the size of a collection; if it is small, with an estimate of its sizes on disk.
+    """Return the size of a collection; the sizes on disk of a small one are only estimated.
 
-    The statistics that contain the sizes on disk take a server about twenty times as long as the other figures.
+    The server takes about twenty times as long for the statistics that contain the sizes on disk as for the other
+    figures.
     """
     if client.is_mongos:
         return measure(client, definition.storage)
@@ -123,7 +124,7 @@ def _size(client: Client, definition: CollectionSpec) -> Size:
 def _occupied(client: Client) -> Iterator[str]:
     """Yield the user databases that hold a collection or view.
 
-    A server keeps an empty `system.views` after the last view of a database was dropped.
+    A database with only an empty `system.views` does not count: a server keeps that after the last view was dropped.
     """
     for name in sorted(filter(is_user_database, client.list_database_names())):
         if {row["name"] for row in list_raw(client, name)} - {"system.views"}:

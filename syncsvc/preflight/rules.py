@@ -1,6 +1,7 @@
-"""The rules of `POST /api/v1/start`: option combinations and cluster requirements. Pure; yields all violations.
+"""The rules of `POST /api/v1/start`: option combinations and cluster requirements.
 
-A violation only says what was found. Its error kind, in `errors`, adds what that means and what to do.
+Pure functions that yield violations. A violation only says what was found. Its error kind, in `errors`, adds what that
+means and what to do.
 """
 
 from __future__ import annotations
@@ -145,7 +146,10 @@ def _version_violations(
 def emptiness_violations(
     occupied: Sequence[str], metadata: Iterable[Metadata]
 ) -> Iterator[Violation]:
-    """Yield violations for the `occupied` user databases of the destination, and for `metadata` of a sync."""
+    """Yield a violation if the destination holds user databases, and one for each database with the metadata of a sync.
+
+    `occupied` are the names of the user databases; `metadata` are all databases with reserved names.
+    """
     if occupied:
         names = ", ".join(occupied)
         yield errors.DESTINATION_NOT_EMPTY, f"The destination holds user databases: {names}."

@@ -1,1 +1,1 @@
-"""The reports on a sync in the formats that users read: pure functions of the saved record and the figures."""
+"""The reports on a sync in the formats that users read. Pure functions of the saved run record and the figures."""

@@ -1,4 +1,4 @@
-"""The description of a failure: why the sync failed, and on which clusters user writes are blocked. Pure."""
+"""The description of a failure: why the sync failed, and on which clusters it blocks user writes. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The log lines that report the progress of a sync every half minute. Pure.
+"""The log lines that report the progress of a sync every half minute. Pure functions.
 
-Log tools for mongosync read the same messages and fields. A "partition" is a whole collection here, even if it is
-copied in ranges. There are no lines about sampling, which is part of the initialization.
+Log tools for mongosync read the same messages and fields. A "partition" in these messages is a whole collection, even
+if it is copied in ranges. There are no lines about sampling, which is part of the initialization.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Line(NamedTuple):
 
 
 def lines(before: Sync, now: Sync, durations: Mapping[Operation, Durations]) -> Iterator[Line]:
-    """Yield the lines about a sync that is running, committing or reversing; else none.
+    """Yield the log lines for a sync that is running, committing or reversing; for any other sync, yield nothing.
 
-    Rates are those since the snapshot `before`, and `durations` are those of the calls since then.
+    Rates are averages since the snapshot `before`; `durations` are those of the calls since then.
     """
     record = now.record
     if record is None or not is_active(now):
@@ -51,7 +51,10 @@ def lines(before: Sync, now: Sync, durations: Mapping[Operation, Durations]) -> 
 
 
 def _increase(before: int, now: int) -> int:
-    """Return the increase of a counter; if a reset of the sync has set it to 0 in between, the increase since then."""
+    """Return by how much a counter has increased.
+
+    After a reset of the sync, which sets the counter to 0, return its value `now`.
+    """
     return now - before if now >= before else now
 
 
@@ -89,9 +92,9 @@ def _shown(durations: Durations | None) -> dict[str, str | int]:
 
 
 def _writes(now: Sync) -> Line:
-    """Return the line with the numbers of events that this process read and documents that it wrote.
+    """Return the line with the numbers of change events read and of documents written by this process.
 
-    Earlier processes do not count.
+    Earlier processes of the same sync do not count.
     """
     snapshot = now.snapshot
     copied = sum(each.documents for each in now.figures.values())

@@ -1,4 +1,4 @@
-"""The metrics of a sync in `GET /metrics`. Pure: a table of functions of the saved record and the engine's snapshot.
+"""The metrics of a sync in `GET /metrics`: a table of pure functions of the saved run record and the figures.
 
 The metrics do not use the names of mongosync's metrics, which have other meanings (a lag in milliseconds, a number for
 the phase).
@@ -40,7 +40,10 @@ Read = Callable[[RunRecord, ProgressSnapshot], float | None]
 
 
 def _of_run(read: Read) -> Callable[[Sync], Values]:
-    """Return a function that reads a metric from the run record and the snapshot. Without a sync, it has no value."""
+    """Return a function that reads a metric from the run record and the snapshot.
+
+    Without a sync, the metric has no value.
+    """
     return single(lambda sync: None if sync.record is None else read(sync.record, sync.snapshot))
 
 
@@ -68,7 +71,10 @@ def _longest_wait(sync: Sync) -> float:
 
 
 def _copied(snapshot: ProgressSnapshot, amount: int) -> int | None:
-    """Return `amount`; None before the total is known, because the amount is not known earlier either."""
+    """Return `amount`, a number of copied bytes or documents; None while the total is unknown.
+
+    Both are read from the saved state at the same moment, so before that, `amount` is not known, either.
+    """
     return None if snapshot.total_bytes is None else amount
 
 
@@ -140,7 +146,10 @@ def _verification_lags(sync: Sync) -> Values:
 
 
 def _unless_standby(read: Callable[[Sync], float]) -> Callable[[Sync], Values]:
-    """Return a function that reads a metric which a standby does not know."""
+    """Return a function that reads a metric.
+
+    On a standby, the metric has no value, because only the active daemon knows it.
+    """
     return single(lambda sync: None if _active(sync) == 0 else read(sync))
 
 
@@ -149,7 +158,10 @@ def _active(sync: Sync) -> float | None:
 
 
 def _of_lease(read: Callable[[Lease], datetime]) -> Callable[[Sync], Values]:
-    """Return a function that reads a UTC time of the lease, in seconds since 1970. Without a lease, it has no value."""
+    """Return a function that reads a UTC time of the lease, in seconds since 1970.
+
+    Without a lease, the metric has no value.
+    """
 
     def of(sync: Sync) -> float | None:
         lease = None if sync.standing is None else sync.standing.lease
@@ -190,7 +202,7 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_failure",
-        "1 for the error that the sync failed with.",
+        "1 for the name of the error that the sync failed with; no value unless it has failed.",
         ("error",),
         _failure,
     ),

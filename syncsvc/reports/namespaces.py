@@ -1,4 +1,4 @@
-"""The answer of `GET /api/v1/namespaces`: the progress of each collection. Pure: a function of a `Sync`."""
+"""The answer of `GET /api/v1/namespaces`: the progress of each collection. Pure functions of a `Sync`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verifier.compare.check_progress import CheckProgress
 
 
 class NamespacePhase(Enum):
-    """The progress of a collection. WITHHELD: its indexes are not built on the destination for now."""
+    """The phases of a collection. WITHHELD: its indexes are not built on the destination for now."""
 
     WAITING = "waiting"
     COPYING = "copying"
@@ -83,7 +83,7 @@ def _line(sync: Sync, record: CollectionRecord) -> dict[str, Any]:
 
 
 def _total(estimate: int, copied: int, done: bool) -> int:
-    """Return the estimated amount to copy, at least `copied`; once the copy is done, exactly `copied`."""
+    """Return the total to show: `copied` if the copy is done, otherwise `estimate`, but at least `copied`."""
     return copied if done else max(estimate, copied)
 
 
@@ -105,5 +105,5 @@ def _verification(check: CheckProgress | None, record: CollectionRecord) -> dict
 
 
 def phases_of(sync: Sync) -> Iterator[NamespacePhase]:
-    """Return the phase of each collection."""
+    """Yield the phase of each collection."""
     return (namespace_phase(sync, each) for each in sync.collections)

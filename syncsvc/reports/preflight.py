@@ -1,4 +1,4 @@
-"""The answer of `POST /api/v1/preflight`. Pure."""
+"""The answer of `POST /api/v1/preflight`. A pure function."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from verifier.runtime.errors import OperationError
 
 
 def preflight_report(judgement: Judgement) -> dict[str, Any]:
-    """Return the answer without `success`: the violations as errors of a start, the warnings and the estimates."""
+    """Return the answer without `success`: the errors with which a start would be refused, warnings, and estimates."""
     estimates = judgement.estimates
     return {
         "violations": [

@@ -1,4 +1,4 @@
-"""The answer of `GET /api/v1/progress`. Pure: a function of a `Sync`."""
+"""The answer of `GET /api/v1/progress`. Pure functions of a `Sync`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NOTHING_LISTED_YET = 1
 
 
 class Stage(Enum):
-    """The stages of change event application: while changes made during the copy are left, and afterwards."""
+    """The stages of change event application: while changes made during the copy are applied, and afterwards."""
 
     DRAIN = "collection copy drain"
     STEADY = "steady state"
@@ -88,7 +88,7 @@ def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> 
 def _coordinator(record: RunRecord | None, instance: str) -> str | None:
     """Return the ID of the coordinator; None if it is unknown.
 
-    Before the start, only an instance with the default ID is known to be alone.
+    Before the start, only an instance with the default ID is known to run alone, and so to be the coordinator.
     """
     if record is not None:
         return record.coordinator
@@ -96,9 +96,9 @@ def _coordinator(record: RunRecord | None, instance: str) -> str | None:
 
 
 def lag_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None] | None:
-    """Return the field `lag`: the lag by kind of change, in seconds; an unknown lag is None.
+    """Return the value of the field `lag`: the lag by kind of change, in seconds. A lag that is unknown is None.
 
-    Return None in place of the whole field while the sync is paused.
+    While the sync is paused, the whole value is None.
     """
     if record.state is State.PAUSED:
         return None
@@ -126,7 +126,7 @@ def _copy(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None
 def ping_shown(ping: Ping | None) -> dict[str, int]:
     """Return the field `pingLatencyMs`: whole milliseconds, or -1 if the cluster did not answer.
 
-    Return no field before the first ping, and if the ping took less than one millisecond.
+    Return an empty dict before the first ping, and if the ping took less than one millisecond.
     """
     if ping is None:
         return {}
@@ -137,7 +137,7 @@ def ping_shown(ping: Ping | None) -> dict[str, int]:
 
 
 def oplog_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, str]:
-    """Return the field `estimatedOplogTimeRemaining`, a time in words; no field unless the sync is running."""
+    """Return the field `estimatedOplogTimeRemaining`, a duration in words; an empty dict unless the sync is running."""
     if record.state is not State.RUNNING:
         return {}
     left = oplog_seconds_left(record, snapshot)
@@ -145,7 +145,7 @@ def oplog_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, str]
 
 
 def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
-    """Return the optional fields of `progress` that apply now."""
+    """Return those optional fields of `progress` that have a value now."""
     snapshot = sync.snapshot
     shown: dict[str, Any] = {}
     if record.options.verification:
@@ -187,14 +187,17 @@ def _spool(spool: SpoolFigures) -> dict[str, Any]:
 
 
 def seconds_until_caught_up(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
-    """Forecast in how many seconds the lag is 0; None unless change events are applied and the lag falls."""
+    """Estimate in how many seconds the lag will be 0; None unless change events are being applied and the lag falls."""
     if record.state not in ACTIVE or record.phase is not Phase.APPLYING:
         return None
     return seconds_to_catch_up(snapshot.lags)
 
 
 def _verification(check: CheckProgress | None) -> dict[str, Any]:
-    """Return the progress of verification by cluster. Only the lag differs: each document is compared on both."""
+    """Return the progress of verification for each of the two clusters.
+
+    Only the lags differ, because each document is compared on both clusters at once.
+    """
     none = Changes()
     return {
         "source": _side(check, none if check is None else check.source),

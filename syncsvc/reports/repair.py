@@ -1,4 +1,4 @@
-"""The answer of `POST /api/v1/repair` with `dryRun`. Pure."""
+"""The answer of `POST /api/v1/repair` with `dryRun`. A pure function."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from syncsvc.mismatches import RepairPlan
 
 
 def repair_report(plan: RepairPlan) -> dict[str, Any]:
-    """Return the answer without `success`: the numbers of differences, and the first ones with their repair."""
+    """Return the answer without `success`: the numbers of differences, and the first differences with their repairs."""
     return {
         "documents": plan.documents,
         "definitions": plan.definitions,

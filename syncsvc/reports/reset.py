@@ -1,4 +1,4 @@
-"""The answer of `POST /api/v1/reset` with `dryRun`. Pure."""
+"""The answer of `POST /api/v1/reset` with `dryRun`. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verifier.cluster.specification import Kind
 
 
 def reset_report(record: RunRecord, found: Contents) -> dict[str, Any]:
-    """Return the answer without `success`: what a reset drops, restores and leaves on the destination."""
+    """Return the answer without `success`: what a reset would drop, keep, unblock and restart."""
     views = [each for each in found.created if each.kind is Kind.VIEW]
     collections = [each for each in found.created if each.kind is not Kind.VIEW]
     return {

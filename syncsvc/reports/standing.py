@@ -1,4 +1,4 @@
-"""Reports the role, the lease and the readiness of a daemon with `--standby`. Pure."""
+"""Reports the role and the lease of a daemon with `--standby`, and the readiness of any daemon. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Standing:
-    """The role of a daemon, and the newest lease that it has seen; None if it has seen none."""
+    """The role of a daemon with `--standby`, and the newest lease that it has read; None if it has read none."""
 
     role: Role = Role.STANDBY
     lease: Lease | None = None
@@ -39,7 +39,7 @@ class Standing:
 
 
 def standing_report(standing: Standing) -> dict[str, Any]:
-    """Return the fields of `progress` about the role and the lease."""
+    """Return the fields `role` and `lease` of `progress`; without a lease, only `role`."""
     shown: dict[str, Any] = {"role": standing.role.value}
     if standing.lease is not None:
         lease = standing.lease
@@ -72,7 +72,7 @@ def _time(time: datetime) -> str:
 
 
 def silent_clusters(names: Collection[str], now: ProgressSnapshot) -> list[str]:
-    """Return which of these clusters did not answer the last ping; one that was not pinged yet does not count."""
+    """Return which of these clusters did not answer the last ping. A cluster that was not pinged yet is left out."""
     return [name for name in names if name in now.pings and now.pings[name].seconds is None]
 
 

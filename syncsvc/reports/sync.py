@@ -1,4 +1,4 @@
-"""The input of the reports: everything that a process knows about its sync at one moment. Pure."""
+"""The input of the reports: everything that a process knows about its sync at one moment. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ _UNTOUCHED = CollectionFigures()
 
 @dataclass(frozen=True)
 class Sync:
-    """The state of a sync at one moment. `record` is None if no sync was started; `now` is a monotonic time.
-
-    `collections` are the saved records of the collections, `figures` are this process's figures of them by UUID.
-    `standing` is the role of a process with `--standby`, and None without that option.
-    """
+    """The state of a sync at one moment."""
 
     state: State
+    # None if no sync was started.
     record: RunRecord | None
     snapshot: ProgressSnapshot
     can_commit: bool
+    # The saved records of all collections.
     collections: tuple[CollectionRecord, ...] = ()
+    # This process's figures of the collections, by UUID.
     figures: Mapping[bytes, CollectionFigures] = field(default_factory=dict)
+    # When this object was made, in seconds of the monotonic clock.
     now: float = 0.0
+    # The role of the process; None without `--standby`.
     standing: Standing | None = None
 
     def figures_of(self, collection: CollectionRecord) -> CollectionFigures:
@@ -38,9 +39,10 @@ class Sync:
 
 @dataclass(frozen=True)
 class Indexes:
-    """The numbers of indexes and of collections whose indexes are built after the copy.
+    """The progress of the index builds after the copy.
 
-    Collections without indexes other than the one on `_id` do not count.
+    `built` and `total` are numbers of indexes; `collections_finished` and `collections` are numbers of collections.
+    Indexes on `_id`, and collections that have only this index, do not count.
     """
 
     built: int
@@ -57,15 +59,15 @@ def phase_shown(record: RunRecord) -> Phase:
 def lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
     """Return the lag in seconds; None if it is unknown.
 
-    It is unknown while the sync is paused or reset, and after a failure, because the last measurement is out of date
-    then.
+    The last measurement is out of date, and the lag therefore unknown, while the sync is paused or being reset, and
+    after a failure.
     """
     stopped = record.state in (State.PAUSED, State.FAILED, State.RESETTING)
     return None if stopped else snapshot.lag_seconds
 
 
 def write_lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
-    """Return the lag of writes, in seconds; None until this process has read a write.
+    """Return the lag of inserts, updates and deletes, in seconds; None until this process has read an event of one.
 
     It equals the overall lag, because all events are in one change stream.
     """
@@ -78,7 +80,7 @@ def definition_lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int
 
 
 def total_bytes(snapshot: ProgressSnapshot) -> int | None:
-    """Return the estimated bytes to copy, at least the bytes already copied; None before the collections are listed."""
+    """Return the estimated bytes to copy, at least the bytes already copied; None until the collections are listed."""
     total = snapshot.total_bytes
     return None if total is None else max(total, snapshot.copied_bytes)
 
@@ -86,15 +88,15 @@ def total_bytes(snapshot: ProgressSnapshot) -> int | None:
 def oplog_seconds_left(record: RunRecord, snapshot: ProgressSnapshot) -> float | None:
     """Return for how many seconds the source's oplog still holds the entries that the sync needs.
 
-    None if that is unknown, or the sync is not running.
+    Return None if that is unknown, or if the sync is not running.
     """
     return snapshot.oplog_seconds_left if record.state is State.RUNNING else None
 
 
 def is_drained(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
-    """Return whether all changes made during the copy are applied, judged by the saved position.
+    """Return whether all changes that were made during the copy are applied, judged by the saved position.
 
-    Also true if the sync has caught up, or if the end of the copy is unknown.
+    Also return True if the sync has caught up, or if the end of the copy is unknown.
     """
     if snapshot.caught_up or record.copy_end is None:
         return True
@@ -102,14 +104,14 @@ def is_drained(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
 
 
 def ping_of(record: RunRecord, snapshot: ProgressSnapshot, source: bool) -> Ping | None:
-    """Return the last ping of the source, or else of the destination; None before the first ping."""
+    """Return the last ping of the source, or of the destination if `source` is False; None before the first ping."""
     return snapshot.pings.get(record.source if source else record.destination)
 
 
 def indexes_built(sync: Sync, collection: CollectionRecord) -> int | None:
     """Return how many indexes of the collection are built on the destination, without the one on `_id`.
 
-    0 while they are withheld; None while they are being created before the copy.
+    Return 0 while they are withheld, and None while they are being created before the copy.
     """
     assert sync.record is not None
     if collection.withheld:
@@ -125,7 +127,7 @@ def indexes_built(sync: Sync, collection: CollectionRecord) -> int | None:
 def index_building(sync: Sync) -> Indexes | None:
     """Return the progress of the index builds after the copy.
 
-    None before the end of the copy, after the commit, and if no indexes are built after the copy.
+    Return None before the end of the copy, after the commit, and if the sync builds no indexes after the copy.
     """
     record = sync.record
     if record is None or not record.options.build_indexes.after_copy:

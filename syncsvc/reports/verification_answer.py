@@ -1,4 +1,4 @@
-"""The figures of the verification within a sync. Pure."""
+"""The figures of the verification in a sync. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verifier.compare.check_progress import Amounts, CheckProgress, NamespacePro
 
 
 class Hashing(Enum):
-    """The phase of the verification in mongosync's words: all documents once, then the documents that change."""
+    """The stages of the verification in mongosync's words: all documents once, then the documents that change."""
 
     NOT_STARTED = "not started"
     INITIAL = "initial hashing"
@@ -52,11 +52,11 @@ def namespace_compared(check: CheckProgress, record: CollectionRecord) -> Namesp
 
 
 def mismatches_of(check: CheckProgress, record: CollectionRecord) -> int:
-    """Return how many documents of the collection differ, by the newest counts of the check."""
+    """Return how many documents of the collection are known to differ now."""
     return sum(check.mismatches.namespaces.get(name, 0) for name in {*_names(record)})
 
 
 def _names(record: CollectionRecord) -> Iterator[Namespace]:
-    """Yield the names that a check may use for a collection: a time-series collection is compared by its buckets."""
+    """Yield the names that a check may use for a collection: it compares a time-series collection by its buckets."""
     yield record.source_storage
     yield record.source_name

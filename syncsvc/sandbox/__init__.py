@@ -1,7 +1,7 @@
 """Throw-away local clusters on loopback, for trying the product, for tests and for benchmarks.
 
-Never keep data in them. The package must leave no process and no file behind, and must not import the product.
-Importing it starts nothing.
+Never keep data in them. The package leaves no process and no file behind, and does not import the product. Importing it
+starts nothing.
 """
 
 from syncsvc.sandbox.binary import find_mongod

@@ -1,6 +1,6 @@
 """`python -m syncsvc.sandbox`: starts a source and a destination for trying the product.
 
-It starts and stops the two clusters, and must not start the product itself.
+It starts and stops the two clusters, and does not start the product itself.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Finds a mongod program and checks that it runs on this machine.
 
-It must not start a server, and must not silently skip a program that the user specified.
+It does not start a server. A program that the user has named is never skipped silently.
 """
 
 import functools
@@ -95,7 +95,10 @@ def _not_executable(program: Path) -> SandboxError:
 
 @functools.cache
 def _check_that_it_runs(program: Path) -> None:
-    """Raise SandboxError unless `--version` runs and names a mongod. Only success is cached, by path."""
+    """Run the program with `--version`; raise SandboxError unless it runs and is a mongod.
+
+    Only success is cached, by path.
+    """
     try:
         run = subprocess.run(
             [program, "--version"],

@@ -36,13 +36,13 @@ AnyCollection = Collection[Any]
 
 @dataclass
 class DocumentStream:
-    """The documents of one collection as BSON bytes, and the numbers of documents and bytes read so far.
+    """The documents of one collection as BSON bytes."""
 
-    `batches` are the raw batches of a cursor, `waiting` the documents that are read but not yet taken.
-    """
-
+    # The raw batches of a cursor that are not read yet.
     batches: Iterator[bytes]
+    # The documents that are read, but not removed from this queue by the caller yet.
     waiting: deque[bytes] = field(default_factory=deque)
+    # The numbers of documents and bytes read so far.
     documents: int = 0
     size: int = 0
 
@@ -76,7 +76,7 @@ def document_differences(
 ) -> Iterator[str]:
     """Yield a sentence for each document that is not the same on both sides. Both streams are in the order of `_id`.
 
-    `collection` is that of the source: its server decides the order of two `_id`s, by its collation.
+    `collection` is the source's: its server decides which of two `_id`s comes first, by its collation.
     """
     for left, right in _unequal(collection, source, destination):
         if right is None:
@@ -125,7 +125,10 @@ def _split(batch: bytes) -> Iterator[bytes]:
 def _unequal(
     collection: AnyCollection, source: DocumentStream, destination: DocumentStream
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield pairs of documents with the same `_id` that differ; None stands for a missing document."""
+    """Yield pairs of documents with the same `_id` that differ: the source's, then the destination's.
+
+    None stands for a document that is missing on one side.
+    """
     while True:
         left, right = source.fill(), destination.fill()
         if left and right:
@@ -163,9 +166,10 @@ def _unequal_heads(
 def _run_lengths(
     collection: AnyCollection, left: deque[bytes], right: deque[bytes]
 ) -> tuple[int, int]:
-    """Return how many of the next documents of each side sort before the other side's next document.
+    """Return two numbers: how many of the next documents of each side come before the next document of the other side.
 
-    Two `_id`s may be equal but have different bytes, such as 1 and 1.0: then both numbers are 0.
+    They come before it in the order of `_id`. Two `_id`s may be equal but have different bytes, such as 1 and 1.0: then
+    both numbers are 0.
     """
     if bson.encode({"": _id(left[0])}) == bson.encode({"": _id(right[0])}):
         return 0, 0

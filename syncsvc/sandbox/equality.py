@@ -1,6 +1,6 @@
 """Compares two clusters completely, while neither of them is written to.
 
-The demo and the tests judge the product by it, so it shares no code with the product.
+The demo and the tests use it to judge the product, so it shares no code with the product.
 """
 
 from collections import Counter
@@ -45,9 +45,10 @@ _PLAIN = frozenset({"v", "key", "name"})
 
 @dataclass(frozen=True)
 class Equality:
-    """The amounts compared, counted on the source, and the differences found, one sentence each.
+    """The result of a comparison: the numbers of compared objects, counted on the source, and the differences found.
 
-    Beyond `LISTED_DIFFERENCES`, a last sentence only says how many more there are.
+    `differences` has one sentence for each difference; beyond `LISTED_DIFFERENCES`, a last sentence says how many more
+    there are.
     """
 
     namespaces: int
@@ -101,14 +102,17 @@ def compare_clusters(
 def differences_by_database(
     source: Client, destination: Client, shard_keys: ShardKeys = _NO_SHARD_KEYS
 ) -> dict[str, tuple[str, ...]]:
-    """Return the differences by user database, for the databases that differ; see `compare_clusters`."""
+    """Return the differences of each user database that differs, as sentences.
+
+    The arguments are as in `compare_clusters`.
+    """
     found = _Comparison(source, destination, shard_keys).found()
     grouped = groupby(found, key=lambda each: each[0].database)
     return {database: _listed(map(_sentence, each)) for database, each in grouped}
 
 
 class _Comparison:
-    """One pass over both clusters: `found` yields the differences, and counts what it compares in `counted`."""
+    """One comparison of two clusters: `found` yields the differences, and counts the compared objects in `counted`."""
 
     def __init__(self, source: Client, destination: Client, shard_keys: ShardKeys) -> None:
         self.counted: Counter[str] = Counter()
@@ -158,7 +162,7 @@ class _Comparison:
             yield f"shard key differs: {_described(left)} on source, {_described(right)} on destination"
 
     def _serves_shard_key(self, namespace: _Namespace, index: Specification) -> bool:
-        """Return whether the destination has this index only because its shard key needs one."""
+        """Return whether the destination needs this index only for its shard key; the source need not have it then."""
         asked = self._found_keys.get(str(namespace))
         if asked is None or self._source.is_mongos or not index.keys() <= _PLAIN:
             return False

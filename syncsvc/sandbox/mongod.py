@@ -1,6 +1,6 @@
 """One mongod process on loopback: its port, its data folder and its log.
 
-This module must not know about the other members of a replica set: `replica_set` assembles them.
+This module knows only single servers; `replica_set` combines them.
 """
 
 import json
@@ -86,7 +86,7 @@ class MongodOptions:
 
 
 class Mongod:
-    """A server that can be killed and restarted. It keeps the port on which it has listened first."""
+    """A server that can be killed and restarted, on the same data and port."""
 
     def __init__(self, binary: Path, folder: Path, options: MongodOptions) -> None:
         self._binary = binary
@@ -118,9 +118,10 @@ class Mongod:
         resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
     def wait_until_listening(self) -> None:
-        """Wait until the server listens. Raises SandboxError if it ends before, or does not listen in two minutes.
+        """Wait until the server listens.
 
-        If the port is taken at the first start, the server is started again on another port.
+        Raises SandboxError if it ends before that, or does not listen within two minutes. If the port is taken at the
+        first start, the server is started again on another port.
         """
         for _ in range(_PORT_ATTEMPTS):
             exit_code = self._wait_for_listening_or_exit()
@@ -160,9 +161,10 @@ class Mongod:
         return command + ["--bind_ip", HOST, "--nounixsocket", *self._options.arguments()]
 
     def _wait_for_listening_or_exit(self) -> int | None:
-        """Return None once the server listens, or its exit code if it ends first. Raises SandboxError at a timeout.
+        """Wait until the server listens and return None, or until it ends and return its exit code.
 
-        This reads the server's own log, because another process on that port could answer a connection.
+        Raises SandboxError after two minutes. This reads the server's own log, because another process on that port
+        could answer a connection.
         """
         assert self._process is not None, "start() comes first"
         for _ in range(round(_START_DEADLINE / _POLL_INTERVAL)):
@@ -190,12 +192,12 @@ class Mongod:
         command = " ".join(self._command())
         return SandboxError(
             f"mongod on port {self.port} {what}. It was started as: {command}\n"
-            f"Correct what its log says, then try again:\n  {tail}"
+            f"Remove the cause that its log names, then try again. The end of its log:\n  {tail}"
         )
 
 
 def _is_telling(line: str) -> bool:
-    """Return whether a log line is an error, or not in the format of the log at all."""
+    """Return whether a line of the server's log is an error, or is not JSON, such as a crash message."""
     try:
         return json.loads(line)["s"] in ("E", "F")
     except (ValueError, TypeError, KeyError):

@@ -1,8 +1,8 @@
-"""Ends server processes and removes their folders, even if this process dies by SIGKILL.
+"""Ends server processes and removes their folders, even if the process that started them is killed with SIGKILL.
 
-An importing process starts and tracks the servers. The same module, run as a script, is the reaper: a subprocess that
-reads from a pipe, and cleans up once the pipe closes. It must import nothing outside the standard library: the script
-runs alone and starts in milliseconds.
+A process that imports this module starts and tracks the servers. The same module, run as a script, is the reaper: a
+subprocess that reads from a pipe, and cleans up once the pipe closes. It imports nothing outside the standard library,
+because the script runs alone and must start in milliseconds.
 """
 
 import os
@@ -25,7 +25,7 @@ _DEATH_DEADLINE_MS = 60_000
 
 
 class Keeper:
-    """Owns the server processes and folders of this process. As long as there is a folder, the reaper runs."""
+    """Owns the server processes and folders of this process. The reaper runs as long as there is a folder."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,7 +34,10 @@ class Keeper:
         self._pipe = -1
 
     def make_folder(self, parent: Path) -> Path:
-        """Make a new folder in `parent`, and return it. The reaper is notified before the folder exists."""
+        """Make a new folder in `parent`, and return it.
+
+        The reaper learns its name before it exists, so that it is never left.
+        """
         folder = parent.absolute() / f"syncsvc-sandbox-{secrets.token_hex(6)}"
         with self._lock:
             self._start_reaper()
@@ -62,7 +65,10 @@ class Keeper:
                 self._end_reaper()
 
     def spawn(self, command: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Start a process that writes to `output`. The caller must hold a folder, which keeps the reaper running."""
+        """Start a process that writes to `output`.
+
+        The caller must have made a folder and not removed it yet, so that the reaper runs.
+        """
         return subprocess.Popen(
             ["/bin/sh", "-c", _ANNOUNCE, "sh", *command],
             stdin=self._pipe,
@@ -74,7 +80,7 @@ class Keeper:
         )
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """Send SIGKILL and wait until the process is gone, before the reaper forgets its pid."""
+        """Send SIGKILL to the process, wait until it is gone, and tell the reaper to forget it."""
         process.kill()
         process.wait()
         with self._lock:
@@ -126,7 +132,7 @@ os.register_at_fork(after_in_child=keeper.leave_to_parent)
 
 
 def reap(lines: Iterable[bytes]) -> None:
-    """Track processes and folders by the messages in `lines`; at their end, kill and remove those that are left."""
+    """Track the processes and folders named in `lines`; at the end of `lines`, kill and remove those left."""
     processes: dict[str, int] = {}
     folders: set[str] = set()
     for line in lines:

@@ -1,6 +1,6 @@
 """A replica set of throw-away mongods on loopback, with or without access control and TLS.
 
-It must leave no process and no file behind. Never keep data in it.
+Never keep data in it: its processes and files are removed at the end.
 """
 
 import secrets
@@ -42,10 +42,10 @@ _EXCEEDED_TIME_LIMIT = 262
 class ReplicaSet:
     """One or three mongods, started by a `with` block or by start(); afterwards, the replica set accepts writes.
 
-    The replica set makes its data folder in `folder` (default: the system's temporary folder), for example in a memory
-    file system; stop() always removes it. `binary` is the mongod to run, by default that of find_mongod().
-    `cluster_role` is the role in a sharded cluster, "configsvr" or "shardsvr"; the caller must assemble that cluster.
-    With `certificates`, all connections need TLS.
+    The replica set makes its data folder in `folder` (default: the system's temporary folder); stop() always removes
+    it. `binary` is the mongod to run, by default that of find_mongod(). `cluster_role` is the role in a sharded
+    cluster, "configsvr" or "shardsvr"; the caller must set up that cluster. With `certificates`, all connections need
+    TLS.
     """
 
     def __init__(
@@ -94,12 +94,15 @@ class ReplicaSet:
 
     @property
     def uri(self) -> str:
-        """Return the URI for the product: with access control, it has the credentials of the user `sync`."""
+        """Return the connection string for the product.
+
+        With access control, it has the credentials of the user `sync`.
+        """
         return self._uri(self._sync_user)
 
     @property
     def root_uri(self) -> str:
-        """Return the URI for set-up and checks: with access control, it has the credentials of the user `root`."""
+        """Return the connection string for tests; with access control, it has the credentials of the user `root`."""
         return self._uri(self._root_user)
 
     def start(self) -> None:
@@ -146,7 +149,10 @@ class ReplicaSet:
         return self.primary()
 
     def _steps_down(self, primary: Client, command: dict[str, Any]) -> bool:
-        """Send `command` to the primary; return False if the other members have to catch up first."""
+        """Send `command` to the primary, and return True if it steps down; False if other members must catch up first.
+
+        Raises SandboxError if the primary refuses for another reason.
+        """
         try:
             primary.admin.command(command)
         except OperationFailure as error:
@@ -163,7 +169,7 @@ class ReplicaSet:
         self.members[index].kill()
 
     def restart_member(self, index: int) -> None:
-        """Restart a member on its data, and wait until it is primary or secondary."""
+        """Restart a member with its data, and wait until it is primary or secondary."""
         self.members[index].restart()
         self._wait_until_in_service(self.members[index])
 

@@ -110,7 +110,7 @@ class Workload:
 
 
 class _Target:
-    """A collection, and the `_id`s of some of its documents, old and new."""
+    """A collection, and the `_id`s of some of its documents, from which updates and deletes choose."""
 
     def __init__(self, collection: AnyCollection) -> None:
         self._collection = collection
@@ -128,7 +128,7 @@ class _Target:
     def write(self, kind: str, random: Random) -> int:
         """Run a random write of this kind, and return how many documents it changed.
 
-        0 if the document no longer exists, or if the update changes nothing.
+        Return 0 if the document no longer exists, or if the update changes nothing.
         """
         if kind == "insert":
             document = random_document(random)

@@ -41,7 +41,9 @@ def save_rows(writer: ClusterWriter, name: str, statements: Iterable[dict[str, A
     for batch in batches(statements):
         reply = writer.run(METADATA_DATABASE, {"update": name, "updates": batch})
         if reply.get("writeErrors"):
-            raise RuntimeError(f"the metadata cannot be saved: {reply['writeErrors'][:3]}")
+            raise RuntimeError(
+                f"the server refused to save metadata of the sync: {reply['writeErrors'][:3]}"
+            )
 
 
 def delete_ids(writer: ClusterWriter, name: str, ids: Iterable[Any]) -> None:
@@ -53,4 +55,6 @@ def delete_ids(writer: ClusterWriter, name: str, ids: Iterable[Any]) -> None:
     for batch in batches({"q": {"_id": each}, "limit": 1} for each in ids):
         reply = writer.run(METADATA_DATABASE, {"delete": name, "deletes": batch})
         if reply.get("writeErrors"):
-            raise RuntimeError(f"the metadata cannot be deleted: {reply['writeErrors'][:3]}")
+            raise RuntimeError(
+                f"the server refused to delete metadata of the sync: {reply['writeErrors'][:3]}"
+            )

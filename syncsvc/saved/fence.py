@@ -70,9 +70,10 @@ def _session(client: Client, lsid: Binary) -> ClientSession:
 
 
 class Slot:
-    """A session, `lsid`, with increasing numbers above `first`. `name` identifies it in the collection of fences.
+    """A session, and the numbers (`txnNumber`) of its writes, which increase from `first` + 1 on.
 
-    `settled` is False while an earlier command on the session may still take effect.
+    `lsid` is the ID of the session, and `name` identifies the slot in the collection `FENCES`. `settled` is False while
+    an earlier command on the session may still take effect.
     """
 
     def __init__(self, name: str, lsid: Binary, first: int, settled: bool) -> None:
@@ -88,14 +89,14 @@ class Slot:
 
 
 class Fence:
-    """The slots of one engine on one cluster. Threads share it.
+    """The slots of one engine on one cluster; see `Slot`. Thread-safe.
 
-    `definitions` is the lsid for DDL commands. `succeeds_another` is whether DDL commands of an earlier engine may
-    still run.
+    `definitions` is the ID of the session for DDL commands. `succeeds_another` is whether DDL commands of an earlier
+    engine may still run.
     """
 
     def __init__(self, identity: UUID, epoch: int, slots: int = _SLOTS) -> None:
-        """Create the slots of an epoch. Their lsids are derived from `identity`, the `fence` of the run record.
+        """Create the slots of an epoch. Their session IDs are derived from `identity`, the `fence` of the run record.
 
         The slots of the first epoch are settled, because nothing was sent on their sessions before.
         """
@@ -114,12 +115,18 @@ class Fence:
 
     @classmethod
     def of_process(cls) -> Fence:
-        """Return a fence with new sessions, for saves of the run record, before the epoch of the run is known."""
+        """Return a fence with one slot, on a new session, for saves of the run record.
+
+        These saves begin before the epoch of the run is known.
+        """
         return cls(uuid4(), 1, slots=1)
 
     @contextmanager
     def slot(self, stop: StopToken) -> Iterator[Slot]:
-        """Reserve a slot for one write, an unsettled one first. Wait for a free one; raise `Cancelled` if stopped."""
+        """Reserve a slot for one write, preferably one that is not settled. Wait until one is free.
+
+        Raises `Cancelled` if stopped.
+        """
         slot = self._take(stop)
         try:
             yield slot
@@ -130,7 +137,7 @@ class Fence:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether no late command can take effect on the slots that are not in use (see the module)."""
+        """Return whether no earlier command can still take effect on any slot that is not in use."""
         with self._changed:
             return all(each.settled for each in self._free)
 
@@ -148,10 +155,10 @@ def _lsid(identity: UUID, name: str) -> Binary:
 
 
 class FencedWriter(ClusterWriter):
-    """Runs commands on a cluster behind a fence: no command takes effect after its call has returned.
+    """Runs commands on a cluster so that no command takes effect after its call has returned or raised.
 
     Exceptions are DDL commands, which accept no number, and calls that raise `Cancelled`, whose slots are settled
-    later. `sharded` is whether the cluster is sharded; `confirm` is that of `ClusterWriter`.
+    later. `sharded` is whether the cluster is sharded. `confirm` is called before each command, see `ClusterWriter`.
     """
 
     def __init__(
@@ -183,7 +190,7 @@ class FencedWriter(ClusterWriter):
     def end_definitions(self) -> None:
         """Kill the DDL commands that earlier engines have left running, except index builds, and wait until they end.
 
-        After `_PATIENCE` seconds, log a warning and return.
+        If they still run after 10 seconds, log a warning and return.
         """
         if not self._fence.succeeds_another:
             return
@@ -255,10 +262,10 @@ class FencedWriter(ClusterWriter):
     def _transact(
         self, slot: Slot, database: str, command: dict[str, Any], retried: bool
     ) -> dict[str, Any] | None:
-        """Run a command as a transaction; return its reply, or None if it failed.
+        """Run a command as a transaction. Return its reply, or None if the transaction failed.
 
-        After a lost connection, it is unknown whether the transaction was committed: the slot is unsettled, and without
-        `retried`, the driver's error is raised.
+        After a lost connection, it is unknown whether the transaction was committed: None is returned if `retried`, and
+        the driver's error is raised otherwise.
         """
         try:
             self._settle_once(slot)
@@ -303,13 +310,13 @@ class FencedWriter(ClusterWriter):
         if reply.get("writeErrors"):
             slot.settled = False
             raise RuntimeError(
-                f"the fence against writes of earlier processes cannot be saved: {reply['writeErrors'][:3]}"
+                f"the server refused to save the fence against writes of earlier processes: {reply['writeErrors'][:3]}"
             )
 
     def _spread_marks(self) -> int:
         """Make sure that the collection `FENCES` has a chunk on every shard, by sharding it again if necessary.
 
-        Return how many documents of it an update must change to settle a slot.
+        Return how many documents of the collection must be updated to settle a slot on all shards.
         """
         name = f"{METADATA_DATABASE}.{FENCES}"
         config = self._client["config"]

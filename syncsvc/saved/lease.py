@@ -38,32 +38,32 @@ _EXPIRED: Any = {"$lte": ["$expires", "$$NOW"]}
 
 @dataclass(frozen=True)
 class Lease:
-    """A saved lease. `holder` is the random name of its holder, whose API listens on `address` of the machine `host`.
+    """A saved lease. Its times are those of the server, in UTC."""
 
-    `since` is when the holder took it, and `expires` when it expires unless it is renewed; both are UTC times of the
-    server. `expired` is whether it had expired when it was read. `progress` is what the holder last showed as its
-    progress; None before its first renewal.
-    """
-
+    # The random name of the holder.
     holder: str
+    # The machine on which the holder runs, and the address and port of its API there.
     host: str
     address: str
+    # When the holder took the lease, and when it expires unless it is renewed.
     since: datetime
     expires: datetime
+    # Whether the lease had expired when it was read.
     expired: bool = False
+    # The progress that the holder saved at its last renewal; None before the first one.
     progress: Mapping[str, Any] | None = None
 
     @property
     def where(self) -> str:
-        """Return where the holder runs, for the text of an error."""
+        """Return where the holder runs, as the end of a sentence in an error text."""
         return f"on the host {self.host}, where its API listens on {self.address}"
 
 
 class LeaseKeeper:
     """Reads, takes, renews and releases the lease of an instance, under one random name.
 
-    `host` and `address` say where the API of this process is; `seconds` is for how long a lease is valid. Each call
-    takes three seconds at most, is not retried, and raises the driver's errors.
+    `host` and `address` say where the API of this process is; a lease is valid for `seconds`. Each call takes three
+    seconds at most, is not retried, and raises the driver's errors.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class LeaseKeeper:
         return {"_id": self._instance, "holder": self._name}
 
     def _taken(self) -> dict[str, Any]:
-        """Return the document of a lease that this process takes now, as an expression of an update."""
+        """Return the document of a lease that this process takes now, as an expression for an update pipeline."""
         texts = {"holder": self._name, "host": self._host, "address": self._address}
         literals = {name: {"$literal": text} for name, text in texts.items()}
         return {"_id": "$_id", **literals, "since": "$$NOW", "expires": self._end()}

@@ -40,20 +40,21 @@ Resume = bytes | ResumePoint
 
 @dataclass(frozen=True)
 class Partition:
-    """A part of the collection with the UUID `uuid`. The parts of each collection are numbered from 0.
+    """A part of a collection: a range of its `_id` index, or the whole collection."""
 
-    `total` and `copied` are in bytes, and the total is an estimate; `documents` is a count. `instance` is the one that
-    has claimed the partition, or None. Everything up to `resume_point` is written; None means the beginning.
-    """
-
+    # The UUID of the collection, and the number of this part of it, from 0.
     uuid: bytes
     number: int
     range: Range = Range()
+    # The estimated size in bytes.
     total: int = 0
     status: CopyStatus = CopyStatus.WAITING
+    # The numbers of bytes and documents copied.
     copied: int = 0
     documents: int = 0
+    # The ID of the instance that has claimed the partition; None if it is free.
     instance: str | None = None
+    # Everything up to this point is written to the destination; None before the first document.
     resume_point: Resume | None = None
 
     @property
@@ -64,7 +65,10 @@ class Partition:
 
 @dataclass(frozen=True)
 class Copied:
-    """The amounts of a collection that all instances together have copied; `done` is whether all its partitions are."""
+    """How much of a collection all instances together have copied.
+
+    `done` is whether all partitions of the collection are copied.
+    """
 
     bytes: int
     documents: int
@@ -111,7 +115,7 @@ def _is_whole(document: dict[str, Any]) -> bool:
 
 
 def _together(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the partitions to claim in one call, from the beginning of `waiting`.
+    """Return the first partitions of `waiting` that one call may claim together.
 
     They are a single range, or one or more whole collections; several collections have at most `_MOST_BYTES` in total.
     """
@@ -126,10 +130,11 @@ def _together(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class Partitions:
-    """The saved partitions of the sync after `reversals` reversals. Threads may claim concurrently.
+    """The saved partitions of a sync. Several threads may claim partitions at the same time.
 
-    `instance` is the ID of this instance. `writer` writes to the cluster that `client` reads. The constructor loads the
-    unfinished claims of the instance. Every method raises the driver's errors.
+    `reversals` is how often the sync was reversed: each direction has partitions of its own. `instance` is the ID of
+    this instance. `writer` writes to the cluster that `client` reads. The constructor loads the unfinished claims of
+    the instance. Every method raises the driver's errors.
     """
 
     def __init__(
@@ -156,7 +161,7 @@ class Partitions:
         return {bytes(each["_id"]["collection"]) for each in self._find({"_id.number": 0})}
 
     def plan(self, uuid: bytes, ranges: Sequence[Range], total: int = 0) -> None:
-        """Save one partition for each range of a collection of about `total` bytes; a no-op if that was done before."""
+        """Save one partition for each range of a collection of about `total` bytes; a no-op if these are saved."""
         if self._find({"_id": _identity(uuid, 0)}):
             return
         # Remove the rest of an interrupted plan: mixing the ranges of two plans would leave gaps.
@@ -169,7 +174,7 @@ class Partitions:
         self._insert(planned[:1])
 
     def plan_whole(self, partitions: Sequence[Partition]) -> None:
-        """Save partitions that are each the whole of a collection, except those that are already saved."""
+        """Save partitions that each cover a whole collection; leave those that are already saved as they are."""
         if partitions:
             self._create_index()
             self._insert(partitions)
@@ -263,5 +268,7 @@ class Partitions:
     def _run(self, command: dict[str, Any]) -> dict[str, Any]:
         reply = self._writer.run(METADATA_DATABASE, command)
         if reply.get("writeErrors"):
-            raise RuntimeError(f"the partitions cannot be saved: {reply['writeErrors']}")
+            raise RuntimeError(
+                f"the server refused to save the partitions of the copy: {reply['writeErrors']}"
+            )
         return reply

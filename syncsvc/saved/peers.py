@@ -1,4 +1,4 @@
-"""The saved records of the other instances of a run, and the conclusions from them.
+"""The saved records of the other instances of a run: which commands an instance still lacks, and whose options differ.
 
 A sync may be run by several processes: from a sharded cluster one for each shard, from a replica set those that the
 start option `instances` names. Each has its own run record, which only it saves. The record shows the other instances
@@ -51,7 +51,7 @@ class Peers:
 
 
 def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterator[tuple[str, str]]:
-    """Yield the ID of each instance that lacks a command which another one has received, and the command.
+    """Yield the ID of each instance that lacks a command which another instance has received, and the command.
 
     `instances` are the IDs of all instances, `records` are the run records of those that have been started.
     """

@@ -40,33 +40,27 @@ class CopyStatus(Enum):
 
 @dataclass(frozen=True)
 class CollectionRecord:
-    """One collection of the source, and the progress of its copy.
+    """One collection of the source, and the progress of its copy."""
 
-    `total` and `copied` are in bytes, `total_documents` and `documents` are counts; the totals are estimates, made when
-    the collections were listed.
-
-    `resume_point` is only set if an earlier version has begun to copy the collection; since then, the resume points of
-    copies are saved in `partitions`.
-
-    `definition` is what the collection will be on the destination after the commit, under the name that it has there
-    now. That is the source's name, except while another collection still has that name on the destination.
-    `source_name` is the name on the source at the point up to which change events are applied. While `withheld` is
-    True, the destination lacks the indexes.
-
-    `destination_uuid` is the UUID of the collection (for a time-series collection, of its buckets) that the sync has
-    created on the destination; in a reversed sync, of the collection that the former sync has read. It is None until
-    the collection is created, and in rows that earlier versions saved.
-    """
-
+    # The definition that the collection will have on the destination after the commit, under the name that it has there
+    # now. That is the source's name, except while another collection still has that name on the destination.
     definition: CollectionSpec
     status: CopyStatus
+    # The name on the source at the point up to which change events are applied.
     source_name: Namespace
+    # Bytes and documents to copy, as estimated when the collections were listed.
     total: int = 0
     total_documents: int = 0
+    # Bytes and documents copied so far.
     copied: int = 0
     documents: int = 0
+    # Only set if an earlier version has begun to copy the collection; now, `partitions` saves the resume points.
     resume_point: ResumePoint | None = None
+    # Whether the destination still lacks the indexes.
     withheld: bool = False
+    # The UUID on the destination: of the collection that the sync has created there (for a time-series collection, of
+    # its buckets); in a reversed sync, of the collection that the former sync has read. None until the collection is
+    # created, and in rows that earlier versions saved.
     destination_uuid: bytes | None = None
 
     @property
@@ -162,10 +156,11 @@ def copy_summary(records: Collection[CollectionRecord]) -> str:
 
 
 class Registry:
-    """The collections of the source by UUID. It maps the UUID of an event to the namespace on the destination.
+    """The collections of the source by UUID. It maps the UUID of a change event to the namespace on the destination.
 
-    Changed by the listing, by the copy of a collection and by DDL events. Every change is saved before it is visible.
-    Every method that saves raises the driver's errors.
+    It is changed when the collections are listed, by their copy, and by DDL events. Every change is saved before it is
+    visible. `reversals` is how often the sync was reversed: each direction has a registry of its own. Every method that
+    saves raises the driver's errors.
     """
 
     def __init__(
@@ -211,9 +206,9 @@ class Registry:
             return iter(list(self._records.values()))
 
     def change(self, record: CollectionRecord, **changes: Any) -> CollectionRecord:
-        """Change these fields of the newest record of the collection, save it, and return it.
+        """Change these fields of the newest record of the collection, save the record, and return it.
 
-        Threads may change different fields at once.
+        Threads may change different fields of a record at the same time.
         """
         with self.redefining:
             changed = replace(self.get(record.uuid) or record, **changes)
@@ -271,5 +266,7 @@ class Registry:
     def _run(self, command: dict[str, Any]) -> dict[str, Any]:
         reply = self._writer.run(METADATA_DATABASE, command)
         if reply.get("writeErrors"):
-            raise RuntimeError(f"the metadata cannot be saved: {reply['writeErrors']}")
+            raise RuntimeError(
+                f"the server refused to change the registry of the collections: {reply['writeErrors']}"
+            )
         return reply

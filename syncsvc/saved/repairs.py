@@ -1,7 +1,7 @@
-"""Saves the list of differences that a sync has repaired or will repair, each with the number of its round.
+"""Saves the list of differences that a sync has repaired or will repair, each with the number of its repair round.
 
-A round is saved before any instance begins it, so all instances, and restarted ones, repair the same differences. If a
-difference occurs again in a later round, it is listed only for the later round.
+The list of a round is saved before any instance begins the round, so all instances, and restarted ones, repair the same
+differences. If a difference occurs again in a later round, it is listed only for the later round.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Repairs:
         self._stop = stop
 
     def add(self, number: int, found: Iterable[StoredMismatch]) -> None:
-        """Save differences for the round with that number."""
+        """Add differences to the list, for the round with that number."""
         statements = (
             {"q": {"_id": row["_id"]}, "u": row, "upsert": True}
             for row in (_row(each, number) for each in found)
@@ -77,12 +77,12 @@ class Repairs:
         delete_rows(self._client, self._writer, REPAIRS, query, self._stop)
 
     def documents(self, number: int) -> Iterator[DocumentMismatch]:
-        """Yield the documents of a round."""
+        """Yield the documents that the round with that number repairs."""
         for row in self._newest({"round": number, "_id.h": {"$exists": True}}):
             yield read_document_mismatch(row)
 
     def definitions(self, number: int) -> list[DefinitionMismatch]:
-        """Return the differences in definitions of a round."""
+        """Return the differences in definitions that the round with that number repairs."""
         query = {"round": number, "_id.a": {"$exists": True}}
         return [read_definition_mismatch(row) for row in self._newest(query)]
 
@@ -100,7 +100,7 @@ class Repairs:
         delete_rows(self._client, self._writer, REPAIRS, {}, self._stop)
 
     def _newest(self, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the matching rows in the order of their `_id`s, including all that were saved before the call."""
+        """Yield the rows that match the query, in the order of their `_id`s, with all saved before the call."""
         time = newest_time(self._run, REPAIRS)
 
         def portion(after: list[dict[str, Any]]) -> list[bytes]:
@@ -125,10 +125,10 @@ def _pages(
 def listed(
     client: Client, after: str | None, limit: int | None, patience: float
 ) -> Iterator[StoredMismatch]:
-    """Yield the differences in the list, at most `limit`, after the one with the page token `after`.
+    """Yield the differences in the list of repairs, at most `limit` of them; None for all.
 
-    Each page of the list is read within `patience` seconds. Raises the driver's errors, and ValueError for an invalid
-    page token.
+    `after` is the page token of the last difference already read; None to begin with the first. Each page of the list
+    is read within `patience` seconds. Raises the driver's errors, and ValueError for an invalid page token.
     """
     collection = client[METADATA_DATABASE][REPAIRS]
     last = None if after is None else read_page_token(after)

@@ -63,64 +63,68 @@ class Failure:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The saved state of one sync. It always stays on the cluster that is the destination of its options.
+    """The saved state of one sync, as one instance knows it.
 
-    `owner` is the random name of the process that may save it. `identities` are those of the source and destination of
-    the options. The change events of the sync begin at `start`, and are applied up to `position`. `copy_end` is the
-    cluster time of the source at the end of the copy; changes up to the cluster time `commit_time` are applied before
-    the commit. Each of these four is None until it is known. `can_write` is whether users may write to the destination.
-
-    `reversals` counts how often the sync was reversed; `reverse_start` is where the destination's change events begin
-    if it is reversed again. `found_blocked` holds each cluster whose users this sync blocks, and whether they were
-    blocked before; `found_balancing` holds each cluster whose balancer it has stopped, and whether it was on. `steps`
-    are the finished steps of the cut-over, in order.
-
-    `instances` are all instances of the run, the coordinator first, each with a record of its own; empty if one
-    instance runs alone. `barrier` is the resume token of the newest DDL event that this instance has reached; for the
-    coordinator, of the newest one that it has applied for all. `caught_up` is whether all instances were close enough
-    to the source for a commit when the coordinator last checked. `beat` grows with each save. `attempt` grows each time
-    the sync is resumed after a saved failure; an instance with a lower number has not been resumed yet.
-
-    Differences are repaired in numbered rounds: `repair` is the newest round whose list is saved, `repaired` is the
-    newest one that this instance has applied, `repair_done` is the newest one that all instances have applied, and
-    `commit_repairs` counts those of the present commit. `repair_requests` counts the repairs that users have requested,
-    and `repair_requests_met` those whose differences are in a list. `repaired_documents` and `repaired_definitions`
-    count the differences in the list of repairs.
-
-    The sessions of the writes are derived from the UUID `fence`, and their numbers begin with `epoch`, which is raised
-    each time an engine is prepared: see `syncsvc.saved.fence`.
+    The record always stays on the cluster that is the destination of the start options, even after a reversal.
     """
 
+    # The ID of the instance.
     instance: str
+    # The random name of the only process that may save the record.
     owner: str
     state: State
     phase: Phase
     options: StartOptions
+    # The identities of the source and the destination of the options.
     identities: tuple[str, str]
+    # The sessions of all writes are derived from this UUID: see `syncsvc.saved.fence`.
     fence: UUID
+    # Where the change events of the sync begin; None until it is known.
     start: Position | None = None
+    # Up to where change events are applied; None until it is known.
     position: Position | None = None
+    # The cluster time of the source at the end of the copy; None until then.
     copy_end: Timestamp | None = None
+    # All changes up to this cluster time of the source are applied before the commit; None until a commit takes it.
     commit_time: Timestamp | None = None
+    # The finished steps of the cut-over, in order.
     steps: tuple[str, ...] = ()
+    # Whether users may write to the destination.
     can_write: bool = False
     failure: Failure | None = None
+    # How often the sync was reversed.
     reversals: int = 0
+    # Where the destination's change events begin if the sync is reversed again; None until it is known.
     reverse_start: Position | None = None
+    # The clusters whose users this sync blocks, and whether they were already blocked before.
     found_blocked: Mapping[str, bool] = field(default_factory=dict)
+    # The clusters whose balancer this sync has stopped, and whether it was on before.
     found_balancing: Mapping[str, bool] = field(default_factory=dict)
+    # The IDs of all instances of the run, the coordinator first; empty if one instance runs alone.
     instances: tuple[str, ...] = ()
+    # The resume token of the newest DDL event that this instance has reached; in the record of the coordinator, of the
+    # newest one that it has applied for all instances.
     barrier: str | None = None
+    # Whether all instances were close enough to the source for a commit when the coordinator last checked.
     caught_up: bool = False
+    # Increases with each save.
     beat: int = 0
+    # The numbers of the writes begin with it; raised each time an engine is created: see `syncsvc.saved.fence`.
     epoch: int = 0
+    # Increases each time the sync is resumed after a saved failure. An instance with a lower number than another one
+    # has not been resumed yet.
     attempt: int = 0
+    # Numbers of repair rounds: the newest one whose list of differences is saved, the newest one that this instance has
+    # finished, and the newest one that all instances have finished.
     repair: int = 0
     repaired: int = 0
     repair_done: int = 0
+    # How many repair rounds the present commit has begun.
     commit_repairs: int = 0
+    # How many repairs users have requested, and for how many of them the list of differences is saved.
     repair_requests: int = 0
     repair_requests_met: int = 0
+    # How many documents, and differences in definitions, are in the list of repairs.
     repaired_documents: int = 0
     repaired_definitions: int = 0
 
@@ -130,13 +134,13 @@ class RunRecord:
 
     @property
     def repairs_now(self) -> bool:
-        """Return whether a repair is requested or has begun, and is not complete."""
+        """Return whether a repair is requested or has begun, and is not complete yet."""
         done = self.repair_done if self.coordinates else self.repaired
         return self.repair_requested or done < self.repair
 
     @property
     def coordinator(self) -> str:
-        """Return the ID of the instance that does the work needed only once for all instances."""
+        """Return the ID of the coordinator: the instance that does the work needed only once for all instances."""
         return self.instances[0] if self.instances else self.instance
 
     @property
@@ -209,7 +213,7 @@ class _StoredRun(Stored):
 
 
 def _rename_reversals(document: dict[str, Any]) -> dict[str, Any]:
-    """Upgrade format 6 to 7: rename the fields about reversals, and save verification as a flag."""
+    """Upgrade a saved record from format 6 to 7: rename the fields about reversals, and save verification as a flag."""
     renamed = {"turns": "reversals", "wayBack": "reverseStart"}
     options = document["options"]
     return {
@@ -274,7 +278,7 @@ def load_runs(client: Client) -> list[RunRecord]:
 
 
 def new_owner() -> str:
-    """Return a name that no other process has."""
+    """Return a random name for the owner of a run, different from that of every other process."""
     return uuid4().hex
 
 
@@ -288,9 +292,9 @@ def drop_metadata(writer: ClusterWriter, name: str, uuid: Binary) -> None:
 
 
 def refuse_in_use(record: RunRecord) -> None:
-    """Raise OperationError DestinationInUse if users may write to the destination.
+    """Raise OperationError DestinationInUse if users may write to the destination, or if the sync was reversed.
 
-    Also raise it if the sync was reversed, because users have then written to both clusters.
+    After a reversal, users have written to both clusters.
     """
     if record.can_write or record.reversals:
         users = "canWrite is true" if record.can_write else "the sync was reversed after a commit"
@@ -311,7 +315,7 @@ def _refuse_nothing(record: RunRecord) -> None:
 
 
 class _GaveUp(NamedTuple):
-    """The last save that was given up: its time, and the kind and description of its error.
+    """The last save of the run record that was given up: its time, and the kind and description of its error.
 
     The time is in seconds of the monotonic clock; 0 if no save was given up.
     """
@@ -322,10 +326,7 @@ class _GaveUp(NamedTuple):
 
 
 class RunStore:
-    """The run record of this process. Changes are saved before they are visible in `record`.
-
-    The exception are the changes of `show`, which are not saved.
-    """
+    """The run record of this process. Every change is saved before it is visible in `record`, except by `show`."""
 
     def __init__(self, writer: ClusterWriter, record: RunRecord) -> None:
         self._writer = writer
@@ -370,9 +371,10 @@ class RunStore:
         return store
 
     def _is_ours(self) -> bool:
-        """Return whether this process owns the saved run, which it finds out by saving the run.
+        """Return whether this process owns the saved run; it saves the run to find out.
 
-        Called when an insert of the run was refused, which may be a retry of an insert whose reply was lost.
+        Call this after the server refused to insert the run: the insert may be a retry whose first attempt has
+        succeeded.
         """
         try:
             self.update()
@@ -381,17 +383,18 @@ class RunStore:
         return True
 
     def update(self, **changes: Any) -> RunRecord:
-        """Save the record with these fields changed, and return it. Raises OperationError Superseded.
+        """Save the record with these fields changed, and return it.
 
-        A caller inside `impatient` gets OperationError ClusterUnreachable while the save of another thread hangs. A
-        caller that waited while another thread gave up its save gets the error of that save.
+        Raises OperationError Superseded if another process owns the run. Within `impatient`, raises OperationError
+        ClusterUnreachable if another thread's save hangs. If another thread gives up its save while this one waits for
+        it, raises the error of that save. Also raises the driver's errors.
         """
         return self.update_unless(_refuse_nothing, **changes)
 
     def update_unless(self, refuse: Callable[[RunRecord], None], **changes: Any) -> RunRecord:
-        """Save the record as `update` does, unless `refuse`, called with its newest version, raises.
+        """Call `refuse` with the newest record; unless it raises, save the record with these fields changed.
 
-        No other thread of this process changes the record in between.
+        The record is saved as by `update`. No other thread of this process changes it between the two steps.
         """
         with self._one_save():
             refuse(self.record)
@@ -418,8 +421,8 @@ class RunStore:
     def confirm(self) -> None:
         """Raise OperationError Superseded if this process no longer owns the run.
 
-        If the last save was more than `CONFIRM_INTERVAL` seconds ago, save the record again to find out. Must be called
-        before every write: a suspended process must not overwrite what its successor has written meanwhile.
+        If the last save began more than `CONFIRM_INTERVAL` seconds ago, save the record again to find out. Call this
+        before every write: a process that was suspended must not overwrite newer data of the process that replaced it.
         """
         if monotonic() - self._confirmed_at > CONFIRM_INTERVAL:
             self.update()
@@ -434,7 +437,7 @@ class RunStore:
             self.record = replace(self._saved, **self._shown)
 
     def withdraw(self) -> None:
-        """Delete the saved record, because the start of the run is refused after all. The run has done nothing yet."""
+        """Delete the saved record of a run that has done nothing yet, because its start is refused."""
         record = self.record
         query = {"_id": record.instance, "owner": record.owner}
         command = {"delete": RUNS, "deletes": [{"q": query, "limit": 1}]}

@@ -50,35 +50,35 @@ _stored_position = StoredPosition()
 
 
 class Row(NamedTuple):
-    """The header of a row, with the position after its events.
-
-    Of the position before them, only the time `since` and the checksum of the token, `joint`, are kept: a token can
-    have 10 MB, because it contains the `_id` of a document. `size` is the number of compressed bytes, and `parts` the
-    number of documents that hold them.
-    """
+    """The header of a row of the event spool: its place in the change stream, and how its events are saved."""
 
     number: int
+    # The time of the position before the events, and the checksum of its token. The token itself is not kept: it can
+    # have 10 MB, because it contains the `_id` of a document.
     since: Timestamp
     joint: int
+    # The position after the events.
     end: Position
+    # How many events the row has.
     events: int
+    # The number of compressed bytes, and of the documents that hold them.
     size: int
     parts: int
     checksum: int
 
 
 def text_of(position: Position) -> str:
-    """Return the resume token of a position as text. The texts are in the order of the change stream."""
+    """Return the resume token of a position as text. The order of these texts is that of the change stream."""
     return str(position.token["_data"])
 
 
 def joint_of(position: Position) -> int:
-    """Return the checksum of a position's token, by which a row recognizes the end of the previous one."""
+    """Return the checksum of a position's resume token. It shows whether a row begins where the previous one ends."""
     return zlib.crc32(text_of(position).encode())
 
 
 def checksum(number: int, joint: int, end: Position, events: int, data: bytes) -> int:
-    """Return the checksum of a row's compressed events and of the header fields that give its place in the stream."""
+    """Return the checksum of a row's compressed events, its number, and the positions before and after the events."""
     header = f"{number} {joint} {text_of(end)} {events}"
     return zlib.crc32(data, zlib.crc32(header.encode()))
 
@@ -89,7 +89,7 @@ def pack(events: Sequence[Buffer]) -> bytes:
 
 
 def unpack(data: bytes) -> list[memoryview]:
-    """Return the raw events in compressed bytes. Raises zlib.error, and MalformedBson."""
+    """Return the raw events that `pack` has compressed. Raises zlib.error, and MalformedBson."""
     raw = memoryview(zlib.decompress(data))
     return list(_documents(raw))
 
@@ -103,9 +103,9 @@ def _documents(raw: memoryview) -> Iterator[memoryview]:
 
 
 def saved_end(client: Client, run: UUID, reversals: int, stop: StopToken) -> Position | None:
-    """Return the position after the last saved row of an instance that has stopped; None without rows.
+    """Return the position after the last saved row of a stopped instance; None if it has no rows.
 
-    Raises the driver's errors.
+    `run` is the `fence` of its run record. Raises the driver's errors.
     """
     rows = client[METADATA_DATABASE].get_collection(SPOOL, read_concern=ReadConcern("majority"))
     query = _headers_of(run, reversals)
@@ -119,10 +119,10 @@ def _headers_of(run: UUID, reversals: int) -> dict[str, Any]:
 
 
 class Spool:
-    """The saved rows of one instance in one direction. Thread-safe.
+    """The saved rows of one instance in one direction of the sync. Thread-safe.
 
     `writer` writes to the cluster that `client` reads; `run` is the `fence` of the run record. If the run has a saved
-    position, `load` must be called before any other method, except `is_saved`.
+    position, call `load` before any other method, except `is_saved`.
     """
 
     def __init__(
@@ -143,13 +143,13 @@ class Spool:
 
     @property
     def end(self) -> Position | None:
-        """Return the position after the last row; None without rows."""
+        """Return the position at which the last row ends; None without rows."""
         rows = self._rows
         return rows[-1].end if rows else None
 
     @property
     def begin(self) -> Timestamp | None:
-        """Return the time before the first row; None without rows."""
+        """Return the cluster time at which the first row begins; None without rows."""
         rows = self._rows
         return rows[0].since if rows else None
 
@@ -166,15 +166,15 @@ class Spool:
     def is_saved(self, stop: StopToken) -> bool:
         """Return whether rows are saved; shortly after an election, the answer may be out of date.
 
-        Writes nothing, unlike `load`.
+        Unlike `load`, it writes nothing. Raises the driver's errors.
         """
         rows = self._client[METADATA_DATABASE][SPOOL]
         return read(lambda: rows.find_one(self._headers, {"_id": 1}), stop) is not None
 
     def load(self, position: Position) -> None:
-        """Load the headers of the saved rows. All events up to `position` are applied and saved as such.
+        """Load the headers of the saved rows, and delete the rows up to `position`, whose events are applied.
 
-        Raises OperationError EventSpoolDamaged if rows after `position` are missing, and the driver's errors.
+        Raises OperationError EventSpoolDamaged if a row after `position` is missing, and the driver's errors.
         """
         self._since = self._newest_time()
         documents = read(lambda: self._find(filter=self._headers, sort={"_id": 1}), self._stop)
@@ -195,9 +195,10 @@ class Spool:
                 raise _damaged(other.number, "the rows before it are missing")
 
     def append(self, since: Position, end: Position, events: Sequence[Buffer]) -> None:
-        """Save the events between two positions as a row. `since` must be the end of the last row, if there is one.
+        """Save as a row the events between two positions: from the end of the last row, if there is one, to `end`.
 
-        A row without events extends the last row if that has none either. Raises the driver's errors.
+        Without events, the row only records that there are none; it extends the last row if that one has none either.
+        Raises the driver's errors.
         """
         with self._saving:
             rows = self._rows
@@ -264,7 +265,7 @@ class Spool:
             self._keep([*self._rows][len(applied) :])
 
     def clear(self) -> None:
-        """Delete everything that is saved, including parts of rows that were never complete.
+        """Delete all rows of this instance and direction, including parts of rows that were never saved completely.
 
         Raises the driver's errors.
         """

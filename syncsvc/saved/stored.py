@@ -1,4 +1,4 @@
-"""The saved form of values: schemas that write them and read them back.
+"""The saved form of the start options and of positions: schemas that write them and read them back.
 
 They are separate from the schemas of the API, because a stricter check of requests must not refuse a saved sync.
 Missing fields get the default of the dataclass, and unknown fields are ignored. So a field may be added without a new

@@ -17,7 +17,10 @@ from verifier.runtime.tasks import StopToken
 
 
 class CreatedViews:
-    """Saves the name and every definition of each view that the sync creates, before the view is created."""
+    """The saved names and definitions of the views that the sync creates; each is saved before the view is created.
+
+    A view that was changed has several definitions.
+    """
 
     def __init__(self, client: Client, writer: ClusterWriter, stop: StopToken) -> None:
         self._client = client
@@ -29,7 +32,7 @@ class CreatedViews:
         save_rows(self._writer, VIEWS, map(_statement, views))
 
     def load(self) -> dict[Namespace, list[Document]]:
-        """Return the saved definitions by name. Raises the driver's errors."""
+        """Return all definitions of each view, by the name of the view. Raises the driver's errors."""
         rows = map(rawbson.decode_definition, read(self._read, self._stop))
         return {Namespace(*row["_id"].split(".", 1)): row["definitions"] for row in rows}
 

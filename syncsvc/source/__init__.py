@@ -1,1 +1,1 @@
-"""Readers of a source's documents, with resume points, and of its oplog. Never writes."""
+"""Readers of a source's documents, which can resume after a crash, and of its oplog. They never write."""

@@ -43,7 +43,7 @@ Pair = tuple[bytes, bytes]
 
 
 class EqualIds(Exception):
-    """Several documents of a collection have the same `_id`. `key` is a document with only this `_id`."""
+    """Raised if several documents of a collection have the same `_id`. `key` is a document with only this `_id`."""
 
     def __init__(self, key: bytes) -> None:
         super().__init__(key)
@@ -87,7 +87,7 @@ def _equal_neighbours(
 
 
 def _may_be_one(first: bytes, second: bytes) -> bool:
-    """Return whether the two keys might be equal under some collation."""
+    """Return whether some collation might treat the two keys as equal."""
     return all(depends_on_collation(id_element(each)) for each in (first, second))
 
 
@@ -108,7 +108,10 @@ def _at_once(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
 def _equal_by_collation(
     client: Client, pairs: Sequence[Pair], collation: Document, stop: StopToken
 ) -> Iterator[bytes]:
-    """Return the first key of each pair whose two keys the server treats as equal under the collation."""
+    """Return the first key of each pair whose two keys the server treats as equal under the collation.
+
+    Raises the driver's errors.
+    """
     documents = [
         {"number": number, "first": RawBSONDocument(first), "second": RawBSONDocument(second)}
         for number, (first, second) in enumerate(pairs)
@@ -130,7 +133,7 @@ def _equal_by_collation(
 def _count(
     client: Client, namespace: Namespace, uuid: bytes | None, key: bytes, stop: StopToken
 ) -> int:
-    """Return how many documents, up to two, have the key in one snapshot of the collection."""
+    """Return how many documents of the collection have this `_id` in one snapshot; at most 2."""
     command: dict[str, Any] = {
         "find": namespace.collection,
         "filter": among([key]),

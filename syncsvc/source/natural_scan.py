@@ -32,7 +32,7 @@ _UNSETTLED = " unsettled"
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """The record to continue after, as the server's resume token, and the origin of that token.
+    """The record after which a scan continues: the server's resume token, and the origin of that token.
 
     `origin` names the copy of the data on which the record ID in the token is valid: a result of `Origin.name`.
     """
@@ -43,15 +43,15 @@ class ResumePoint:
 
 @dataclass(frozen=True)
 class Origin:
-    """The copy of the data on one member of a replica set.
+    """The copy of the data on one member of a replica set, on which record IDs are valid.
 
-    `member` is its address and the ID of its initial sync, `starts` are IDs of the starts of its server, the newest
-    first. The server keeps the list of starts in its data files (`local.startup_log`). Replacing the files, by an older
-    snapshot or by those of another member, replaces the list, too, and the newest start is missing from it. A member
-    that is seeded with the files of another member has its list, but a different address.
+    `member` is the address of the member and the ID of its initial sync. `starts` are IDs of the starts of its server,
+    the newest first, from a list that the server keeps in its data files (`local.startup_log`). Data files that are
+    replaced by an older snapshot, or by those of another member, contain another list, without the newest start. A
+    member that is seeded with the files of another member has its list, but a different address.
 
-    After a crash, a server goes back to its last checkpoint and gives newer documents other record IDs. Resume points
-    are settled once a checkpoint contains everything that the copy must not miss; other points are valid only until the
+    After a crash, a server goes back to its last checkpoint and gives newer documents other record IDs. A resume point
+    is settled if a checkpoint contains everything that the copy must not miss. Other points are valid only until the
     server starts again.
     """
 
@@ -102,9 +102,9 @@ def _starts(client: Client, hello: Mapping[str, Any]) -> list[str]:
 class NaturalScan:
     """One pass over a collection, from its beginning or from a resume point. It follows renames of the collection.
 
-    Without a UUID, which servers before 6.0 do not accept, it reads the collection that has the name. Reads with read
-    concern majority at the source time `not_before` or later, so that it sees nothing older than the start of the
-    change stream.
+    If `uuid` is None, as for servers before 6.0, which accept no UUID, it reads the collection by its name. It reads
+    with read concern majority at the source's cluster time `not_before` or later, so that it sees nothing older than
+    the start of the change stream.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class NaturalScan:
         self._page_bytes = page_bytes
 
     def pages(self) -> Iterator[tuple[Page, ResumePoint | None]]:
-        """Yield each page with the resume point after it; None if the server gives none.
+        """Yield each page with the resume point after it; None in place of the point if the server gives none.
 
         If a resume point is lost (its record was deleted, or the primary changed), all pages come again from the
         beginning. Raises CollectionGone and the driver's errors.

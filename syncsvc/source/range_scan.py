@@ -31,11 +31,11 @@ CheckKeys = Callable[[Namespace, Sequence[bytes]], None]
 
 
 class RangeScan:
-    """One pass over a range, from its beginning or from a resume point in it. It follows renames of the collection.
+    """One pass over the range `portion` of a collection, from its beginning or from a resume point in it.
 
-    Without a UUID, which servers before 6.0 do not accept, it reads the collection that has the name. Reads with read
-    concern majority at the source time `not_before` or later, so that it sees nothing older than the start of the
-    change stream. `check` is called for each page.
+    It follows renames of the collection. If `uuid` is None, as for servers before 6.0, which accept no UUID, it reads
+    the collection by its name. It reads with read concern majority at the source's cluster time `not_before` or later,
+    so that it sees nothing older than the start of the change stream. `check` is called for each page.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class RangeScan:
         self._only_last = resume_point == LAST
 
     def pages(self) -> Iterator[tuple[list[memoryview], bytes | None]]:
-        """Yield the documents of each page, with the resume point after the page (None until there is one).
+        """Yield the documents of each page, with the resume point after the page; None until there is one.
 
         A resume point is a document with only an `_id`. A page may be empty. After a failure, the scan continues at the
-        last resume point by itself. A key that is too long for a bound is not used as a resume point: the documents
-        after the previous resume point may then come again.
+        last resume point by itself. An `_id` that is too long for a bound of a range is not used as a resume point: the
+        documents after the previous resume point may then come again.
 
         Raises CollectionGone, the errors of the function `check` that the scan was created with, and the driver's
         errors.

@@ -1,1 +1,1 @@
-"""Benchmarks of the copy and of change event application, on throw-away clusters: `python -m tests.bench`."""
+"""Benchmarks of the sync service and the verifier on throw-away clusters: `python -m tests.bench`."""

@@ -1,4 +1,4 @@
-"""Change event application: the same backlog is read only, applied by plain pymongo, and applied by the service.
+"""Change event application: the service and plain pymongo apply the same backlog; a third candidate only reads it.
 
 The service is suspended while the backlog is written. Each round has its own clusters.
 """
@@ -27,16 +27,15 @@ _POLL_INTERVAL = 0.02
 
 @dataclass(frozen=True)
 class Round:
-    """The clusters of one round.
-
-    `source` has a backlog from `start` on, which the suspended `daemon` has not read yet. The other candidates use
-    `base`, which has the documents without the backlog.
-    """
+    """The clusters and the daemon of one round."""
 
     source: ReplicaSet
     destination: ReplicaSet
+    # Suspended before the backlog was written.
     daemon: Daemon
+    # The cluster time of the source before the backlog.
     start: Timestamp
+    # A cluster with the documents before the backlog, for the candidates other than the daemon.
     base: ReplicaSet
 
     def measure(self, candidate: str) -> Measurement:
@@ -60,7 +59,7 @@ class Round:
 
 
 def benchmark(name: str, asked: int, rounds: int, say: Callable[[str], None]) -> Result:
-    """Measure all candidates with the backlog of this name. `asked` is the approximate number of events."""
+    """Measure all candidates with the backlog of this name; `asked` is the approximate number of its events."""
     chosen = BACKLOGS[name]
     result = Result(f"apply {name}", "event", chosen.events(asked), "stream", _CANDIDATES)
     for turn in turns(_CANDIDATES, rounds):
@@ -73,7 +72,7 @@ def benchmark(name: str, asked: int, rounds: int, say: Callable[[str], None]) ->
 
 
 def memory(events: int) -> Measurement:
-    """Measure the service once while it applies this many events of the backlog "mixed"."""
+    """Run the service once with a backlog of about `events` events of the kind "mixed", and return its measurement."""
     with _prepared(BACKLOGS["mixed"], events) as prepared:
         return prepared.measure("daemon")
 

@@ -1,4 +1,4 @@
-"""The change events to apply: a base that both clusters have, and the writes after it.
+"""The backlog of the benchmarks: documents that both clusters have, and the writes after them.
 
 The last writes insert so many markers that each applying thread gets some of them.
 """
@@ -31,7 +31,7 @@ def _small_update(random: Random, size: int) -> dict[str, Any]:
 
 
 def _sometimes_large_update(random: Random, size: int) -> dict[str, Any]:
-    """Return an update that changes a few bytes in nine of ten cases, and almost the whole document otherwise."""
+    """Return an update that replaces most of the document in one of ten cases; otherwise, it changes a few bytes."""
     if random.random() < 0.9:
         return _small_update(random, size)
     return {"$set": {"text": fields(random, size)["text"]}}
@@ -39,10 +39,10 @@ def _sometimes_large_update(random: Random, size: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Backlog:
-    """Writes to the documents of `base`, in a typical mix; `mix` has the weight of each kind.
+    """Writes to the documents of `base` in a typical mix. `mix` has the relative frequency of each kind of write.
 
-    Only one in `thinned` of the requested writes is made, because large documents take longer. `verified` enables the
-    verification by the service during the benchmark.
+    Only one in `thinned` of the requested writes is made, because large documents take longer. `verified` is whether
+    the service verifies during the benchmark.
     """
 
     base: DataSet
@@ -54,7 +54,7 @@ class Backlog:
     verified: bool = False
 
     def events(self, asked: int) -> int:
-        """Return the actual number of events if `asked` events are requested."""
+        """Return the number of events that the backlog really has if about `asked` events are requested."""
         return asked // self.thinned // self.base.collections * self.base.collections
 
 
@@ -78,7 +78,7 @@ def load_base(client: Client, backlog: Backlog) -> None:
 
 
 def write(client: Client, backlog: Backlog, asked: int) -> None:
-    """Write the backlog with several threads, each of which writes to one collection at a time."""
+    """Write the backlog to the cluster with several threads; each of them writes to one collection at a time."""
     share = backlog.events(asked) // backlog.base.collections
 
     def write_to(name: str) -> None:
@@ -98,7 +98,7 @@ def is_applied(client: Client) -> bool:
 
 
 def _writes(random: Random, backlog: Backlog) -> Iterator[Write]:
-    """Yield random writes that always match a document, so that each causes one event."""
+    """Yield random writes to one collection. Each matches a document, and so causes one change event."""
     base = backlog.base
     there = list(range(base.documents))
     following = base.documents

@@ -1,7 +1,7 @@
-"""The clusters of the benchmarks: one server each, with a cache that is large enough for all data.
+"""The clusters of the benchmarks: replica sets of one server each, whose cache is large enough for all data.
 
-A server begins to write back dirty data when that fills a twentieth of its cache, which doubles the cost of small
-writes. The default cache size is half of the machine's memory.
+When changed data fills a twentieth of the cache, a server begins to write it to disk, which doubles the cost of small
+writes. With the default cache size, half of the machine's memory, that would depend on the machine.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def benchmark(data_set: DataSet, rounds: int, say: Callable[[str], None]) -> Res
 
 
 def memory(documents: int) -> Measurement:
-    """Measure one copy by the service of this many documents of medium size."""
+    """Run the service once to copy about `documents` documents of the data set "medium", and return its measurement."""
     with cluster("source") as source:
         _fill(source, data.medium(documents))
         return _copy(_daemon, source)
@@ -65,7 +65,7 @@ def _copy(candidate: Candidate, source: ReplicaSet) -> Measurement:
 
 
 def _daemon(source: ReplicaSet, destination: ReplicaSet) -> Measurement:
-    """Measure the service from the start request to the end of the copy."""
+    """Measure the service from the start request to the end of the copy phase."""
     with running(source, destination) as daemon:
         stopwatch = Stopwatch(daemon.pid, [os.getpid(), *servers(source, destination)])
         daemon.start()

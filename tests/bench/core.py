@@ -1,4 +1,4 @@
-"""The comparison of the verifier alone, without generations, saved state or a service process."""
+"""The comparison code of the verifier alone, without its generations, saved state and process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _RANGE_BYTES = 32 << 20
 
 
 def compare(source: str, destination: str) -> None:
-    """Compare all documents with only the comparison code of the verifier."""
+    """Compare all documents of two clusters, given by their connection strings.
+
+    Raises RuntimeError if a document differs.
+    """
     keep_large_buffers()
     stop = StopToken()
     clients = connect(source, "bench"), connect(destination, "bench")

@@ -1,4 +1,4 @@
-"""Runs the service as a separate process between two clusters, and uses only its command line and its API."""
+"""The service as a separate process between two clusters, used only through its command line and its API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _START = {"source": "cluster0", "destination": "cluster1"}
 
 
 class Daemon:
-    """A service process that accepts commands. Created by `running`."""
+    """A service process that accepts commands; `running` creates it."""
 
     def __init__(self, child: Child, port: int) -> None:
         self._child = child
@@ -48,7 +48,7 @@ class Daemon:
         self._post("resume", {})
 
     def metric(self, name: str) -> float:
-        """Return the value of a metric without labels."""
+        """Return the value of a metric that has no labels."""
         # A connection of its own: the daemon closes idle ones when it resumes.
         with requests.Session() as session:
             session.trust_env = False
@@ -63,7 +63,7 @@ class Daemon:
         self.wait_until(lambda progress: bool(progress["canCommit"]))
 
     def wait_until(self, condition: Callable[[dict[str, Any]], bool]) -> None:
-        """Wait until the condition is true for the progress."""
+        """Request the progress until the condition is true for it."""
         wait_for(lambda: condition(self._progress()), _POLL_INTERVAL)
 
     def suspend(self) -> None:

@@ -1,4 +1,4 @@
-"""The documents of the benchmarks: the same bytes in every run, because all values come from one seed."""
+"""The documents of the benchmarks. They are the same bytes in every run, because a fixed seed determines all values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _WORDS = [
 
 @dataclass(frozen=True)
 class DataSet:
-    """Some equal collections: `documents` is the number in each collection, `size` the size of a document in bytes."""
+    """Some collections with the same documents.
+
+    `documents` is the number of documents in each collection, and `size` is the size of a document in bytes.
+    """
 
     name: str
     collections: int
@@ -59,7 +62,7 @@ def medium(documents: int) -> DataSet:
 
 
 def fields(random: Random, size: int) -> dict[str, Any]:
-    """Return a document without its `_id`. With an integer `_id`, it has the given size in bytes."""
+    """Return a random document without its `_id`; together with an `_id` of type int, it has `size` bytes."""
     document = {
         "name": " ".join(random.choices(_WORDS, k=2)),
         "price": round(random.uniform(1, 1000), 2),
@@ -75,7 +78,7 @@ def fields(random: Random, size: int) -> dict[str, Any]:
 
 
 def load(client: Client, data: DataSet) -> None:
-    """Insert the data set. Its collections must not exist yet."""
+    """Insert the data set into the database `DATABASE`, in which its collections must not exist yet."""
     for name in data.names:
         for page in _pages(data):
             command = {"insert": name, "ordered": False, "documents": [RawDocuments(page)]}
@@ -84,7 +87,7 @@ def load(client: Client, data: DataSet) -> None:
 
 
 def fingerprint(client: Client) -> str:
-    """Return a hash of all documents, which is equal for clusters with the same documents."""
+    """Return a hash of all documents in the database `DATABASE`; it is equal for clusters with the same documents."""
     reply = client[DATABASE].command("dbHash")
     return str(reply["md5"])
 

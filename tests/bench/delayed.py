@@ -1,6 +1,6 @@
 """The copy of one large collection through proxies that delay every message, by the service and by plain pymongo.
 
-For the service, only the copy phase is measured, because preflight and listing take as long for a small collection.
+For the service, only the copy phase is measured: preflight and listing take the same time for a small collection.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Proxied(ReplicaSet):
 
 
 def benchmark(data_set: DataSet, rounds: int, say: Callable[[str], None]) -> Iterator[Result]:
-    """Yield one result for each delay."""
+    """Measure all candidates at each of the round-trip times `DELAYS`, and yield a result for each."""
     candidates = {"daemon": _daemon, "pymongo": partial(probe.run, "pymongo")}
     with Network() as network, _Proxied("source", network) as source:
         with source.client() as client:
@@ -56,7 +56,7 @@ def benchmark(data_set: DataSet, rounds: int, say: Callable[[str], None]) -> Ite
 
 @contextmanager
 def _destination(network: Network, source: ReplicaSet) -> Iterator[ReplicaSet]:
-    """Start an empty destination, and check after the block that it equals the source."""
+    """Start an empty destination for the block; after the block, raise RuntimeError if it differs from the source."""
     with _Proxied("destination", network) as destination:
         yield destination
         check_equal(source, destination)

@@ -1,4 +1,4 @@
-"""Downtime by the number of collections: the duration of each step of a sync with almost no data.
+"""Downtime by the number of collections: how long each step of a sync takes if there are almost no data.
 
 Each collection has one document and four indexes, one of them unique and one TTL. The commands that the servers run are
 counted as well, because their number hardly depends on the machine.
@@ -32,9 +32,9 @@ _INDEXES = [
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the sync. `source` and `destination` are the commands per collection on each cluster.
+    """The duration of one step of a sync, and how many commands each cluster has run in it, divided by the collections.
 
-    Commands of all clients are counted.
+    The commands of all clients are counted, except background commands.
     """
 
     name: str
@@ -45,7 +45,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of one sync of `collections` collections, and the CPU time and peak memory of the daemon."""
+    """The steps of one sync of `collections` collections.
+
+    `cpu_seconds` and `peak_mb` are the CPU time and the peak memory of the daemon. `others` is how many CPUs unrelated
+    processes used on average.
+    """
 
     collections: int
     steps: tuple[Step, ...]
@@ -79,7 +83,7 @@ def benchmark(collections: int, say: Callable[[str], None]) -> Steps:
 
 
 def table(result: Steps) -> str:
-    """Return the table of the steps, with the totals of the daemon in the last line."""
+    """Return a text table of the steps; the last line has the CPU time and memory of the daemon."""
     head = (f"{result.collections:,} collections", "seconds", "source", "destination")
     rows = [
         (each.name, f"{each.seconds:.2f}", f"{each.source:.2f}", f"{each.destination:.2f}")
@@ -112,7 +116,7 @@ def _fill(client: Client, collections: int) -> None:
 
 
 class _Recorder:
-    """Measures the steps one after another."""
+    """Measures the steps of a sync, one after another."""
 
     def __init__(
         self, collections: int, source: Client, destination: Client, say: Callable[[str], None]

@@ -1,4 +1,4 @@
-"""The upper limits: the speed of the two servers if the client only forwards bytes.
+"""The upper limits for the benchmarks: how fast the two servers are if a client only forwards bytes between them.
 
 This client has no state, no retries and no progress. It uses no code of the product, so it cannot share its bugs.
 """
@@ -21,7 +21,7 @@ _EVENTS_A_PAGE = 5_000
 
 
 def copy(source: str, destination: str, writers: int) -> None:
-    """Read in natural order with one thread, and insert with the others, in batches of about 3 MB."""
+    """Copy all collections: one thread reads in natural order, `writers` threads insert batches of about 3 MB."""
     own = threading.local()
 
     def connect() -> None:
@@ -45,7 +45,7 @@ def copy(source: str, destination: str, writers: int) -> None:
 
 
 def read_stream(source: str, start: Timestamp) -> None:
-    """Read the change stream up to the last marker, and apply nothing."""
+    """Read the change stream from `start` up to the last marker, without applying anything."""
     stage = {"$changeStream": {"startAtOperationTime": start}}
     cursor = {"batchSize": _EVENTS_A_PAGE}
     command = {"aggregate": 1, "pipeline": [stage], "cursor": cursor}
@@ -57,7 +57,7 @@ def read_stream(source: str, start: Timestamp) -> None:
 
 
 def hash_both(source: str, destination: str) -> None:
-    """Hash all documents on both servers in parallel, which shows whether they are equal, but not what differs."""
+    """Hash all documents on both servers at the same time; raise RuntimeError if the hashes differ."""
 
     def hashed(uri: str) -> str:
         client: Client = MongoClient(uri)

@@ -1,4 +1,4 @@
-"""Measures the cost of one run of a candidate through /proc, and determines the order of the candidates."""
+"""Measures the cost of one run of a candidate by the figures in /proc, and decides the order of the candidates."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Measurement:
-    """The cost of one run: CPU time and peak memory of the client.
+    """The cost of one run: its duration, and the CPU time and peak memory of the candidate's process.
 
-    `others` is the average number of CPUs that unrelated processes used meanwhile.
+    `others` is how many CPUs unrelated processes used on average.
     """
 
     seconds: float
@@ -25,7 +25,10 @@ class Measurement:
 
 
 class Stopwatch:
-    """Measures a process from now on. `ours` are the other processes that take part, such as servers."""
+    """Measures a process from the creation of this object on.
+
+    `ours` are other processes that take part, such as servers.
+    """
 
     def __init__(self, pid: int, ours: Sequence[int]) -> None:
         self._pid = pid
@@ -44,9 +47,10 @@ class Stopwatch:
 
 
 class Strangers:
-    """The CPU time of everything on this machine except `ours`, from now on; includes other guests of the hypervisor.
+    """Measures the CPU time of all processes on this machine except `ours`, from the creation of this object on.
 
-    The result is approximate: the kernel counts the machine's time in ticks, but that of processes exactly.
+    Includes the time that the hypervisor gave to other guests. The result is approximate: the kernel counts the
+    machine's time in ticks, but that of processes exactly.
     """
 
     def __init__(self, ours: Sequence[int]) -> None:
@@ -61,13 +65,16 @@ class Strangers:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the user and system CPU time of a process, for all its threads together."""
+    """Return the user and system CPU time of a process and all its threads, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def turns(names: Sequence[str], rounds: int) -> Iterator[list[str]]:
-    """Yield the names as A B C, then C B A, then A B C, and so on, so that a drift affects all candidates equally."""
+    """Yield the order of the candidates for each round: A B C, then C B A, then A B C, and so on.
+
+    So a machine that becomes slower or faster during the benchmark affects all candidates equally.
+    """
     for number in range(rounds):
         yield list(reversed(names)) if number % 2 else list(names)
 

@@ -1,4 +1,4 @@
-"""The obvious implementation with pymongo, as the lower limit."""
+"""The simplest implementation with pymongo, as the lower limit for the benchmarks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def copy(source: str, destination: str) -> None:
 
 
 def apply(source: str, destination: str, start: Timestamp) -> None:
-    """Apply change events with `watch` and ordered `bulk_write`, up to the last marker."""
+    """Apply change events from `start` up to the last marker, with `watch` and ordered `bulk_write`."""
     waiting: dict[str, list[Write]] = defaultdict(list)
     with _connect(source) as reading, _connect(destination) as writing:
         with reading[DATABASE].watch(start_at_operation_time=start) as events:

@@ -1,4 +1,4 @@
-"""Runs a candidate other than the service in a separate process, which measures itself.
+"""Runs a candidate other than the service in a process of its own, which measures itself.
 
 The module is both sides: `run` starts it as a script with a task on the command line, and reads its output.
 """
@@ -26,7 +26,11 @@ _SECONDS = 600
 
 @dataclass(frozen=True)
 class Task:
-    """The clusters of a run. `ours` are the processes that take part, `time` is the time of the first change event."""
+    """The connection strings of the clusters, and other arguments of a candidate.
+
+    `ours` are the IDs of the processes that take part. `time` is the cluster time from which change events are read, as
+    a pair of seconds and increment.
+    """
 
     source: str
     destination: str
@@ -44,7 +48,11 @@ def _default_writers(task: Task) -> int:
 
 
 def _verify(task: Task) -> None:
-    """Run a complete check with `--checkOnce`, including its saved state, change readers and counts."""
+    """Run a complete check by the verifier with `--checkOnce`.
+
+    It includes everything that the verifier does besides: saving its state, reading changes and counting documents.
+    Raises RuntimeError unless the check passes.
+    """
     flags = ["--verifyAll", "--checkOnce", "--clean", "--verbosity", "WARN"]
     if verifier.main([*flags, "--srcURI", task.source, "--destURI", task.destination]):
         raise RuntimeError("the check did not pass")

@@ -1,4 +1,7 @@
-"""Child processes that end with this process in any case. The output of each goes to a file in its own folder."""
+"""Child processes that are ended even if this process is killed.
+
+The output of each goes to a file in its own folder.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class Child:
 
 @contextmanager
 def python(arguments: Sequence[str]) -> Iterator[Child]:
-    """Run Python with these arguments within the block; the process is killed at the end of the block."""
+    """Run Python with these arguments during the block, and kill the process at its end."""
     folder = keeper.make_folder(Path(gettempdir()))
     try:
         output = folder / "output"

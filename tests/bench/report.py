@@ -1,4 +1,4 @@
-"""Converts measurements to rows, and rows to a table for people and JSON for programs. Pure."""
+"""Converts measurements to rows, and rows to a table for people and JSON for programs. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from tests.bench.measure import Measurement
 
 @dataclass
 class Result:
-    """The measurements of one benchmark; the rates of all candidates are compared with those of `limit`."""
+    """The measurements of one benchmark.
+
+    The benchmark handles `count` units, for example documents, of `bytes` bytes in total. The rate of each candidate is
+    compared with that of the candidate named `limit`.
+    """
 
     title: str
     unit: str
@@ -26,7 +30,10 @@ class Result:
         self.runs.setdefault(candidate, []).append(measurement)
 
     def columns(self) -> dict[str, Callable[[str], list[float]]]:
-        """Return a function for each column, which returns the values of a candidate, one for each round."""
+        """Return a function for each column of the table, by its title.
+
+        It takes the name of a candidate, and returns the candidate's values, one for each round.
+        """
         columns = {
             f"{self.unit}s/s": self._rates,
             "MB/s": lambda name: [rate * self._mb_each for rate in self._rates(name)],
@@ -40,7 +47,10 @@ class Result:
         return columns
 
     def best_ratio(self, name: str) -> float:
-        """Return the ratio of the candidate's best run to the limit's; the best runs are the least disturbed."""
+        """Return the rate of the candidate's best run, divided by that of the limit's best run.
+
+        The best runs are those that other processes disturbed least.
+        """
         return max(self._rates(name)) / max(self._rates(self.limit))
 
     @property
@@ -58,7 +68,10 @@ class Result:
 
 
 def table(result: Result) -> str:
-    """Return a table with one row for each candidate. A cell has the median of the rounds, and the range."""
+    """Return a text table with one row for each candidate.
+
+    A cell has the median, the minimum and the maximum of the rounds.
+    """
     columns = result.columns()
     head = [result.title, *columns, "best ÷ best"]
     rows = [
@@ -79,7 +92,7 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def document(result: Result) -> dict[str, Any]:
-    """Return the rows and all measurements as JSON."""
+    """Return the medians and all measurements as a dict for JSON."""
     return {
         "title": result.title,
         "unit": result.unit,

@@ -1,4 +1,4 @@
-"""The event spool: a backlog is written in a pause, and applied from the oplog, or spooled and applied from the spool.
+"""The event spool: a backlog is applied from the oplog, or spooled during a pause and applied from the spool.
 
 The service is suspended while the backlog is written. Each run has clusters of its own.
 """
@@ -25,7 +25,10 @@ _MEASURED = 0.9
 
 
 def benchmark(name: str, asked: int, rounds: int, say: Callable[[str], None]) -> Result:
-    """Spool and apply the backlog of that name, of about as many events as asked."""
+    """Measure spooling, and application from the oplog and from the spool, with the backlog of this name.
+
+    `asked` is the approximate number of its events.
+    """
     chosen = BACKLOGS[name]
     candidates = [_FROM_OPLOG, _SPOOLED, _FROM_SPOOL]
     result = Result(f"spool {name}", "event", chosen.events(asked), _FROM_OPLOG, candidates)
@@ -54,7 +57,10 @@ def _run(chosen: Backlog, asked: int, option: str) -> Iterator[tuple[str, Measur
 
 
 def _spool(daemon: Daemon, ours: list[int], events: int) -> Measurement:
-    """Measure the spooling of most of the events, scaled to all of them, and wait for the rest."""
+    """Measure how long it takes to spool 90 % of the events, and return the measurement scaled to all of them.
+
+    Returns when all events are spooled.
+    """
 
     def spooled(share: float) -> Callable[[], bool]:
         return lambda: daemon.metric("mongosync_events_spooled_total") >= share * events
@@ -72,7 +78,7 @@ def _spool(daemon: Daemon, ours: list[int], events: int) -> Measurement:
 def _paused(
     chosen: Backlog, asked: int, option: str
 ) -> Iterator[tuple[ReplicaSet, ReplicaSet, Daemon]]:
-    """Yield two clusters and a suspended daemon whose sync is paused, and which has not read the backlog."""
+    """Yield a source, a destination, and a suspended daemon whose sync is paused and has not read the backlog yet."""
     with (
         cluster("source") as source,
         cluster("destination") as destination,

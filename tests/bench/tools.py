@@ -22,7 +22,10 @@ def are_there() -> bool:
 
 
 def dump_and_restore(source: ReplicaSet, destination: ReplicaSet) -> Measurement:
-    """Measure both programs together, including their start, and add up their CPU time and peak memory."""
+    """Measure `mongodump | mongorestore`, including the start of both programs.
+
+    CPU time and peak memory are the sums of both.
+    """
     dump = ["mongodump", f"--uri={source.uri}", f"--db={DATABASE}", "--archive", "--quiet"]
     restore = ["mongorestore", f"--uri={destination.uri}", "--archive", "--quiet"]
     strangers = Strangers([os.getpid(), *servers(source, destination)])

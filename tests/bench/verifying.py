@@ -1,4 +1,4 @@
-"""Verification: two equal clusters are checked by the verifier, compared by its core alone, and hashed."""
+"""Verification: two equal clusters are checked by the verifier, compared by its comparison code alone, and hashed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def benchmark(data_set: DataSet, rounds: int, say: Callable[[str], None]) -> Res
 
 
 def memory(documents: int) -> Measurement:
-    """Measure one check of this many documents of medium size."""
+    """Run the verifier once on about `documents` documents of the data set "medium", and return its measurement."""
     with ExitStack() as clusters:
         return probe.run("verifier", *_filled(clusters, data.medium(documents)))
 

@@ -1,6 +1,6 @@
-"""A client for the wire protocol on a raw socket: OP_MSG, one command at a time, without access control.
+"""A client for MongoDB's wire protocol on a raw socket: OP_MSG, one command at a time, without access control.
 
-It uses no code of the product or the driver, to measure the cost without either.
+It uses no code of the product or the driver, to measure the cost without them.
 """
 
 from __future__ import annotations

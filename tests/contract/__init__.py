@@ -1,1 +1,1 @@
-"""The contract of both services, row by row, on real clusters."""
+"""Tests of what the HTTP interfaces of both services promise, row by row, on real clusters."""

@@ -1,4 +1,4 @@
-"""Every row of the interface's tables holds: `pytest -k <name of a row>` tests one of them.
+"""Tests every row of the tables of the documented interface: `pytest -k <name of a row>` tests one of them.
 
 Each row here compares what some complete syncs have shown with the value that the interface promises. `DOCUMENTED` has
 the names of all rows in the order of the interface.
@@ -73,7 +73,10 @@ REFUSED: dict[str, Document] = {
 
 
 def refused(field: str) -> Row:
-    """Return a row: a start without this field, or with a wrong type or value in it, is refused with its name."""
+    """Return a row for the refusals of one field of the start request.
+
+    A start without the field, or with a wrong type or value in it, must be refused, and the error must name the field.
+    """
 
     def row(seen: Seen) -> tuple[object, object]:
         answer = seen.refused[field]
@@ -84,7 +87,10 @@ def refused(field: str) -> Row:
 
 
 def not_begun(name: str, *words: str) -> Row:
-    """Return a row: this start is refused with a description that contains the words, and begins no sync."""
+    """Return a row for the start with this name: it must be refused, and begin no sync.
+
+    The description of the error must contain these words.
+    """
 
     def row(seen: Seen) -> tuple[object, object]:
         answer = seen.refused[name]
@@ -96,7 +102,7 @@ def not_begun(name: str, *words: str) -> Row:
 
 
 def accepted(field: str) -> Row:
-    """Return a row that checks that the start request has this field. `field` may be nested: `name.inner`."""
+    """Return a row for a field of the start request, which must exist. A nested field has the form `name.inner`."""
     name, _, inner = field.partition(".")
 
     def row(seen: Seen) -> tuple[object, object]:
@@ -116,7 +122,10 @@ def all_of(*rows: Row) -> Row:
 
 
 def of_type(kind: type, *path: str) -> Row:
-    """Return a row: during change event application, the field at this path has a value of this type."""
+    """Return a row for the type of a field of the progress during change event application.
+
+    `path` has the names of the nested fields.
+    """
 
     def row(seen: Seen) -> tuple[object, object]:
         value: Any = seen.usual.applying.progress
@@ -128,7 +137,7 @@ def of_type(kind: type, *path: str) -> Row:
 
 
 def count(name: str) -> Row:
-    """Return a row: this counter of the verifier is 0 before a check, and an integer after it."""
+    """Return a row for a counter of the verifier, which must be 0 before a check, and an integer after it."""
 
     def row(seen: Seen) -> tuple[object, object]:
         before, after = (
@@ -144,12 +153,12 @@ def stages(walk: Walk) -> list[Moment]:
 
 
 def shown(name: str, walk: Walk) -> list[Any]:
-    """Return the values of one field of the progress at all moments of a sync."""
+    """Return the values that one field of the progress had in the recorded moments of a sync."""
     return [each.progress[name] for each in stages(walk)]
 
 
 def refusals(walk: Walk) -> tuple[list[bool], list[bool]]:
-    """Return whether user writes were refused at each moment, on the source and on the destination."""
+    """Return whether user writes were refused in each recorded moment: on the source, and on the destination."""
     return (
         [each.source_refuses == USER_WRITES_BLOCKED for each in stages(walk)],
         [each.destination_refuses == USER_WRITES_BLOCKED for each in stages(walk)],

@@ -1,4 +1,4 @@
-"""Syncs whose HTTP answers are recorded, so that each row of the contract can be compared with them."""
+"""Runs syncs and records their HTTP answers, with which the rows of the contract are compared."""
 
 from __future__ import annotations
 
@@ -33,13 +33,16 @@ class Answer:
 
     @property
     def described(self) -> str:
-        """Return the description of an error; empty for a success."""
+        """Return the description of the error; empty if the answer is a success."""
         return str(self.body.get("errorDescription", ""))
 
 
 @dataclass(frozen=True)
 class Moment:
-    """The progress at one moment, and the error codes of user writes to each cluster; None if they succeed."""
+    """The progress at one moment of a sync, and the error codes of user writes to each cluster at that moment.
+
+    A code is None if the write succeeds.
+    """
 
     progress: Document
     source_refuses: int | None
@@ -49,7 +52,10 @@ class Moment:
 
 @dataclass(frozen=True)
 class Walk:
-    """The moments of a sync from its start to its end, and the names of the destination's indexes at the end."""
+    """The recorded moments of one sync from its start to its end.
+
+    It also has the names of the destination's indexes at the end.
+    """
 
     started: Answer
     copying: Moment
@@ -62,7 +68,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class Check:
-    """The answers of the standalone verifier during a sync."""
+    """The answers that the standalone verifier gave during a sync."""
 
     idle: Document
     checked: Answer
@@ -92,7 +98,7 @@ class Sharded:
 
 @dataclass(frozen=True)
 class Seen:
-    """All recorded answers and states that the rows of the contract refer to."""
+    """All recorded answers and states with which the rows of the contract are compared."""
 
     addresses: tuple[str, str]
     idle: Document
@@ -123,7 +129,7 @@ def _refusal(write: Callable[[], object]) -> int | None:
 
 
 def _write(client: Client, user: str) -> None:
-    """Insert and delete a document."""
+    """Insert a document as a user, and delete it again."""
     client.d.c.insert_one({"_id": user})
     client.d.c.delete_one({"_id": user})
 
@@ -140,7 +146,7 @@ def fill(pair: Pair) -> None:
 
 @contextmanager
 def running(pair: Pair, folder: Path) -> Iterator[Daemon]:
-    """Run a daemon on empty clusters within the block."""
+    """Empty the clusters, and run a daemon between them within the block."""
     pair.empty()
     folder.mkdir()
     daemon = pair.daemon(folder)
@@ -152,7 +158,10 @@ def running(pair: Pair, folder: Path) -> Iterator[Daemon]:
 
 
 def walk(pair: Pair, daemon: Daemon, options: Document, while_applying: Callable[[], None]) -> Walk:
-    """Sync the documents of `fill`, and record each moment."""
+    """Sync the documents of `fill` with these options, and record each moment.
+
+    `while_applying` is called during change event application.
+    """
     source, destination = pair.source.client, pair.destination.client
 
     def look() -> Moment:
@@ -186,7 +195,7 @@ def walk(pair: Pair, daemon: Daemon, options: Document, while_applying: Callable
 
 
 def checked_walk(pair: Pair, daemon: Daemon, folder: Path) -> tuple[Walk, Check]:
-    """Run the standalone verifier during a sync, with its state on the source."""
+    """Run the standalone verifier during a sync, and return what both have shown. Its state is saved on the source."""
     folder.mkdir()
     verifier = Verifier(
         pair.source.uri,
@@ -226,7 +235,10 @@ FILTERS = {
 
 
 def filtered_walk(pair: Pair, daemon: Daemon) -> tuple[Document, set[str]]:
-    """Run a sync that fails with a mismatch; return its last progress and the destination's collections."""
+    """Run a sync with filters that fails with a mismatch.
+
+    Return its last progress, and the names of the destination's collections.
+    """
     source = pair.source.client
     for name in ("all.c", "all.left out", "some.kept", "some.other", "regex.kept 1", "regex.other"):
         database, _, collection = name.partition(".")
@@ -251,7 +263,7 @@ def _names(client: Client) -> set[str]:
 
 
 def ttl_walk(pair: Pair, daemon: Daemon) -> Document:
-    """Run a verified sync that builds no indexes, create a TTL index meanwhile, and return the last progress."""
+    """Run a sync with verification and without indexes, and create a TTL index during it; return the last progress."""
     fill(pair)
     daemon.start(buildIndexes="never")
     daemon.wait_until_committable()
@@ -260,7 +272,7 @@ def ttl_walk(pair: Pair, daemon: Daemon) -> Document:
 
 
 def reversed_walk(pair: Pair, daemon: Daemon) -> tuple[Answer, Document]:
-    """Run and reverse a sync; return the answer to the reverse, and the progress after it."""
+    """Run a sync and reverse it; return the answer to /reverse, and the progress when the sync is RUNNING again."""
     fill(pair)
     daemon.start(reversible=True, enableUserWriteBlocking=True)
     daemon.commit()
@@ -286,7 +298,10 @@ def blocking_walk(pair: Pair, daemon: Daemon) -> Walk:
 
 
 def _by_n(*names: str, supported: bool) -> Document:
-    """Return the start options that shard these collections of the database d by the field n."""
+    """Return the start options that shard these collections of the database d by the field `n`.
+
+    `supported` is the value of createSupportingIndexes.
+    """
     entries = [
         {"database": "d", "collection": name, "shardCollection": {"key": [{"n": 1}]}}
         for name in names
@@ -295,7 +310,7 @@ def _by_n(*names: str, supported: bool) -> Document:
 
 
 def _refused_starts(pair: Pair, daemon: Daemon) -> Iterator[tuple[str, Answer]]:
-    """Yield the answers to starts that are invalid for a sharded destination, each with its name in the contract."""
+    """Yield the answers to starts whose sharding options must be refused, each with its name in the contract."""
     d = pair.source.client.d
     d.unserved.insert_one({})
     d.create_collection("collated", collation={"locale": "en"}).create_index("n")
@@ -321,7 +336,10 @@ def _index_names(pair: Pair) -> set[str]:
 
 
 def sharded_walk(pair: Pair, folder: Path) -> Sharded:
-    """Run three syncs. In the first, one collection is renamed before its copy begins, another after its copy."""
+    """Run three syncs to a sharded cluster, and return what they have shown.
+
+    In the first one, a collection is renamed before its copy begins, and another one after its copy.
+    """
     source = pair.source.client
     with running(pair, folder / "served") as daemon:
         refused = dict(_refused_starts(pair, daemon))
@@ -353,7 +371,7 @@ def sharded_walk(pair: Pair, folder: Path) -> Sharded:
 
 
 def everything(pair: Pair, to_sharded: Pair, folder: Path, refused: Mapping[str, Document]) -> Seen:
-    """Run all syncs, one after the other, and before the first one all starts that must be refused."""
+    """Send all starts that must be refused; then run all syncs one after the other. Return what they have shown."""
     with running(pair, folder / "usual") as daemon:
         idle = daemon.progress()
         refusals = {name: answer_of(daemon.post("start", refused[name])) for name in refused}

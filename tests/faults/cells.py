@@ -1,6 +1,6 @@
-"""The dimensions of the fault matrix: stages of a sync, commands in each stage, faults, and numbers of hits.
+"""The dimensions of the fault matrix: stages of a sync, commands in each stage, faults, and how often each occurs.
 
-A cell is one combination. Cells are packed into flights: a flight is one sync with cells in every stage.
+A cell is one combination of these. A flight is one sync with several cells, so that few syncs test many cells.
 """
 
 from __future__ import annotations
@@ -151,7 +151,10 @@ Commands = Mapping[tuple[Stage, On], tuple[str, ...]]
 
 
 def all_cells(times: Collection[Times], commands: Commands = COMMANDS) -> Iterator[Cell]:
-    """Yield every possible cell."""
+    """Yield every combination of a command in its stage and cluster, a fault, and a number of times.
+
+    Faults of a write concern are only combined with commands that have one.
+    """
     faults = [fault for each in FAULTS.values() for fault in each]
     for where, names in commands.items():
         for command, fault, often in product(names, faults, times):
@@ -160,7 +163,7 @@ def all_cells(times: Collection[Times], commands: Commands = COMMANDS) -> Iterat
 
 
 def pairwise(cells: Iterable[Cell], seed: int = 0) -> list[Cell]:
-    """Return a small selection of cells with every pair of properties that occurs in `cells`."""
+    """Return a small selection of the cells in which every pair of properties occurs that occurs in `cells`."""
     chosen: list[Cell] = []
     covered: set[Any] = set()
     ordered = list(cells)
@@ -176,7 +179,10 @@ def pairwise(cells: Iterable[Cell], seed: int = 0) -> list[Cell]:
 
 
 def _pairs(cell: Cell) -> set[Any]:
-    """Return the pairs of properties that a selection must contain; commands are paired with classes of faults."""
+    """Return the pairs of properties of a cell that a selection must contain.
+
+    A command is paired with the class of the fault, not with each fault.
+    """
     properties = {"stage": cell.stage, "on": cell.on, "kind": cell.kind, "times": cell.times}
     pairs = set(combinations(properties.items(), 2))
     pairs.add((("command", cell.command), ("kind", cell.kind)))
@@ -199,9 +205,10 @@ SHARD_ROOM = {Stage.COPY: 2, Stage.VERIFICATION: 3, Stage.EVENTS: 6}
 
 
 def pack(cells: Iterable[Cell], room: Mapping[Stage, int] = ROOM) -> list[Flight]:
-    """Pack the cells into flights.
+    """Divide the cells among as few flights as possible.
 
-    `room` is the maximum number of cells of one cluster in a stage of a flight; the default is 1.
+    `room` is the maximum number of cells with the same stage and cluster in one flight; 1 for a stage that is not in
+    it.
     """
     waiting: dict[tuple[Stage, On], list[Cell]] = defaultdict(list)
     for each in cells:

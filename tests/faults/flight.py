@@ -1,4 +1,7 @@
-"""A sync from the listing to a reverse and its commit, with faults in each stage and continuous writes."""
+"""One sync with faults in each stage: from the listing to a commit, a reverse and a second commit.
+
+The test writes to the source continuously meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +38,19 @@ _pause = threading.Event()
 
 
 class Flown(AssertionError):
-    """The sync has failed permanently."""
+    """Raised if a sync of the fault matrix has failed in a way that no user could recover from."""
 
 
 class Action(Protocol):
-    """An action that runs during a stage while the sync continues."""
+    """Something that is done to the clusters or the daemon during a stage, while the sync continues."""
 
     def run(self, over: threading.Event) -> None:
-        """Run until done, or until the stage is over."""
+        """Run the action until it is done; return early if `over` is set, because the stage has ended."""
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """An action that is run once, however long it takes."""
+    """An action that calls `disturb` once and waits for its end, even if the stage ends earlier."""
 
     name: str
     disturb: Callable[[], None]
@@ -57,12 +60,19 @@ class Disturbance:
 
 
 class Sabotage:
-    """Arms the cells of one stage and cluster, one after another, until the stage ends; the first one immediately."""
+    """An action that arms the faults of these cells one after another until the stage ends.
+
+    All cells have the same stage and cluster. The first fault is armed by the constructor.
+    """
 
     def __init__(
         self, points: FailPoints, cells: list[Cell], journal: list[str], **filters: Any
     ) -> None:
-        """`journal` gets the cells whose faults were hit; `filters` are additional fields of the fail point."""
+        """Arm the fault of the first cell.
+
+        `journal` gets the names of the cells whose faults have occurred; `filters` are additional fields of the fail
+        points.
+        """
         self._journal = journal
         self._filters = filters
         self._points = points
@@ -98,12 +108,15 @@ class Sabotage:
 
 
 class Journey:
-    """A flight in progress."""
+    """Runs one sync through all stages, with the given actions in each stage.
+
+    It recovers from failures of the sync as a user would.
+    """
 
     def __init__(
         self, pair: Pair, daemon: Daemon, actions: Callable[[Stage], Sequence[Action]]
     ) -> None:
-        """`actions` returns the actions of a stage; it is called when the stage begins."""
+        """`actions` is called at the beginning of each stage, and returns the actions to run during it."""
         self.pair = pair
         self.daemon = daemon
         self.failures: list[str] = []
@@ -114,7 +127,10 @@ class Journey:
         self._stack = ExitStack()
 
     def fly(self) -> None:
-        """Run all stages. Raises Flown, and the errors of waits and of the comparison."""
+        """Run all stages.
+
+        Raises Flown if the sync cannot be recovered, and the errors of waits and of the comparison.
+        """
         with self._stack:
             self._fly()
 
@@ -161,7 +177,7 @@ class Journey:
 
     @contextmanager
     def _struck_in(self, stage: Stage) -> Iterator[Callable[[], bool]]:
-        """Run the actions of the stage within the block; the value returns whether all of them are done."""
+        """Run the actions of a stage during the block. The yielded function returns whether all of them are done."""
         self.stage, began, over = stage, monotonic(), threading.Event()
         actions = self._actions(stage)
         with ThreadPoolExecutor(max_workers=max(1, len(actions))) as executor:
@@ -185,9 +201,9 @@ class Journey:
         self._until(lambda progress: found({"_id": mark}) is not None, mark)
 
     def _define_until(self, over: Callable[[], bool]) -> None:
-        """Apply DDL events one round at a time until `over` returns true, or for a limited number of rounds.
+        """Make rounds of DDL operations on the source, and wait until each is applied, until `over` returns true.
 
-        A fault can keep `over` from becoming true.
+        The number of rounds is limited, because a fault can keep `over` from becoming true.
         """
         for number in range(_MOST_ROUNDS):
             with suppress(PyMongoError):
@@ -217,7 +233,10 @@ class Journey:
         assert answer.ok, answer.text
 
     def _post(self, name: str) -> None:
-        """Send a command, which may be refused with a named error; the caller repeats it as a user would."""
+        """Send a command.
+
+        If it is refused with a named error, note that; the caller sends it again, as a user would.
+        """
         answer = self.daemon.post(name)
         if not answer.ok:
             refused = answer.json()
@@ -225,7 +244,7 @@ class Journey:
             self.journal.append(f"/{name} refused: {refused['error']}")
 
     def _until(self, holds: Callable[[dict[str, Any]], bool], what: str) -> None:
-        """Wait for a condition, and recover from failures as a user would."""
+        """Wait until the condition is true for the progress; meanwhile, recover from failures as a user would."""
 
         def look() -> bool:
             if not self.daemon.answers():
@@ -256,7 +275,10 @@ class Journey:
             raise Flown(f"{self.stage}: {failure} after {self.journal[-6:]}")
 
     def _run_again(self) -> None:
-        """Launch the process until it runs: a fault can end it before it answers, with a named error."""
+        """Start the process again and again until it accepts commands.
+
+        A fault can end the process before that; it must then name an error.
+        """
         self.daemon.launch()
 
         def runs() -> bool:
@@ -300,7 +322,7 @@ _INFO_AFTER = {
 
 
 def fill(pair: Pair, documents: int = 200) -> None:
-    """Create a few collections of each kind."""
+    """Create a few collections of several kinds on the source, with documents, indexes and a view."""
     d = pair.source.client.d
     for name in ("hashed", "plain"):
         if name == "hashed":
@@ -323,7 +345,7 @@ def collections_of(client: AnyClient) -> int:
 
 
 def write(client: AnyClient, number: int) -> None:
-    """Insert, update and delete documents, different ones for each number."""
+    """Insert, update, replace and delete documents; each `number` writes other documents."""
     for name in ("hashed", "plain"):
         c = client.d[name]
         c.insert_many([{"_id": f"{number} {n}", "n": n} for n in range(5)])
@@ -334,7 +356,7 @@ def write(client: AnyClient, number: int) -> None:
 
 @contextmanager
 def writing(client: AnyClient) -> Iterator[None]:
-    """Write to the source continuously within the block."""
+    """Write to the cluster from a thread during the block; ignore errors."""
     stop = threading.Event()
 
     def run() -> None:
@@ -354,10 +376,10 @@ def writing(client: AnyClient) -> Iterator[None]:
 
 
 def define(client: AnyClient, number: int) -> None:
-    """Create a collection, change it and rename it; drop the collection of the previous call.
+    """Create a collection, change it and rename it; drop the collection that the previous call has renamed.
 
-    The last update changes so many documents of a new name that a transaction applies it. After a failed one, the
-    daemon applies the next batches of that name without a transaction.
+    The last update changes so many documents of the renamed collection that a transaction applies it. After a failed
+    transaction, the daemon applies the next batches for that name without one, so each call uses a new name.
     """
     d, name = client.d, f"new {number}"
     d.create_collection(name)
@@ -373,7 +395,7 @@ def define(client: AnyClient, number: int) -> None:
 
 
 def patiently(write: Callable[[], Any]) -> None:
-    """Retry a write of the test while its cluster has no primary."""
+    """Call `write` until it succeeds: its cluster may have no primary for a while."""
 
     def done() -> bool:
         with suppress(PyMongoError):

@@ -1,4 +1,4 @@
-"""Elections, dead and stopped servers and processes, and rollbacks in every stage of a sync.
+"""Elections, killed and suspended servers and processes, and rollbacks in every stage of a sync.
 
 Both clusters are replica sets of three members.
 """
@@ -67,7 +67,10 @@ def _no_majority(members: ThreeMembers, seconds: float = 5) -> None:
 
 
 def _roll_back(members: ThreeMembers) -> None:
-    """Roll back writes of the test; on the destination, also the daemon's writes in the same period."""
+    """Make the primary of a cluster roll back writes of the test.
+
+    On the destination, the daemon's writes of the same time are rolled back, too.
+    """
 
     def write(client: Any) -> None:
         documents = [{"_id": f"rolled back {n}"} for n in range(20)]
@@ -201,7 +204,7 @@ def test_a_failover_costs_a_small_part_of_a_large_collection(sets: Sets, tmp_pat
 
 
 def test_definitions_that_are_rolled_back_are_prepared_again(sets: Sets, tmp_path: Path) -> None:
-    """Roll back the collMod commands of the commit, which at first only the primary acknowledges."""
+    """Roll back the collMod commands of a commit after only the primary has run them."""
     clients = [each.client() for each in sets]
     sides = [Side(each.uri, client) for each, client in zip(sets, clients, strict=True)]
     pair = Pair(sides[0], sides[1])

@@ -1,6 +1,6 @@
-"""Writes that the destination delays while their process is killed must have no effect after newer writes.
+"""Writes that the destination delays while their process is killed must not take effect after newer writes.
 
-The server delays one command for some seconds before it runs it, although the client has disconnected.
+The server delays one command for some seconds before it runs it, even if the client has disconnected.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _MANY = range(40)
 
 
 class DelayTooShort(Exception):
-    """The server has run the delayed command before newer writes were applied, so the test has proved nothing."""
+    """Raised if the server has run the delayed command before newer writes were applied.
+
+    The test has then proved nothing.
+    """
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,10 @@ class Held:
     operation: int
 
     def wait_until_over(self) -> None:
-        """Wait until the server has run or refused the command. Raise DelayTooShort if it already has."""
+        """Wait until the server has run or refused the delayed command.
+
+        Raises DelayTooShort if it is not delayed any more.
+        """
         if not self._is_delayed():
             raise DelayTooShort
         wait_for(lambda: not self._is_delayed(), "it has run")
@@ -53,9 +59,9 @@ class Held:
 
 @contextmanager
 def holding(client: Client, name: str, delay_ms: int) -> Iterator[Callable[[], Held]]:
-    """Delay the next command of that name on d.c, or the next commit, on the primary.
+    """Make the primary delay the next command with that name on the collection d.c, or the next commitTransaction.
 
-    The value waits until the command is delayed, and returns it.
+    The yielded function waits until a command is delayed, and returns it.
     """
     data = {
         "failCommands": [name],
@@ -88,7 +94,7 @@ def clusters(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 
 def _members(*numbers: Any) -> pytest.MarkDecorator:
-    """Run a test with these numbers of members of the destination."""
+    """Return a mark that runs a test once for each of these numbers of members of the destination."""
     return pytest.mark.parametrize("clusters", numbers, indirect=True, ids=_MEMBERS)
 
 
@@ -103,7 +109,10 @@ Run = Callable[[Test], None]
 
 @pytest.fixture
 def run(pair: Pair, tmp_path: Path) -> Run:
-    """Return a function that runs a test with a new daemon, and with a longer delay while it raises DelayTooShort."""
+    """Return a function that runs a test with a new daemon.
+
+    If the test raises DelayTooShort, it is run again with a longer delay.
+    """
 
     def run_once(test: Test, delay_ms: int) -> None:
         pair.empty()
@@ -124,7 +133,7 @@ def run(pair: Pair, tmp_path: Path) -> Run:
 
 
 def _applied(pair: Pair, number: int) -> None:
-    """Wait until all present changes of the source are applied."""
+    """Wait until all changes that the source has now are applied to the destination."""
     pair.source.client.d.marks.insert_one({"_id": number})
     found = pair.destination.client.d.marks.find_one
     wait_for(lambda: found({"_id": number}), f"mark {number} is applied")

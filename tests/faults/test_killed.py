@@ -1,4 +1,7 @@
-"""The real daemon is killed at every named point before the commit, is restarted, and copies nothing twice."""
+"""The real daemon is killed at every named point before the commit and restarted.
+
+It must not copy a collection again that it has copied before.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def _name(kill: tuple[Point, int]) -> str:
 
 
 def _fill(pair: Pair) -> None:
-    """Fill one collection with more than a page, so that a kill can interrupt its copy."""
+    """Fill the source with collections of many kinds, one of them so large that a kill can interrupt its copy."""
     client = pair.source.client
     pair.shard("d.c")
     pair.shard("d.big")
@@ -85,7 +88,7 @@ def test_a_sync_continues_after_a_kill_at_every_point(pair: Pair, daemon: Daemon
 
 
 def _run_until_killed(daemon: Daemon, kill: tuple[Point, int], body: dict[str, Any]) -> None:
-    """Run the daemon with an order to kill it; fail if it does not reach the point."""
+    """Run the daemon, start a sync, and wait until the daemon is killed at the point; fail if it does not reach it."""
     point, number = kill
     daemon.kill_at(point, number=number)
     daemon.run()
@@ -94,7 +97,7 @@ def _run_until_killed(daemon: Daemon, kill: tuple[Point, int], body: dict[str, A
 
 
 def _write_between(client: writes.AnyClient, number: int) -> None:
-    """Write to a collection that the sync knows, and create one that it may not know."""
+    """Write to two collections that the sync knows, and create one that it may not know yet."""
     client.d.c.insert_one({"_id": f"between {number}"})
     client.d.big.update_many({"_id": {"$lt": 20}}, {"$set": {"between": number}})
     client.d[f"between {number}"].insert_one({"_id": number})
@@ -152,7 +155,10 @@ def _copied_collections(client: writes.AnyClient) -> dict[Any, int]:
 
 
 def _assert_not_copied_again(client: writes.AnyClient, before: dict[Any, int]) -> None:
-    """Check that collections copied before the kill have the same count: a second copy would have added to it."""
+    """Fail if a collection that was copied before the kill has another count of copied documents now than in `before`.
+
+    A second copy would have increased the count.
+    """
     after = _copied_collections(client)
     assert {key: after[key] for key in before if key in after} == {
         key: count for key, count in before.items() if key in after
@@ -185,7 +191,11 @@ def _inserts(client: writes.AnyClient) -> int:
 def test_documents_whose_repeated_insert_fails_with_unusual_errors(
     pair: Pair, daemon: Daemon
 ) -> None:
-    """Copy keys of clustered collections whose duplicates have special error codes, and a capped collection's order."""
+    """Kill the copy after it has inserted some documents, so that they are inserted again.
+
+    In clustered collections, duplicates of some `_id`s cause other errors than DuplicateKey. The documents of the
+    capped collection must stay in order.
+    """
     d = pair.source.client.d
     clustered = {"key": {"_id": 1}, "unique": True}
     d.create_collection("clustered", clusteredIndex=clustered)
@@ -221,7 +231,7 @@ def test_random_kills_under_load(pair: Pair, daemon: Daemon) -> None:
 
 
 def mark(pair: Pair, daemon: Daemon, name: str) -> Timestamp:
-    """Insert a document with this id, wait until the insert is applied, and return its time."""
+    """Insert a document with the `_id` `name`, wait until the insert is applied, and return its cluster time."""
     before = daemon.progress()["totalEventsApplied"]
     reply = pair.source.client.d.command({"insert": "c", "documents": [{"_id": name}]})
     wait_for(lambda: daemon.progress()["totalEventsApplied"] > before, f"{name} is applied")

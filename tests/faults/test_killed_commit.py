@@ -109,7 +109,10 @@ def test_a_killed_commit_is_withdrawn_only_while_the_destination_is_blocked(
 
 
 class Writer:
-    """A user of the source, who records every acknowledged write."""
+    """A user of the source who inserts documents in a thread, until stopped or refused.
+
+    `ids` has the `_id` of every acknowledged insert.
+    """
 
     def __init__(self, pair: Pair) -> None:
         self.ids: list[int] = []
@@ -139,7 +142,10 @@ class Writer:
 
 @contextmanager
 def writing(pair: Pair, until_blocked: bool) -> Iterator[Writer]:
-    """Write to the source within the block, until stopped or refused."""
+    """Insert documents into the source during the block.
+
+    Fail unless writes were refused exactly if `until_blocked` is true.
+    """
     writer = Writer(pair)
     try:
         yield writer

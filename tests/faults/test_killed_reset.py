@@ -1,4 +1,4 @@
-"""The daemon is killed at every point of a reset in turn, and the reset is completed by restarts alone."""
+"""The daemon is killed at every point of a reset in turn; restarts alone must complete the reset."""
 
 from __future__ import annotations
 

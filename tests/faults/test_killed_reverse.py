@@ -1,4 +1,4 @@
-"""The real daemon is killed in each step that prepares or runs a reverse, and the result is the same.
+"""The real daemon is killed in each step that prepares or runs a reverse; the clusters must be equal at the end.
 
 One sync goes through all kills: after each kill, the next process is killed at the next point.
 """
@@ -48,7 +48,7 @@ COMMITTING: list[Kill] = [
 
 
 class _Writes:
-    """Writes and DDL operations, different ones at each call."""
+    """Makes writes and DDL operations on a cluster, different ones at each call of `make`."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -66,7 +66,10 @@ class _Writes:
 
 
 def _kill_by_turns(daemon: Daemon, kills: Iterable[Kill], then: Callable[[], None]) -> None:
-    """Restart the killed process once for each kill, at which it is killed again; call `then` after each of them."""
+    """Call `then`; for each kill, run the process until it is killed there, and call `then` again.
+
+    Finally, run the process.
+    """
     then()
     for kill in kills:
         daemon.kill_at(*kill)

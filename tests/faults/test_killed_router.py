@@ -1,4 +1,4 @@
-"""One of two routers dies while a sync reads or writes through both; the sync continues through the other."""
+"""One of two routers is killed while a sync uses both of them; the sync must continue through the other one."""
 
 from __future__ import annotations
 
@@ -78,6 +78,6 @@ def test_both_routers_die_in_turn_while_events_are_applied(
 
 
 def _wait_for_events(daemon: Daemon) -> None:
-    """Wait until more events are applied."""
+    """Wait until the daemon has applied more than 100 more events."""
     before = daemon.progress()["totalEventsApplied"]
     wait_for(lambda: daemon.progress()["totalEventsApplied"] > before + 100, "more events")

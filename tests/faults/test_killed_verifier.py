@@ -1,4 +1,4 @@
-"""The real verifier is killed at every named point, is restarted, and must reach the same verdict."""
+"""The real verifier is killed at every named point and restarted; it must reach the same verdict as without kills."""
 
 from __future__ import annotations
 
@@ -71,7 +71,10 @@ def _found(verifier: Verifier) -> list[Any]:
 
 
 def _expected(changed: Iterable[int]) -> list[Any]:
-    """Return the mismatches to be reported after `_corrupt` and changes of these documents, in the form of `_found`."""
+    """Return the mismatches that the verifier must report after `_corrupt`, in the form of `_found`.
+
+    `changed` are the `_id`s of documents that were changed on the source only.
+    """
     return [
         *(("content", "d.big", number) for number in changed),
         ("extraOnDst", "d.small", "extra"),
@@ -81,7 +84,7 @@ def _expected(changed: Iterable[int]) -> list[Any]:
 
 
 def test_a_verifier_continues_after_a_kill_at_every_point(pair: Pair, verifier: Verifier) -> None:
-    """Kill one check at every point in turn; each process counts the passes of a point from 1."""
+    """Kill one check at every point in turn. Each new process counts from 1 how often it has passed a point."""
     for side in (pair.source, pair.destination):
         _fill(side.client)
     _corrupt(pair.destination.client)

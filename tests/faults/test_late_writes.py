@@ -1,4 +1,4 @@
-"""Requests of a killed, disconnected or replaced process reach the destination after newer ones of its successor.
+"""Requests of a killed, disconnected or replaced process reach the destination after newer requests of its successor.
 
 A late request must not change the destination: neither before the commit, nor after it, when users write there.
 """
@@ -28,7 +28,10 @@ _UNVERIFIED = {"verification": {"enabled": False}}
 
 
 class Proxied:
-    """Two replica sets of three members behind proxies; `network` has the proxies of the destination."""
+    """Two replica sets of three members whose clients connect through proxies.
+
+    `network` has the proxies of the destination.
+    """
 
     def __init__(self, stack: ExitStack) -> None:
         self.network = stack.enter_context(Network())
@@ -112,7 +115,10 @@ def test_inserts_delayed_in_the_network(
 
 
 def _kill_with_held(network: Network, held: Rule, daemon: Daemon) -> None:
-    """Kill the process while a request is held; from now on, the rule affects only its connections."""
+    """Kill the process as soon as the rule `held` holds one of its requests.
+
+    After that, the rule affects only the connections that this process had.
+    """
     wait_for(lambda: held.hits, "a request is held")
     held.connections = network.of(PRODUCT)
     daemon.kill()

@@ -28,7 +28,10 @@ _ELSEWHERE = frozenset(
 
 
 class Proxied:
-    """Two replica sets of three members behind proxies, by cluster."""
+    """Two replica sets of three members whose clients connect through proxies.
+
+    `networks` are the source's proxies, then the destination's.
+    """
 
     def __init__(self, stack: ExitStack) -> None:
         self.networks = tuple(stack.enter_context(Network()) for _ in range(2))
@@ -55,7 +58,7 @@ def _struck(within: AbstractContextManager[Rule], hits: int = 3) -> None:
 
 
 def _silent(network: Network, *ways: Way) -> None:
-    """Lose all messages on the present connections, without a reply; new connections work."""
+    """Lose all messages of the daemon on its present connections, in the given directions; new connections work."""
     chosen = frozenset(ways)
     lost = Rule(lost=True, ways=chosen, connections=network.of(PRODUCT))
     _struck(network.obeying(lost))
@@ -116,7 +119,10 @@ def test_broken_connections_in_every_stage(proxied: Proxied, tmp_path: Path, nam
 
 
 def test_the_matrix_has_the_commands_of_a_sync(proxied: Proxied, tmp_path: Path) -> None:
-    """Check that every command of the daemon is in the matrix, or known to be irrelevant to it."""
+    """Fail if the daemon sends a command that is neither in the fault matrix nor known to be irrelevant to it.
+
+    Also fail if it does not send a command of the matrix.
+    """
     for network in proxied.networks:
         network.sent.clear()
     _fly(proxied, tmp_path, lambda stage: [])

@@ -1,4 +1,7 @@
-"""Outages of the destination: each is reported, no command hangs, and no repairable outage ends a sync."""
+"""Outages of the destination: each must be reported, and no command may hang.
+
+After the repair, the sync must continue.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def points(three: ThreeMembers) -> Iterator[FailPoints]:
 
 
 def warning(daemon: Daemon, *texts: str) -> str | None:
-    """Return the first warning that contains all these texts; fail if the sync has failed."""
+    """Return the first warning of the daemon that contains all these texts, or None; fail if the sync has failed."""
     progress = daemon.progress()
     assert progress["state"] != "FAILED", progress
     found = (each for each in progress.get("warnings", ()) if all(text in each for text in texts))

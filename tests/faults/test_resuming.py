@@ -1,4 +1,4 @@
-"""A sync that fails again and again, for every kind of cause, and is resumed each time, until it is committed."""
+"""A sync that fails again and again, for causes of every kind, is resumed each time, until it is committed."""
 
 from __future__ import annotations
 
@@ -27,13 +27,16 @@ DROP = {"dropIndexes": "plain", "index": "mine"}
 
 
 def by_hand(side: Side, command: dict[str, Any]) -> None:
-    """Run a command that passes the write block, as a user with the role restore does."""
+    """Run a command in the database d, even while user writes are blocked; a user with the role restore can do that."""
     reply = side.client.d.command({**command, "mayBypassWriteBlocking": True})
     assert reply["ok"] == 1 and not reply.get("writeErrors"), reply
 
 
 def kill_while_resumed(daemon: Daemon, point: Point) -> None:
-    """Resume; kill the process before the resume is saved, right after that, and at `point`. Restart it each time."""
+    """Resume a failed sync, and kill the process three times; restart it each time.
+
+    It is killed before the resume is saved, right after that, and at `point`.
+    """
     daemon.kill()
     daemon.run()
     # A process that finds a saved failure passes FAILURE_SAVED once at its start, hence the 2.
@@ -49,7 +52,7 @@ def kill_while_resumed(daemon: Daemon, point: Point) -> None:
 
 
 def collmod_refused(client: Client, mode: Any = ALWAYS) -> AbstractContextManager[None]:
-    """Refuse each collMod of the daemon within the block; with a mode, only some of them."""
+    """Make the primary refuse the collMod commands of the daemon within the block; `mode` can limit their number."""
     data = {"failCommands": ["collMod"], "errorCode": 2, "appName": APPLICATION}
     return failing(client, data, mode)
 
@@ -61,7 +64,7 @@ def fail(daemon: Daemon, error: str, phase: str) -> dict[str, Any]:
 
 
 def define(client: Client) -> None:
-    """Create collections whose definitions differ from their stand-ins, and one without indexes."""
+    """Create collections whose definitions differ from their stand-ins on the destination, and one without indexes."""
     writes.fill(client)
     writes.indexes(client)
     client.d.create_collection("capped", capped=True, size=1 << 16, max=100)

@@ -1,4 +1,4 @@
-"""The primary's oplog is too short, but another member's oplog is long enough: the sync can still continue."""
+"""The primary's oplog is too short, but another member's oplog is long enough: the sync must be able to continue."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The active one of two daemons with `--standby` is killed, suspended or cut off, and the other one takes over.
+"""The active one of two daemons with `--standby` is killed, suspended or cut off; the other one must take over.
 
-Every takeover prints its duration, from the moment at which the loss of the active daemon was noticed.
+Each takeover prints how long it took, from the moment at which the test noticed that the active daemon was lost.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ OPTIONS = {
 
 
 class _Writes:
-    """Writes and DDL operations on the source of the moment, different ones at each call."""
+    """Makes writes and DDL operations on a cluster, different ones at each call of `make`."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -78,7 +78,7 @@ class _Writes:
 
 
 class _Chain:
-    """Kills the active daemon at one point after the other; each time, the other one takes over and is killed next."""
+    """Kills the active daemon at one point after another; each time, the other daemon takes over and is killed next."""
 
     def __init__(self, duo: Duo, client: writes.AnyClient) -> None:
         self._duo = duo
@@ -86,7 +86,10 @@ class _Chain:
         self._writes = _Writes()
 
     def kill(self, kills: list[Kill], command: str, body: dict[str, Any]) -> Daemon:
-        """Send a command to the active daemon, and return the active one after the last takeover."""
+        """Send a command to the active daemon, and wait until the kills and takeovers have happened in turn.
+
+        Return the daemon that is active at the end.
+        """
         duo = self._duo
         duo.active.kill_at(*kills[0])
         self._send(command, body)
@@ -175,14 +178,14 @@ def proxied() -> Iterator[Proxied]:
 
 @pytest.fixture
 def remote(proxied: Proxied) -> Pair:
-    """Return clusters behind proxies, with some documents."""
+    """Return two clusters behind proxies; the source has some documents."""
     proxied.pair.empty()
     proxied.pair.source.client.d.c.insert_many({"_id": n, "v": 0} for n in range(300))
     return proxied.pair
 
 
 def _applied(pair: Pair, name: str) -> None:
-    """Wait until a new change of the source is applied."""
+    """Make a change on the source, and wait until it is applied to the destination."""
     pair.source.client.d.marks.insert_one({"_id": name})
     found = pair.destination.client.d.marks.find_one
     wait_for(lambda: found({"_id": name}), f"{name} is applied")

@@ -1,7 +1,7 @@
-"""Runs the service with access control and TLS.
+"""Runs the service between clusters with access control and TLS.
 
 The documented roles must suffice, each of them must be necessary, and no password may appear in the output. The tests
-change the roles of the two users, which is safe because each start reads the roles again.
+change the roles of the service's users between starts: each start reads the roles again.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ SOME_BEHAVIOURS = ALL[::20]
 class Guarded:
     """A cluster that requires authentication and TLS.
 
-    `uri` is the connection string of the service's user, whose roles change; `application` is the client of an
-    application.
+    `uri` is the connection string of the service's user, whose roles the tests change. `application` is the client of
+    another user, who only writes documents.
     """
 
     side: Side
@@ -104,7 +104,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
 
 @pytest.fixture
 def clusters(both: Clusters) -> Clusters:
-    """Return the clusters of this module with no data but some documents on the source."""
+    """Drop all data of the two clusters, insert documents into the source, and return the clusters."""
     both.pair.empty()
     both.source.side.client.d.c.insert_many([{"_id": number} for number in range(100)])
     return both
@@ -130,7 +130,10 @@ def assert_no_password(clusters: Clusters, daemon: Daemon) -> None:
 
 
 def missing(daemon: Daemon, use: Use) -> list[str]:
-    """Return the reasons why a preflight refuses this use; each of them must be NotAuthorized."""
+    """Return why a preflight with the options of `use` would refuse a start.
+
+    Fail unless all reasons are NotAuthorized.
+    """
     answer = daemon.post("preflight", {**NAMES, **use.options}).json()
     assert {each["error"] for each in answer["violations"]} <= {"NotAuthorized"}, answer
     return [each["errorDescription"] for each in answer["violations"]]
@@ -159,7 +162,10 @@ def test_each_missing_documented_role_is_reported_by_name(
 def test_the_roles_for_sharded_clusters_have_the_required_privileges(
     clusters: Clusters, use: Use
 ) -> None:
-    """Test on a replica set, which has the same built-in roles: the router of these tests has no access control."""
+    """Grant the roles for sharded clusters on replica sets, which have the same built-in roles.
+
+    The router of these tests has no access control.
+    """
     asked = load(StartSchema(), {**NAMES, **use.options})
     for wide, enough in ((use.on_sharded, True), (use, False)):
         clusters.grant(wide)
@@ -169,7 +175,7 @@ def test_the_roles_for_sharded_clusters_have_the_required_privileges(
 
 
 def as_sharded(cluster: Guarded) -> ClusterFacts:
-    """Return the facts about the cluster and its user's privileges, with the topology of a sharded cluster."""
+    """Return the facts about the cluster and its user's privileges, changed as if the cluster were sharded."""
     with Client(cluster.uri) as client:
         return replace(gather(client), topology=Topology.SHARDED)
 
@@ -213,7 +219,7 @@ def test_the_documented_roles_are_sufficient(clusters: Clusters, tmp_path: Path,
 
 
 def beginning(folder: Path, cluster0: str, cluster1: str) -> subprocess.Popen[str]:
-    """Start the real program, which must fail before it serves any request."""
+    """Start the real program with these connection strings. It must fail before it serves any request."""
     uris = (f"--cluster0={cluster0}&serverSelectionTimeoutMS=5000", f"--cluster1={cluster1}")
     command = [sys.executable, "-m", "syncsvc", *uris, "--port", "0", "--logPath", str(folder)]
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)

@@ -67,7 +67,7 @@ def assert_refused(
 
 @pytest.fixture(scope="module")
 def idle(replica_sets: Pair, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Run a daemon with which no test of this module starts a sync."""
+    """Run a daemon with which no test of this module starts a sync, so that its state stays IDLE."""
     replica_sets.empty()
     daemon = Daemon(
         replica_sets.source.uri, replica_sets.destination.uri, tmp_path_factory.mktemp("idle")

@@ -1,4 +1,4 @@
-"""Makes every kind of change to the source in every phase of a sync; one sync per phase includes all behaviours.
+"""Makes changes of every kind on the source in every phase of a sync. All behaviours share one sync per phase.
 
 `pytest -k <name of a behaviour>` runs a single behaviour.
 """
@@ -22,7 +22,7 @@ from tests.support.phases import When, writes_in
 
 @dataclass(frozen=True)
 class Round:
-    """One sync: the phase of the changes, whether the source offers the oplog's own diffs, and the topologies."""
+    """One sync: the phase in which changes are made, the topology, and whether the source offers the oplog's diffs."""
 
     when: When
     raw_diffs: bool = True
@@ -36,7 +36,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a round: the failure (empty if it committed), and the differences by database."""
+    """The result of a round: the failure (empty if the sync was committed), and the differences by database."""
 
     failure: str
     differences: Mapping[str, tuple[str, ...]]
@@ -48,7 +48,7 @@ class Outcome:
 
 
 def _chosen(request: pytest.FixtureRequest) -> list[Behaviour]:
-    """Return the behaviours of the tests that are selected with this round."""
+    """Return the behaviours whose tests are selected together with the round of this request."""
     rows = [getattr(item, "callspec").params for item in request.session.items if _is_ours(item)]
     return [row["behaviour"] for row in rows if row.get("outcome") == request.param]
 
@@ -58,7 +58,7 @@ def _is_ours(item: pytest.Item) -> bool:
 
 
 def _do(calls: list[Callable[[], object]]) -> None:
-    """Run the calls in four threads, because most of them wait for the server. Raises the first error."""
+    """Run the calls in four threads, because most of them only wait for a server. Raises the first error."""
     with ThreadPoolExecutor(max_workers=4) as executor:
         for future in [executor.submit(call) for call in calls]:
             future.result()
@@ -88,7 +88,10 @@ _ACROSS_DATABASES = {
 
 
 def _some(offset: int) -> list[Behaviour]:
-    """Return all behaviours with sharded collections, but only every second of the others, to save time."""
+    """Return all behaviours with sharded collections, and half of the others, to save time.
+
+    `offset`, 0 or 1, decides which half.
+    """
     return [each for n, each in enumerate(ALL) if each.name in _SHARDED or n % 2 == offset]
 
 

@@ -1,4 +1,4 @@
-"""Changes collections while they are being copied. One sync covers all cases, as in `test_behaviours`."""
+"""Changes collections while they are being copied. One sync includes all cases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Change = Callable[[AnyDatabase], object]
 
 
 class Moment(Enum):
-    """The point at which a collection's copy is held, and whether the collection is capped.
+    """The points at which the copy of a collection is held, each with whether the collection is capped.
 
     The copy of a capped collection reads its next page only after it has written the previous one.
     """
@@ -34,7 +34,7 @@ class Moment(Enum):
         return self.value[0]
 
     def fill(self, db: AnyDatabase) -> None:
-        """Create a collection of more than one page."""
+        """Create a collection `c` that is larger than one page of the copy."""
         if self.value[1]:
             db.create_collection("c", capped=True, size=16 << 20)
         db.c.create_index("n", unique=True)
@@ -120,7 +120,7 @@ CASES = [Case(change, moment) for moment in Moment for change in CHANGES]
 
 
 def _change_each_in_its_copy(pair: Pair, daemon: Daemon) -> None:
-    """Change each collection while its copy is held. The daemon chooses the order of the copies."""
+    """Change each collection while its copy is held, in the order in which the daemon copies them."""
     source = pair.source.client
     with ExitStack() as orders:
         held = {case: orders.enter_context(ExitStack()) for case in CASES}

@@ -1,4 +1,4 @@
-"""Each saved partition is claimed by exactly one instance, even if replies are lost."""
+"""Each saved partition must be claimed by exactly one instance, even if replies of the server are lost."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ RANGES = [Range(*each) for each in zip(BOUNDS, BOUNDS[1:])]
 
 
 def saved(pair: Pair, instance: str, reversals: int = 0) -> Partitions:
-    """Return the partitions as a new process with this instance ID reads them."""
+    """Return an object that reads the saved partitions as a new process with this instance ID would."""
     stop = StopToken()
     client = pair.destination.client
     return Partitions(client, ClusterWriter(client, False, stop), reversals, instance, stop)
 
 
 def whole(totals: Mapping[bytes, int]) -> list[Partition]:
-    """Return one partition for each collection, covering all of it. `totals` has the estimated bytes by UUID."""
+    """Return a partition for each collection that covers all of it. `totals` has the estimated bytes by UUID."""
     return [Partition(uuid, 0, total=total) for uuid, total in totals.items()]
 
 
@@ -43,7 +43,10 @@ def claimed(partitions: Partitions) -> list[Partition]:
 
 @contextmanager
 def lost_answers(pair: Pair, command: str) -> Iterator[None]:
-    """Make the first command in the block run but report a write concern error, so that its outcome is unknown."""
+    """Make the server run the first such command in the block, but report a write concern error.
+
+    So the caller cannot know whether the command has taken effect, as after a lost reply.
+    """
     lost = {"code": 91, "errmsg": "lost"}
     data = {"failCommands": [command], "writeConcernError": lost}
     with failing(pair.destination.client, data, times(1)):

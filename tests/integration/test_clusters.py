@@ -1,4 +1,4 @@
-"""Syncs clusters as they occur in production: access control, failing members, either cluster as the source."""
+"""Syncs clusters as they occur in production: with access control, with failing members, and in both directions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METADATA = "mongosync_reserved_for_internal_use"
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[tuple[ReplicaSet, ReplicaSet]]:
-    """Start two replica sets with access control."""
+    """Start a source and a destination with access control."""
     with ReplicaSet(name="s", access_control=True) as source:
         with ReplicaSet(name="d", access_control=True) as destination:
             yield source, destination
@@ -159,7 +159,7 @@ def test_a_primary_steps_down(
 
 
 def _cut_a_copy(pair: Pair, orderly: Daemon) -> None:
-    """Kill the daemon in the middle of the copy of one collection, after a resume point was saved."""
+    """Kill the daemon in the middle of the copy of one collection, after it has saved a resume point."""
     pad = "p" * 5000
     pair.source.client.d.big.insert_many({"_id": n, "pad": pad} for n in range(6000))
     orderly.kill_at(Point.COPY_SAVED, number=4)
@@ -170,7 +170,10 @@ def _cut_a_copy(pair: Pair, orderly: Daemon) -> None:
 
 
 def test_record_ids_of_another_member_are_not_trusted(pair: Pair, orderly: Daemon) -> None:
-    """A resume point is valid only on the copy of the data where it was made."""
+    """Change the saved resume point as if it came from another member; the copy must begin again.
+
+    A resume point is valid only on the copy of the data where it was made.
+    """
     _cut_a_copy(pair, orderly)
     # Simulate another member, on which these documents have different, larger record IDs.
     elsewhere = {"$set": {"place.origin": "other", "place.token.$recordId": 5999}}

@@ -52,7 +52,7 @@ SMALL_PAGES = CheckTuning(first_page=50, most_page=50)
 
 
 def nobody(documents: int, size: int) -> None:
-    """Ignore the numbers of compared documents and bytes."""
+    """Ignore how many documents and bytes were compared: a callback for comparisons."""
 
 
 def mismatches(
@@ -66,7 +66,7 @@ def mismatches(
 
 
 def told(found: list[DocumentMismatch]) -> dict[Any, str]:
-    """Return the texts of the differences by `_id`."""
+    """Return the texts of the differences, by the `_id` of the document."""
     return {
         bson.decode(each.key)["_id"]: str(each).partition(" is ")[2] if not each.fields else
         ", ".join(field.path or "order" for field in each.fields)
@@ -239,7 +239,10 @@ def test_a_stop_ends_the_comparison(pair: Pair) -> None:
 
 @pytest.fixture
 def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
-    """Kill the server cursor before every 25th getMore; the value returns how many were killed."""
+    """Kill the server cursor before every 25th getMore of a RawCursor.
+
+    Yields a function that returns how many cursors were killed.
+    """
     original = RawCursor._get_more
     reads = 0
 

@@ -1,4 +1,4 @@
-"""Idle, half-sent and unread connections must not keep the daemon or the verifier from answering."""
+"""Idle, half-sent and unread connections must not keep the daemon or the verifier from answering other requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEADLINE = 40
 
 
 def assert_answers_beside_a_crowd(process: ServiceProcess, slow: str) -> None:
-    """Check that a process answers despite 650 useless connections.
+    """Fail unless the process answers in time although it has 650 useless connections.
 
     They are 300 idle connections, 300 with half a request, and 50 that do not read the answer to GET `slow`.
     """

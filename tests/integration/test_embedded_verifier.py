@@ -1,4 +1,4 @@
-"""The verification during change event application: it finds differences, ignores expected ones, survives restarts."""
+"""The verification in a sync: it must find differences, ignore expected ones, and survive restarts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CORRUPTIONS: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
 
 
 def behind_our_back(pair: Pair, command: dict[str, Any]) -> None:
-    """Run a write command on the destination that bypasses the user write block, as the service's own writes do."""
+    """Run a write command on the destination, even while user writes are blocked, as the daemon's own writes do."""
     reply = pair.destination.client.d.command({**command, "mayBypassWriteBlocking": True})
     assert reply["ok"] == 1 and not reply.get("writeErrors")
 
@@ -52,7 +52,7 @@ def mismatches(daemon: Daemon, **parameters: Any) -> list[dict[str, Any]]:
 
 
 def listed(daemon: Daemon, **parameters: Any) -> set[tuple[Any, ...]]:
-    """Return type, aspect, and component or `_id` of each listed mismatch."""
+    """Return the mismatches that the daemon lists: the type, the aspect, and the component or the `_id` of each."""
     return {
         (each["type"], each.get("aspect"), each["component"] if "aspect" in each else _key(each))
         for each in mismatches(daemon, **parameters)
@@ -184,7 +184,10 @@ def test_a_killed_check_keeps_its_mismatches(pair: Pair, daemon: Daemon) -> None
 
 
 def kill_and_write(pair: Pair, daemon: Daemon, behind: bool) -> None:
-    """Kill the daemon at several points of its check and of its commit, and write before and after each kill."""
+    """Kill the daemon at several points of its check and of its commit; write to the source before and after each kill.
+
+    If `behind` is true, also write to the destination.
+    """
 
     def write(key: int) -> None:
         pair.source.client.d.c.update_one({"_id": key - 50}, {"$set": {"n": -key}})

@@ -1,4 +1,4 @@
-"""Change events are spooled on the destination, so that a sync outlives the oplog of its source."""
+"""Change events are spooled on the destination: a sync must continue after the source's oplog has dropped them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pair(small: ReplicaSet, replica_sets: Pair) -> Iterator[Pair]:
 
 
 def prepared(pair: Pair, folder: Path, *options: str) -> Daemon:
-    """Return a daemon that watches the oplog closely, and saves many small rows; it is not running yet."""
+    """Return a daemon that checks the oplog often and saves many small rows in the event spool. It is not started."""
     daemon = pair.daemon(folder, *options)
     daemon.watch_closely()
     daemon.spool_often()
@@ -60,7 +60,7 @@ def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 
 def write_meanwhile(client: writes.AnyClient, number: int) -> None:
-    """Update, delete and insert documents, and change definitions."""
+    """Update, delete and insert documents, and create a collection with an index; each `number` makes other changes."""
     client.d.c.update_many({}, {"$inc": {"round": 1}, "$set": {f"at{number}": number}})
     client.d.c.delete_many({"_id": {"$mod": [50, number]}})
     with client.start_session() as session, session.start_transaction():
@@ -78,7 +78,7 @@ def oldest(client: writes.AnyClient) -> Any:
 
 
 def test_a_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
-    """The oplog rolls over again and again during the copy, and during a pause."""
+    """Make the oplog drop its entries several times during the copy, and during a pause."""
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     with daemon.held_at(Point.BATCH_WRITTEN):
@@ -116,7 +116,7 @@ def test_a_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
 
 
 def roll_over_while_read(source: writes.AnyClient, destination: writes.AnyClient) -> None:
-    """Let the oplog of the source roll over, as slowly as the daemon applies its events."""
+    """Make the oplog of the source drop its present entries, but only after the daemon has read their events."""
     began = spools.now(source)
     while oldest(source) <= began:
         note(source)
@@ -132,7 +132,7 @@ def roll_over_while_read(source: writes.AnyClient, destination: writes.AnyClient
 
 
 def test_a_commit_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
-    """The entries since the commit time are lost when the cut-over looks for later writes."""
+    """Make the oplog drop the entries since the commit time before the cut-over looks for later writes."""
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     daemon.start()
@@ -164,7 +164,10 @@ KILLS = [
 
 
 def test_a_sync_killed_at_every_step_of_the_spool_loses_nothing(pair: Pair, daemon: Daemon) -> None:
-    """After each kill, the oplog rolls over, in a pause after the copy, and the process is killed once more."""
+    """Kill the daemon at each step of the event spool in turn, and make the oplog drop its entries after each kill.
+
+    After the copy, that happens in a pause, in which the process is killed once more.
+    """
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     source.d.kept.insert_one({"_id": 1})
@@ -196,7 +199,7 @@ def test_a_sync_killed_at_every_step_of_the_spool_loses_nothing(pair: Pair, daem
 
 
 def test_a_reader_that_falls_behind_continues_in_the_spool(pair: Pair, daemon: Daemon) -> None:
-    """Its events wait to be applied, and it does not read; the spool overtakes it."""
+    """Hold the application of events, so that the daemon does not read the change stream, while the spool continues."""
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     daemon.start()
@@ -331,7 +334,10 @@ def test_a_full_spool_warns_and_then_fails(pair: Pair, tmp_path: Path) -> None:
 
 
 def test_a_paused_sync_says_what_prevents_the_spooling(pair: Pair, tmp_path: Path) -> None:
-    """An error is shown until it is gone. Lost events are named, although the sync is paused."""
+    """Make saves of the event spool fail in a pause: a warning must appear and end. Then let the oplog drop events.
+
+    The sync must fail by name then, although it is paused.
+    """
     daemon = prepared(pair, tmp_path, "--eventSpoolMB", "1")
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
@@ -394,7 +400,7 @@ def test_a_full_spool_goes_on_when_events_are_applied(pair: Pair, tmp_path: Path
 
 
 def test_a_reversed_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
-    """The small oplog is that of the source after the reversal."""
+    """Reverse a sync whose destination has a small oplog, which is that of the source afterwards."""
     new, old = pair.source.client, pair.destination.client
     writes.fill(old)
     daemon.start(source="cluster1", destination="cluster0", **REVERSIBLE)
@@ -418,7 +424,7 @@ def test_a_reversed_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
 
 
 def test_events_of_any_size_are_spooled(pair: Pair, daemon: Daemon) -> None:
-    """A row of several parts, an event in fragments, and resume tokens of 6 MB."""
+    """Spool an event that needs several parts of a row, an event in fragments, and resume tokens of 6 MB."""
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     large, key = incompressible(16_000_000), "k" * (3 << 20)

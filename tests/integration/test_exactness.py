@@ -1,4 +1,4 @@
-"""Replays change events over documents that are newer than the events: the result must equal the source byte for byte.
+"""Applies change events to documents that are newer than the events: the result must equal the source byte for byte.
 
 Each document on the destination begins in its state at a random moment, as the copy would have read it. Then all its
 events are applied from the first one on.
@@ -51,7 +51,7 @@ Write = UpdateOne | ReplaceOne[Any] | DeleteOne | InsertOne[Any]
 
 
 class Writes:
-    """Generates random writes to one document."""
+    """Generates random writes to one document; `odd` allows fields with unusual names."""
 
     def __init__(self, random: Random, odd: bool) -> None:
         self._random = random
@@ -127,7 +127,7 @@ class Writes:
 
 
 class Replay:
-    """Applies the change events of one collection with a real lane."""
+    """Reads the change events of one collection, and applies them with a real lane of the engine."""
 
     def __init__(self, pair: Pair, shard_key: dict[str, Any] | None = None) -> None:
         self._stop = StopToken()
@@ -162,7 +162,10 @@ class Replay:
         self._lane = Lane(context, self._frontier, Room(Tuning(), self._stop), self._stop)
 
     def run(self, random: Random) -> int:
-        """Apply all events since this object was created, in batches of random size, and return their number."""
+        """Apply all events that have occurred since this object was created, in batches of random size.
+
+        Return their number.
+        """
         end = self._source.admin.command({"appendOplogNote": 1, "data": {}})["operationTime"]
         events = self._events(end)
         count = 0
@@ -184,7 +187,7 @@ class Replay:
 
 
 def write(collection: Collection[Any], writes: list[Write]) -> None:
-    """Send the writes, and ignore those that the server refuses."""
+    """Send the writes to the collection; ignore those that the server refuses."""
     try:
         collection.bulk_write(writes, ordered=False)
     except BulkWriteError:

@@ -1,4 +1,4 @@
-"""Servers refuse delayed writes of a fenced writer: after their call has ended, or after a later engine began."""
+"""A server must refuse a FencedWriter's delayed write after its call has ended, or a later engine has begun."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ MANY = range(20)
 
 @pytest.fixture
 def client(pair: Pair) -> Iterator[Client]:
-    """Return a client with a short timeout, to simulate a network outage."""
+    """Return a client of the destination with a short socket timeout.
+
+    So a delayed command looks like a lost connection.
+    """
     with closing(connect(pair.destination.uri, _APPLICATION, socket_ms=_WAIT_MS)) as client:
         yield client
 
@@ -40,7 +43,7 @@ def writer(client: Client, run: UUID, epoch: int = 1, sharded: bool = False) -> 
 
 @contextmanager
 def held(pair: Pair, name: str) -> Iterator[None]:
-    """Delay the next command of that name on the server; after the block, wait until it has run or was refused."""
+    """Make the server delay the next command with that name; after the block, wait until it has run or was refused."""
     client = pair.destination.client
     data = {
         "failCommands": [name],
@@ -209,7 +212,10 @@ def test_a_refused_document_does_not_affect_the_others(pair: Pair, client: Clien
 
 
 def test_every_write_carries_the_session(pair: Pair, client: Client) -> None:
-    """Writes use the run's session, not the driver's own: only then can a server relate the processes of one run."""
+    """Check that a write uses the session of the run, not one of the driver.
+
+    Only then can a server relate the writes of successive processes.
+    """
     run = uuid4()
     writer(client, run).run("d", update(1))
     sessions = pair.destination.client.config.transactions.distinct("_id.id")

@@ -27,7 +27,7 @@ EXCLUDE = [
 
 
 def is_selected(database: str, collection: str) -> bool:
-    """Return whether the filters select the collection, evaluated independently with Python's `re`."""
+    """Return whether the filters select the collection. This uses Python's `re`, independently of the product."""
     if database == "shop":
         return re.search("^orders", collection, re.IGNORECASE) is not None
     if database == "hr":

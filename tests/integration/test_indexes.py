@@ -1,4 +1,4 @@
-"""`buildIndexes`: which indexes the destination gets, and when."""
+"""Tests the start option `buildIndexes`: which indexes the destination gets, and when."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def index_names(client: writes.AnyClient, collection: str = "c") -> set[str]:
 
 
 def create_and_drop(pair: Pair) -> None:
-    """Create indexes of every kind, also on a new collection, and drop some of them."""
+    """Create indexes of every kind on the source, also on a new collection, and drop some of them."""
     client = pair.source.client
     writes.indexes(client, unique=not pair.is_sharded)
     client.d.c.create_index("m", name="dropped")
@@ -76,7 +76,7 @@ def test_no_indexes_are_built(pair: Pair, daemon: Daemon, when: When) -> None:
 
 
 def needed(pair: Pair, collection: str) -> set[str]:
-    """Return the indexes that a collection has with every value of `buildIndexes`."""
+    """Return the names of the indexes that a collection has on the destination with every value of `buildIndexes`."""
     serving = {"_id_hashed"} if pair.is_sharded and collection == "c" else set()
     return {"_id_", *serving}
 
@@ -163,7 +163,7 @@ def test_all_but_hashed_indexes_are_built_on_shards(pair: Pair, daemon: Daemon) 
 
 
 def test_an_index_that_cannot_be_built_is_reported_by_name(pair: Pair, daemon: Daemon) -> None:
-    """Insert a document on the destination, bypassing the daemon, that makes the index build fail."""
+    """Insert a document directly into the destination that makes the build of an index fail."""
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()

@@ -25,7 +25,7 @@ DOCUMENTS = 900
 
 
 def prepare_copy(pair: Pair, fleet: Fleet) -> None:
-    """Insert documents, and restart the daemons so that they copy them in many partitions."""
+    """Insert documents into a sharded collection, and restart the daemons so that they copy it in many partitions."""
     source = pair.source.client
     source.admin.command("shardCollection", "shop.orders", key={"n": "hashed"})
     source.shop.orders.insert_many([{"n": n, "pad": "p" * 200} for n in range(DOCUMENTS)])
@@ -344,7 +344,7 @@ def test_the_commands_of_the_page_on_several_instances(pair: Pair, fleet: Fleet)
 
 
 def test_every_instance_repairs_its_share(pair: Pair, fleet: Fleet) -> None:
-    """In the commit, each instance rereads the documents whose events it applies."""
+    """Spoil the destination before the commit: each instance must reread the documents whose events it applies."""
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     source.d.c.create_index("n")
@@ -365,7 +365,10 @@ def test_every_instance_repairs_its_share(pair: Pair, fleet: Fleet) -> None:
 
 
 def test_all_instances_go_on_after_a_failed_commit(pair: Pair, fleet: Fleet) -> None:
-    """A repair is sent to each instance, also to one that missed the failure: the coordinator repairs for all."""
+    """Make the verification of a commit fail, and send /repair to each instance, even to one that missed the failure.
+
+    The coordinator repairs for all instances.
+    """
     coordinator, follower = fleet.coordinator, fleet.follower
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
@@ -408,7 +411,10 @@ def test_all_instances_apply_writes_during_the_cut_over(pair: Pair, fleet: Fleet
 
 
 def test_an_outdated_record_withdraws_no_cut_over(pair: Pair, fleet: Fleet) -> None:
-    """A newly elected primary may show a follower an older record of the coordinator: nothing is applied then."""
+    """Let a follower read an older record of the coordinator, as from a newly elected primary.
+
+    It must apply nothing then.
+    """
     coordinator, follower = fleet.daemons
     writes.fill(pair.source.client)
     fleet.start()
@@ -431,7 +437,7 @@ def test_an_outdated_record_withdraws_no_cut_over(pair: Pair, fleet: Fleet) -> N
 
 
 def test_each_instance_spools_for_itself(pair: Pair, fleet: Fleet) -> None:
-    """In the copy and in a pause; one instance is killed while it reads its spool."""
+    """Make both instances spool during the copy and in a pause; kill one of them while it reads its spool."""
     source, destination = pair.source.client, pair.destination.client
     for each in fleet.daemons:
         each.spool_often()
@@ -469,7 +475,7 @@ def test_each_instance_spools_for_itself(pair: Pair, fleet: Fleet) -> None:
 def test_an_instance_needs_no_events_once_the_coordinator_cuts_over(
     pair: Pair, fleet: Fleet
 ) -> None:
-    """A follower that was killed after it had applied all events does not read its event spool when it restarts."""
+    """Kill a follower after it has applied all events: when it restarts, it must not need its event spool any more."""
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     fleet.start(eventSpool="always")

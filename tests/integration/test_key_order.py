@@ -1,4 +1,4 @@
-"""The product must sort keys as the server's own index does, regardless of their types."""
+"""The product must sort `_id`s as the server's own index does, whatever their types are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lease in the metadata database: who gets it, who keeps it, and what late or lost commands do."""
+"""Tests the lease in the metadata database: which daemon gets and keeps it, and the effect of late or lost commands."""
 
 from __future__ import annotations
 

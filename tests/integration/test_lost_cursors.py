@@ -1,4 +1,4 @@
-"""If a server loses a cursor between two pages, the whole read must start again."""
+"""If a server loses a cursor between two pages, the whole read must be repeated."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ APPLICATION = "lost cursors"
 
 @contextmanager
 def failing_pages(pair: Pair, mode: Any, code: int, application: str) -> Iterator[None]:
-    """Make getMore commands of the application fail with the code on all servers within the block.
+    """Make getMore commands of the application fail with the error code on all servers within the block.
 
-    On shards, the getMores of all applications fail, because shards do not know the application behind a router.
+    `mode` is a mode of configureFailPoint. On shards, the getMores of all applications fail, because shards do not know
+    the application behind a router.
     """
     with ExitStack() as stack:
         for side in (pair.source, pair.destination):
@@ -63,7 +64,7 @@ Read = Callable[[], int]
 
 
 def _views(cluster: Cluster, stop: StopToken) -> Read:
-    """Create views that are too large for one page of a listing, which ends at 16 MB."""
+    """Create views whose listing is too large for one page of 16 MB; return a function that lists them."""
     large = {"$match": {"x": "x" * (7 << 20)}}
     for number in range(5):
         cluster.client.d.create_collection(f"v{number}", viewOn="c", pipeline=[large])
@@ -132,7 +133,7 @@ def test_a_read_is_repeated_as_a_whole(
 @pytest.mark.in_turns
 @across_topologies
 def test_a_sync_survives_lost_cursors_everywhere(pair: Pair, tmp_path: Path) -> None:
-    """Make every fifth getMore fail, in all phases of a sync and after a restart."""
+    """Make every fifth getMore fail with a lost cursor, in all phases of a sync and after a restart."""
     client = pair.source.client
     pair.shard("d.big")
     writes.fill(client)

@@ -47,7 +47,10 @@ def _has_done_everything(workload: Workload) -> bool:
 @pytest.mark.in_turns
 @across_topologies
 def test_writes_before_the_commit_request_are_synced(pair: Pair, daemon: Daemon) -> None:
-    """Writes acknowledged before the commit request must arrive; of the later ones, a prefix may."""
+    """Write to the source while the commit is requested.
+
+    All writes acknowledged before the request must arrive. Of later writes, those up to some moment may arrive.
+    """
     pair.shard("d.c")
     c = pair.source.client.d.c
     acknowledged: list[int] = []

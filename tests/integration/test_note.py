@@ -1,4 +1,4 @@
-"""A no-op in the oplog (a note) must advance change streams past its time, even on an idle cluster."""
+"""A no-op that the product appends to the oplog must advance change streams past its time, even on an idle cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verifier.runtime.tasks import StopToken
 
 
 def test_the_change_stream_of_idle_shards_passes_a_noop() -> None:
-    """Use shards that write no periodic no-ops, so that only the note can advance the stream."""
+    """Append a no-op on a sharded cluster that writes no periodic no-ops, so only this one can advance the stream."""
     still = {"writePeriodicNoops": "false"}
     with ShardedCluster(name="still", parameters=still) as shards, ExitStack() as opened:
         cluster = open_cluster("still", shards.uri, "test")

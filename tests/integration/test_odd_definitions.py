@@ -40,7 +40,7 @@ _LITERAL_ONLY = {"undefined"}
 
 
 def expression(name: str) -> RawBSONDocument:
-    """Return a query expression that contains this value."""
+    """Return a query expression that contains the value with that name in ODD."""
     kind, value = ODD[name]
     if name in _LITERAL_ONLY:
         literal = rawbson.single(kind, b"$literal", value)
@@ -58,7 +58,10 @@ def partial(name: str) -> RawBSONDocument:
 
 
 def define(client: Client, mark: str) -> None:
-    """Create a collection, a view and a partial index with each value."""
+    """For each value of ODD, create a collection, a view and a partial index whose definitions contain it.
+
+    `mark` is the name of the database.
+    """
     d = client[mark]
     for name in ODD:
         d.create_collection(name, validator=expression(name))
@@ -71,7 +74,10 @@ def define(client: Client, mark: str) -> None:
 
 
 def modify(client: Client, mark: str) -> None:
-    """Create collections and views, and change each of them by a collMod with one of the values."""
+    """For each value of ODD, create a collection and a view, and change their definitions by a collMod with that value.
+
+    `mark` is the name of the database.
+    """
     d = client[mark]
     for name in ODD:
         # Specify the options that a collMod of the validator would add.

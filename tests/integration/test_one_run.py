@@ -1,4 +1,7 @@
-"""A cluster holds the metadata of one sync only: of several processes that begin a sync, the first one wins."""
+"""A cluster holds the metadata of one sync only.
+
+Of several processes that begin a sync, only the first one may succeed.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ from verifier.runtime.tasks import StopToken
 
 @pytest.mark.parametrize("instance", ["the same", "another"])
 def test_one_of_two_concurrent_starts_is_refused(pair: Pair, instance: str) -> None:
-    """Both processes have found an empty destination; the later one must not change the metadata of the other."""
+    """Begin two runs that both found an empty destination: the second one must change nothing of the first one."""
     client = pair.destination.client
     writer = ClusterWriter(client, False, StopToken())
     first = RunStore.begin(writer, run_record(instance="the same", owner="first"))
@@ -49,7 +52,10 @@ def test_one_of_two_concurrent_starts_is_refused(pair: Pair, instance: str) -> N
 
 
 def test_a_takeover_keeps_changes_saved_after_the_record_was_read(pair: Pair) -> None:
-    """For example, the new owner must know that a cluster is blocked, because it must lift the block."""
+    """Change a saved run after a successor has read it, and before the successor takes it over.
+
+    For example, the new owner must know that a cluster is blocked, because it must lift the block.
+    """
     client = pair.destination.client
     writer = ClusterWriter(client, False, StopToken())
     owner = RunStore.begin(writer, run_record(owner="first"))
@@ -89,7 +95,7 @@ def test_a_failure_that_is_only_shown_is_never_saved(pair: Pair) -> None:
 
 @pytest.fixture(scope="module")
 def members() -> Iterator[ReplicaSet]:
-    """Start a replica set whose primary can be ahead of the majority."""
+    """Start a replica set of three members, whose primary can have writes that no secondary has yet."""
     with ReplicaSet(name="three", members=3) as started:
         yield started
 
@@ -110,7 +116,7 @@ def test_a_run_is_read_only_once_the_majority_has_it(members: ReplicaSet) -> Non
 
 @contextmanager
 def _without_followers(members: ReplicaSet) -> Iterator[None]:
-    """Stop replication to the secondaries within the block."""
+    """Stop replication to the secondaries within the block, so that they do not get the primary's writes."""
     secondaries = [each for each in members.members if each is not members.primary()]
     try:
         for each in secondaries:
@@ -131,7 +137,10 @@ def _running(client: Client, query: dict[str, Any]) -> bool:
 
 
 def test_rows_of_an_earlier_run_are_deleted_by_a_new_one(pair: Pair, daemon: Daemon) -> None:
-    """The new run would otherwise treat such a row as a collection that is already copied."""
+    """Insert rows of an earlier run into the metadata, and start a sync.
+
+    The new run would treat such a row as a collection that is already copied.
+    """
     pair.source.client.d.c.insert_one({"_id": 1})
     metadata = pair.destination.client[METADATA_DATABASE]
     names = ("collections", "collectionsReversed", "partitions", "partitionsReversed")

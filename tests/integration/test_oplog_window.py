@@ -1,4 +1,7 @@
-"""On a source with a small oplog, a warning must precede the loss of events, and the loss must have a named error."""
+"""On a source with a small oplog, a warning must precede the loss of change events.
+
+The loss must have a named error.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def pair(small: ReplicaSet, replica_sets: Pair) -> Iterator[Pair]:
 
 @pytest.fixture
 def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """Run a daemon that checks the oplog several times a second, with one writer and one lane."""
+    """Run a daemon with one writer and one lane that checks the oplog several times a second."""
     process = pair.daemon(tmp_path, "--loadLevel", "1")
     process.watch_closely()
     try:
@@ -48,7 +51,7 @@ def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 
 def events_read(client: writes.AnyClient) -> int:
-    """Return how many events the cursors of the daemon's change streams have returned."""
+    """Return how many events the source has returned to the daemon's change streams."""
     stream = "cursor.originatingCommand.pipeline.$changeStream"
     cursors = client.admin.aggregate(
         [
@@ -61,7 +64,7 @@ def events_read(client: writes.AnyClient) -> int:
 
 @contextmanager
 def slow(pair: Pair, command: str, milliseconds: int) -> Iterator[None]:
-    """Delay each such command on the destination within the block."""
+    """Delay each command with that name on the destination within the block."""
     data = {"failCommands": [command], "blockConnection": True, "blockTimeMS": milliseconds}
     with failing(pair.destination.client, data):
         yield
@@ -107,7 +110,10 @@ def test_entries_lost_during_the_copy_fail_the_sync(pair: Pair, daemon: Daemon) 
 
 
 def test_entries_lost_while_the_copy_hangs_fail_the_sync(pair: Pair, daemon: Daemon) -> None:
-    """A hanging thread delays the failure of the run, but must not hide the warning."""
+    """Let the oplog drop needed entries while the copy hangs.
+
+    The hanging thread delays the failure of the sync, but must not hide the warning.
+    """
     for number in range(3):
         pair.source.client.d[f"c{number}"].insert_one({"_id": 1})
     with daemon.held_at(Point.BATCH_WRITTEN):
@@ -161,7 +167,10 @@ def test_entries_lost_while_events_wait_fail_the_sync(pair: Pair, daemon: Daemon
 
 
 def test_entries_that_are_already_read_are_not_lost(pair: Pair, daemon: Daemon) -> None:
-    """The saved resume point is gone from the oplog, but the running process does not need it any more."""
+    """Let the oplog drop the entry of the saved position after the daemon has read all events.
+
+    The sync must continue.
+    """
     writes.fill(pair.source.client)
     daemon.start(eventSpool="never")
     daemon.wait_until_committable()
@@ -191,7 +200,7 @@ def test_the_resume_point_of_an_idle_source_stays_in_the_oplog(pair: Pair, daemo
 
 
 def test_a_reversal_is_refused_once_the_oplog_is_too_short(pair: Pair, daemon: Daemon) -> None:
-    """Applications have written so much to the new cluster that its small oplog has rolled over."""
+    """After the commit, write so much to the new cluster that its oplog drops the entries that a reverse needs."""
     writes.fill(pair.destination.client, 20)
     daemon.start(
         source="cluster1",

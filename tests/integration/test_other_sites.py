@@ -1,4 +1,4 @@
-"""A web page of another site can neither send commands to the processes nor read from them; scripts can."""
+"""A web page of another site must not be able to send commands to the processes or read from them; scripts must."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def assert_nothing_is_read(process: ServiceProcess, *paths: str) -> None:
 
 
 def curl(process: ServiceProcess, command: str, *options: str) -> str:
-    """Send the request with curl as the documentation does, with the content type of an HTML form."""
+    """Send a POST request with curl, as the documentation does: its content type is that of an HTML form."""
     called = ["curl", "-s", process.url(command), "-X", "POST", "--data", "{}", *options]
     done = subprocess.run(called, capture_output=True, text=True, timeout=PATIENCE, check=True)
     return done.stdout

@@ -32,9 +32,9 @@ DESTINATIONS = (
 
 
 class Operator:
-    """Follows the pages as an operator: pastes commands, and starts and stops services in place of systemd.
+    """Follows pages of the documentation as an operator: runs their commands, and starts and stops the services.
 
-    The daemon does not run at first.
+    The daemon is not started at first.
     """
 
     def __init__(self, pair: Pair, folder: Path) -> None:
@@ -50,7 +50,7 @@ class Operator:
         self._verifier.close()
 
     def follow(self, page: str, *titles: str) -> str:
-        """Run the commands under these titles of a page (default: all commands), and return the output of the shell."""
+        """Run the commands under these titles of a page, or all of its commands, and return the output of the shell."""
         return "".join(map(self._run, commands(page, *titles)))
 
     def _run(self, block: Block) -> str:
@@ -69,7 +69,7 @@ class Operator:
 
     @property
     def _replaced(self) -> dict[str, str]:
-        """Map the printed addresses and programs to those of the test."""
+        """Return the addresses and programs that the pages print, mapped to those of the test."""
         source, destination = self._pair.source.uri, self._pair.destination.uri
         return {
             **dict.fromkeys(SOURCES, source),
@@ -99,7 +99,7 @@ class Operator:
                 process.run()
 
     def _evaluate(self, text: str) -> None:
-        """Run statements for mongosh. The first line is a comment that names the cluster."""
+        """Run a block of mongosh statements with the driver; the comment in its first line names the cluster."""
         comment, *statements = text.splitlines()
         client = (self._pair.source if "source" in comment else self._pair.destination).client
         for statement in statements:

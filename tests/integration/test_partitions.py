@@ -1,4 +1,4 @@
-"""Large collections are copied in ranges: each document once, whatever its `_id` is, even if chunks move meanwhile."""
+"""Large collections are copied in ranges: each document once, whatever its `_id` is, even while chunks move."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLUSTERED = {"key": {"_id": 1}, "unique": True}
 
 @pytest.fixture
 def finely(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """Run a daemon that copies in small partitions and saves their resume points after every page."""
+    """Run a daemon that copies in small partitions and saves a resume point after every page."""
     process = pair.daemon(tmp_path)
     process.small_partitions()
     process.save_every_page()
@@ -45,7 +45,7 @@ def finely(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 
 def halve(client: Client, name: str) -> None:
-    """Move the documents with a shard key `k` of at least 0 to the other shard."""
+    """Move the documents of a sharded collection whose shard key `k` is 0 or more to another shard."""
     (metadata,) = client.config.collections.find({"_id": name})
     *_, chunk = client.config.chunks.find({"uuid": metadata["uuid"]}).sort("min")
     (other,) = client.config.shards.find({"_id": {"$ne": chunk["shard"]}})
@@ -57,7 +57,7 @@ def shard(client: Client, name: str) -> None:
 
 
 def mixed(ids: list[Any]) -> list[dict[str, Any]]:
-    """Return documents in random order; half of them have the shard key 1, and half have -1."""
+    """Return documents with these `_id`s in random order; half of them have the shard key 1, the others -1."""
     shuffled = Random(1).sample(ids, len(ids))
     return [{"_id": each, "k": (-1) ** n, "t": "x" * 100} for n, each in enumerate(shuffled)]
 
@@ -89,7 +89,7 @@ def fill(pair: Pair) -> None:
 
 
 def copied(pair: Pair) -> dict[str, int]:
-    """Return the numbers of copied documents in the metadata, by collection."""
+    """Return how many documents of each collection are copied, by the saved registry."""
     metadata = pair.destination.client[METADATA_DATABASE]
     return {each["collection"]: each["documents"] for each in metadata.collections.find()}
 
@@ -181,7 +181,7 @@ def test_a_killed_copy_continues(pair: Pair, finely: Daemon, point: Point, numbe
 
 
 def assert_goes_on(pair: Pair, finely: Daemon) -> None:
-    """Run the killed daemon again, commit, and check that every document was copied and counted once."""
+    """Run the killed daemon again and commit; fail unless every document was copied and counted once."""
     finely.run()
     finely.start()
     finely.wait_until_applying()
@@ -301,7 +301,10 @@ def _sync_a_large_collection(pair: Pair, finely: Daemon) -> None:
 def test_a_copy_of_an_earlier_version_continues_in_natural_order(
     pair: Pair, orderly: Daemon
 ) -> None:
-    """The earlier version had copied a replica set without partitions, and saved the resume point in the registry."""
+    """Continue a copy whose metadata has the form of an earlier version.
+
+    That version copied a replica set without partitions, and saved the resume point in the registry.
+    """
     d = pair.source.client.d
     d.c.insert_many({"_id": n, "pad": "p" * 5000} for n in range(4000))
     orderly.kill_at(Point.COPY_SAVED, number=4)
@@ -324,7 +327,10 @@ def test_a_copy_of_an_earlier_version_continues_in_natural_order(
 
 
 def _as_of_an_earlier_version(pair: Pair) -> dict[str, Any]:
-    """Rewrite the metadata to the form that an earlier version saved; return the record of the collection."""
+    """Rewrite the metadata of a copy to the form that an earlier version saved.
+
+    Return the row of the only collection.
+    """
     client = pair.destination.client
     (saved,) = client[METADATA_DATABASE].partitions.find()
     copy = {"status": "copying", "resume": saved["place"]}

@@ -1,4 +1,7 @@
-"""Pauses a sync in each phase and resumes it, also after a kill: nothing is lost, and a paused sync writes nothing."""
+"""Pauses and resumes a sync in each phase, also with kills.
+
+Nothing may be lost, and a paused sync may write nothing.
+"""
 
 from __future__ import annotations
 
@@ -72,12 +75,12 @@ def assert_refused(daemon: Daemon, command: str, body: Any = None) -> None:
 
 
 def dropped(point: Point) -> str:
-    """Return the name of the collection that `write_once` drops and creates again in the pause at that point."""
+    """Return the name of the collection that `write_once` drops and creates again in the pause at `point`."""
     return f"dropped in {point.value}"
 
 
 def write_once(client: writes.AnyClient, point: Point) -> None:
-    """Make the same kinds of writes as `write_meanwhile`, to collections that only the pause at `point` uses."""
+    """Make the same kinds of writes as `write_meanwhile`, but to collections that only the pause at `point` uses."""
     writes.hot_document(client)
     client[f"db{[*PHASES].index(point)}"].new.insert_many({"_id": n} for n in range(5))
     client.d.drop_collection(dropped(point))
@@ -109,7 +112,7 @@ def assert_stays_paused_when_killed(daemon: Daemon, point: Point) -> None:
 
 
 def wait_until_stopped(daemon: Daemon, times: int = 1) -> None:
-    """Wait until the threads of the run have ended in `times` pauses."""
+    """Wait until the threads of the run have ended in as many pauses as `times` says."""
     wait_for(lambda: daemon.log.count("The run has stopped") >= times, "the run has stopped")
 
 
@@ -180,7 +183,7 @@ def test_a_resumed_sync_to_shards_has_lost_nothing(
 @pytest.mark.full
 @in_each_phase
 def test_a_sync_killed_in_a_pause_stays_paused(pair: Pair, daemon: Daemon, point: Point) -> None:
-    """Kill the paused daemon twice: before its threads have ended, and when it has no threads."""
+    """Kill a paused daemon twice: before the threads of its run have ended, and afterwards."""
     with daemon.held_at(point):
         start_until(pair, daemon, point)
         daemon.pause()

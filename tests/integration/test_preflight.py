@@ -1,4 +1,4 @@
-"""Tests preflights on real clusters: they report the violations that a start refuses, and change nothing."""
+"""Tests preflights on real clusters: they must report why a start would be refused, and change nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def told(answer: dict[str, Any]) -> list[str]:
 
 
 def everything(side: Side) -> dict[str, Any]:
-    """Return hashes of the cluster's databases, and the state of the user write block."""
+    """Return the hashes of all databases of a cluster except admin and local, and whether user writes are blocked."""
     client = side.client
     names = [name for name in client.list_database_names() if name not in ("admin", "local")]
     status = client.admin.command("serverStatus")
@@ -49,7 +49,10 @@ def untouched(pair: Pair, daemon: Daemon) -> Iterator[None]:
 
 
 def assert_both_tell(daemon: Daemon, expected: list[str], **options: Any) -> list[str]:
-    """Check that a preflight reports these violations and a start is refused for them; return their descriptions."""
+    """Fail unless a preflight reports exactly the `expected` errors, and a start is refused with the first one.
+
+    Return the descriptions of the violations.
+    """
     found = preflight(daemon, **options)
     assert told(found) == expected
     texts = [each["errorDescription"] for each in found["violations"]]

@@ -134,7 +134,7 @@ COMMANDS = {
 
 @contextmanager
 def still_connecting(daemon: Daemon) -> Iterator[None]:
-    """Hold the process within the block while it connects: it already answers, but is not initialized."""
+    """Start the process, and hold it within the block while it connects: it already answers, but is not initialized."""
     with daemon.held_at(Point.CONNECTED):
         daemon.launch()
         daemon.wait_until_reached(Point.CONNECTED)
@@ -144,7 +144,10 @@ def still_connecting(daemon: Daemon) -> Iterator[None]:
 
 @contextmanager
 def sent(daemon: Daemon, *commands: str) -> Iterator[list[Future[requests.Response]]]:
-    """Send commands at once; the block begins when all of them have been received."""
+    """Send commands at the same time; the block begins when the daemon has received all of them.
+
+    Yields the futures of the answers.
+    """
     before = daemon.log.count('"Received request"')
     with ThreadPoolExecutor(len(commands)) as threads:
         answers = [

@@ -58,7 +58,10 @@ def collections(daemon: Daemon) -> dict[str, dict[str, Any]]:
 
 
 def wait_for_phases(daemon: Daemon, **phases: str) -> dict[str, dict[str, Any]]:
-    """Wait until the collections are in these phases, and return their progress; `_` in a keyword stands for `.`."""
+    """Wait until the collections are in these phases, and return the progress of each collection.
+
+    The keywords are names of collections; `_` in a keyword stands for `.`.
+    """
 
     def look() -> dict[str, dict[str, Any]] | None:
         shown = collections(daemon)
@@ -138,7 +141,7 @@ def copying(pair: Pair, daemon: Daemon) -> None:
 
 
 def copied_bytes(pair: Pair) -> int:
-    """Return the bytes of the documents that existed before the sync."""
+    """Return the total size in bytes of the documents that existed before the sync."""
     return sum(len(bson.encode({"_id": n})) for number in DOCUMENTS.values() for n in range(number))
 
 
@@ -260,7 +263,7 @@ LEVELS = {"debug", "info", "warn", "error", "fatal"}
 
 
 def the_log(daemon: Daemon) -> None:
-    """Check that each expected message has the fields that existing log tools read."""
+    """Fail unless the log has each expected message with the fields that existing log tools read."""
     found = lines(daemon)
     assert {line["level"] for line in found} <= LEVELS
     assert len({line["serverID"] for line in found}) == 1

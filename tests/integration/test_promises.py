@@ -1,4 +1,4 @@
-"""Tests the guarantees for users: write blocking, a reliable verdict, uniqueness, named failures."""
+"""Tests what the product promises to users: write blocking, a reliable verdict, unique indexes, named failures."""
 
 from __future__ import annotations
 

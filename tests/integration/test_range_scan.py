@@ -1,4 +1,4 @@
-"""Through a router, a range scan returns every document once, in `_id` order, from any resume point."""
+"""Through a router, a RangeScan must return every document once, in `_id` order, from any resume point."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def client(cluster: ShardedCluster) -> Iterator[Client]:
 
 
 def sharded(client: Client, halved: bool = True, **options: Any) -> None:
-    """Create a collection sharded by `k`: half of it on each shard, or all of it on one shard."""
+    """Create a collection sharded by `k`, with half of its range on each shard, or all of it on one if not `halved`."""
     client[NAME.database].create_collection(NAME.collection, **options)
     key = {"k": 1, "_id": 1} if not options else {"k": 1}
     client.admin.command("shardCollection", str(NAME), key=key, collation=SIMPLE)
@@ -54,7 +54,7 @@ def sharded(client: Client, halved: bool = True, **options: Any) -> None:
 
 
 def move(client: Client, bound: int) -> None:
-    """Move the documents with a shard key of at least `bound` to the other shard."""
+    """Move the documents whose shard key `k` is `bound` or more to another shard."""
     (metadata,) = client.config.collections.find({"_id": str(NAME)})
     *_, chunk = client.config.chunks.find({"uuid": metadata["uuid"]}).sort("min")
     (other,) = client.config.shards.find({"_id": {"$ne": chunk["shard"]}})
@@ -63,7 +63,10 @@ def move(client: Client, bound: int) -> None:
 
 
 def fill(client: Client, ids: list[Any]) -> list[bytes]:
-    """Insert documents with these IDs in random order on both shards; return the keys in index order."""
+    """Insert documents with these `_id`s, in random order and on both shards.
+
+    Return their keys in the order of the index.
+    """
     mixed = Random(1).sample(ids, len(ids))
     documents = [{"_id": each, "k": (-1) ** n, "t": "x" * 100} for n, each in enumerate(mixed)]
     # Unordered, because a router sends ordered inserts to one shard at a time.
@@ -142,13 +145,13 @@ def test_orphans_are_not_read(client: Client) -> None:
 
 
 def many(client: Client, halved: bool = True) -> None:
-    """Fill the collection with more than one page."""
+    """Create the collection and fill it with more than one page; see `sharded`."""
     sharded(client, halved)
     fill(client, [*range(3000)])
 
 
 def begun(client: Client) -> tuple[list[bytes], Iterator[list[bytes]]]:
-    """Start a scan; return its first page, and an iterator of the other pages."""
+    """Start a scan; return its first page, and an iterator over the other pages."""
     pages = ([bytes(each) for each in documents] for documents, _ in scan(client).pages())
     return next(pages), pages
 
@@ -210,7 +213,10 @@ def test_documents_larger_than_a_page_and_keys_longer_than_a_bound(client: Clien
     [(999, 5000, 5000), (10, 5000, 5000.0), (10, "a", "a"), (999, "a", "A")],
 )
 def test_duplicate_ids_are_found(client: Client, before: int, first: Any, second: Any) -> None:
-    """The scan must find two documents with equal `_id`s, even on different pages."""
+    """Scan a collection with two documents whose `_id`s are equal, on the same or on different pages.
+
+    The scan must raise EqualIds.
+    """
     collated = first != second and isinstance(first, str)
     sharded(client, **(KINDS["collated"] if collated else {}))
     client.d.c.insert_many({"_id": number, "k": 1} for number in range(before))
@@ -222,7 +228,7 @@ def test_duplicate_ids_are_found(client: Client, before: int, first: Any, second
 
 
 def test_a_document_read_twice_is_no_duplicate(client: Client) -> None:
-    """A scan can return a document twice if it moves to another shard meanwhile."""
+    """Pass a key twice, as a scan does if its document moves to another shard meanwhile: no error may be raised."""
     sharded(client)
     (key,) = fill(client, ["a"])
     uuid = scan(client)._uuid

@@ -1,4 +1,4 @@
-"""Every document of a collection is in exactly one of its ranges, regardless of the type of its `_id`."""
+"""Every document of a collection must be in exactly one of its ranges, whatever the type of its `_id` is."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def found_in(pair: Pair, portion: Portion, name: Namespace = NAME) -> list[bytes]:
-    """Return the keys of the documents in a portion, found as mismatches because the destination is empty."""
+    """Return the keys of the source's documents in one range.
+
+    They are found as mismatches, because the destination is empty.
+    """
     comparison = Comparison(
         pair.source.client, pair.destination.client, Mode.BINARY, None, StopToken()
     )

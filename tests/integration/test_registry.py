@@ -1,4 +1,4 @@
-"""The registry of the collections when several threads use it."""
+"""The registry of the collections, used by several threads at the same time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verifier.runtime.tasks import StopToken
 
 
 def test_loading_again_loses_no_change(pair: Pair) -> None:
-    """The commit loads the records again, while a DDL event may add a collection, or remove one."""
+    """Load the records again and again, as the commit does, while another thread adds and removes collections."""
     stop = StopToken()
     client = pair.destination.client
     registry = Registry(client, ClusterWriter(client, False, stop), 0, stop)

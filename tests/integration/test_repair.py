@@ -1,4 +1,4 @@
-"""Differences between the clusters are repaired: by the commit, and by the command, also after a failed commit."""
+"""Differences between the clusters are repaired by the commit, and by /repair, even after the commit has failed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def fill(pair: Pair) -> None:
 
 
 def corrupt(pair: Pair) -> None:
-    """Change, delete and add 50 documents on the destination, drop 3 indexes, and change other definitions."""
+    """Change, delete and add 50 documents on the destination, drop and create indexes, and change other definitions."""
     changes = [{"q": {"_id": n}, "u": {"$set": {"n": -1}}} for n in range(20)]
     behind_our_back(pair, {"update": "c", "updates": changes})
     deletes = [{"q": {"_id": n}, "limit": 1} for n in range(20, 40)]
@@ -187,7 +187,7 @@ def assert_listed_only(daemon: Daemon) -> None:
 
 
 def repair(daemon: Daemon) -> None:
-    """Repair what differs, and wait until that is done."""
+    """Send /repair, and wait until the repair is complete."""
     assert daemon.post("repair").json() == {"success": True}
     wait_until_repaired(daemon)
 
@@ -245,7 +245,10 @@ def test_a_reset_drops_what_a_repair_has_created(pair: Pair, daemon: Daemon) -> 
 
 
 def test_many_documents_are_listed_and_repaired(pair: Pair, daemon: Daemon) -> None:
-    """More than a page of the list has; a dry run answers with the first ones and the number of all."""
+    """Repair more documents than one page of the list has.
+
+    A dry run must list the first ones, and return the number of all.
+    """
     number = 2500
     pair.source.client.d.c.insert_many({"_id": f"{n} " + "k" * 200} for n in range(number))
     daemon.start()
@@ -265,14 +268,14 @@ def test_many_documents_are_listed_and_repaired(pair: Pair, daemon: Daemon) -> N
 
 
 def create_again(client: writes.AnyClient) -> None:
-    """Drop a collection as a user, and create it again with another document."""
+    """Drop a collection on the destination as a user, and create it again with another document."""
     bypass = {"mayBypassWriteBlocking": True}
     client.d.command({"drop": "other", **bypass})
     client.d.command({"insert": "other", "documents": [{"_id": "theirs"}], **bypass})
 
 
 def assert_kept(daemon: Daemon, client: writes.AnyClient) -> None:
-    """Assert that a repair leaves alone what `create_again` has done, and repair it after it was dropped."""
+    """Fail unless a repair does not touch the collection of `create_again`; then drop the collection, and repair it."""
     for _ in range(2):
         assert daemon.commit_or_fail()["error"] == "VerificationFailed"
         assert [each["_id"] for each in client.d.other.find()] == ["theirs"]
@@ -314,7 +317,10 @@ def names(client: writes.AnyClient) -> list[str]:
 
 
 def test_a_repair_keeps_what_users_have_created(pair: Pair, daemon: Daemon) -> None:
-    """A collection that users dropped and created again may hold data that somebody needs; also after a reversal."""
+    """Let users drop a collection on the destination and create it again: a repair must keep it, even after a reversal.
+
+    It may hold data that somebody needs.
+    """
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     daemon.start(verification=AUTO, reversible=True, enableUserWriteBlocking=True)
@@ -366,7 +372,7 @@ def test_writes_after_the_commit_are_applied(
 
 
 def test_a_commit_does_not_wait_for_documents_that_expire(pair: Pair, daemon: Daemon) -> None:
-    """Documents expire on the source while the commit verifies, and again while it cuts over."""
+    """Let documents expire on the source while the commit verifies, and again while it cuts over."""
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     source.d.expiring.create_index("at", expireAfterSeconds=0)
@@ -404,7 +410,7 @@ def commit_time(destination: writes.AnyClient) -> Any:
 
 
 def test_the_warning_of_a_failed_commit_ends(pair: Pair, daemon: Daemon) -> None:
-    """The commit fails while it waits for users, who still write to the source."""
+    """Let a commit fail while it waits for users, who still write to the source: its warning must end."""
     client = pair.source.client
     writes.fill(client)
     daemon.start()
@@ -476,7 +482,7 @@ def test_changes_of_excluded_collections_do_not_extend_the_commit(
 
 
 def change_all(database: Any) -> None:
-    """Change a document, an index and a name of the collection `c`."""
+    """Insert a document into the collection `c`, create an index on it, and rename it twice."""
     database.c.insert_one({})
     database.c.create_index("n")
     database.c.rename("renamed", dropTarget=True)
@@ -529,7 +535,7 @@ def test_a_killed_repair_goes_on(pair: Pair, daemon: Daemon) -> None:
 
 
 def write_late(pair: Pair, name: str) -> None:
-    """Insert a document on the source, and wait until it is on the destination."""
+    """Insert a document on the source, and wait until the destination has it."""
     pair.source.client.d.c.insert_one({"_id": name})
     wait_for(lambda: pair.destination.client.d.c.find_one({"_id": name}), "the write is applied")
 
@@ -542,7 +548,7 @@ def counts(daemon: Daemon) -> tuple[int, int]:
 
 @across(REPLICA_SETS, full(TO_SHARDED), SHARDED)
 def test_documents_of_every_kind_are_repaired(pair: Pair, daemon: Daemon) -> None:
-    """Documents on a wrong or a second shard, of a capped or time-series collection, below a view or a unique index."""
+    """Spoil documents of many kinds, for example on a wrong shard, on two shards, or in a capped collection."""
     client, changed = pair.source.client, pair.destination.client
     pair.shard("d.placed", {"place": "hashed"})
     client.d.placed.insert_many({"_id": n, "place": n} for n in range(60))
@@ -577,7 +583,10 @@ def test_documents_of_every_kind_are_repaired(pair: Pair, daemon: Daemon) -> Non
 
 
 def insert_some(pair: Pair, name: str, documents: list[dict[str, Any]]) -> None:
-    """Insert documents whose `_id`s exist on the destination. Those that another shard has are accepted there."""
+    """Insert documents whose `_id`s exist on the destination.
+
+    A sharded cluster accepts those that belong to another shard than the existing document.
+    """
     command = {"insert": name, "documents": documents, "ordered": False}
     reply = pair.destination.client.d.command(
         {**command, "mayBypassWriteBlocking": True}, check=False

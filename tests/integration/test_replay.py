@@ -1,4 +1,4 @@
-"""Changes between or during the listing and the change stream, crashes of servers, and index builds in progress."""
+"""Changes before and during the listing of a sync, crashes of servers, and index builds in progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`POST /api/v1/reset` drops exactly what the sync has created on the destination, and then allows a new start."""
+"""`POST /api/v1/reset` must drop exactly what the sync has created on the destination, and then allow a new start."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def contents(client: Client) -> set[str]:
 
 
 def but_metadata(client: Client) -> set[str]:
-    """Return `contents` without system collections and without the metadata, which changes while a sync runs."""
+    """Return the same as `contents`, without system collections and metadata, which changes while a sync runs."""
     return {
         each
         for each in contents(client)
@@ -79,7 +79,7 @@ def fill(pair: Pair) -> None:
 
 
 def change_as_users(side: Side) -> None:
-    """Create collections on the destination, and replace some of those that the sync has created."""
+    """Create collections on the destination as users, and replace some of those that the sync has created."""
     client = side.client
     client.d.mine.insert_one({"_id": 1})
     client.theirs.c.insert_one({"_id": 1})
@@ -198,7 +198,10 @@ def test_a_sync_is_reset_in_every_state(pair: Pair, daemon: Daemon, state: str) 
 
 
 def test_collections_whose_creation_was_not_saved(pair: Pair, daemon: Daemon) -> None:
-    """If such a collection is empty, a reset drops it; if it has documents, users have written them, and it stays."""
+    """Kill the daemon after it has created a collection, and before it has saved the UUID.
+
+    A reset must drop the collection if it is empty. If it has documents, users have inserted them, and it must stay.
+    """
     writes.fill(pair.source.client)
     daemon.kill_at(Point.COLLECTION_CREATED, number=2)
     daemon.post_unanswered("start", daemon.start_body(enableUserWriteBlocking="none"))
@@ -217,7 +220,7 @@ def test_collections_whose_creation_was_not_saved(pair: Pair, daemon: Daemon) ->
 
 
 def test_a_collection_of_users_that_the_source_creates_later(pair: Pair, daemon: Daemon) -> None:
-    """The users created the collection before the sync would have, so a reset must not drop it."""
+    """Create a collection as a user before the source creates one with that name: a reset must not drop it."""
     writes.fill(pair.source.client)
     daemon.start(enableUserWriteBlocking="none", verification={"enabled": False})
     daemon.wait_until_committable()
@@ -231,7 +234,7 @@ def test_a_collection_of_users_that_the_source_creates_later(pair: Pair, daemon:
 
 
 def test_production_data_is_never_dropped(pair: Pair, daemon: Daemon) -> None:
-    """A reset is refused as soon as users may write to the destination, and for a sync that was reversed."""
+    """Reset a sync after users may write to the destination, and after a reversal: both must be refused."""
     writes.fill(pair.source.client)
     daemon.start(**REVERSIBLE)
     daemon.wait_until_committable()
@@ -255,7 +258,7 @@ def test_production_data_is_never_dropped(pair: Pair, daemon: Daemon) -> None:
 
 
 def test_the_first_of_a_concurrent_commit_and_reset_wins(pair: Pair, daemon: Daemon) -> None:
-    """The commit must stop before it allows users to write, if a reset was saved earlier."""
+    """Save a reset while a commit runs: the commit must stop before it allows users to write."""
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
@@ -268,7 +271,7 @@ def test_the_first_of_a_concurrent_commit_and_reset_wins(pair: Pair, daemon: Dae
 
 
 def test_a_process_that_was_superseded_drops_nothing(pair: Pair, daemon: Daemon) -> None:
-    """Another process completes the reset and begins a new sync, before the first process continues its reset."""
+    """Let another process complete a reset and begin a new sync, before the first process continues its reset."""
     writes.fill(pair.source.client)
     writes.time_series(pair.source.client)
     daemon.start()
@@ -314,7 +317,7 @@ def test_several_instances_are_reset_together(pair: Pair, tmp_path: Any) -> None
 
 
 def _reset_through_kills(pair: Pair, fleet: Fleet) -> None:
-    """Reset the follower and the coordinator, and kill each of them before its reset is complete."""
+    """Reset both instances; kill each of them before its reset is complete, and restart it."""
     coordinator, follower = fleet.coordinator, fleet.follower
     coordinator.kill()
     follower.kill_at(Point.SYNC_STOPPED)

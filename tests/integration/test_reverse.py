@@ -1,4 +1,7 @@
-"""Reverses a committed sync, repeatedly: no copy, no lost writes, and the source's definitions after each commit."""
+"""Reverses a committed sync, repeatedly.
+
+Nothing may be copied or lost, and each commit must restore the definitions.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ EXPIRING: dict[str, dict[str, Any]] = {
 
 
 def address(client: writes.AnyClient) -> str:
-    """Return the address that the progress shows: that of the primary, or of the first router."""
+    """Return the address of a cluster as the progress shows it: that of the primary, or of the first router."""
     host, port = client.primary or min(client.topology_description.server_descriptions())
     return f"{host}:{port}"
 
@@ -137,7 +140,10 @@ def _assert_committed(pair: Pair, daemon: Daemon, writable: Side, refusing: Side
 
 
 def _assert_reversed(pair: Pair, daemon: Daemon, expected: tuple[bool, bool]) -> None:
-    """Check that a reversed sync is applying events, and on which clusters users are blocked."""
+    """Fail unless a reversed sync applies events, and user writes are blocked as `expected` says.
+
+    `expected` has a flag for the former source, and one for the former destination.
+    """
     progress = daemon.progress()
     assert (progress["canWrite"], progress["info"]) == (False, "change event application")
     assert blocked(pair) == expected
@@ -174,7 +180,7 @@ def test_a_sync_is_reversed_twice(pair: Pair, daemon: Daemon) -> None:
 
 
 def test_users_write_before_the_end_of_the_commit(pair: Pair, daemon: Daemon) -> None:
-    """Users write and change definitions before and after the commit makes indexes unique."""
+    """Write to the destination and change its definitions before and after the commit makes indexes unique."""
     _fill(pair)
     d = pair.source.client.d
     for name in (

@@ -1,4 +1,4 @@
-"""A natural-order scan resumes only if record IDs still refer to the same documents; otherwise, it starts again."""
+"""A NaturalScan may resume only if record IDs still refer to the same documents; otherwise, it must start again."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def fill(replica_set: ReplicaSet) -> None:
 def pages(
     cluster: Cluster, resume: ResumePoint | None = None
 ) -> Iterator[tuple[list[int], ResumePoint | None]]:
-    """Yield the `_id`s of each page, with the resume point after it."""
+    """Scan the collection, and yield the `_id`s of each page with the resume point after it."""
     stop = StopToken()
     definition = find_named(cluster.client, NAME)
     assert definition is not None
@@ -59,7 +59,10 @@ def pages(
 
 
 def two_pages(replica_set: ReplicaSet, checkpoint: bool) -> tuple[list[int], ResumePoint | None]:
-    """Return the `_id`s of the first two pages and the resume point after them; `checkpoint` forces one in between."""
+    """Return the `_id`s of the first two pages, and the resume point after them.
+
+    `checkpoint` is whether the server writes a checkpoint between them.
+    """
     with opened(replica_set.uri) as cluster, replica_set.client() as client:
         scan = pages(cluster)
         first, _ = next(scan)
@@ -102,7 +105,10 @@ def test_a_restarted_member_keeps_its_resume_points(access_control: bool) -> Non
 
 
 def test_a_crash_before_a_checkpoint_invalidates_resume_points() -> None:
-    """After a crash, the server gives documents newer than its last checkpoint other record IDs."""
+    """Kill a server after a resume point was made, and before its next checkpoint.
+
+    After such a crash, the server gives the documents since its last checkpoint other record IDs.
+    """
     with ReplicaSet(name="crashed") as replica_set:
         fill(replica_set)
         found, point = two_pages(replica_set, checkpoint=False)
@@ -112,7 +118,7 @@ def test_a_crash_before_a_checkpoint_invalidates_resume_points() -> None:
 
 
 def test_replaced_data_files_invalidate_resume_points(tmp_path: Path) -> None:
-    """Restore the member from a snapshot older than its last start; its address stays the same."""
+    """Replace the files of a member by a snapshot that is older than its last start; its address stays the same."""
     with ReplicaSet(name="restored") as replica_set:
         fill(replica_set)
         (member,) = replica_set.members
@@ -146,7 +152,7 @@ def test_a_member_seeded_with_copied_files_has_other_record_ids() -> None:
 
 
 def renumber(member: Mongod) -> None:
-    """Reverse the order of the record IDs of the documents on a stopped member."""
+    """Insert the documents of a stopped member again in reverse order, so that they get other record IDs."""
     alone = Mongod(find_mongod(), folder_of(member), MongodOptions(None))
     documents: list[dict[str, Any]] = []
     # Record IDs begin at 1 again when a server opens an empty collection.

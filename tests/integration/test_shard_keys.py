@@ -1,4 +1,4 @@
-"""Starts that may not specify shard keys, and syncs that copy shard keys from one sharded cluster to another."""
+"""Refused starts with shard keys for a sharded source, and syncs that copy shard keys between sharded clusters."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make_unique(pair: Pair) -> None:
 
 
 def found(pair: Pair) -> tuple[bool, dict[str, bool]]:
-    """Return whether the destination's shard key is unique, and whether each of its indexes is."""
+    """Return whether the destination's shard key is unique, and whether each index is unique, by its name."""
     client = pair.destination.client
     row = client.config.collections.find_one({"_id": "d.c"})
     assert row is not None

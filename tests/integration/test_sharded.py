@@ -69,7 +69,7 @@ def fill(client: Client) -> None:
 
 
 def define(client: Client) -> None:
-    """Make every kind of DDL operation except changes of shard keys."""
+    """Make DDL operations of every kind, except changes of shard keys."""
     d = client.d
     d.hashed.create_index("m")
     d.hashed.create_index([("k", 1), ("m", 1)], name="both")
@@ -100,7 +100,10 @@ def define(client: Client) -> None:
 @pytest.mark.in_turns(2)
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_ddl_events_are_applied(pair: Pair, daemon: Daemon, when: When) -> None:
-    """Each shard reports DDL operations for itself, with different UUIDs if a collection was dropped and recreated."""
+    """Make DDL operations of every kind. Each shard reports them for itself.
+
+    The shards report different UUIDs if a collection was dropped and created again.
+    """
     client = pair.source.client
     fill(client)
     with writes_in(when, daemon):
@@ -128,7 +131,7 @@ def test_collections_are_sharded_and_keys_refined(pair: Pair, daemon: Daemon, wh
 @pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_a_database_moves_to_another_shard(pair: Pair, daemon: Daemon, when: When) -> None:
-    """The documents that move with the database cause no events."""
+    """Move a database to another primary shard: its documents move without change events."""
     client = pair.source.client
     fill(client)
     client.d.plain.create_index("k", unique=True)
@@ -148,7 +151,7 @@ def test_a_database_moves_to_another_shard(pair: Pair, daemon: Daemon, when: Whe
 @pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_a_collection_becomes_capped(pair: Pair, daemon: Daemon, when: When) -> None:
-    """The documents of the converted collection cause no events."""
+    """Convert a collection to a capped one: the server writes its documents again without change events."""
     client = pair.source.client
     fill(client)
     with writes_in(when, daemon):
@@ -180,7 +183,7 @@ def _failed(daemon: Daemon) -> dict[str, Any] | None:
 
 
 def test_a_sharded_time_series_is_refused(pair: Pair, daemon: Daemon) -> None:
-    """A sharded time series must be refused at the start, and must fail a sync if it is created later."""
+    """Shard a time-series collection: a start must be refused, and a sync that has begun must fail."""
     client = pair.source.client
     fill(client)
     series = {"key": {"at": 1}, "timeseries": {"timeField": "at"}}
@@ -268,7 +271,7 @@ def test_balancers_are_stopped_until_the_commit(pair: Pair, daemon: Daemon, by_h
 
 
 def test_balancers_are_restored_after_a_failure(pair: Pair, daemon: Daemon) -> None:
-    """Kill the daemon after it has saved the balancer modes, and again after it has saved its failure."""
+    """Kill the daemon after it has saved the balancer modes, and after it has saved its failure."""
     client = pair.source.client
     fill(client)
     daemon.kill_at(Point.BALANCER_SAVED, "cluster0")
@@ -315,7 +318,10 @@ def test_a_balancer_started_by_a_user_causes_a_warning(pair: Pair, tmp_path: Pat
 def test_chunks_move_while_documents_are_copied_and_changes_applied(
     pair: Pair, daemon: Daemon
 ) -> None:
-    """A shard keeps orphaned documents after a migration. They may be outdated or deleted, and must not be copied."""
+    """Move chunks during a sync. The old shard keeps orphaned documents, which must not be copied.
+
+    They may be outdated, or deleted on the new shard.
+    """
     client = pair.source.client
     fill(client)
     # The first shard keeps the old versions of these documents as orphans.
@@ -337,7 +343,7 @@ def test_chunks_move_while_documents_are_copied_and_changes_applied(
 
 
 def change(client: Client, mark: int) -> None:
-    """Write to both shards."""
+    """Write to both shards of a sharded cluster; each `mark` makes other changes."""
     for name in ("hashed", "ranged", "plain"):
         each = client.d[name]
         each.insert_many({"_id": f"{mark}.{n}", "k": 1000 * mark + n} for n in range(100))
@@ -391,7 +397,7 @@ def test_a_sync_between_sharded_clusters_is_reversed(pair: Pair, daemon: Daemon)
 
 
 def _bounds(client: Client, name: str) -> tuple[Any, Any]:
-    """Return the bounds of a chunk on the primary shard of the database."""
+    """Return the lower and the upper bound of a chunk on the primary shard of the database."""
     collection = client.config.collections.find_one({"_id": name})
     away = others(client, name.split(".")[0])
     assert collection is not None
@@ -435,7 +441,7 @@ _REVERSIBLE = {
 
 
 def _fill_kinds_of_keys(client: Client) -> None:
-    """Add a collection with a unique shard key, and a sharded collection with a collation, to those of `fill`."""
+    """Create the collections of `fill`, one with a unique shard key, and a sharded one with a collation."""
     fill(client)
     shard(client, "d.unique", key={"k": 1}, unique=True)
     client.d.unique.insert_many({"_id": n, "k": n} for n in range(50))

@@ -1,4 +1,4 @@
-"""A commit gives the shards of the destination the definitions of the source."""
+"""After a commit, each shard of the destination must have the definitions of the source."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def leave_the_primary_shard(side: Side) -> str:
 
 
 def indexes(side: Side, without: str = "") -> list[Any]:
-    """Return the indexes of the collection on each shard except `without`."""
+    """Return the indexes of the collection on each shard, except the shard named `without`."""
     found = []
     for each in side.shards:
         if each.name != without:

@@ -1,4 +1,7 @@
-"""Replays change events over newer documents, with different chunks on both sides: the result must equal the source."""
+"""Applies change events to newer documents on a sharded cluster: the result must equal the source.
+
+The chunks of source and destination differ.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,13 @@ _WRITES = 20
 
 
 class KeyedWrites(Writes):
-    """Generates random writes, some of which change the shard key."""
+    """Generates random writes to one document of a sharded collection; some of them change its shard key."""
 
     def document(self, identity: int) -> dict[str, Any]:
         return {**super().document(identity), **self._shard_key()}
 
     def keyed(self, collection: Collection[Any], identity: int) -> Write:
-        """Return a write whose filter contains the document's current shard key."""
+        """Return a random write whose filter contains the document's present shard key."""
         present = collection.find_one({"_id": identity}, {"k": 1, "b.c": 1})
         if present is None:
             return InsertOne(self.document(identity))

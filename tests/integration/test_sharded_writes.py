@@ -1,4 +1,4 @@
-"""The documents of sharded collections must equal the source's, also if their shard keys change, in every phase."""
+"""Documents of sharded collections must be synced exactly, even if their shard keys change, in every phase."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ pytestmark = across(TO_SHARDED, SHARDED)
 
 
 class Keyed:
-    """A sharded collection, each of whose documents has one value in all fields of the shard key.
+    """A sharded collection. Each of its documents has the same value in all fields of the shard key.
 
-    `MISSING` stands for a document without these fields.
+    The value `MISSING` stands for a document without these fields.
     """
 
     MISSING = object()
@@ -48,7 +48,7 @@ class Keyed:
         self.key = key
 
     def fields(self, value: Any) -> dict[str, Any]:
-        """Return the fields of a document with this shard key value."""
+        """Return a document with only the fields of the shard key, each with this value."""
         fields: dict[str, Any] = {}
         for path in [] if value is self.MISSING else self.key:
             *parents, last = path.split(".")
@@ -62,7 +62,7 @@ class Keyed:
         return {"_id": identity, "pad": PAD, **self.fields(value), **more}
 
     def query(self, identity: Any, value: Any) -> dict[str, Any]:
-        """Return a filter with the `_id` and the shard key, which routers require for a change of the shard key."""
+        """Return a filter with the `_id` and the shard key of a document; routers need both to change the shard key."""
         known = None if value is self.MISSING else value
         return {"_id": identity, **{path: {"$eq": known} for path in self.key}}
 
@@ -103,7 +103,7 @@ def fill(pair: Pair) -> None:
 
 
 def spread(source: Side) -> None:
-    """Move one range of each collection, so that every shard of a sharded source has some of its documents."""
+    """Move one range of each collection, so that each shard of a sharded source has some documents of it."""
     for each in COLLECTIONS:
         name = f"d.{each.name}"
         metadata = source.client.config.collections.find_one({"_id": name}) or {}
@@ -117,7 +117,7 @@ def spread(source: Side) -> None:
 
 
 def churn(collection: Collection[Any], each: Keyed) -> None:
-    """Change shard keys in every way."""
+    """Change the shard keys of documents in every way that servers allow."""
     for number, value in all_values():
         other = value if value in STAYING else VALUES[number - 3]
 
@@ -141,7 +141,7 @@ def churn(collection: Collection[Any], each: Keyed) -> None:
 
 
 def more_churn(collection: Collection[Any]) -> None:
-    """Make writes that do not depend on the shard key of the collection."""
+    """Make unusual writes that do not depend on the shard key of the collection."""
     literal = {"$literal": {"_id": "zero", "k": HIGH, "a": {"b": 1}, "t": Timestamp(0, 0)}}
     collection.insert_one({"_id": "zero", "k": HIGH, "a": {"b": 1}})
     collection.update_one({"_id": "zero"}, [{"$replaceWith": literal}])
@@ -193,7 +193,7 @@ def test_ambiguous_update_descriptions_are_handled(pair: Pair, daemon: Daemon) -
 @pytest.mark.each_once
 @pytest.mark.parametrize("when", [When.COPY, When.APPLY])
 def test_large_documents(pair: Pair, daemon: Daemon, when: When) -> None:
-    """Write documents of the maximum size."""
+    """Insert, change and move documents of the maximum size."""
 
     def large(**fields: Any) -> dict[str, Any]:
         rest = len(bson.encode({**fields, "pad": b""}))
@@ -216,7 +216,7 @@ def test_large_documents(pair: Pair, daemon: Daemon, when: When) -> None:
 @pytest.mark.each_once
 @pytest.mark.parametrize("when", [When.BEFORE, When.LISTED, When.COPY, When.APPLY])
 def test_collated_collections(pair: Pair, daemon: Daemon, when: When) -> None:
-    """Use strings that are equal under the collection's collation, but are different shard keys."""
+    """Use strings that are equal under the collation of the collection, but different as shard keys."""
     database, each = pair.source.client.d, Keyed("collated", {"k": 1})
     collated = database.create_collection("collated", collation={"locale": "en", "strength": 2})
     collated.create_index("k", collation={"locale": "simple"})
@@ -267,7 +267,7 @@ def test_a_document_that_an_older_or_newer_index_refuses(pair: Pair, daemon: Dae
 
 @pytest.mark.in_turns
 def test_an_orphaned_document_is_awaited(pair: Pair, daemon: Daemon) -> None:
-    """After a migration, a document moves back to the shard that still has an orphaned copy of it."""
+    """Move a document away from a shard and back, while that shard still has an orphaned copy of it."""
     pair.source.client.d.c.create_index("k")
     pair.shard("d.c", {"k": 1})
     pair.source.client.d.c.insert_many({"_id": number, "k": number} for number in range(HIGH))

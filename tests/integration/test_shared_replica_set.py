@@ -1,4 +1,4 @@
-"""Two instances carry out one sync from a replica set, which the start option `instances` names."""
+"""Two instances run one sync from a replica set; the start option `instances` names them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CAPPED = ("first", "second")
 
 
 def fill(pair: Pair, fleet: Fleet) -> None:
-    """Create large collections, which are copied in ranges, and small ones of every kind."""
+    """Create large collections, which are copied in ranges, small collections of every kind, and capped ones."""
     client = pair.source.client
     for name in CAPPED:
         client.d.create_collection(name, capped=True, size=1 << 20)
@@ -47,7 +47,10 @@ def fill(pair: Pair, fleet: Fleet) -> None:
 
 @contextmanager
 def coordinator_held_in_the_copy(fleet: Fleet) -> Iterator[None]:
-    """Start the sync. Within the block, the coordinator has claimed the capped collections, and claims no more."""
+    """Start the sync, and hold the coordinator during the block, after it has claimed the capped collections.
+
+    So the other instance copies everything else.
+    """
     with ExitStack() as held:
         for name in CAPPED:
             held.enter_context(fleet.coordinator.held_at(Point.BATCH_WRITTEN, f"d.{name}"))
@@ -60,7 +63,7 @@ def wait_until_held(fleet: Fleet) -> None:
 
 
 def copied_by(pair: Pair) -> dict[str, int]:
-    """How many bytes each instance has copied, by the metadata."""
+    """Return how many bytes each instance has copied, by its ID, as the metadata says."""
     group = {"_id": "$instance", "copied": {"$sum": "$copied"}}
     found = pair.destination.client[METADATA_DATABASE].partitions.aggregate([{"$group": group}])
     return {each["_id"]: each["copied"] for each in found}
@@ -75,7 +78,7 @@ def insertion_order(client: writes.AnyClient) -> list[Any]:
 
 
 def write(client: writes.AnyClient, mark: str) -> None:
-    """Write to documents of both instances, with DDL in between."""
+    """Write to documents whose events different instances apply, and make DDL operations in between."""
     orders = client.shop.orders
     orders.insert_many([{"_id": f"{mark} {n}", "n": n} for n in range(60)])
     orders.update_many({"n": {"$lt": -950}}, {"$set": {f"at {mark}": 1}, "$inc": {"k": 1}})
@@ -170,7 +173,10 @@ def test_instances_sync_to_a_sharded_cluster(pair: Pair, fleet: Fleet) -> None:
 
 
 def refused(fleet: Fleet, number: int, **options: Any) -> tuple[str, str]:
-    """Return the error of a start, which a preflight reports, too."""
+    """Start a sync on the instance with that number; return the name and the description of the error.
+
+    A preflight must report the same error.
+    """
     daemon = fleet.daemons[number]
     body = daemon.start_body(**options)
     answer = daemon.post("start", body)
@@ -236,7 +242,10 @@ def test_the_commands_of_the_page_on_instances_of_a_replica_set(pair: Pair, flee
 
 
 def test_both_repair_and_apply_writes_after_the_verdict(pair: Pair, fleet: Fleet) -> None:
-    """A write after the verdict, of which the coordinator has saved its share, is not lost for the other instance."""
+    """Write to the source after the verdict, and let the coordinator save a position after this write.
+
+    The write must not be lost for the other instance, which has not applied its share.
+    """
     source, destination = pair.source.client, pair.destination.client
     coordinator, follower = fleet.daemons
     writes.fill(source)
@@ -271,7 +280,7 @@ def test_both_repair_and_apply_writes_after_the_verdict(pair: Pair, fleet: Fleet
 
 
 def position_of(pair: Pair, instance: str) -> Any:
-    """Return the time of the saved position of an instance."""
+    """Return the cluster time of the position that an instance has saved."""
     record = pair.destination.client[METADATA_DATABASE].runs.find_one({"_id": instance})
     assert record is not None
     return record["position"]["time"]

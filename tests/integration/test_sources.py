@@ -23,7 +23,10 @@ MEGABYTE = 1 << 20
 
 
 def large_keys(client: writes.AnyClient) -> None:
-    """Cause events of more than 16 MB: each contains the document, its key, and the key again in its resume token."""
+    """Make writes whose change events are larger than 16 MB.
+
+    Each event contains the document, its `_id`, and the `_id` again in its resume token.
+    """
     large = client.d.large
     for number in range(2):
         key = f"{number}" + "k" * (3 * MEGABYTE)
@@ -55,7 +58,7 @@ def test_an_id_too_large_for_any_event_fails_the_sync_by_name(pair: Pair, daemon
 
 @pytest.fixture
 def unknowing(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """Run a daemon that treats the source, a server of 6.0, like one of 5.0."""
+    """Run a daemon that treats the source, a server of MongoDB 6.0, like one of 5.0."""
     process = pair.daemon(tmp_path)
     process.believe_the_source_is_old()
     try:
@@ -179,7 +182,7 @@ def test_unreported_ddl_of_an_old_source_is_found_at_the_commit(
 
 @pytest.fixture
 def watchful(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """Run a daemon that compares the definitions of its old source several times a second."""
+    """Run a daemon that treats the source like one of MongoDB 5.0, and compares its definitions ten times a second."""
     process = pair.daemon(tmp_path)
     process.believe_the_source_is_old()
     process.watch_closely()
@@ -196,7 +199,10 @@ def index(name: str, **options: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Undone:
-    """A change of a definition that causes no event, the commands that undo it, and the text of the warning."""
+    """A change of a definition that causes no event on a server before 6.0.
+
+    `undo` are the commands that undo it, and `said` is the text of the warning.
+    """
 
     change: tuple[dict[str, Any], ...]
     undo: tuple[dict[str, Any], ...]
@@ -310,7 +316,7 @@ def test_preflight_warns_of_an_old_source(pair: Pair, unknowing: Daemon) -> None
 
 @pytest.fixture(scope="module")
 def old_source() -> Iterator[ReplicaSet]:
-    """Start a replica set of the old server version that the environment specifies."""
+    """Start a replica set with the mongod that the variable SYNCSVC_MONGOD_50 names; skip the test without it."""
     binary = os.environ.get("SYNCSVC_MONGOD_50")
     if not binary:
         pytest.skip("SYNCSVC_MONGOD_50 names no mongod of version 5.0")

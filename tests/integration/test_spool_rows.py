@@ -1,4 +1,4 @@
-"""The rows of the event spool are saved, read and deleted in order, and a successor finds what is there."""
+"""The rows of the event spool are saved, read and deleted in order, and a successor of a killed process finds them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def event(number: int, size: int = 10) -> bytes:
 
 
 def filled(pair: Pair, rows: int = 3) -> Spool:
-    """Return a spool with rows of two events each, from 10 to 20, from 20 to 30, and so on."""
+    """Return a spool with rows of two events each: the first from time 10 to 20, the next from 20 to 30, and so on."""
     spool = loaded(pair, at(10))
     for number in range(1, rows + 1):
         events = [event(10 * number), event(10 * number + 5)]
@@ -54,7 +54,7 @@ def filled(pair: Pair, rows: int = 3) -> Spool:
 
 
 def contents(spool: Spool, position: Position) -> list[bytes]:
-    """Return all events in the rows after that position."""
+    """Return all events in the rows that end after that position."""
     found: list[bytes] = []
     while row := spool.after(position):
         found += map(bytes, spool.read(row))
@@ -106,7 +106,7 @@ def test_a_stream_without_events_needs_one_row(pair: Pair) -> None:
 
 
 def test_a_row_whose_header_was_not_saved_does_not_exist(pair: Pair) -> None:
-    """A process is killed while it saves a row, or while it deletes one."""
+    """Remove the header of a row, as if a process had been killed while it saved or deleted the row."""
     filled(pair)
     rows = pair.destination.client[METADATA][SPOOL]
     rows.delete_one({"_id.number": 2, "_id.part": 0})

@@ -1,4 +1,4 @@
-"""Two daemons with `--standby`: what each of them answers, and how the role passes from one to the other."""
+"""Two daemons with `--standby`: what each of them answers, and how they change their roles."""
 
 from __future__ import annotations
 
@@ -113,9 +113,10 @@ def test_a_reset_is_completed_by_the_standby(pair: Pair, duo: Duo) -> None:
 def test_a_process_without_the_lease_does_not_keep_the_sync(
     pair: Pair, duo: Duo, tmp_path: Path
 ) -> None:
-    """A process without the flag begins a sync, and later takes it over; the holder of the lease takes it back.
+    """Let a process without `--standby` begin a sync, and later take it over.
 
-    A former active daemon that wakes up in the middle of a command can do the same.
+    The holder of the lease must take the sync back. A former active daemon that wakes up in the middle of a command can
+    do the same as such a process.
     """
     pair.source.client.d.c.insert_one({"_id": 1})
     (tmp_path / "other").mkdir()
@@ -135,7 +136,7 @@ def test_a_process_without_the_lease_does_not_keep_the_sync(
 
 
 def test_a_daemon_that_is_suspended_after_it_took_the_lease(pair: Pair, duo: Duo) -> None:
-    """When it continues, another one holds the lease, so it does not touch the sync."""
+    """Hold a daemon after it has taken the lease, until another one holds it: it must not touch the sync then."""
     pair.source.client.d.c.insert_one({"_id": 1})
     first, second = duo.active, duo.standby
     first.start()
@@ -152,7 +153,7 @@ def test_a_daemon_that_is_suspended_after_it_took_the_lease(pair: Pair, duo: Duo
 
 
 def _one_active(duo: Duo) -> Daemon:
-    """Wait until one of the two is active, and return it."""
+    """Wait until one of the two daemons is active, and return it."""
     both = (duo.active, duo.standby)
     return wait_for(
         lambda: next((each for each in both if role_of(each) == "active"), None), "one is active"
@@ -191,7 +192,10 @@ def test_readiness_names_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_repair_is_completed_by_the_standby(pair: Pair, duo: Duo) -> None:
-    """The repair is repeated, also for documents that were changed or deleted on the source since."""
+    """Kill the active daemon during a repair: the standby must repeat it.
+
+    It must also repair documents that users change on the source meanwhile.
+    """
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     source.d.c.create_index("n")

@@ -1,4 +1,7 @@
-"""An application writes throughout a migration and its reversals, and switches clusters as told: no write is lost."""
+"""An application writes throughout a migration and its reversals, and switches clusters when it is told to.
+
+No acknowledged write may be lost.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from tests.support.pair import Pair
 
 
 class Migration:
-    """A migration between two clusters and back, while an application keeps writing."""
+    """A migration between two clusters, which is reversed repeatedly, while an application keeps writing."""
 
     def __init__(self, pair: Pair, daemon: Daemon, application: Application) -> None:
         self._pair = pair
@@ -58,7 +61,7 @@ class Migration:
         self._application.wait_for_writes()
 
     def assert_nothing_is_lost(self) -> None:
-        """Check that the current cluster has every acknowledged document; call this while no client writes."""
+        """Fail unless the present cluster has exactly the acknowledged documents. Call this while no client writes."""
         found = self._destination.client.app.data.find()
         assert {each["_id"]: each for each in found} == self._application.documents
 

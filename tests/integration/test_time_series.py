@@ -60,7 +60,10 @@ def test_time_series_of_an_old_source_are_refused(pair: Pair, daemon: Daemon) ->
 
 
 def test_a_time_series_without_buckets_is_left_out(pair: Pair, daemon: Daemon) -> None:
-    """A server leaves a view without buckets if a time series is dropped while it is being created."""
+    """Create a view of a time-series collection without its buckets.
+
+    A server leaves one behind if a time-series collection is dropped while it is being created.
+    """
     d = pair.source.client.d
     d.c.insert_one({"_id": 1})
     for name in ("before", "during"):

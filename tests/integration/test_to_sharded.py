@@ -57,7 +57,7 @@ def fill(pair: Pair, name: str = "c", **options: Any) -> None:
 
 
 def shares(side: Side, collection: str) -> list[int]:
-    """Return how many documents each shard has."""
+    """Return how many documents of the collection each shard has."""
     counts = []
     for shard in side.shards:
         with shard.client() as client:
@@ -83,7 +83,10 @@ def assert_no_zones(pair: Pair) -> None:
 
 
 def assert_spread(pair: Pair, daemon: Daemon) -> None:
-    """Check that the documents of every collection, and the databases, are spread over all destination shards."""
+    """Sync collections with several shard keys; fail unless their documents are on all shards of the destination.
+
+    The databases must have different primary shards, too.
+    """
     for name, key in KEYS.items():
         fill(pair, name)
         pair.shard(f"d.{name}", key)
@@ -495,7 +498,7 @@ class TestLater:
 
 
 def define(pair: Pair) -> None:
-    """Create the collections that the refused starts refer to."""
+    """Create the collections that the refused start options name."""
     d = pair.source.client.d
     fill(pair)
     d.unique.create_index("text", unique=True)
@@ -629,13 +632,16 @@ def fill_and_shard(pair: Pair) -> None:
 
 
 def cut_elsewhere(pair: Pair) -> None:
-    """Delete documents, so that the ranges of a later process differ from those that zones were set for."""
+    """Delete half of the documents, so that a restarted process divides the collections in another way."""
     for name in ("c", "few"):
         pair.source.client.d[name].delete_many({"n": {"$lt": DOCUMENTS // 2}})
 
 
 def assert_sharding_goes_on(pair: Pair, daemon: Daemon) -> None:
-    """Run the killed daemon again, commit, and check the documents, zones and shards."""
+    """Run the killed daemon again and commit.
+
+    Fail unless all documents are synced, spread over the shards, and no zones are left.
+    """
     daemon.run()
     assert daemon.post("start", daemon.start_body()).json() == {"success": True}
     daemon.commit()
@@ -666,7 +672,7 @@ def test_a_daemon_killed_in_a_sharding_event_continues(
 
 
 def assert_events_go_on(pair: Pair, daemon: Daemon, *kills: tuple[Point, str]) -> None:
-    """Kill the daemon at these points in turn while it applies a new sharded collection and a new index."""
+    """Kill the daemon at these points in turn while it applies the creation of a sharded collection and of an index."""
     fill(pair)
     pair.source.client.d.c.create_index("n", name="own")
     pair.shard("d.c", {"n": 1})

@@ -1,4 +1,4 @@
-"""A sync begun by an earlier version is continued and committed; a sync of a newer version is refused unchanged."""
+"""A sync begun by an earlier version must continue and commit; one of a newer version must be refused unchanged."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PHASES = {
 
 @pytest.fixture
 def idle(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """Return a daemon that is not running yet."""
+    """Return a daemon that is not started."""
     process = pair.daemon(tmp_path)
     yield process
     process.close()
 
 
 def saved(state: State, name: str) -> Any:
-    """Return the only document of a metadata collection."""
+    """Return the only document of the metadata collection with that name in a saved state."""
     ((document,),) = (
         each["documents"]
         for each in state["destination"]

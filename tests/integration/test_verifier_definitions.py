@@ -1,4 +1,7 @@
-"""Changes of definitions during a check: one on the source ends the check, one on the destination is compared again."""
+"""Changes of definitions during a check.
+
+One on the source must end the check; one on the destination is compared again.
+"""
 
 from __future__ import annotations
 
@@ -206,7 +209,10 @@ def test_documents_expired_on_one_cluster_only_are_no_mismatch(
 def test_a_fast_clock_of_the_destination_hides_no_lost_document(
     pair: Pair, checker: Checker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The test cannot set a server's clock, so it changes the time that the check reads from the destination."""
+    """Make the destination's clock appear to be far ahead, while the destination lacks a document with a TTL date.
+
+    A test cannot set a server's clock, so it changes the time that the check reads from the destination.
+    """
     for side in (pair.source, pair.destination):
         side.client.d.c.create_index("t", expireAfterSeconds=0)
     asked = worker.clock_of

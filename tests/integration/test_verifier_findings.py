@@ -104,7 +104,7 @@ DEFINITIONS = [
 
 @pytest.fixture(scope="module")
 def corrupted() -> Iterator[Pair]:
-    """Return two clusters with all kinds of differences, which no test changes."""
+    """Return two clusters with differences of all kinds, which no test changes."""
     with started_pair() as pair:
         for side in (pair.source, pair.destination):
             _fill(side.client)

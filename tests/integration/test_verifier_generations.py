@@ -1,4 +1,4 @@
-"""Tests the generation loop under random writes to both clusters: it must report exactly the final differences."""
+"""Runs a check under random writes to both clusters: it must report exactly the differences at the end."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Change = Callable[[Any], None]
 
 
 class Writer:
-    """Writes the same changes to both clusters like a replicator, but some of them to one cluster only or late.
+    """Writes to both clusters like a replicator, but makes some changes on one cluster only, and some of them late.
 
-    The final differences are known only from the clusters themselves.
+    The differences at the end are known only from the clusters themselves.
     """
 
     def __init__(self, pair: Pair, seed: int) -> None:
@@ -89,7 +89,7 @@ class Writer:
 
 
 def _different(pair: Pair) -> set[tuple[str, bytes]]:
-    """Return the name and key of each different document, found by reading everything with the driver."""
+    """Return the collection and the key of each document that differs, found by reading everything with the driver."""
     found = set()
     for name in "ab":
         source, destination = (

@@ -27,7 +27,7 @@ STATE = "__mdb_internal_syncsvc_verifier"
 
 @pytest.fixture
 def verifier(pair: Pair, tmp_path: Path) -> Iterator[Verifier]:
-    """Return a verifier of the shared clusters that has not been started."""
+    """Return a verifier of the two clusters that is not started."""
     process = Verifier(
         pair.source.uri, pair.destination.uri, tmp_path, "--verifyAll", "--graceSeconds", "0"
     )

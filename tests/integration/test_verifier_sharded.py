@@ -1,4 +1,4 @@
-"""The verifier on sharded clusters: equal data passes, and every difference is reported exactly."""
+"""The verifier on sharded clusters: equal data must pass, and every difference must be reported exactly."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def clients(pair: Pair) -> tuple[Client, Client]:
 
 
 def shard(pair: Pair, name: str, **key: Any) -> None:
-    """Shard the collection on sharded clusters, and create an index of that key on replica sets."""
+    """Shard a collection by this key; on a replica set, create an index with this key instead."""
     for client in clients(pair):
         if client.is_mongos:
             simple = {"locale": "simple"}
@@ -64,7 +64,10 @@ def fill(pair: Pair) -> None:
 
 
 def move(pair: Pair) -> None:
-    """Move half of the collection to the other shard, and update all documents, so that the orphans are outdated."""
+    """Move half of the collection to the other shard, and update all documents.
+
+    So the orphaned documents on the old shard are outdated.
+    """
     for client in clients(pair):
         if client.is_mongos:
             (metadata,) = client.config.collections.find({"_id": "d.ranged"})
@@ -86,7 +89,7 @@ def move_rest(pair: Pair) -> None:
 
 
 def named(check: RunningCheck) -> Found:
-    """Return the kind of difference, namespace and `_id` of each document mismatch, sorted."""
+    """Return the kind of difference, the namespace and the `_id` of each document mismatch, sorted."""
     return sorted(
         (found.difference.value, str(found.namespace), bson.decode(found.key)["_id"])
         for found in (each.mismatch for each in check.store.document_mismatches(None, None, 0))
@@ -145,7 +148,7 @@ def corrupt(client: Client) -> None:
 
 
 def change(pair: Pair) -> None:
-    """Write after the first comparison: the same to both clusters, and some changes to one of them only."""
+    """Change documents after they were compared: the same on both clusters, and some on one of them only."""
     for client in clients(pair):
         client.d.hashed.update_many({"_id": {"$gt": 20, "$lt": 50}}, {"$set": {"text": "z"}})
         client.d.ranged.delete_many({"_id": {"$in": [10, 60]}})
@@ -230,7 +233,7 @@ def test_documents_on_two_shards_may_share_an_id(pair: Pair, checker: Checker) -
 
 
 def elsewhere(client: Client, number: int) -> int:
-    """Return a shard key that belongs to another shard than `number`."""
+    """Return a shard key whose documents are on another shard than those with the shard key `number`."""
 
     def shard_of(k: int) -> str:
         plan = client.d.command("explain", {"find": "c", "filter": {"k": k}})["queryPlanner"]

@@ -1,4 +1,4 @@
-"""The saved state of a check: who may continue it, and when it is refused."""
+"""The saved state of a check: which process may continue it, and when it is refused."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _APPLICATION = "slow save"
 
 
 def _never(name: str, work: Callable[[], None]) -> None:
-    """Ignore `work`, so that a check that is begun makes no progress."""
+    """Ignore `work` instead of running it in a thread, so that a check begins but makes no progress."""
 
 
 class Processes:
-    """Creates services of one pair of clusters, as successive processes would."""
+    """Creates services for one pair of clusters, one after another, as successive processes of the verifier would."""
 
     def __init__(self, source: Cluster, destination: Cluster) -> None:
         self._clusters = (source, destination)

@@ -1,4 +1,4 @@
-"""Runs the verifier during a sync, from the check to the verdict, as the interface documentation describes."""
+"""Runs the verifier beside a sync, from the check to the verdict, as the documentation describes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _fill(pair: Pair) -> list[str]:
 
 
 def _check_while_it_syncs(pair: Pair, daemon: Daemon, verifier: Verifier) -> None:
-    """Follow the documented workflow under load until the sync is COMMITTED."""
+    """Follow the documented steps while an application writes, until the sync is COMMITTED."""
     names = _fill(pair)
     daemon.start()
     daemon.wait_until_applying()

@@ -1,4 +1,7 @@
-"""User writes are blocked where and when `enableUserWriteBlocking` says; clusters get their original state back."""
+"""User writes must be blocked as `enableUserWriteBlocking` says.
+
+Afterwards, each cluster must be blocked or not as before.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,10 @@ def test_users_are_blocked_at_the_documented_steps_on_shards(pair: Pair, daemon:
 def test_a_block_set_before_the_sync_is_restored(
     pair: Pair, daemon: Daemon, mode: str, by_hand: tuple[bool, bool]
 ) -> None:
-    """An existing block stays, but is lifted on the destination if the mode blocks it, so that canWrite is true."""
+    """Block user writes by hand before the sync: the block must be restored after the commit.
+
+    If the mode blocks the destination, the block there must be lifted, because canWrite is true.
+    """
     writes.fill(pair.source.client)
     for side, refuse in zip((pair.source, pair.destination), by_hand, strict=True):
         block(side, refuse)
@@ -94,7 +100,7 @@ def test_a_block_set_before_the_sync_is_restored(
 
 
 def test_a_failed_start_restores_the_write_blocks(pair: Pair, daemon: Daemon) -> None:
-    """The daemon is killed after it has saved its failure, so the next process must lift the block."""
+    """Kill the daemon after it has saved a failure: the next process must lift the write block."""
     writes.fill(pair.source.client)
     daemon.kill_at(Point.FAILURE_SAVED)
     _fail(pair, "create", 2, {"times": 1})
@@ -123,7 +129,7 @@ def test_a_failed_start_keeps_blocks_set_before_the_sync(pair: Pair, daemon: Dae
 def test_a_failed_verification_restores_the_block_of_the_source(
     pair: Pair, daemon: Daemon, killed: bool
 ) -> None:
-    """The source gets back the block that it had before the start, also after a kill."""
+    """Fail the verification: the source must get back the block that it had before the start, even after a kill."""
     by_hand = not killed
     writes.fill(pair.source.client)
     block(pair.source, by_hand)
@@ -167,7 +173,7 @@ def test_a_temporary_failure_keeps_the_write_blocks(pair: Pair, daemon: Daemon) 
 
 
 def test_a_transaction_that_is_open_at_the_commit_is_not_lost(pair: Pair, daemon: Daemon) -> None:
-    """User write blocking waits for the open transaction."""
+    """Commit while a transaction is open on the source: user write blocking must wait for the transaction."""
     writes.fill(pair.source.client)
     daemon.start(enableUserWriteBlocking=True)
     daemon.wait_until_committable()

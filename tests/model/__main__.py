@@ -1,4 +1,4 @@
-"""`python -m tests.model --seeds 1-50`: runs the model test with some seeds, on clusters that it starts."""
+"""`python -m tests.model --seeds 1-50`: runs the model test with these seeds, on clusters that it starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random DDL operations on collections, views and indexes. Pure."""
+"""Random DDL operations on collections, views and indexes, as commands. Pure functions of a random generator."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Definitions:
         return options
 
     def _size(self) -> int:
-        """Return a size with room for two documents or some more."""
+        """Return a random size in bytes for a capped collection, with room for at least two documents."""
         return 4096 * self._random.randint(1, 20)
 
     def _validation(self) -> Document:
@@ -157,7 +157,7 @@ class Definitions:
         return self._one({"dropDatabase": 1})
 
     def _rename(self) -> Operation:
-        """Rename a collection: also across databases, to its own name, or to the name of a view."""
+        """Return a rename of a collection: perhaps to another database, to its own name, or to the name of a view."""
         names = self._family()
         source = f"{self._near_database()}.{self._random.choice(names)}"
         target = f"{self._near_database()}.{self._random.choice(names)}"
@@ -165,11 +165,14 @@ class Definitions:
         return plain("admin", rename)
 
     def _family(self) -> Sequence[str]:
-        """Return names between which documents may move: ordered collections only, or plain collections and views."""
+        """Return names among which to rename a collection: those of ordered collections, or of plain ones and views."""
         return values.ORDERED if self._chance(0.3) else (*values.PLAIN * 2, *values.VIEWS)
 
     def _near_database(self) -> str:
-        """Return a database, the first one more often, so that two draws are mostly the same."""
+        """Return a random database, more often the first one.
+
+        So both names of a rename are often in the same database.
+        """
         return values.DATABASES[0] if self._chance(0.75) else values.DATABASES[1]
 
     def _modify(self) -> Operation:

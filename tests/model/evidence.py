@@ -1,4 +1,4 @@
-"""The evidence of a failed run: the operations sent to the source, and the source's oplog."""
+"""The evidence of a failed run: the operations that were sent to the source, and the source's oplog."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from tests.support.pair import Pair
 
 
 def keep(run: Run, pair: Pair, folder: Path) -> str:
-    """Write the journal and the oplog into the folder, also the oplog of each differing namespace; return a summary."""
+    """Write the operations and the source's oplog into files in `folder`; return a summary with the differences.
+
+    A namespace that differs gets a file with its own part of the oplog.
+    """
     (folder / "journal").write_text(_lines(map(_journal_line, run.writers.journal)))
     oplog = _oplog_since(run.began, pair)
     (folder / "oplog").write_text(_lines(map(_text, oplog)))
@@ -41,7 +44,7 @@ def _oplog_since(began: Timestamp, pair: Pair) -> list[Document]:
 
 
 def _about(namespace: str, oplog: list[Document]) -> Iterator[Document]:
-    """Yield the entries of the namespace, or of a collection that had this name at some time."""
+    """Yield the oplog entries of a namespace, and of each collection that had this name at some time."""
     database, _, collection = namespace.partition(".")
     names = {namespace, f"{database}.system.buckets.{collection}"}
     uuids = {each["ui"] for each in oplog if "ui" in each and names & _namespaces(each)}
@@ -52,7 +55,7 @@ def _about(namespace: str, oplog: list[Document]) -> Iterator[Document]:
 
 
 def _operations(entry: Document) -> Iterator[Document]:
-    """Yield the entry itself, or the operations of the transaction in it."""
+    """Yield the oplog entry itself; if it is a transaction, yield its operations instead."""
     inner = entry["o"].get("applyOps") if entry["op"] == "c" else None
     if inner is None:
         yield entry

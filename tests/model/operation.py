@@ -1,4 +1,4 @@
-"""An operation that a writer sends to the source. Pure."""
+"""An operation that a thread of the model test sends to the source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Document = dict[str, Any]
 
 
 class End(Enum):
-    """The end of a transaction."""
+    """How a transaction ends."""
 
     COMMIT = "commit"
     ABORT = "abort"
@@ -18,7 +18,7 @@ class End(Enum):
 
 @dataclass(frozen=True)
 class Operation:
-    """Commands that run one after another; with `end`, they are one transaction."""
+    """Commands on a database that run one after another; if `end` is not None, they are one transaction."""
 
     database: str
     commands: tuple[Document, ...]

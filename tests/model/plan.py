@@ -1,4 +1,7 @@
-"""The plan of one seed: the operations of every thread, the holds and the kills of the daemon. Pure."""
+"""The plan of a run: the operations of every thread, and when the daemon is held and killed.
+
+Pure functions of the seed and the profile.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from tests.support.pair import Topology
 
 
 class Profile(Enum):
-    """The kinds of operations that the writers run once the sync has begun."""
+    """The profiles of a run: its topology, and the kinds of operations that the threads run once the sync has begun."""
 
     DATA = "data"
     DEFINITIONS = "definitions"
@@ -37,7 +40,7 @@ class Profile(Enum):
         return topologies.get(self, Topology.REPLICA_SETS)
 
     def fits(self, operation: Operation) -> bool:
-        """Return whether the operation is allowed: it must not make a sync of this profile fail."""
+        """Return whether the operation is allowed in this profile, because it does not make the sync fail."""
         if self is Profile.FILTERED:
             return not leaves(operation)
         return self.topology is Topology.REPLICA_SETS or not sharding.unfit(operation)
@@ -45,7 +48,7 @@ class Profile(Enum):
 
 @dataclass(frozen=True)
 class Passing:
-    """The nth time that a daemon passes a point."""
+    """The nth time that a daemon passes a point; n is `number`."""
 
     point: Point
     number: int = 1
@@ -54,7 +57,7 @@ class Passing:
 
 @dataclass(frozen=True)
 class Delay:
-    """A kill some seconds after the stage began: by SIGTERM if `gentle`, otherwise by SIGKILL."""
+    """A kill of a daemon some seconds after the stage has begun: by SIGTERM if `gentle`, otherwise by SIGKILL."""
 
     seconds: float
     gentle: bool
@@ -66,10 +69,10 @@ Stream = tuple[Operation, ...]
 
 @dataclass(frozen=True)
 class Stage:
-    """The next operations of every writer; the daemon is held meanwhile, or runs beside them.
+    """The next operations of every thread: `streams` has those of each.
 
-    If the point of a kill is not reached within the stage, the kill happens later, followed by the kills of later
-    stages.
+    While they run, the daemon is held at `hold`, or continues if that is None, and is killed by `kill`. If the point of
+    the kill is not reached within the stage, the kill happens later, followed by the kills of later stages.
     """
 
     streams: tuple[Stream, ...]
@@ -79,10 +82,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a run: `before` precedes the start of the sync, the commit follows the last stage.
+    """The plan of a run.
 
-    Up to two transactions are open at the start: one is committed after the copy, the other is aborted after the
-    commit.
+    The operations of `before` precede the start of the sync; the commit follows the last stage.
     """
 
     before: Stage
@@ -90,6 +92,8 @@ class Plan:
     copying: Stage
     applying: tuple[Stage, ...]
     commit_kill: Kill | None
+    # Transactions that are open when the sync starts: one is committed after the copy, the other is aborted after the
+    # commit.
     open_during_copy: Operation | None
     open_during_commit: Operation | None
     start_options: Document
@@ -107,7 +111,7 @@ _WRITERS = 3
 
 @dataclass(frozen=True)
 class Amount:
-    """The number of operations of a writer in each stage, and the share of DDL operations among them."""
+    """How many operations each thread runs in each stage, and the share of DDL operations among them, from 0 to 1."""
 
     initializing: int
     copying: int
@@ -156,7 +160,7 @@ _KILLS_OF_COMMIT = ((Point.STEP_DONE, 1), (Point.POSITION_SAVED, 1), (Point.DEFI
 
 
 def plan(seed: int, profile: Profile) -> Plan:
-    """Return the plan, which is always the same for the same arguments."""
+    """Return the plan of a run. It is always the same for the same seed and profile."""
     random = Random(f"{seed} {profile.value}")
     amount = _AMOUNTS[profile]
     filtered = profile is Profile.FILTERED
@@ -198,7 +202,7 @@ def plan(seed: int, profile: Profile) -> Plan:
 
 
 class _Writer:
-    """Generates the operations of one thread, which do not depend on the server's replies."""
+    """Generates the random operations of one thread. They do not depend on the server's replies."""
 
     def __init__(self, seed: int, number: int, profile: Profile) -> None:
         self._random = Random(f"{seed} writer {number}")
@@ -250,7 +254,10 @@ def _hold_of_copy(random: Random) -> Passing | None:
 
 
 def _kill(random: Random, probability: float, kills: tuple[tuple[Point, int], ...]) -> Kill | None:
-    """Return a kill at a random pass of one of the points, a kill at a random time, or None."""
+    """Return None, a kill at a random pass of one of these points, or a kill after a random delay.
+
+    `probability` is that of a kill. `kills` has points with the highest number of the pass.
+    """
     if random.random() > probability:
         return None
     if random.random() < 0.3:

@@ -1,4 +1,4 @@
-"""A run of a plan between two clusters, with the real daemon."""
+"""Runs a plan between two clusters, with the real daemon."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Condition = Callable[[Daemon, dict[str, Any]], bool]
 
 
 class Run:
-    """Runs a plan between clusters that are empty at first."""
+    """One run of a plan between two clusters, which must be empty before."""
 
     def __init__(self, plan: Plan, pair: Pair, folder: Path) -> None:
         self.writers = Writers(pair.source.client)
@@ -60,7 +60,7 @@ class Run:
         self._pause = threading.Event()
 
     def execute(self) -> None:
-        """Run the plan. Raise AssertionError if the sync fails, or if the clusters differ at the end."""
+        """Run the plan. Raises AssertionError if the sync fails, or if the clusters differ at the end."""
         self._configure()
         if self._plan.sharded:
             sharding.shard(self._pair)
@@ -76,9 +76,10 @@ class Run:
         self._assert_equal()
 
     def differences(self) -> list[str]:
-        """Return the differences between the clusters, except those that a known cause explains.
+        """Return the differences between the clusters as sentences, except those that have a known cause.
 
-        Causes are the filter, the sharding, and time series that the source has created incompletely.
+        The known causes are the filter, the shard keys of renamed collections, and time-series collections that the
+        source has created incompletely.
         """
         source, destination = self._pair.source.client, self._pair.destination.client
         result = compare_clusters(source, destination, self._pair.shard_keys)
@@ -148,7 +149,7 @@ class Run:
         return self._coordinator.has_reached(hold.point, hold.subject, hold.number)
 
     def _order(self, kill: Kill | None) -> None:
-        """Order a kill of a daemon, which happens after the kills ordered before."""
+        """Order that a daemon be killed, after the kills that were ordered before have happened."""
         if kill is not None:
             victim = self._coordinator if _is_done_once(kill) else next(self._victims)
             self._orders.append((kill, victim))
@@ -163,7 +164,7 @@ class Run:
             victim.kill_at(kill.point, kill.subject, kill.number)
 
     def _wait(self, holds: Condition, what: str) -> None:
-        """Wait until the condition is true for every daemon."""
+        """Wait until the condition is true for every daemon and its progress; meanwhile, restart killed daemons."""
 
         def all_hold() -> bool:
             found = self._look_after_daemons()
@@ -172,13 +173,16 @@ class Run:
         wait_for(all_hold, what)
 
     def _look_after_daemons(self) -> list[dict[str, Any]]:
-        """Kill a daemon if a delayed kill is due, and return the progress of all daemons."""
+        """Kill a daemon if its delay has passed, restart killed daemons, and return the progress of all daemons."""
         if self._due is not None and monotonic() > self._due:
             self._kill()
         return [self._look_after(each) for each in self.daemons]
 
     def _look_after(self, daemon: Daemon) -> dict[str, Any]:
-        """Restart the daemon if it was killed; return its progress, or an empty one if it does not answer."""
+        """Restart the daemon if it was killed, and start the sync if it has none; return its progress.
+
+        Return an empty dict if it does not answer. Raises AssertionError if the sync has failed.
+        """
         if daemon.exit_status is not None:
             self._start_again(daemon)
         with contextlib.suppress(requests.RequestException):
@@ -225,10 +229,10 @@ def _namespaces(side: Side) -> list[str]:
 
 
 def _incomplete_time_series(source: Client) -> set[str]:
-    """Return the differences for time series without buckets.
+    """Return the sentences with which the comparison reports time-series collections without buckets.
 
-    A server creates the buckets of a time series first, and then its view. A drop between the two steps leaves a view
-    that contains nothing and refuses all writes.
+    A server creates the buckets of a time-series collection first, and then its view. A drop between the two steps
+    leaves a view that contains nothing and refuses all writes.
     """
     found = set()
     for database in source.list_database_names():
@@ -244,12 +248,15 @@ def _namespace(difference: str) -> str:
 
 
 def _is_missing(difference: str) -> bool:
-    """Return whether the difference is a collection or view missing on the destination."""
+    """Return whether the difference says that a collection or view is missing on the destination."""
     return difference.partition(": ")[2].partition(" ")[2] == "missing on destination"
 
 
 def _is_of_sharding(difference: str) -> bool:
-    """Return whether the difference is about sharding: the shard key of a renamed collection is not known here."""
+    """Return whether the difference is about sharding, which the test cannot judge.
+
+    It does not know which shard key a renamed collection has.
+    """
     return difference.partition(": ")[2].startswith(("sharded ", "shard key "))
 
 

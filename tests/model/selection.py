@@ -1,4 +1,4 @@
-"""The filter of the filtered profile, and its meaning. Pure."""
+"""The namespace filter of the profile FILTERED, and which namespaces it selects. Pure functions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ def selects(namespace: str) -> bool:
 
 
 def leaves(operation: Operation) -> bool:
-    """Return whether the operation may move a collection out of the selection, which makes a sync fail.
+    """Return whether the operation may rename a synced collection to a name that the filter excludes.
 
-    An `$out`, and a rename across databases, begin with a temporary name in the target database.
+    That would make the sync fail. An `$out`, and a rename across databases, write to a collection with a temporary name
+    in the target database first.
     """
     return any(
         _may_have_been_selected(source, target) and not selects(target)

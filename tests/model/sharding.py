@@ -1,4 +1,4 @@
-"""The sharded collections of the model, and the operations that they do not allow."""
+"""The collections that the model test shards, and the operations that a sync of them does not allow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.pair import Pair
 
 
 class _Sharded(NamedTuple):
-    """A collection with its shard key, and the bound from which its documents are on the second shard."""
+    """A collection with its shard key. Documents from `middle` on are moved to the second shard; None if none are."""
 
     name: str
     key: Document
@@ -36,7 +36,7 @@ _ON_SOURCE = (
 
 
 def shard(pair: Pair) -> None:
-    """Shard the collections: on the source over two shards, or by the start of the sync."""
+    """Shard the collections: on a sharded source, or else on the destination, by the start of the sync."""
     for each in _ON_SOURCE if pair.source.shards else _ON_DESTINATION:
         pair.shard(each.name, each.key)
         if pair.source.shards and each.middle:
@@ -52,7 +52,10 @@ def _move(pair: Pair, name: str, middle: Document) -> None:
 
 
 def unfit(operation: Operation) -> bool:
-    """Return whether sharding forbids the operation: unsupported options, or a move to another database. Pure."""
+    """Return whether sharded collections do not allow the operation.
+
+    It may have an unsupported option, or rename a collection to another database.
+    """
     return any(map(_is_unfit, operation.commands))
 
 
@@ -67,7 +70,7 @@ def _is_unfit(command: Document) -> bool:
 
 
 def _is_unfit_index(index: Document) -> bool:
-    """Return whether a sharded collection may not have the index.
+    """Return whether a sharded collection may not have the index: it is unique, or a TTL index.
 
     A unique index must begin with the shard key. WARNING: a sharded cluster of MongoDB 6.0 crashes if
     `expireAfterSeconds` is set on a wildcard index.

@@ -1,4 +1,4 @@
-"""Random writes, random DDL operations and random kills: the clusters are equal at the end of every run.
+"""Random writes, DDL operations and kills of the daemon: at the end of every run, both clusters must be equal.
 
 `python -m tests.model` runs other seeds, or repeats one of these.
 """

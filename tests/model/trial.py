@@ -1,4 +1,4 @@
-"""A trial of one seed: makes the plan, runs it, and reports the result."""
+"""Makes the plan of one seed, runs it, and reports the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.pair import Pair
 
 @dataclass(frozen=True)
 class Summary:
-    """The figures of a successful run."""
+    """The figures of a successful run. `refused` counts the operations that the server refused, by error code."""
 
     seconds: float
     operations: int
@@ -31,7 +31,10 @@ class Summary:
 
 
 def attempt(seed: int, profile: Profile, pair: Pair, folder: Path) -> Summary:
-    """Run a seed. Raise AssertionError with all evidence if the run fails or the clusters differ at its end."""
+    """Make and run the plan of a seed and a profile. The evidence of a failure is written into `folder`.
+
+    Raises AssertionError with a summary of the evidence if the sync fails or the clusters differ at the end.
+    """
     began = monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     pair.empty()

@@ -1,6 +1,6 @@
-"""Random names, keys, values and documents. Pure.
+"""Random names, keys, values and documents. Pure functions of a random generator.
 
-All are drawn from small pools, so that operations of different threads collide.
+All are drawn from small sets, so that operations of different threads concern the same collections and documents.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def database(random: Random) -> str:
 
 
 def key(random: Random) -> Any:
-    """Return a random key, half of the time one of the first keys, which probably exist."""
+    """Return a random `_id`; in half of the cases, one of twelve that are used most often and so probably exist."""
     return favoured(random, KEYS, 12)
 
 
@@ -128,7 +128,10 @@ def numbers(random: Random, most: int = 12) -> list[int]:
 
 
 def fields(random: Random) -> Document:
-    """Return fields that indexes, validators and updates use, in random order, together with odd ones."""
+    """Return a random document without `_id`, with its fields in random order.
+
+    It has fields that indexes, validators and updates use, and fields with odd names.
+    """
     document: Document = {
         "n": random.randrange(50),
         "s": random.choice(("one", "two words", "ONE", "zwei", "")),
@@ -152,14 +155,14 @@ def fields(random: Random) -> Document:
 
 
 def favoured(random: Random, choices: Sequence[Any], few: int) -> Any:
-    """Return a random choice, half of the time one of the first few."""
+    """Return a random choice; in half of the cases, one of the first `few` choices."""
     return random.choice(choices[:few] if random.random() < 0.5 else choices)
 
 
 def measurements(random: Random) -> list[Document]:
-    """Return measurements that share some buckets and do not expire.
+    """Return random documents for a time-series collection. They share some buckets and never expire.
 
-    Their times still fit into the 32 bits that the `_id` of a bucket has for them.
+    Their times fit into the 32 bits that the `_id` of a bucket has for a time.
     """
     begin = datetime(2037, 1, 1, tzinfo=UTC) + timedelta(hours=random.randrange(4))
     return [
@@ -174,5 +177,5 @@ def measurements(random: Random) -> list[Document]:
 
 
 def shuffled(random: Random, choices: Sequence[Any], most: int) -> list[Any]:
-    """Return a random selection of the choices, in random order."""
+    """Return a random selection of up to `most` of the choices, at least one, in random order."""
     return random.sample(choices, random.randint(1, most))

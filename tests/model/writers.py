@@ -1,4 +1,4 @@
-"""Threads that run operations, record the server's refusals, and keep a journal."""
+"""Threads that run operations on the source, and a journal of these operations with the errors of the server."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ REFUSALS = {
 
 
 class Refused(Exception):
-    """The server refused a command, or some of its statements."""
+    """Raised if the server has refused a command, or some of its statements. `codes` are the error codes."""
 
     def __init__(self, errors: Sequence[Document]) -> None:
         super().__init__("; ".join(f"{each['code']}: {each['errmsg']}" for each in errors))
@@ -87,7 +87,11 @@ class Refused(Exception):
 
 
 class Entry(NamedTuple):
-    """An operation in the journal: the source's time after it, if known, and the error if it was refused."""
+    """An operation in the journal.
+
+    `time` is the source's cluster time after the operation; None if it is unknown. `refused` is the error if the server
+    has refused the operation.
+    """
 
     writer: int
     number: int
@@ -98,7 +102,7 @@ class Entry(NamedTuple):
 
 @dataclass
 class Writers:
-    """Runs streams of operations, each in its own thread."""
+    """Runs streams of operations on the source, each in its own thread, and keeps a journal of them."""
 
     client: AnyClient
     journal: list[Entry] = field(default_factory=list)
@@ -108,7 +112,11 @@ class Writers:
 
     @contextmanager
     def writing(self, streams: Sequence[Stream]) -> Iterator[list[Future[None]]]:
-        """Write beside the block, and wait for the end of all streams after it; an error in the block stops them."""
+        """Run the streams during the block, and wait for their end after it. An error in the block stops them.
+
+        Yields the futures of the threads. Raises AssertionError if the server refuses an operation with an unexpected
+        error.
+        """
         with ThreadPoolExecutor(len(streams), "writer") as executor:
             running = [executor.submit(self._write, *each) for each in enumerate(streams)]
             try:
@@ -135,7 +143,10 @@ class Writers:
 
 
 def perform(client: AnyClient, operation: Operation) -> Any:
-    """Run an operation, and return the source's time after it. Raise Refused if the server refuses it."""
+    """Run an operation, and return the source's cluster time after it.
+
+    Raises Refused if the server refuses a command, or a statement of one.
+    """
     if operation.end is None:
         return _perform_plainly(client, operation)
     with transaction(client, operation) as session:
@@ -145,7 +156,10 @@ def perform(client: AnyClient, operation: Operation) -> Any:
 
 @contextmanager
 def transaction(client: AnyClient, operation: Operation) -> Iterator[ClientSession]:
-    """Run the commands before the block, and end the transaction after it. Raise Refused if the server refuses one."""
+    """Run the commands of the operation in a transaction before the block, and commit or abort it after the block.
+
+    Raises Refused if the server refuses a command, a statement or the commit.
+    """
     # Closing the session aborts its transaction.
     with client.start_session() as session:
         session.start_transaction(max_commit_time_ms=_MOST_MS)
@@ -161,7 +175,10 @@ def transaction(client: AnyClient, operation: Operation) -> Iterator[ClientSessi
 
 
 def _perform_plainly(client: AnyClient, operation: Operation) -> Any:
-    """Run all commands, even after one was refused. Raise Refused with all errors at the end."""
+    """Run all commands of an operation, even after one was refused.
+
+    Return the source's cluster time after the last one. Raises Refused with all errors at the end.
+    """
     refused: list[Document] = []
     time = None
     for command in operation.commands:

@@ -1,4 +1,4 @@
-"""Random writes of documents. Pure."""
+"""Random writes of documents, as commands. Pure functions of a random generator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.model.operation import Document, End, Operation, plain
 
 
 class Writes:
-    """Generates random writes. `name` is part of the `_id`s that one writer uses only once."""
+    """Generates random writes of one thread. `name` is part of those `_id`s that must be used only once."""
 
     def __init__(self, random: Random, name: str) -> None:
         self._random = random
@@ -43,7 +43,7 @@ class Writes:
         return kind()
 
     def filling(self) -> Operation:
-        """Return an insert into a collection that is probably empty."""
+        """Return an insert of up to 20 documents into a random collection, for the time before the sync."""
 
         def insert(collection: str) -> Document:
             documents = self._documents(collection, 20)
@@ -52,9 +52,9 @@ class Writes:
         return self._one(insert)
 
     def long_transaction(self, end: End) -> Operation:
-        """Return a transaction that may stay open.
+        """Return a transaction that may stay open for a long time, and ends as `end` says.
 
-        It has a database of its own, because it blocks DDL operations there.
+        It writes to a database of its own, because it would block DDL operations on other databases.
         """
         inserts = ({"insert": name, "documents": self._documents(name, 9)} for name in ("k", "l"))
         deletes = {"delete": "k", "deletes": [{"q": self._query("k"), "limit": 1}]}
@@ -171,7 +171,7 @@ class Writes:
         return self._one(find_and_modify)
 
     def _hot_document(self) -> Operation:
-        """Return many updates of one document in one command, which the engine folds into few."""
+        """Return many updates of one document in one command; the sync combines them into few writes."""
 
         def update(collection: str) -> Document:
             query = self._query(collection)
@@ -182,7 +182,10 @@ class Writes:
         return self._one(update)
 
     def _key_of_another_type(self) -> Operation:
-        """Return a delete, and an insert with another key that is equal for the server."""
+        """Return a transaction that deletes a document and inserts one with another `_id`.
+
+        The server treats both `_id`s as equal, although their types or bytes differ.
+        """
         before, after = self._random.choice(
             ((1, 1.0), (2, 2.0), (2.0, 2), ({"k": 1}, {"k": 1.0}), ("a", "A"), (0, -0.0))
         )
@@ -208,7 +211,10 @@ class Writes:
         return plain(values.database(self._random), insert)
 
     def _update_of_measurements(self) -> Operation:
-        """Return an update of measurements: the server allows updates and queries of the metaField only."""
+        """Return an update of the metaField of measurements.
+
+        Servers allow no other update of a time-series collection.
+        """
         change = {"q": {"place": "a"}, "u": {"$set": {"place": self._random.choice((2, "b"))}}}
         update = {
             "update": self._random.choice(values.SERIES),
@@ -227,7 +233,7 @@ class Writes:
 
 
 def classic(random: Random) -> Document:
-    """Return an update by operators. Some do not fit the document, and are refused."""
+    """Return a random update with operators, such as $set. The server refuses it for some documents."""
     change: Document = {}
     for choices in values.shuffled(random, _operators(random), 3):
         operator, argument = random.choice(choices)
@@ -236,7 +242,10 @@ def classic(random: Random) -> Document:
 
 
 def _operators(random: Random) -> list[list[tuple[str, Document]]]:
-    """Return changes by operators in groups; an update can use only one of a group, because they conflict."""
+    """Return update operators with their arguments, in groups; an update can have only one of each group.
+
+    Operators of the same group change the same field, which servers refuse.
+    """
     number = random.randrange(50)
     deep = random.choice(("sub.x", "sub.y.z", "sub.new.er", "sub.list.1", "sub.$x", "sub.0"))
     added = f"{random.choice('zyxtm')}{random.randrange(4)}"
@@ -279,7 +288,7 @@ def _operators(random: Random) -> list[list[tuple[str, Document]]]:
 
 
 def pipeline(random: Random) -> list[Document]:
-    """Return an update by a pipeline, which can set fields that a path cannot name."""
+    """Return a random update with a pipeline, which can set fields whose names contain dots or begin with $."""
     return values.shuffled(random, _stages(random), 2)
 
 

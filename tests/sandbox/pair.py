@@ -1,4 +1,4 @@
-"""Two clusters that receive the same or different writes, and are then compared."""
+"""Two clusters to which a test writes the same or different data, and which are then compared."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ Client = MongoClient[dict[str, Any]]
 
 
 class Pair:
-    """Two clusters: `both` writes the same to both of them, and `differences` compares them."""
+    """Two clusters: `both` makes the same writes on each of them, and `differences` compares them."""
 
     def __init__(self, source: Client, destination: Client) -> None:
         self.clients = source, destination

@@ -1,4 +1,4 @@
-"""Observes processes through /proc, to find what a sandbox has started and left behind."""
+"""Observes processes through /proc, to find out what a sandbox has started and what it has left behind."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from tests.support.waiting import wait_for
 
 
 def is_running(pid: int) -> bool:
-    """Return whether the process runs. A zombie does not: its parent has only not reaped it yet."""
+    """Return whether the process runs. A zombie, whose parent has not collected its exit status yet, does not count."""
     return _state_and_parent(pid)[0] not in "ZX"
 
 
@@ -28,7 +28,7 @@ def command_of(pid: int) -> str:
 
 
 def wait_until_gone(pids: set[int], folder: Path) -> None:
-    """Wait until the processes have ended, and the folder is empty and used by no process."""
+    """Wait until these processes have ended, and the folder is empty and not used by any process."""
     wait_for(lambda: not any(map(is_running, pids)), "the processes are gone")
     wait_for(lambda: not any(folder.iterdir()), f"{folder} is empty")
     wait_for(lambda: not any(str(folder) in command_of(p) for p in _all()), "no process uses it")

@@ -1,4 +1,4 @@
-"""The search for mongod: its order, and the errors if there is no usable program."""
+"""The search for a mongod program: the order of the places, and the errors if there is no usable program."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ def program(path: Path, text: str = GOOD, mode: int = 0o755) -> Path:
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove every mongod that could be found: the environment variable, PATH, and the installed wheel."""
+    """Hide every mongod from the search: the environment variable, the programs on PATH, and the installed package."""
     monkeypatch.delenv("SYNCSVC_MONGOD", raising=False)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "path", [])

@@ -94,7 +94,10 @@ def test_sigkill_of_a_starting_owner_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_sigkill_of_an_owner_with_a_forked_child_leaves_nothing(tmp_path: Path) -> None:
-    """The forked child inherits the owner's open files, including the reaper's pipe, and outlives the owner."""
+    """Kill the owner of a sandbox while a forked child of it lives: all servers and files must be removed.
+
+    The child inherits the owner's open files, including the pipe to the reaper.
+    """
     forked = f"{START} import os; child = os.fork() or input(); print(child, flush=True); input()"
     with python(["-c", forked], tmp_path) as owner:
         child = int(read_line(owner))

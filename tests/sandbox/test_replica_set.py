@@ -44,7 +44,7 @@ def write(replica_set: ReplicaSet, number: int) -> None:
 
 
 def count(replica_set: ReplicaSet, index: int) -> int:
-    """Return the number of documents on one member."""
+    """Return how many documents the member with that index has."""
     address = replica_set.members[index].address
     with Client(address, directConnection=True) as client:
         numbers = client.test.get_collection(

@@ -25,7 +25,7 @@ FLIGHTS, SOON_EXPIRED = 369_888, 100
 
 
 def shell(command: str) -> dict[str, Any]:
-    """Run a pasted line with only the system's programs on PATH, and return the JSON that it prints."""
+    """Run a pasted command with only the system's programs on PATH, and return the JSON that it prints."""
     done = subprocess.run(
         ["bash", "-c", command],
         capture_output=True,

@@ -1,1 +1,1 @@
-"""Helpers for tests: the daemon as a process, waiting for conditions, documents of every type."""
+"""Helpers for the tests: real clusters, the services as separate processes, faults, and waiting for conditions."""

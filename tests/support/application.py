@@ -1,6 +1,6 @@
-"""Clients that write throughout a migration, and switch to the other cluster when their writes are refused.
+"""Clients that write throughout a migration, and switch to the other cluster when the first one refuses their writes.
 
-Each client has its own documents and records their expected content: the last write acknowledged by a majority.
+Each client writes its own documents and records their expected contents: the last writes acknowledged by a majority.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ Document = dict[str, Any]
 
 
 class SwitchingClient:
-    """One thread of an application. When its writes are blocked, it asks the sync which cluster it may write to."""
+    """One thread of an application, which writes to the source first.
+
+    When its writes are blocked, it waits until the daemon reports `canWrite`, and then writes to the destination that
+    the daemon reports. It writes only while `going` is set.
+    """
 
     def __init__(self, name: str, pair: Pair, daemon: Daemon, going: threading.Event) -> None:
         self.acknowledged = 0
@@ -61,7 +65,7 @@ class SwitchingClient:
                 self.acknowledged += 1
 
     def _write(self, identity: str) -> None:
-        """Insert, replace, change or delete one document, or insert two new documents in a transaction."""
+        """Make one random write: insert, replace, update or delete a document, or insert two in a transaction."""
         collection = self._collection()
         if self._random.random() < 0.2:
             self._insert_two(collection, identity)
@@ -116,7 +120,7 @@ class SwitchingClient:
 
 
 class Application:
-    """Several clients that write to one collection with a unique index, while in `writing`."""
+    """Several clients that write to one collection with a unique index, during a `writing` block."""
 
     def __init__(self, pair: Pair, daemon: Daemon, clients: int = 3) -> None:
         pair.source.client.app.data.create_index("unique", unique=True, sparse=True)
@@ -143,7 +147,7 @@ class Application:
             each.result()
 
     def wait_for_writes(self) -> None:
-        """Wait until each client has written some more, on its present cluster."""
+        """Wait until each client has made 30 more writes, on the cluster that it writes to at present."""
         goals = [each.acknowledged + _SOME for each in self._clients]
         self._wait(
             lambda: all(each.acknowledged >= goal for each, goal in zip(self._clients, goals)),
@@ -155,7 +159,10 @@ class Application:
         self._wait(lambda: all(each.is_waiting for each in self._clients), "all are refused")
 
     def rest(self) -> None:
-        """Keep the clients from beginning a write until `go_on`; call it after all were refused."""
+        """Make the clients wait before their next write, until `go_on`.
+
+        Call this after the writes of all clients were refused.
+        """
         self._going.clear()
 
     def go_on(self) -> None:
@@ -163,7 +170,10 @@ class Application:
 
     @property
     def documents(self) -> dict[str, Document]:
-        """Return the expected documents, as far as they were acknowledged; exact while no client writes."""
+        """Return the expected documents of all clients by `_id`, as far as their writes are acknowledged.
+
+        The result is exact only while no client writes.
+        """
         return {name: each for client in self._clients for name, each in client.documents.items()}
 
     def _wait(self, condition: Any, what: str) -> None:

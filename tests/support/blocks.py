@@ -1,4 +1,4 @@
-"""Helpers for user write blocking: as the servers report it, and as a user experiences it."""
+"""Helpers for user write blocking: whether servers have it enabled, and whether they refuse a user's write."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def _mode(client: Client) -> int:
 
 
 def blocked(pair: Pair) -> tuple[bool, bool]:
-    """Return whether users are blocked on the source, and on the destination."""
+    """Return whether user writes are blocked on the source, and whether they are blocked on the destination."""
     return is_blocked(pair.source), is_blocked(pair.destination)
 
 
 def block(side: Side, refuse: bool = True) -> None:
-    """Enable user write blocking as an administrator would; disable it if `refuse` is false."""
+    """Block user writes on a cluster as an administrator would; unblock them if `refuse` is false."""
     side.client.admin.command({"setUserWriteBlockMode": 1, "global": refuse})
 
 
 def code_of_write(side: Side) -> int | None:
-    """Return the error code of a user's write; None if the write succeeds."""
+    """Insert a document as a user, and return the error code; None if the insert succeeds."""
     try:
         side.client.d.of_users.insert_one({"by": "user"})
     except OperationFailure as error:

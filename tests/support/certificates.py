@@ -1,4 +1,4 @@
-"""TLS certificates for the servers of tests, each with its own CA."""
+"""TLS certificates for the servers of tests. Each call creates a new certificate authority."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from syncsvc.sandbox.mongod import Certificates
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """Create certificates for servers on loopback, in an existing folder."""
+    """Create a CA and a certificate for servers on loopback; write them to files in `folder`, which must exist."""
     authority = trustme.CA()
     server = authority.issue_cert("127.0.0.1")
     made = Certificates(folder / "authority.pem", folder / "server.pem")

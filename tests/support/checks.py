@@ -1,4 +1,4 @@
-"""Checks that run in the test process, in the same way as in the verifier's service."""
+"""Checks of two clusters that run in the test process, in the same way as in the verifier's service."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ METADATA = "__mdb_internal_checks"
 
 
 class RunningCheck:
-    """A check in a thread, which records the points it has reached."""
+    """A check that `run` executes in a thread. It records the observer's points that it has reached.
+
+    `grace` is for how many seconds remaining differences are compared again at the end.
+    """
 
     def __init__(
         self, clusters: tuple[Cluster, Cluster], request: Request, grace: float, stop: StopToken
@@ -54,7 +57,7 @@ class RunningCheck:
 
     @contextmanager
     def held_at(self, point: Point, subject: object = "") -> Iterator[None]:
-        """Make a thread wait at the point until the end of the block."""
+        """Within the block, make each thread of the check wait when it reaches the point with this subject."""
         released = self._held[f"{point.value} {subject}"] = threading.Event()
         try:
             yield
@@ -76,7 +79,7 @@ class RunningCheck:
         assert name in self.reached, self.verdict
 
     def end(self) -> Verdict:
-        """Tell the check that all writes have ended, and return the verdict."""
+        """Tell the check that nobody writes to the clusters any more, and return its verdict."""
         self.check.no_more_writes()
         return self.wait_for_verdict()
 
@@ -84,14 +87,14 @@ class RunningCheck:
         return wait_for(lambda: self.verdict, "a verdict")
 
     def assert_passed(self) -> None:
-        """Raise an error with all mismatches if the check did not pass."""
+        """Raise AssertionError with the verdict and all mismatches if the check did not pass."""
         assert self.verdict is not None
         if self.verdict.outcome is not Outcome.PASSED:
             found = [*self.documents(), *self.definitions()]
             raise AssertionError("\n".join(map(str, [self.verdict, *found])))
 
     def documents(self) -> set[tuple[str, bytes]]:
-        """Return the namespaces and keys of the documents with mismatches."""
+        """Return the namespace and the key of each document mismatch; a key is a BSON document with only the `_id`."""
         return {
             (str(found.mismatch.namespace), found.mismatch.key)
             for found in self.store.document_mismatches(None, None, 0)
@@ -99,7 +102,7 @@ class RunningCheck:
         }
 
     def definitions(self) -> set[tuple[str, str, str, str]]:
-        """Return the namespace, kind of difference, aspect and component of each definition mismatch."""
+        """Return the namespace, the kind of difference, the aspect and the component of each definition mismatch."""
         return {
             (
                 str(found.mismatch.namespace),
@@ -119,7 +122,10 @@ class Checker:
         self._clusters = clusters
 
     def of_older_source(self) -> Checker:
-        """Return a Checker that treats the source as a server of 5.0, which affects how it opens the change stream."""
+        """Return a Checker that treats the source as a MongoDB 5.0 server.
+
+        It opens the change stream of such a server in another way.
+        """
         source, destination = self._clusters
         facts = replace(source.facts, version=(5, 0, 0))
         return Checker((replace(source, facts=facts), destination))
@@ -137,7 +143,7 @@ class Checker:
                 group.stop.stop("the end of the test")
 
     def verdict(self, request: Request = Request()) -> RunningCheck:
-        """Run a complete check of clusters that are not being written to."""
+        """Run a complete check of clusters to which nobody writes; return it after it has ended."""
         with self.running(request) as check:
             check.end()
         return check

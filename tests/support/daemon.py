@@ -1,4 +1,4 @@
-"""The daemon as a separate process."""
+"""The syncsvc daemon as a separate process that a test controls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.waiting import wait_for
 
 
 class Daemon(ServiceProcess):
-    """The sync service between two clusters."""
+    """The sync service between two clusters, as a separate process."""
 
     service = "syncsvc"
     program = staticmethod(observed.run)
@@ -28,7 +28,11 @@ class Daemon(ServiceProcess):
         *options: str,
         start_options: Callable[[], dict[str, Any]] = dict,
     ) -> None:
-        """Prepare a daemon, which is not running yet. `start_options` returns defaults for the body of each start."""
+        """Prepare a daemon, but do not start its process; `run` starts it.
+
+        `source` and `destination` are connection strings, and the logs are written in `folder`. `start_options` returns
+        defaults for the body of each start.
+        """
         self._start_options = start_options
         super().__init__(
             folder,
@@ -37,7 +41,10 @@ class Daemon(ServiceProcess):
         )
 
     def start_body(self, **options: Any) -> dict[str, Any]:
-        """Return the body of a start without automatic repair, which would hide differences that a test is to find."""
+        """Return the body of a start request with these options.
+
+        Automatic repair is disabled by default, because it would hide the differences that a test is to find.
+        """
         verification = {"repair": "never"}
         body = {"source": "cluster0", "destination": "cluster1", "verification": verification}
         return {**body, **self._start_options(), **options}
@@ -59,9 +66,9 @@ class Daemon(ServiceProcess):
         self.wait_for_state("COMMITTED")
 
     def ask_for_commit(self) -> None:
-        """Send commit until it is accepted.
+        """Send /commit again and again until it is accepted.
 
-        On a busy machine, canCommit can be withdrawn before the request arrives.
+        One attempt is not enough: on a busy machine, canCommit can become false before the request arrives.
         """
         self._wait(lambda progress: progress["canCommit"] and self._accepts_commit(), "a commit")
 
@@ -72,7 +79,10 @@ class Daemon(ServiceProcess):
         return not refused
 
     def commit_until_killed(self) -> None:
-        """Send commit until `kill_at` kills the process; canCommit can be withdrawn before the request arrives."""
+        """Send /commit again and again until the process is killed at a point that `kill_at` has set.
+
+        One attempt is not enough: canCommit can become false before the request arrives.
+        """
         wait_for(self._is_killed_by_a_commit, "a commit")
         self.wait_until_killed()
 
@@ -96,7 +106,7 @@ class Daemon(ServiceProcess):
         return self._wait(lambda p: p["info"] == "change event application", "applying")
 
     def commit_or_fail(self) -> dict[str, Any]:
-        """Commit as soon as possible, and return the progress at the end: COMMITTED or FAILED."""
+        """Commit as soon as possible; return the progress when the state is COMMITTED or FAILED."""
 
         def caught_up(progress: dict[str, Any]) -> bool:
             return progress["state"] == "FAILED" or progress["ceaStage"] == "steady state"
@@ -124,49 +134,58 @@ class Daemon(ServiceProcess):
         return wait_for(look, what)
 
     def classic_updates(self) -> None:
-        """Make later starts treat the source as one that does not offer the oplog's own diffs."""
+        """Make later processes of this daemon reread each updated document.
+
+        They do so if a source does not offer the oplog's own diffs.
+        """
         (self.folder / "classic-updates").touch()
 
     def force_classic_updates(self) -> None:
-        """Restart, and treat the source as one that does not offer the oplog's own diffs."""
+        """Restart the process so that it rereads updated documents, as for a source without the oplog's own diffs."""
         self.classic_updates()
         self.kill()
         self.run()
 
     def believe_the_source_is_old(self) -> None:
-        """Make later starts treat the source as older than 6.0: no DDL events, no UUIDs."""
+        """Make later processes of this daemon treat the source as older than MongoDB 6.0, without DDL events."""
         (self.folder / "old-source").touch()
 
     def save_every_page(self) -> None:
-        """Make later starts save the resume point of the copy after every page."""
+        """Make later processes of this daemon save the resume point of the copy after every page."""
         (self.folder / "save-every-page").touch()
 
     def small_partitions(self, size: int = 2000) -> None:
-        """Make later starts copy larger collections by ranges of `size` bytes."""
+        """Make later processes of this daemon copy collections larger than `size` bytes in ranges of that size."""
         (self.folder / "small-partitions").write_text(str(size))
 
     def watch_closely(self) -> None:
-        """Make later starts check the source's oplog several times a second."""
+        """Make later processes of this daemon check the source's oplog and the balancers ten times a second.
+
+        They check the shard keys of the source, and the definitions of a source before 6.0, as often.
+        """
         (self.folder / "watch-closely").touch()
 
     def spool_often(self) -> None:
-        """Make later starts save small rows in the event spool, several times a second."""
+        """Make later processes of this daemon save small rows in the event spool, several times a second."""
         (self.folder / "spool-often").touch()
 
     def expect_heartbeats(self) -> None:
-        """Make later starts warn of another instance after three seconds without a heartbeat."""
+        """Make later processes of this daemon warn of another instance after three seconds without a heartbeat."""
         (self.folder / "expect-heartbeats").touch()
 
     def set_lease(self, seconds: float) -> None:
-        """Make later starts take leases that are valid for that long."""
+        """Make later processes of this daemon take leases that are valid for `seconds`."""
         (self.folder / "lease").write_text(str(seconds))
 
     def report_often(self) -> None:
-        """Make later starts log the half-minute report several times a second."""
+        """Make later processes of this daemon log the report on the progress several times a second."""
         (self.folder / "report-often").touch()
 
     def namespaces(self, **parameters: str | int) -> dict[str, Any]:
-        """Return the answer of /namespaces: the progress of each collection, and `next`."""
+        """Return the answer of /namespaces, whose query has these parameters.
+
+        Check it against the OpenAPI description.
+        """
         answer = self.get("namespaces", **parameters)
         self._assert_described(answer)
         body: dict[str, Any] = answer.json()
@@ -174,7 +193,7 @@ class Daemon(ServiceProcess):
 
     @contextmanager
     def no_room(self) -> Iterator[None]:
-        """Within the block, make the process see 100 MB of memory, and no free disk on the destination."""
+        """Within the block, make the process see 100 MB of free memory, and no free disk space on the destination."""
         (self.folder / "no-room").touch()
         try:
             yield

@@ -1,4 +1,4 @@
-"""Detects servers that ended by themselves, so that no test waits for them forever."""
+"""Detects servers that have ended by themselves, so that no test waits for them forever."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _INTERVAL = 0.5
 
 
 class MongodDied(AssertionError):
-    """A server ended by itself. An AssertionError, because a test that crashes a server must not be retried."""
+    """Raised if a server has ended by itself.
+
+    It is an AssertionError, because a test that crashes a server must not be retried.
+    """
 
 
 class DeathWatch(Generic[K]):
@@ -39,12 +42,12 @@ class DeathWatch(Generic[K]):
         self._thread.join()
 
     def refuse_dead(self) -> None:
-        """Raise MongodDied if a server has died: which one, and the last lines of its log."""
+        """Raise MongodDied if a server has died; the text names the server and has the last lines of its log."""
         if self._deaths:
             raise MongodDied("\n".join(self._deaths.values()))
 
     def forget(self) -> list[K]:
-        """Forget all deaths, and return their clusters, whose servers are all killed."""
+        """Forget all deaths. Return the clusters whose servers had died; all their servers have been killed."""
         dead = [*self._deaths]
         self._deaths.clear()
         return dead

@@ -31,7 +31,10 @@ def text_of(service: str) -> str:
 def assert_described(
     service: str, method: str, path: str, status: int, content_type: str, text: str
 ) -> None:
-    """Raise an error if the status, content type or body of an answer violates the OpenAPI description."""
+    """Fail unless the OpenAPI description of the service allows this answer.
+
+    `status`, `content_type` and `text` are those of the answer to a request with this method and path.
+    """
     operation = DESCRIPTIONS[service]["paths"][path][method.lower()]
     assert str(status) in operation["responses"], f"{method} {path} answered {status}: {text}"
     content = operation["responses"][str(status)]["content"]

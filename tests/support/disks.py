@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class Disk:
-    """A mounted file system of a fixed size."""
+    """A mounted in-memory file system of a fixed size, which can be enlarged."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -22,7 +22,7 @@ class Disk:
         return room.f_bavail * room.f_frsize
 
     def fill_up(self, leave: int = 0) -> None:
-        """Fill the disk until only `leave` bytes are free."""
+        """Write a file so large that only `leave` bytes are free."""
         with (self.folder / "ballast").open("wb") as ballast:
             os.posix_fallocate(ballast.fileno(), 0, max(1, self.free - leave))
 
@@ -36,7 +36,7 @@ class Disk:
 
 @contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[Disk]:
-    """Mount an in-memory file system on a new folder."""
+    """Mount an in-memory file system of that size on a folder for the block. Requires root."""
     folder.mkdir(parents=True, exist_ok=True)
     disk = Disk(folder)
     disk._mount(f"size={megabytes}m")

@@ -16,12 +16,12 @@ _NAN = float("nan")
 
 
 def raw_field(kind: int, name: bytes, value: bytes) -> bytes:
-    """Encode one field."""
+    """Return the BSON of one field: its type, its name and its encoded value."""
     return bytes([kind]) + name + b"\0" + value
 
 
 def raw_document(*fields: bytes) -> RawBSONDocument:
-    """Build a document from encoded fields."""
+    """Return the BSON document with these fields, which `raw_field` has encoded."""
     body = b"".join(fields)
     return RawBSONDocument((len(body) + 5).to_bytes(4, "little") + body + b"\0")
 
@@ -97,7 +97,7 @@ IDS: tuple[Any, ...] = (
 
 
 def odd_documents() -> Iterator[RawBSONDocument]:
-    """Yield one document for every value, raw field and kind of `_id`."""
+    """Yield a document for each entry of VALUES and RAW_FIELDS, and a document for each `_id` of IDS."""
     for number, (name, value) in enumerate(VALUES.items()):
         yield RawBSONDocument(bson.encode({"_id": f"value {number}", "name": name, "v": value}))
     for number, (name, field) in enumerate(RAW_FIELDS.items()):
@@ -109,9 +109,9 @@ def odd_documents() -> Iterator[RawBSONDocument]:
 
 
 def insert_odd_documents(collection: Collection[Any]) -> None:
-    """Insert all odd documents.
+    """Insert all `odd_documents` into a collection.
 
-    Zero timestamps are set by an update, because a plain insert would replace them by the server's time.
+    An update sets the zero timestamps afterwards, because an insert replaces them by the server's time.
     """
     collection.insert_many(odd_documents())
     for name in ("zero timestamp", "zero timestamp at top"):

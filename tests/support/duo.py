@@ -16,7 +16,10 @@ from tests.support.waiting import wait_for
 
 
 class Duo:
-    """The two daemons, `active` and `standby`. `swap` exchanges the names, after the standby has taken over."""
+    """Two daemons with `--standby`: at first, `active` is the active one and `standby` the other one.
+
+    After a takeover, `await_takeover` exchanges the two.
+    """
 
     def __init__(self, pair: Pair, folder: Path, *options: str) -> None:
         daemons = []
@@ -28,7 +31,7 @@ class Duo:
         self.durations: list[float] = []
 
     def run(self) -> None:
-        """Start both daemons, first the one that becomes active."""
+        """Start both daemons one after the other; the first one becomes active."""
         for each in (self.active, self.standby):
             each.run()
         assert [role_of(each) for each in (self.active, self.standby)] == ["active", "standby"]
@@ -38,7 +41,11 @@ class Duo:
             each.close()
 
     def await_takeover(self, what: str) -> None:
-        """Wait until the standby is active, or was killed after it has become active; then swap both."""
+        """Wait until the standby has become active; then exchange `active` and `standby`.
+
+        A standby that was killed after it became active counts, too. `what` says in the output what caused the
+        takeover.
+        """
         began = monotonic()
         standby = self.standby
         wait_for(lambda: role_of(standby) == "active" or _was_killed(standby), "a takeover")
@@ -48,12 +55,12 @@ class Duo:
 
 
 def _was_killed(daemon: Daemon) -> bool:
-    """Return whether the daemon was killed by an order (`kill_at`) that no test has noticed yet."""
+    """Return whether the daemon was killed at a point that `kill_at` has set."""
     return daemon.exit_status is not None and any(daemon.folder.glob("kill-*"))
 
 
 def role_of(daemon: Daemon) -> str | None:
-    """Return the role of a daemon that has finished its startup; None for others."""
+    """Return the role that a daemon shows, active or standby; None if it does not answer or is still starting."""
     with suppress(requests.RequestException):
         progress: dict[str, Any] = daemon.progress()
         if progress["state"] != "INITIALIZING":
@@ -65,7 +72,10 @@ def role_of(daemon: Daemon) -> str | None:
 def running_duo(
     pair: Pair, folder: Path, *options: str, leases: tuple[float, float] | None = None
 ) -> Iterator[Duo]:
-    """Run two daemons. `leases` are the seconds for which the lease of each is valid, if not the usual ones."""
+    """Run two daemons with `--standby` for the block.
+
+    `leases` has the seconds for which the lease of the first and of the second one is valid; None for the default.
+    """
     duo = Duo(pair, folder, *options)
     if leases is not None:
         duo.active.set_lease(leases[0])

@@ -1,6 +1,7 @@
-"""Fail points of the servers: errors, closed connections and delays of single commands, for the product only.
+"""Fail points of the servers: errors, closed connections and delays of single commands of the product.
 
-`failCommand` must be armed on every member, or a step-down loses it. Only one fault can be armed for it at a time.
+A fail point `failCommand` must be armed on every member, because a step-down would lose it otherwise. Each server has
+only one fault of `failCommand` at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ def times(number: int) -> Document:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of a command. If `point` is not failCommand, the fault affects the writes of all clients."""
+    """A fault that a fail point causes in a command.
+
+    `data` are fields of the fail point. A `point` other than failCommand affects the writes of all clients.
+    """
 
     name: str
     data: Document = field(default_factory=dict, compare=False)
@@ -40,18 +44,18 @@ class Fault:
 
 
 def error(code: int, *labels: str) -> Fault:
-    """Return a fault that refuses the command before it runs."""
+    """Return a fault that makes the server refuse a command with this error code, before it runs the command."""
     return Fault(f"error {code}", {"errorCode": code, **_labels(labels)})
 
 
 def write_concern_error(code: int) -> Fault:
-    """Return a fault that runs the command, but reports a write concern error."""
+    """Return a fault that makes the server run a command, but report a write concern error with this code."""
     what = {"code": code, "errmsg": "as the test wants it"}
     return Fault(f"write concern error {code}", {"writeConcernError": what})
 
 
 def blocked(seconds: float) -> Fault:
-    """Return a fault that delays the command before it runs, even if its client disconnects."""
+    """Return a fault that makes the server wait before it runs a command, even if the client disconnects."""
     what = {"blockConnection": True, "blockTimeMS": round(seconds * 1000)}
     return Fault(f"blocked {seconds:g} s", what)
 
@@ -65,7 +69,7 @@ def _labels(labels: Iterable[str]) -> Document:
 
 @contextmanager
 def failing(client: Client, data: Document, mode: Any = ALWAYS) -> Iterator[None]:
-    """Arm failCommand on the primary within the block."""
+    """Arm failCommand on the primary within the block, with these fields; `mode` is a mode of configureFailPoint."""
     point = {"configureFailPoint": "failCommand"}
     client.admin.command({**point, "mode": mode, "data": dict(data)})
     try:
@@ -75,7 +79,10 @@ def failing(client: Client, data: Document, mode: Any = ALWAYS) -> Iterator[None
 
 
 def delayed(client: Client, command: str, application: str = APPLICATION) -> list[int]:
-    """Return the IDs of an application's operations with that command that the primary has not begun to run."""
+    """Return the IDs of the operations that a fault delays: the primary has received them, but not begun to run them.
+
+    Only operations of the `application` with that command are returned.
+    """
     wanted = {
         "appName": application,
         f"command.{command}": {"$exists": True},
@@ -86,7 +93,10 @@ def delayed(client: Client, command: str, application: str = APPLICATION) -> lis
 
 
 class FailPoints:
-    """The fail points of some members, set through direct connections. A context manager that disarms failCommand."""
+    """The fail points on all members of some replica sets. Leaving the `with` block disarms failCommand.
+
+    The fail points affect only connections with the application name `application`; None for all connections.
+    """
 
     def __init__(self, *sets: ReplicaSet, application: str | None = APPLICATION) -> None:
         members = [member.address for each in sets for member in each.members]
@@ -105,7 +115,10 @@ class FailPoints:
             each.close()
 
     def arm(self, fault: Fault, commands: Iterable[str], mode: Any, **filters: Any) -> Armed:
-        """Arm the fault for these commands on all members; `filters` are additional fields of the fail point."""
+        """Arm the fault for these commands on all members.
+
+        `mode` is a mode of configureFailPoint, and `filters` are additional fields of the fail point.
+        """
         data: dict[str, Any] = {}
         if fault.point == "failCommand":
             data = {**fault.data, **filters, "failCommands": [*commands]}
@@ -125,11 +138,14 @@ class FailPoints:
             armed.end()
 
     def disarm(self, point: str) -> int:
-        """Disarm the fail point on all members; return how often it was hit since the servers started."""
+        """Disarm the fail point on all members; return how often it has been hit since the servers started."""
         return sum(self._set(point, "off", {}).values())
 
     def entered(self, point: str) -> int:
-        """Return how often the fail point was hit since the servers started; members that do not answer count 0."""
+        """Return how often the fail point has been hit since the servers started.
+
+        A member that does not answer counts 0.
+        """
         return sum(_entered(each, point) for each in self._clients)
 
     def _set(self, point: str, mode: Any, data: Document) -> dict[int, int]:
@@ -146,7 +162,10 @@ class FailPoints:
 
 @dataclass
 class Armed:
-    """A fault that is or was armed."""
+    """A fault that is or was armed.
+
+    `before` and `hits` count how often it was hit: before it was armed, and until its end.
+    """
 
     points: FailPoints
     fault: Fault

@@ -14,7 +14,10 @@ from tests.support.waiting import wait_for
 
 
 class Fleet:
-    """All instances of a sync; the first one coordinates. Their IDs are `names`: those of the shards, or a and b."""
+    """All instances of one sync; the first one is the coordinator.
+
+    Their IDs, `names`, are the names of the source's shards, or a and b if the source is a replica set.
+    """
 
     def __init__(self, pair: Pair, folder: Path, *options: str) -> None:
         self._pair = pair
@@ -100,7 +103,10 @@ def running_fleet(pair: Pair, folder: Path, *options: str) -> Iterator[Fleet]:
 
 
 def kill_at_each(daemon: Daemon, points: Iterable[Point], then: Callable[[], None]) -> None:
-    """Kill the process at each point in turn, where `then` makes it go, and run it again at the end."""
+    """Kill the process at each of these points in turn, and run it again after each kill.
+
+    For each point, the process is restarted with an order to be killed there. `then` must make it reach the point.
+    """
     for point in points:
         daemon.kill()
         daemon.kill_at(point)

@@ -1,6 +1,7 @@
-"""Processes forked from a server process that has imported everything: importing takes a second, in hundreds of tests.
+"""Test processes forked from a server process that has already imported everything.
 
-All of them have the same hash seed, and therefore the same order of sets.
+Importing takes a second, which hundreds of tests would spend again and again. All of the forked processes have the same
+hash seed, and therefore the same order of sets.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _asking = threading.Lock()
 
 
 class Forked:
-    """Runs a program in a separate process, and appends its output to a file."""
+    """A program in a separate process; its output is appended to the file `output`."""
 
     def __init__(
         self, program: Program, folder: Path, options: Sequence[str], output: Path
@@ -41,7 +42,10 @@ class Forked:
         return self._process.pid
 
     def poll(self) -> int | None:
-        """Return the exit status (negative: the number of the signal); None while the process runs."""
+        """Return the exit status; None while the process runs.
+
+        If a signal ended it, the status is the negative signal number.
+        """
         with _asking:
             return self._process.exitcode
 
@@ -62,7 +66,7 @@ def _run(program: Program, folder: Path, options: Sequence[str], output: Path) -
 
 
 def _end_with_parent() -> None:
-    """End this process when the test process ends, also if that one is killed."""
+    """Wait until the test process ends, even if it is killed, and end this process, too."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

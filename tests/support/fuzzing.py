@@ -1,6 +1,6 @@
-"""Requests that schemathesis generates from a service's own description, and checks of their answers.
+"""Requests that schemathesis generates from a service's own OpenAPI description, and checks of their answers.
 
-The same description always leads to the same requests, and a busy machine cannot miss a deadline.
+The same description always leads to the same requests. There are no deadlines that a busy machine could miss.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _lines(context: schemathesis.DeserializationContext, response: schemathesis.
 
 
 class Fuzzer:
-    """Sends requests for every operation in the description of a running process."""
+    """Sends requests for every operation that the OpenAPI description of a running process contains."""
 
     def __init__(self, process: ServiceProcess) -> None:
         self._base = f"http://127.0.0.1:{process.port}"
@@ -52,7 +52,10 @@ class Fuzzer:
         self._session = requests.Session()
 
     def fuzz(self, *, only_bad: Container[str] = ()) -> None:
-        """Send good and bad requests for each operation; only bad ones for the operations in `only_bad`."""
+        """Send valid and invalid requests for each operation, and check the answers against the description.
+
+        `only_bad` has the last parts of the paths to which only invalid requests are sent.
+        """
         for case in self._good:
             if case.operation.path.rpartition("/")[2] not in only_bad:
                 self._ask(case)
@@ -77,13 +80,13 @@ class Fuzzer:
 
 
 def _name_clusters(case: schemathesis.Case, mode: schemathesis.GenerationMode) -> None:
-    """Put the existing cluster names into a good start, which would be refused early otherwise."""
+    """Put the existing cluster names into a valid start, because a start with other names is refused early."""
     if mode is _GOOD and isinstance(case.body, dict) and "source" in case.body:
         case.body.update(zip(("source", "destination"), CLUSTERS, strict=True))
 
 
 def _cases(operation: APIOperation, mode: schemathesis.GenerationMode) -> list[schemathesis.Case]:
-    """Return different requests for an operation."""
+    """Return different requests for an operation: valid ones in the positive mode, else invalid ones."""
     made: dict[str, schemathesis.Case] = {}
 
     @_BOUNDED

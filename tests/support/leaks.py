@@ -33,7 +33,10 @@ def holdings(pid: int, *clients: AnyClient) -> Holdings:
 
 
 def assert_no_leaks(pid: int, before: Holdings, *clients: AnyClient) -> None:
-    """Wait until the process holds no more than before the sync. A committed sync must reach this soon."""
+    """Wait until the process has no more threads, and the clusters no more cursors, than in `before`.
+
+    Also check the number of server sessions and the memory of the process. Call this after a sync is committed.
+    """
     wait_for(lambda: _threads(pid) <= before.threads, f"no more than {before.threads} threads", 30)
     assert_no_cursors_since(before.cursors, *clients)
     for client in clients:
@@ -42,7 +45,7 @@ def assert_no_leaks(pid: int, before: Holdings, *clients: AnyClient) -> None:
 
 
 def assert_no_cursors_since(before: frozenset[str], *clients: AnyClient) -> None:
-    """Wait until no cursors are open except those in `before`."""
+    """Wait until no cursors are open except those in `before`; fail if others are still open after 30 seconds."""
     with suppress(DeadlinePassed):
         wait_for(lambda: idle_cursors(*clients) <= before, "no more open cursors", 30)
     left = idle_cursors(*clients) - before
@@ -50,7 +53,7 @@ def assert_no_cursors_since(before: frozenset[str], *clients: AnyClient) -> None
 
 
 def idle_cursors(*clients: AnyClient) -> frozenset[str]:
-    """Describe the open cursors of clients by their commands; cursors of replication are left out."""
+    """Return a text about each open cursor on these servers, with its command; cursors of replication are left out."""
     operations = [{"$currentOp": {"idleCursors": True, "allUsers": True}}]
     found = [each for client in clients for each in client.admin.aggregate(operations)]
     ours = (each for each in found if each["type"] == "idleCursor" and _is_ours(each))

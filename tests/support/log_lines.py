@@ -1,4 +1,4 @@
-"""The lines that a program can log, read from its source code."""
+"""The lines that a program can log, found in its source code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _LEVELS = {
 
 
 class LogLine(NamedTuple):
-    """A line of the log. Variable parts of the message are `...`; `fields` are those that the line adds by name."""
+    """A line that a program can log. Variable parts of the message are replaced by `...`.
+
+    `fields` are the names of the fields that the line adds.
+    """
 
     level: str
     message: str
@@ -26,9 +29,9 @@ class LogLine(NamedTuple):
 
 
 def log_lines(modules: Iterable[Path]) -> list[LogLine]:
-    """Return the lines that the modules log, the most severe first, each once.
+    """Return the lines that these modules can log, each once, the most severe first.
 
-    Messages that are put together elsewhere are left out.
+    Lines whose message is not written in the call itself are left out.
     """
     parsed = (ast.parse(each.read_text()) for each in modules)
     found = {line for module in parsed for line in _lines(ast.walk(module))}
@@ -40,7 +43,7 @@ def log_lines(modules: Iterable[Path]) -> list[LogLine]:
 
 
 def as_rst(modules: Iterable[Path]) -> str:
-    """Render a list of the lines, each with its fields in parentheses."""
+    """Return a reStructuredText list of the lines that these modules can log, each with its fields in parentheses."""
     return "".join(
         f"- ``{level}``: {message.replace('`', '')}{_listed(fields)}\n"
         for level, message, fields in log_lines(modules)

@@ -1,4 +1,4 @@
-"""Print pip constraints that pin every lower bound of setup.cfg: `python -m tests.support.lowest`."""
+"""Prints pip constraints that pin the lower bounds of the requirements: `python -m tests.support.lowest`."""
 
 from __future__ import annotations
 

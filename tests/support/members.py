@@ -23,7 +23,7 @@ class ThreeMembers(ReplicaSet):
 
     @contextmanager
     def stopped(self, member: Mongod) -> Iterator[None]:
-        """Suspend the process of a member within the block; its connections stay open."""
+        """Suspend the process of a member with SIGSTOP within the block; its connections stay open."""
         pid = member.pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
@@ -40,7 +40,10 @@ class ThreeMembers(ReplicaSet):
 
     @contextmanager
     def without_primary(self) -> Iterator[None]:
-        """Kill two members, one of them the primary, so that there is no primary within the block."""
+        """Kill two of the three members within the block, one of them the primary.
+
+        The last member cannot become primary.
+        """
         first = self.kill_primary()
         second = (first + 1) % len(self.members)
         self.kill_member(second)
@@ -64,7 +67,7 @@ class ThreeMembers(ReplicaSet):
 
     @contextmanager
     def without_majority(self) -> Iterator[None]:
-        """Stop replication to the secondaries within the block; the primary stays primary."""
+        """Stop replication to the secondaries within the block: no write is acknowledged by a majority."""
         primary = self.primary()
         others = [self._direct_client(each) for each in self.members if each is not primary]
         try:
@@ -77,9 +80,9 @@ class ThreeMembers(ReplicaSet):
                 each.close()
 
     def roll_back(self, write: Any) -> None:
-        """Have the primary acknowledge `write`, called with a direct client, and then roll it back.
+        """Call `write` with a direct client of the primary, and roll back what it has written.
 
-        Returns when the old primary is a secondary again.
+        Returns when the former primary is a secondary again.
         """
         old = self.primary()
         with self.without_majority(), self._direct_client(old) as client:
@@ -96,7 +99,7 @@ class ThreeMembers(ReplicaSet):
 
 
 class ProxiedMembers(ThreeMembers):
-    """Three members that clients and other members reach only through proxies."""
+    """A replica set of three members that clients and the members themselves reach only through proxies."""
 
     def __init__(self, name: str, network: Network, **options: Any) -> None:
         super().__init__(name, **options)

@@ -1,8 +1,8 @@
-"""An observer that obeys files in a folder, which are named after the points that a process passes.
+"""An observer that obeys files in a folder, whose names contain points that a process passes.
 
-When a point is passed for the nth time, `kill-<point>-<n>` kills the process with SIGKILL. `hold-<point>-<n>` makes it
-write `reached-<point>-<n>` and wait until the hold file is gone. A point name can include a subject, such as a
-namespace or a step: then only passes with this subject count.
+When a point is passed for the nth time, `kill-<point>-<n>` kills the process with SIGKILL. `hold-<point>-<n>` makes the
+process write the file `reached-<point>-<n>` and wait until the hold file is deleted. The name of a point can include a
+subject, such as a namespace or a step: then the file counts only passes with this subject.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 def slug(point: Enum, subject: str = "") -> str:
-    """Return the name of a point in file names, with or without a subject."""
+    """Return the form in which the name of a point, with or without a subject, is used in names of files."""
     return re.sub(r"\W+", "_", f"{point.value} {subject}".strip())[:200]
 
 

@@ -16,7 +16,7 @@ More files in the folder change the daemon:
 - `no-room`: while the file exists, it sees little memory, and no free disk on the destination. Otherwise it always
   sees enough of both, whatever the machine has.
 
-An idle change stream returns sooner than usual, because most tests wait for it.
+An idle change stream returns sooner than usual, because most tests wait for one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ _WATCH_CLOSELY = (
 
 
 def run(folder: Path, options: Sequence[str]) -> int:
-    """Run the daemon, and return its exit status. It changes this process, which cannot be used for anything else."""
+    """Run the daemon with these options, and return its exit status.
+
+    Afterwards, this process cannot be used any more.
+    """
     if (folder / "old-source").exists():
         ClusterFacts.reports_ddl = False  # type: ignore[assignment,method-assign]
     _choose_room(folder)
@@ -50,7 +53,7 @@ def run(folder: Path, options: Sequence[str]) -> int:
 
 
 def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the tuning fields that the files change."""
+    """Yield the tuning fields, as names and values, that the files in `folder` change."""
     yield "stream_wait_ms", 50
     yield "check", CheckTuning(stream_wait_ms=50)
     if (folder / "classic-updates").exists():
@@ -79,7 +82,7 @@ def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _choose_room(folder: Path) -> None:
-    """Replace the figures of free memory and disk, so that tests do not depend on the machine."""
+    """Make the daemon see fixed amounts of free memory and disk space, so that tests do not depend on the machine."""
 
     def has_room() -> bool:
         return not (folder / "no-room").exists()

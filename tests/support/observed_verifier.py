@@ -1,6 +1,7 @@
 """The real verifier with an observer: `python -m tests.support.observed_verifier FOLDER OPTION...`.
 
-Its waits for an idle change stream and between generations are shorter than usual, because most tests need several.
+It waits less than usual for an idle change stream and between generations, because most tests need several of these
+waits.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from verifier.compare.tuning import CheckTuning
 
 
 def run(folder: Path, options: Sequence[str]) -> int:
-    """Run the verifier, and return its exit status. This process cannot be used for anything else."""
+    """Run the verifier with these options, and return its exit status.
+
+    Afterwards, this process cannot be used any more.
+    """
     return main(options, observer(folder), CheckTuning(stream_wait_ms=50, least_pause=0.2))
 
 

@@ -1,4 +1,4 @@
-"""Replica sets with a small oplog; fills the oplog of a source until it rolls over."""
+"""Replica sets with a small oplog, and writes that make the oplog drop its old entries."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _NOTE = "n" * 4_000_000
 
 
 def small_oplog() -> ReplicaSet:
-    """Return a replica set with an oplog of 16 MB and without periodic no-ops; it is not started yet."""
+    """Return a replica set with an oplog of 16 MB and without periodic no-ops. The caller starts it."""
     return ReplicaSet(name="small", oplog_size_mb=16, parameters={"writePeriodicNoops": "false"})
 
 
 @contextmanager
 def emptied(source: ReplicaSet, destination: Side) -> Iterator[Pair]:
-    """Empty the source and the destination, and connect them as a pair for the block."""
+    """Drop all databases of a source and a destination, and yield both as a pair."""
     with source.client() as client:
         pair = Pair(Side(source.uri, client), destination)
         pair.empty()
@@ -33,7 +33,7 @@ def note(client: AnyClient) -> None:
 
 
 def roll_over(client: AnyClient) -> None:
-    """Write until the primary's oplog has dropped all its present entries."""
+    """Write until the primary's oplog has dropped all entries that it has now."""
     now = client.admin.command("ping")["operationTime"]
 
     def is_over() -> bool:

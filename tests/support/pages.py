@@ -36,7 +36,10 @@ _BLOCK = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """Commands for a shell or for mongosh, and the title of their section."""
+    """A block of commands on a page of the documentation, and the title of its section.
+
+    `language` is sh or javascript (for mongosh). `is_run` is whether the tests run the block.
+    """
 
     title: str
     language: str
@@ -45,7 +48,7 @@ class Block:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """Yield all blocks of a page, in order."""
+    """Yield all blocks of commands on a page, in order."""
     text = (ROOT / page).read_text()
     for found in _BLOCK.finditer(text):
         *_, title = _TITLE.findall(text, 0, found.start())
@@ -55,7 +58,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def commands(page: str, *titles: str) -> list[Block]:
-    """Return the blocks under these titles that tests can run; those of the whole page without titles."""
+    """Return the blocks of commands under these titles that tests can run; without titles, those of the whole page."""
     found = [each for each in blocks(Path(page)) if each.is_run]
     chosen = [each for each in found if each.title in titles or not titles]
     assert {each.title for each in chosen} >= {*titles}, f"{page} has no commands under {titles}"
@@ -63,7 +66,10 @@ def commands(page: str, *titles: str) -> list[Block]:
 
 
 def paste(text: str, replaced: Mapping[str, str]) -> str:
-    """Run these lines in a shell, with some words replaced, and return the output. Fails if a command fails."""
+    """Run the text in a shell, and return its output; fail if a command fails.
+
+    `replaced` maps words of the text to the words that replace them.
+    """
     # All words in one pass: the replacement of one word may contain another word.
     text = re.sub("|".join(map(re.escape, replaced)), lambda found: replaced[found[0]], text)
     done = subprocess.run(

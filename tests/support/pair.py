@@ -28,7 +28,7 @@ _PARAMETERS = {"ttlMonitorSleepSecs": "1", "resumableIndexBuildMajorityOpTimeTim
 
 
 class Topology(Enum):
-    """The topologies of a pair: whether the source and whether the destination is a sharded cluster."""
+    """The topologies of a pair. A value says whether the source is sharded, and whether the destination is."""
 
     REPLICA_SETS = (False, False)
     TO_SHARDED = (False, True)
@@ -41,7 +41,10 @@ SHARDED, FROM_SHARDED = Topology.SHARDED, Topology.FROM_SHARDED
 
 
 def across(*topologies: Topology) -> pytest.MarkDecorator:
-    """Run a test, or the tests of a module, once for each topology. The default is replica sets only."""
+    """Return a mark that runs a test, or the tests of a module, once for each topology.
+
+    Tests without this mark run between replica sets only.
+    """
     return pytest.mark.parametrize("pair", topologies, indirect=True, ids=lambda each: each.name)
 
 
@@ -50,7 +53,7 @@ across_topologies = across(REPLICA_SETS, TO_SHARDED, SHARDED)
 
 @dataclass(frozen=True)
 class Side:
-    """One cluster of a test. A sharded cluster has `shards` and `routers`."""
+    """One cluster of a test. `shards` and `routers` are empty for a replica set."""
 
     uri: str
     client: Client
@@ -70,7 +73,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Pair:
-    """Source and destination, and the shard keys for the start of a sync."""
+    """The source and the destination of a test, and the shard keys for the start of a sync, by namespace."""
 
     source: Side
     destination: Side
@@ -83,13 +86,17 @@ class Pair:
 
     @property
     def changes_to_shards(self) -> bool:
-        """Return whether only the destination is sharded: then collections cannot be renamed to another database."""
+        """Return whether the source is a replica set and the destination is sharded.
+
+        Collections cannot be renamed to another database then.
+        """
         return self.is_sharded and not self.source.shards
 
     def shard(self, namespace: str, key: dict[str, Any] | None = None) -> None:
-        """Shard a collection: directly on a sharded source, otherwise by the start of the sync.
+        """Shard a collection: a sharded source at once, so that the sync shards it on the destination, too.
 
-        The key is the hashed `_id` by default. A no-op if the destination is a replica set.
+        Otherwise, the start of the sync requests it for the destination. The key is the hashed `_id` by default. A
+        no-op if the destination is a replica set.
         """
         key = key or {"_id": "hashed"}
         if not self.is_sharded:
@@ -104,26 +111,26 @@ class Pair:
             self.shard_keys[namespace] = {"key": key, "unique": False}
 
     def start_options(self) -> dict[str, Any]:
-        """Return the options that a start between these clusters requires."""
+        """Return the start options that a sync between these clusters requires; empty if none."""
         if not self.changes_to_shards:
             return {}
         entries = [_entry(*each) for each in self.shard_keys.items()]
         return {"sharding": {"createSupportingIndexes": True, "shardingEntries": entries}}
 
     def daemon(self, folder: Path, *options: str) -> Daemon:
-        """Return a daemon between the clusters, which is not running yet."""
+        """Return a daemon between these clusters. Its process is not started."""
         uris = self.source.uri, self.destination.uri
         return Daemon(*uris, folder, *options, start_options=self.start_options)
 
     def assert_equal(self) -> None:
-        """Compare the clusters with the sandbox's comparison, which shares no code with the product."""
+        """Fail if the clusters differ, by the sandbox's comparison, which shares no code with the product."""
         clients = self.source.client, self.destination.client
         result = compare_clusters(*clients, self.shard_keys)
         assert_none(result.differences)
         assert result.namespaces > 0
 
     def differences(self) -> dict[str, tuple[str, ...]]:
-        """Return the differences that the sandbox's comparison finds, by database."""
+        """Return the differences that the sandbox's comparison finds, as sentences, by database."""
         clients = self.source.client, self.destination.client
         return differences_by_database(*clients, self.shard_keys)
 
@@ -133,7 +140,7 @@ class Pair:
 
 
 def assert_none(differences: Sequence[str]) -> None:
-    """Fail with all differences, one per line; pytest would shorten them."""
+    """Fail with all these differences, one per line, if there are any. A plain assertion would shorten them."""
     assert not differences, "\n".join([f"{len(differences)} differences:", *differences])
 
 
@@ -147,14 +154,20 @@ _Cluster = ReplicaSet | ShardedCluster
 
 
 class _Kind(NamedTuple):
-    """The properties of a cluster. Each shard of a sharded cluster has one member."""
+    """The properties of a cluster.
+
+    `members` is the size of a replica set; each shard of a sharded cluster has one member.
+    """
 
     name: str
     is_sharded: bool
     members: int
 
     def is_idle_beside(self, topology: Topology) -> bool:
-        """Return whether tests of the topology do not need this cluster; replica sets of one member are always kept."""
+        """Return whether to stop this cluster when a test needs a pair of that topology, because it would only be idle.
+
+        Replica sets of one member are never stopped.
+        """
         return self.members > 1 or (self.is_sharded and topology is REPLICA_SETS)
 
     def cluster(self) -> _Cluster:
@@ -167,7 +180,7 @@ class _Kind(NamedTuple):
 
 
 class _Started(NamedTuple):
-    """A running cluster, and what ends it."""
+    """A running cluster; closing `stack` ends it."""
 
     side: Side
     cluster: _Cluster
@@ -181,11 +194,11 @@ class _Started(NamedTuple):
 
 
 class Clusters:
-    """Clusters for many tests, each started at its first use. A context manager.
+    """Clusters that many tests share.
 
-    Sharded clusters are stopped when a pair of replica sets is requested, and sets of three members when another pair
-    is: idle servers slow down the others. If a server dies, `wait_for` raises MongodDied, and all calls to its cluster
-    fail.
+    Each is started when it is first needed, and stopped at the end of a `with` block. Sharded clusters are stopped
+    earlier if a pair of replica sets is requested, and sets of three members if another pair is requested, because idle
+    servers slow down the others. If a server dies, `wait_for` raises MongodDied, and all calls to its cluster fail.
     """
 
     def __init__(self) -> None:
@@ -203,7 +216,10 @@ class Clusters:
         self._end([*self._started])
 
     def discard_dead(self) -> None:
-        """Stop each cluster of which a server has died, so that the next pair is whole. Raises MongodDied."""
+        """Stop each cluster of which a server has died, so that the next pair is complete; then raise MongodDied.
+
+        A no-op if no server has died.
+        """
         try:
             self._deaths.refuse_dead()
         finally:

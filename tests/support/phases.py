@@ -12,7 +12,11 @@ from tests.support.daemon import Daemon
 
 
 class When(Enum):
-    """The phases of a sync in which a test can write."""
+    """The phases of a sync in which a test can write.
+
+    REPLAY: the collections are listed after the writes, so the list contains more than the first change events say.
+    LISTED: the copy finds newer documents than the list of collections suggests.
+    """
 
     BEFORE = "before the sync"
     REPLAY = "between the start of the change stream and the listing, which knows more than the events say"
@@ -32,9 +36,9 @@ _HELD_AT = {
 
 @contextmanager
 def writes_in(when: When, daemon: Daemon, **options: Any) -> Iterator[None]:
-    """Run the writes of the block in the given phase; after the block, the sync is running.
+    """Run the writes of the block in the given phase of a sync, which this function starts; afterwards, the sync runs.
 
-    The source must hold at least one document: the copy is held at its first batch.
+    The source must hold at least one document, because the copy is held at its first batch.
     """
     if when is When.BEFORE:
         yield

@@ -29,7 +29,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Way(Enum):
-    """A direction of a connection."""
+    """The two directions of a connection."""
 
     TO_SERVER = "to the server"
     TO_CLIENT = "to the client"
@@ -40,25 +40,28 @@ BOTH_WAYS = frozenset(Way)
 
 @dataclass(eq=False)
 class Rule:
-    """A disturbance of the messages on matching connections.
-
-    `commands` limits it to requests with these names and their replies, `connections` to the given connections, and
-    `pid` to those of one process.
-    `latency` is in seconds. `cut_after` is the number of bytes of a message that still pass before the connection is
-    reset.
-    """
+    """A disturbance of the messages on all connections of one application."""
 
     application: str = PRODUCT
     ways: frozenset[Way] = BOTH_WAYS
+    # If not empty, only requests with these command names, and their replies, are disturbed.
     commands: frozenset[str] = frozenset()
+    # If not None, only these connections are disturbed.
     connections: frozenset[Connection] | None = None
+    # If not None, only the connections that this process has opened are disturbed.
     pid: int | None = None
+    # The delay of each message, in seconds.
     latency: float = 0.0
     bytes_per_second: float | None = None
+    # Messages are delivered only at the end of the rule.
     held: bool = False
+    # Messages are never delivered.
     lost: bool = False
+    # How many bytes of a message are delivered before the connection is reset.
     cut_after: int | None = None
+    # How many messages the rule has disturbed.
     hits: int = 0
+    # Set at the end of the rule.
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
     def matches(self, connection: Connection, way: Way) -> bool:
@@ -72,7 +75,10 @@ class Rule:
 
 
 class Network:
-    """The event loop of some proxies, in its own thread, and the rules that they obey. A context manager."""
+    """The proxies of a test, which run in one thread with an event loop, and the rules that they obey.
+
+    A context manager.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -101,7 +107,7 @@ class Network:
 
     @contextmanager
     def obeying(self, rule: Rule) -> Iterator[Rule]:
-        """Apply a rule within the block; messages that it held are released at the end, in order."""
+        """Apply a rule within the block. At its end, the messages that the rule has held are delivered, in order."""
         self._loop.call_soon_threadsafe(self.rules.append, rule)
         try:
             yield rule
@@ -109,17 +115,20 @@ class Network:
             self._run(self._lift(rule))
 
     def held(self, *ways: Way, commands: tuple[str, ...] = ()) -> Any:
-        """Hold messages within the block, even from clients that disconnect; deliver them at its end."""
+        """Hold messages of the product within the block, even after their clients disconnect; deliver them at its end.
+
+        `commands` limits this to requests with these names and their replies.
+        """
         chosen = frozenset(ways) or BOTH_WAYS
         return self.obeying(Rule(held=True, ways=chosen, commands=frozenset(commands)))
 
     def held_of(self, pid: int, *ways: Way) -> Any:
-        """Hold all messages of one process of the product, also on connections that it opens within the block."""
+        """Hold all messages of one process of the product within the block, even on connections that it opens later."""
         chosen = frozenset(ways) or BOTH_WAYS
         return self.obeying(Rule(held=True, ways=chosen, pid=pid))
 
     def held_of_existing(self, *ways: Way) -> Any:
-        """Hold messages on the connections that exist now; later connections work."""
+        """Hold messages of the product on its present connections within the block; connections opened later work."""
         chosen = frozenset(ways) or BOTH_WAYS
         return self.obeying(Rule(held=True, ways=chosen, connections=self.of(PRODUCT)))
 
@@ -128,20 +137,27 @@ class Network:
         return frozenset(each for each in [*self.connections] if application in each.application)
 
     def lost(self, *ways: Way) -> Any:
-        """Lose all messages within the block; connections that lost one stay silent until a side closes them."""
+        """Lose all messages of the product within the block.
+
+        A connection that has lost a message stays silent, even after the block, until one side closes it.
+        """
         return self.obeying(Rule(lost=True, ways=frozenset(ways) or BOTH_WAYS))
 
     def slow(self, latency: float = 0.0, bytes_per_second: float | None = None) -> Any:
         return self.obeying(Rule(latency=latency, bytes_per_second=bytes_per_second))
 
     def cut(self, way: Way, after: int, *commands: str) -> Any:
-        """Reset each connection in the block inside its next message, after the first `after` bytes."""
+        """Within the block, reset each connection of the product during its next message.
+
+        `after` bytes of the message are delivered. `commands` limits this to requests with these names and their
+        replies.
+        """
         return self.obeying(
             Rule(cut_after=after, ways=frozenset({way}), commands=frozenset(commands))
         )
 
     def reset(self, application: str = PRODUCT) -> int:
-        """Reset all connections of the application; return their number."""
+        """Reset all connections of the application, and return their number."""
 
         async def reset_all() -> int:
             found = self.of(application)
@@ -166,7 +182,7 @@ class Network:
 
 
 def ports_of(pid: int) -> set[int]:
-    """Return the local ports of all TCP sockets of a process; none if it has ended."""
+    """Return the local ports of all TCP sockets of a process; an empty set if it has ended."""
     sockets = set()
     with suppress(FileNotFoundError):
         for each in Path(f"/proc/{pid}/fd").iterdir():
@@ -179,7 +195,7 @@ def ports_of(pid: int) -> set[int]:
 
 
 class Proxy:
-    """Listens on its own port and forwards connections to the port of a server."""
+    """Listens on a port of its own, and forwards connections to the port of a server."""
 
     def __init__(self, network: Network, server: int, port: int) -> None:
         self.network = network
@@ -215,7 +231,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Connection:
-    """A client's connection and its counterpart to the server."""
+    """A client's connection to a proxy, together with the proxy's connection to the server."""
 
     def __init__(self, proxy: Proxy, client: Stream, server: Stream) -> None:
         self.application = ""
@@ -252,7 +268,7 @@ class Connection:
     ) -> None:
         """Forward the messages of one direction, subject to the rules of the network.
 
-        Messages are read even while a rule holds them back, so that those of a client that is killed meanwhile can
+        Messages are read even while a rule holds them. So the messages of a client that is killed in the meantime can
         still be delivered.
         """
         messages: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
@@ -322,7 +338,7 @@ async def _read_all(
 
 
 def _command(message: bytes) -> str:
-    """Return the command name of a request; `hello` for the legacy request format, which nothing else uses."""
+    """Return the command name of a request; `hello` for a request in the legacy format, which only hello uses."""
     if _LENGTH.unpack_from(message, 12)[0] != _OP_MSG:
         return "hello"
     # After the flags and the kind of the first section come its length, the type of its first field, and the field's

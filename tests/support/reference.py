@@ -58,7 +58,7 @@ _ELSEWHERE = {"Start": "The body has the :ref:`options of a start <start-options
 
 
 def filled(text: str) -> str:
-    """Return the text of a page with all its generated parts up to date."""
+    """Return the text of a page, with each generated part replaced by its newest version."""
 
     def fill(found: re.Match[str]) -> str:
         return f"{found[1]}{GENERATED[found['name']]().rstrip()}\n\n{found[3]}"
@@ -67,7 +67,7 @@ def filled(text: str) -> str:
 
 
 def names(text: str) -> list[str]:
-    """Return the names of the generated parts of a page."""
+    """Return the names of the generated parts in the text of a page."""
     return [found["name"] for found in _REGION.finditer(text)]
 
 
@@ -81,7 +81,7 @@ def _literal(lines: Iterable[str]) -> str:
 
 
 def _transitions() -> str:
-    """Render the table of states, one line for each trigger and the state that it leads to."""
+    """Render the state transitions of a sync: one line for each trigger and the state to which it leads."""
     steps = [
         (trigger, following, state)
         for trigger in Trigger
@@ -102,7 +102,7 @@ def _following(state: State, trigger: Trigger) -> State | None:
 
 
 def _resumptions() -> str:
-    """Render what a resume does after each kind of error with which a sync can fail."""
+    """Render the effect of a resume after each kind of error with which a sync can fail."""
     rows = (
         (_listed(kind.name for kind, each in RESUMPTIONS.items() if each is resumption), resumption)
         for resumption in Resumption
@@ -127,7 +127,10 @@ def _load_levels() -> str:
 
 
 def _threads() -> str:
-    """Render the number of threads of a sync between replica sets, added up as on the architecture page."""
+    """Render the number of threads of a sync between replica sets, by load level.
+
+    The architecture page explains the summands.
+    """
     process = 3 + REQUEST_THREADS
     sync = process + 4
     rows = [
@@ -143,7 +146,7 @@ def _threads() -> str:
 
 
 def _log_lines(*parts: str) -> str:
-    """Render the log lines of packages or modules, by their paths in the repository."""
+    """Render the log lines of these packages and modules, given by their paths in the repository."""
     paths = [DOCS.parent / each for each in parts]
     return log_lines.as_rst(
         module for path in paths for module in (path.rglob("*.py") if path.is_dir() else [path])
@@ -170,7 +173,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 class _Api:
-    """Renders an OpenAPI document."""
+    """Renders the operations of an OpenAPI document as reStructuredText."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self._document = document
@@ -252,7 +255,11 @@ class _Api:
         return kind if isinstance(kind, str) else " or ".join(kind)
 
     def _inner(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Return the inner schema: of an object itself, of the elements of an array, or of a nullable value."""
+        """Return the schema that has the fields to show for a value of this schema.
+
+        For an array, that is the schema of its elements; for a nullable value, the schema of the value that is not
+        null.
+        """
         resolved = self._resolved(schema)
         if "items" in resolved:
             return self._inner(resolved["items"])

@@ -1,4 +1,4 @@
-"""Helpers for a failed sync that is resumed."""
+"""Helpers for tests that resume a failed sync."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from tests.support.daemon import Daemon
 
 
 def refused(daemon: Daemon) -> tuple[int, str, str]:
-    """Send a resume that is refused, and return the status, name and description of the error."""
+    """Send /resume, which must be refused; return the HTTP status, the name and the description of the error."""
     answer = daemon.post("resume")
     body: dict[str, Any] = answer.json()
     return answer.status_code, body["error"], body["errorDescription"]
 
 
 def assert_final(daemon: Daemon, *texts: str) -> None:
-    """Assert that a resume is refused for good, with these texts, and that the sync stays failed."""
+    """Fail unless /resume is refused with FailureIsFinal, and the sync stays FAILED.
+
+    The description of the refusal must contain `texts`.
+    """
     before = daemon.progress()
     status, name, description = refused(daemon)
     assert (status, name) == (409, "FailureIsFinal")
@@ -26,7 +29,10 @@ def assert_final(daemon: Daemon, *texts: str) -> None:
 
 
 def fails_again(daemon: Daemon, error: str) -> dict[str, Any]:
-    """Resume while a cause of failure is still there; return the progress after the sync has failed with `error`."""
+    """Resume a sync although the cause of its failure remains.
+
+    Return the progress after the sync has failed with `error` again.
+    """
     daemon.resume()
     failed = daemon.wait_for_state("FAILED")
     assert failed["error"] == error, failed

@@ -1,4 +1,4 @@
-"""A pytest plugin that reruns a failed test marked `retry`, if only a busy machine can be the cause.
+"""A pytest plugin that runs a failed test marked `retry` once more, if a busy machine can be the only cause.
 
 On a busy machine, a replica set can be without a primary, or a process without CPU time, for longer than any deadline.
 So a test is retried if each of its failures is a timeout, or a server that the test's own client could not reach. A
@@ -40,7 +40,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def _run(item: pytest.Item, nextitem: pytest.Item | None, is_last: bool) -> bool:
-    """Run and report a test. Return whether it must run again: then its failures do not fail the run."""
+    """Run and report a test. Return True if it must run again; its failures are then reported as retried."""
     errors = item.stash[_ERRORS] = []
     location = {"nodeid": item.nodeid, "location": item.location}
     item.ihook.pytest_runtest_logstart(**location)
@@ -68,7 +68,10 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(trylast=True)
 def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
-    """Set the time limit of a test again, which pytest cancels at the first error: the clean-up may hang."""
+    """Set the time limit of a test again after an error, because the clean-up of the test may hang.
+
+    pytest cancels the limit at the first error.
+    """
     seconds = get_timeout_config_value(node.config)
     if seconds > 0 and isinstance(node, pytest.Item):
         output = node.config.stash[fault_handler_stderr_fd_key]
@@ -76,7 +79,10 @@ def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
 
 
 def _is_excused(error: BaseException) -> bool:
-    """Return whether an error is a timeout that was not caused by another error, for example in a `finally`."""
+    """Return whether an error is a timeout or an unreachable server, and no failed assertion has caused it.
+
+    An assertion may have failed before a timeout in a `finally` block, for example.
+    """
     chain = list(_chain(error))
     return isinstance(error, _EXCUSED) and not any(isinstance(e, AssertionError) for e in chain)
 

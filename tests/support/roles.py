@@ -13,7 +13,7 @@ SHARDED_READER, SHARDED_WRITER = "backup", "clusterManager"
 
 @dataclass(frozen=True)
 class Use:
-    """One row of the table of roles: the options of a start, and the roles that it needs on each cluster."""
+    """One row of the table of roles: some start options, and the roles that they need on each cluster."""
 
     name: str
     source: tuple[str, ...]
@@ -22,7 +22,7 @@ class Use:
 
     @property
     def on_sharded(self) -> Use:
-        """Return the use with the roles for sharded clusters."""
+        """Return the same row with the additional roles for sharded clusters."""
         more = SHARDED_WRITER if "reversible" in self.options else SHARDED_READER
         source = tuple(dict.fromkeys((*self.source, more)))
         return replace(self, source=source, destination=(*self.destination, SHARDED_WRITER))
@@ -51,7 +51,7 @@ USES = (
 
 
 def as_rst() -> str:
-    """Render the table as a definition list of the documentation."""
+    """Return the table of roles as a definition list in reStructuredText."""
     return "".join(
         f"{use.name}\n"
         f"    on the source {_listed(use.source)};\n"

@@ -2,9 +2,9 @@
 
 Three marks leave tests out. `full` is for a test, or a value of a parameter, that repeats other tests in more steps,
 modes or phases. `each_once` is for a test with several parameters: only enough combinations are run to try each value
-of each parameter. `in_turns(n)` is for a test that repeats itself in several phases or modes: only n of them are run,
-and the tests take turns, so that each phase is run by some of them. Tests that are named on the command line
-(`file::test`) are always run.
+of each parameter. `in_turns(n)` is for a test that repeats itself in several phases or modes: only n combinations are
+run. Different tests run different ones, so that each phase is run by some test. Tests that are named on the command
+line (`file::test`) are always run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _chosen(name: str, combinations: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the combinations to run of one test; marks of a test apply to all its combinations."""
+    """Return which of a test's combinations of parameters are run, by the marks of the first combination."""
     if combinations[0].get_closest_marker("each_once"):
         combinations = covering(combinations)
     turns = combinations[0].get_closest_marker("in_turns")
@@ -55,14 +55,14 @@ def _chosen(name: str, combinations: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def in_turns(name: str, combinations: list[pytest.Item], number: int = 1) -> list[pytest.Item]:
-    """Return `number` of the combinations, evenly spaced; the name of the test determines the first one."""
+    """Return `number` of the combinations, evenly spaced. The name of the test determines which one is the first."""
     number = min(number, len(combinations))
     first, step = crc32(name.encode()), len(combinations) / number
     return [combinations[(first + int(n * step)) % len(combinations)] for n in range(number)]
 
 
 def full(*values: Any) -> Any:
-    """Mark one value of the parameters of a test `full`."""
+    """Return a value of a test's parameters, marked to be run only with --full."""
     return pytest.param(*values, marks=pytest.mark.full)
 
 

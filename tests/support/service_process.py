@@ -1,4 +1,7 @@
-"""A service in its own process, controlled through its HTTP API as by a user, and through files with orders."""
+"""A service in its own process.
+
+A test controls it through its HTTP API, as a user would, and through files with orders.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,9 @@ _FIRST_PORT, _PORTS_EACH, _RANGES = 20_000, 200, 35
 
 @cache
 def _ports() -> Iterator[int]:
-    """Return an endless iterator over a range of ports that no other process claims while this one runs.
+    """Return an endless iterator over a range of ports that no other test process uses while this one runs.
 
-    So another test's process cannot take the port of a process that is down for a moment, and answer in its place.
+    So the process of another test cannot take the port of a process that is down for a moment, and answer in its place.
     """
     for number in SystemRandom().sample(range(_RANGES), k=_RANGES):
         # Not in the temporary folder: a test may replace it, and check that nothing is left there.
@@ -65,9 +68,9 @@ def free_port() -> int:
 
 
 class ServiceProcess:
-    """A service process that can be restarted with the same options. `program` runs it with an observer.
+    """A service process that can be restarted with the same options.
 
-    Every answer is checked against the API description of `service`.
+    `program` runs the service with an observer. Every answer is checked against the OpenAPI description of `service`.
     """
 
     service: str
@@ -87,7 +90,7 @@ class ServiceProcess:
 
     @property
     def log(self) -> str:
-        """Return the logs of all processes in this folder, in order."""
+        """Return the logs of all processes that have run in this folder, in order."""
         stem, dot, suffix = self.log_file.partition(".")
         rotated = sorted((self.folder / "log").glob(f"{stem}-*{dot}{suffix}"))
         files = [*rotated, self.folder / "log" / self.log_file]
@@ -105,10 +108,10 @@ class ServiceProcess:
         return self._process.poll()
 
     def run(self, ready: bool = True) -> None:
-        """Start the process, and wait until it accepts commands, or an order has killed it before that.
+        """Start the process, and wait until it accepts commands, or until an order of `kill_at` has killed it.
 
-        If `ready` is false, any answer is enough. The process gets another port if its port was taken before it could
-        listen.
+        If `ready` is false, wait only until it answers requests. If its port was taken before it could listen, it is
+        started again on another port.
         """
         while True:
             self.launch()
@@ -120,7 +123,7 @@ class ServiceProcess:
             self.port = free_port()
 
     def launch(self) -> None:
-        """Start the process."""
+        """Start the process without waiting for it."""
         options = (*self._options, self.port_option, str(self.port))
         self._output.touch()
         self._said_before = self._output.stat().st_size
@@ -128,7 +131,7 @@ class ServiceProcess:
 
     @property
     def output(self) -> str:
-        """Return the standard output and standard error of all processes in this folder."""
+        """Return the standard output and standard error of all processes that have run in this folder."""
         return self._output.read_text()
 
     @property
@@ -139,7 +142,7 @@ class ServiceProcess:
         return self.exit_status == -signal.SIGKILL and any(self.folder.glob("kill-*"))
 
     def answers(self) -> bool:
-        """Return whether the API answers."""
+        """Return whether the API answers requests, even if the process is still starting."""
         return self._answers(ready=False)
 
     def _answers(self, ready: bool) -> bool:
@@ -159,17 +162,17 @@ class ServiceProcess:
         return answer
 
     def post_unanswered(self, command: str, body: Any) -> None:
-        """Send a command to a process that may be killed before it answers."""
+        """Send a command to a process that may be killed before it answers; ignore a missing answer."""
         with contextlib.suppress(requests.RequestException):
             self.post(command, body)
 
     def get(self, path: str, **parameters: str | int) -> requests.Response:
-        """Return the answer to a GET; the path is relative to the API, or absolute."""
+        """Send a GET request and return its answer. `path` is relative to /api/v1/, or absolute."""
         url = urljoin(self.url(""), path)
         return self._http.get(url, params=parameters, timeout=PATIENCE)
 
     def get_with(self, path: str, headers: dict[str, str]) -> requests.Response:
-        """Return the answer to a GET with these headers; the path is as in `get`."""
+        """Send a GET request with these headers and return its answer; `path` is as in `get`."""
         return self._http.get(urljoin(self.url(""), path), headers=headers, timeout=PATIENCE)
 
     def progress(self) -> dict[str, Any]:
@@ -189,7 +192,10 @@ class ServiceProcess:
 
     @contextlib.contextmanager
     def held_at(self, point: Enum, subject: str = "", number: int = 1) -> Iterator[None]:
-        """Make the process wait when it passes the point, until the end of the block."""
+        """Within the block, make the process wait when it passes the point for the given time.
+
+        `number` 1 is the first time that it passes the point with this subject.
+        """
         name = f"{slug(point, subject)}-{number}"
         (self.folder / f"hold-{name}").touch()
         try:
@@ -204,7 +210,7 @@ class ServiceProcess:
         return (self.folder / f"reached-{slug(point, subject)}-{number}").exists()
 
     def wait_until_killed(self) -> None:
-        """Wait until SIGKILL ends the process as ordered by `kill_at`, and remove all such orders."""
+        """Wait until SIGKILL ends the process, as ordered by `kill_at`; then remove all such orders."""
         assert self.wait_until_ended() == -signal.SIGKILL
         self.forget_kills()
 
@@ -217,7 +223,7 @@ class ServiceProcess:
         self.wait_until_ended()
 
     def terminate(self) -> int:
-        """Ask the process to end, and return its exit status."""
+        """Send SIGTERM to the process, wait until it has ended, and return its exit status."""
         self.ask_to_end()
         return self.wait_until_ended()
 

@@ -1,4 +1,4 @@
-"""Looks into the event spool, and lets the oplog of a source roll over once its events are spooled."""
+"""Reads the event spool of a daemon, and makes the source's oplog drop events that are already spooled."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SPOOL = "eventSpool"
 
 
 def headers(client: AnyClient) -> list[dict[str, Any]]:
-    """Return the headers of the rows, in order."""
+    """Return the headers of all rows in the event spool, in order."""
     return list(client[METADATA][SPOOL].find({"_id.part": 0}, sort=[("_id", 1)]))
 
 
 def rows(client: AnyClient) -> int:
-    """Return how many documents the spool has, with those of earlier directions and runs."""
+    """Return the number of documents in the event spool, including those of earlier directions and runs of a sync."""
     return client[METADATA][SPOOL].count_documents({})
 
 
@@ -33,14 +33,17 @@ def now(client: AnyClient) -> Timestamp:
 
 
 def change(client: AnyClient, name: str, query: Any, update: dict[str, Any]) -> None:
-    """Change a document of the metadata, or insert it, although user writes are blocked."""
+    """Change a document in a metadata collection, or insert it, even while user writes are blocked."""
     statement = {"q": query, "u": update, "upsert": True}
     command = {"update": name, "updates": [statement], "mayBypassWriteBlocking": True}
     assert client[METADATA].command(command)["n"] == 1
 
 
 def leave_row(client: AnyClient, run: dict[str, Any]) -> None:
-    """Save a row that does not follow the others, as a late write of a stopped engine would. `run` is a run record."""
+    """Save a row that does not follow the last one, like a late write of a stopped engine.
+
+    `run` is the saved run record.
+    """
     direction = {"run": UUID(run["fence"]).hex, "reversals": run["reversals"]}
     time = Timestamp(2**32 - 1, 1)
     row = {
@@ -54,7 +57,7 @@ def leave_row(client: AnyClient, run: dict[str, Any]) -> None:
 
 
 def wait_until_spooled(source: AnyClient, destination: AnyClient, instances: int = 1) -> None:
-    """Wait until all events of the source up to now are spooled, by each instance."""
+    """Wait until all events that the source has now are in the event spool of each instance."""
     time = now(source)
 
     def is_spooled() -> bool:
@@ -69,7 +72,7 @@ def wait_until_spooled(source: AnyClient, destination: AnyClient, instances: int
 
 
 def provoke(pair: Pair, daemon: Daemon) -> None:
-    """Write a little to the oplog of the source, far less than it holds, until the daemon spools."""
+    """Write to the source until the daemon begins to spool events, far less than the oplog holds."""
 
     def is_active() -> bool:
         pair.source.client.admin.command({"appendOplogNote": 1, "data": {"note": "n" * 10_000}})
@@ -81,7 +84,7 @@ def provoke(pair: Pair, daemon: Daemon) -> None:
 
 
 def roll_over_spooled(source: AnyClient, destination: AnyClient) -> None:
-    """Let the oplog of the source roll over, without losing the events that are not spooled yet."""
+    """Make the source's oplog drop all its present entries, after their events are in the event spool."""
     wait_until_spooled(source, destination)
     roll_over(source)
     wait_until_spooled(source, destination)

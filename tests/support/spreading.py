@@ -1,9 +1,9 @@
 """Distributes tests over several processes (`pytest -n 2`), each with its own clusters.
 
-The tests of a module with module-scoped fixtures stay in one process. So do a module's tests with a sharded source, and
-those with only a sharded destination, because another process may have to start the servers first. All other tests run
-in any process.
-`--dist loadgroup` is meant for this, but pytest-xdist 3.8 does not get the groups from pytest 9.
+The tests of a module with module-scoped fixtures stay in one process. The tests of a module with a sharded source also
+stay together, and so do those with only a sharded destination, because another process might have to start the servers
+first. All other tests run in any process. `--dist loadgroup` is meant for this, but pytest-xdist 3.8 does not get the
+groups from pytest 9.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BEHAVIOURS = "tests/integration/test_behaviours.py"
 
 
 class Spreading(LoadScopeScheduling):
-    """A scheduler that runs the largest groups first, so that only single tests are left at the end."""
+    """A scheduler that hands out the largest groups of tests first, so that single tests are left for the end."""
 
     def _split_scope(self, nodeid: str) -> str:
         module, _, test = nodeid.partition("::")

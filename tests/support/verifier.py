@@ -1,4 +1,4 @@
-"""The verifier as a separate process."""
+"""The verifier as a separate process that a test controls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.waiting import wait_for
 
 
 class Verifier(ServiceProcess):
-    """The verifier of two clusters. Without options, it checks everything."""
+    """The verifier of two clusters, as a separate process. Without options, it compares everything."""
 
     service = "verifier"
     program = staticmethod(observed_verifier.run)
@@ -37,7 +37,7 @@ class Verifier(ServiceProcess):
         assert (answer.status_code, answer.json()) == (200, {"success": True}), answer.text
 
     def wait_for_generation(self, number: int) -> dict[str, Any]:
-        """Wait until the generation has begun."""
+        """Wait until the generation with that number, or a later one, has begun; return the progress."""
         return self._wait(
             lambda progress: (progress["generation"] or 0) >= number, f"generation {number}"
         )
@@ -46,19 +46,19 @@ class Verifier(ServiceProcess):
         return self._wait(lambda progress: progress["verdict"] is not None, "a verdict")
 
     def verify(self, **body: Any) -> dict[str, Any]:
-        """Run a complete check of clusters that are not being written to; return the progress at its end."""
+        """Run a complete check of clusters to which nobody writes; return the progress at its end."""
         self.check(**body)
         self.writes_off()
         return self.wait_for_verdict()
 
     def assert_passed(self, progress: dict[str, Any]) -> None:
-        """Raise an error with all mismatches if the check did not pass."""
+        """Fail with the reasons and all mismatches if `progress` does not have the verdict passed."""
         if progress["verdict"] != "passed":
             found = [*self.lines("docMismatches"), *self.lines("nsMismatches")]
             raise AssertionError("\n".join(map(str, [progress["verdictReasons"], *found])))
 
     def lines(self, what: str, **parameters: Any) -> list[dict[str, Any]]:
-        """Return all lines of docMismatches or nsMismatches."""
+        """Request `what`, which is docMismatches or nsMismatches; return its lines."""
         answer = self.get(what, **parameters)
         assert answer.status_code == 200, answer.text
         assert answer.headers["Content-Type"].startswith("application/x-ndjson")

@@ -1,4 +1,4 @@
-"""Waiting for conditions with a deadline; never a fixed pause."""
+"""Waits for conditions with a deadline; there is never a pause of fixed length."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _pause = threading.Event()
 
 
 class DeadlinePassed(Exception):
-    """A condition did not become true in time.
+    """Raised if a condition has not become true in time.
 
-    Not an AssertionError: a busy machine can cause it, so a test that fails with it may be retried (see `retries`).
+    It is not an AssertionError: a busy machine can cause it, so a test that fails with it may be retried (see
+    `retries`).
     """
 
     def __init__(self, what: str, seconds: float, last_seen: object) -> None:
@@ -31,9 +32,10 @@ class DeadlinePassed(Exception):
 
 
 def wait_for(condition: Callable[[], T | None], what: str, seconds: float = PATIENCE) -> T:
-    """Return the first true value of `condition`; raise DeadlinePassed if there is none in time.
+    """Call `condition` until its value is true, and return that value.
 
-    Raises the error of one of the `refusals`.
+    Raises DeadlinePassed after that many seconds; `what` describes the condition in its text. Each of the `refusals` is
+    called at every poll, and may raise an error that ends the wait.
     """
     began = time.monotonic()
     while not (value := condition()):

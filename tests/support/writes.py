@@ -1,4 +1,4 @@
-"""Writes for tests that run their own sync, each as a function of a client."""
+"""Writes for tests that run a sync of their own, each as a function of a client of the source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FAR = datetime(2099, 1, 1, tzinfo=UTC)
 
 
 def fill(client: AnyClient, documents: int = 300) -> None:
-    """Insert the documents that every test expects on the source."""
+    """Insert documents into two collections of the database d, which the other functions of this module change."""
     client.d.c.insert_many(
         {
             "_id": n,
@@ -35,7 +35,7 @@ def fill(client: AnyClient, documents: int = 300) -> None:
 
 @contextmanager
 def started(call: Callable[[], Any]) -> Iterator[Future[Any]]:
-    """Run the call in another thread during the block, and wait for its end after the block.
+    """Call a function in another thread during the block, and wait for its end after the block.
 
     If the block fails, the thread is abandoned, because the call may wait for something that the block has not done.
     """
@@ -137,7 +137,10 @@ def modifications(client: AnyClient) -> None:
 
 
 def indexes(client: AnyClient, unique: bool = True) -> None:
-    """Create indexes; `unique` is false for collections whose shard key does not allow unique indexes."""
+    """Create indexes of many kinds.
+
+    Set `unique` to false for a collection whose shard key does not allow unique indexes.
+    """
     c = client.d.c
     c.create_index([("n", DESCENDING), ("sub.a", ASCENDING)])
     c.create_index([("list", 1)], name="multikey", hidden=True)
@@ -173,7 +176,7 @@ def views(client: AnyClient) -> None:
 
 
 def spoil(destination: AnyClient) -> None:
-    """Change, delete and add documents on the destination, and drop an index."""
+    """Change, delete and add documents on the destination, and drop an index, even while user writes are blocked."""
     changes = [{"q": {"_id": n}, "u": {"$set": {"n": -1}}} for n in range(30)]
     deletes = [{"q": {"_id": n}, "limit": 1} for n in range(30, 60)]
     extra = [{"_id": f"extra {n}"} for n in range(30)]

@@ -1,4 +1,4 @@
-"""The rules for the structure of the code. Each is a function from parsed modules to the violations in them."""
+"""The rules for the structure of the code. Each rule is a function that yields the violations in parsed modules."""
 
 from __future__ import annotations
 
@@ -67,7 +67,10 @@ def within(name: str, *parts: str) -> bool:
 
 
 def directions(*columns: tuple[set[str], ...]) -> dict[str, set[str]]:
-    """Return the parts that each part may import."""
+    """Return the parts that each part of the product may import.
+
+    Each column has layers of parts, the lowest one first; a part may import itself and all parts in lower layers.
+    """
     allowed: dict[str, set[str]] = {}
     for column in columns:
         below: set[str] = set()
@@ -169,7 +172,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Module:
-    """One parsed module; `package` is true for the `__init__` of a package."""
+    """One parsed module. `name` is its dotted name, and `package` is true for the `__init__` of a package."""
 
     name: str
     tree: ast.Module
@@ -180,7 +183,10 @@ class Module:
 
     @cached_property
     def imports(self) -> list[tuple[str, ast.stmt]]:
-        """Return every imported dotted name, wherever the import is; for `from a import b`, both a and a.b."""
+        """Return every imported dotted name with its statement, including imports inside functions.
+
+        For `from a import b`, return both a and a.b.
+        """
         found: list[tuple[str, ast.stmt]] = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
@@ -193,7 +199,7 @@ class Module:
 
     @cached_property
     def local_names(self) -> dict[str, str]:
-        """Return the full names that the imported names of the module stand for."""
+        """Return the full dotted name of each name that the module imports, by the name that it has in the module."""
         names: dict[str, str] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
@@ -227,7 +233,7 @@ def parse(name: str, source: str, package: bool = False) -> Module:
 
 
 def load(root: Path) -> list[Module]:
-    """Parse all modules of the product."""
+    """Parse all modules of the product below `root`."""
     modules = []
     for path in sorted(each for package in PACKAGES for each in (root / package).rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
@@ -238,7 +244,10 @@ def load(root: Path) -> list[Module]:
 
 
 def part_of(name: str) -> str | None:
-    """Return the longest part in DIRECTIONS that contains the module; a package name alone counts only for itself."""
+    """Return the longest part in DIRECTIONS that contains the module; None if there is none.
+
+    The name of a whole package contains only the module of that name.
+    """
     fitting = [
         part for part in DIRECTIONS if (name == part if part in PACKAGES else within(name, part))
     ]
@@ -273,14 +282,17 @@ def wrong_directions(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def _only_leads_to_parts(node: ast.stmt, name: str) -> bool:
-    """Return whether a statement only imports parts below `name`, as in `from verifier import runtime`."""
+    """Return whether a statement only imports parts that are below `name`, as in `from verifier import runtime`."""
     return isinstance(node, ast.ImportFrom) and all(
         f"{name}.{each.name}" in DIRECTIONS for each in node.names
     )
 
 
 def cycles(modules: Iterable[Module]) -> Iterator[str]:
-    """Yield modules that import each other, including lazy imports and imports for types only."""
+    """Yield each cycle of modules that import each other.
+
+    Imports inside functions, and imports for types only, count, too.
+    """
     listed = list(modules)
     known = {module.name for module in listed}
     graph = {module.name: set(imported_modules(module, known)) for module in listed}
@@ -298,7 +310,7 @@ def hidden_imports(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def threads(modules: Iterable[Module]) -> Iterator[str]:
-    """Yield code that starts threads outside a task group."""
+    """Yield each place outside the allowed modules that uses a class or function which starts threads."""
     for module in modules:
         if module.name in THREAD_STARTERS or within(module.name, SANDBOX):
             continue
@@ -308,7 +320,7 @@ def threads(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def sleeps(modules: Iterable[Module]) -> Iterator[str]:
-    """Yield waits that no stop token can end."""
+    """Yield each use of time.sleep: no stop token can end such a wait."""
     for module in modules:
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Name | ast.Attribute) and module.dotted(node) == "time.sleep":
@@ -340,7 +352,7 @@ def impure_modules(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def broad_excepts(modules: Iterable[Module]) -> Iterator[str]:
-    """Yield handlers of every exception, except in the outermost functions of threads."""
+    """Yield handlers that catch every exception, except in the functions where they are allowed."""
     for module in modules:
         for function, node in _with_function(module.tree, ""):
             if _is_broad(module, node) and (module.name, function) not in BROAD_EXCEPTS_ALLOWED:

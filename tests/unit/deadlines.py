@@ -13,11 +13,11 @@ from types import FrameType
 
 
 class Hanging(Exception):
-    """The block did not end in time."""
+    """Raised if a block has not ended in time."""
 
 
 def no_longer_than(seconds: float) -> AbstractContextManager[None]:
-    """Raise Hanging in the main thread if the block takes longer than this."""
+    """Raise Hanging in the main thread if the block takes longer than this, in seconds of wall-clock time."""
     return _limited(seconds, signal.ITIMER_REAL, signal.SIGALRM)
 
 

@@ -1,4 +1,4 @@
-"""BSON encoded by hand, so that a test knows every offset without using the product."""
+"""BSON that is encoded by hand, so that a test knows every offset without using the product's code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 
 class Field(NamedTuple):
-    """One field of a document; `value` contains its encoded bytes."""
+    """One field of a document: its BSON type, its name, and its encoded value."""
 
     kind: int
     name: bytes
@@ -42,12 +42,12 @@ def document(*fields: Field) -> bytes:
 
 
 def array(*values: tuple[int, bytes]) -> bytes:
-    """Return an encoded array of values, each given as type and bytes."""
+    """Return an encoded array of values; each value is given as its BSON type and its encoded bytes."""
     return document(*(Field(kind, b"%d" % n, value) for n, (kind, value) in enumerate(values)))
 
 
 def key(kind: int, value: bytes = b"") -> bytes:
-    """Return an encoded document with only an `_id`."""
+    """Return an encoded document with only an `_id` of this BSON type."""
     return document(Field(kind, b"_id", value))
 
 

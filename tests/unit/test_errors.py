@@ -24,7 +24,7 @@ LISTS = (syncsvc.errors.__name__, verifier.errors.__name__)
 
 @dataclass(frozen=True)
 class Table:
-    """The error table of one process, and the packages whose kinds it must contain."""
+    """The error table of one service, and the packages whose kinds of errors it must contain."""
 
     kinds: tuple[ErrorKind, ...]
     packages: tuple[str, ...]

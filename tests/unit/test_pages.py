@@ -19,7 +19,10 @@ LOOKS_LIKE_A_COMMAND = re.compile(
 
 
 def runs() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each page with the titles whose commands the integration tests run; no titles mean the whole page."""
+    """Yield each page whose commands the integration tests run, with the titles of the sections that they run.
+
+    No titles mean the whole page.
+    """
     for file in (ROOT / "tests" / "integration").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and name_of(node.func) in RUNNERS:

@@ -106,7 +106,7 @@ def test_failed_without_the_mark():
 
 
 def _run(folder: Path, *options: str) -> list[str]:
-    """Run pytest, and return the lines that it prints."""
+    """Run pytest on a folder in a separate process, and return the lines that it prints."""
     command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", str(folder)]
     plugins = ("-p", "tests.support.retries", "-p", "no:cacheprovider", "-p", "no:schemathesis")
     done = subprocess.run(
@@ -120,7 +120,7 @@ def _run(folder: Path, *options: str) -> list[str]:
 
 
 def _having(lines: list[str], *outcomes: str) -> set[str]:
-    """Return the names of the tests that have one of these outcomes in the summary, without parameters."""
+    """Return the names, without parameters, of the tests that have one of these outcomes in pytest's summary."""
     rows = [line.split("::") for line in lines if line.startswith(outcomes)]
     return {re.match(r"\w+", name)[0] for _, name in rows}  # type: ignore[index]
 

@@ -1,4 +1,4 @@
-"""Tests a run over several processes in which a test ends its process, by running pytest in a separate process."""
+"""Runs pytest with several processes. If a test ends its process, the whole run must end, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The systemd units: they pass systemd's checks, and have no more permissions than necessary."""
+"""The systemd units must pass systemd's checks, and have no more permissions than necessary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ of_each_unit = pytest.mark.parametrize("name", UNITS)
 
 @pytest.fixture
 def unit(name: str, tmp_path: Path) -> Path:
-    """Return a copy of the unit whose program exists."""
+    """Write a copy of the unit whose program exists on this machine, and return its path."""
     text = (DOCS / name).read_text()
     assert "ExecStart=/opt/syncsvc/bin/" in text
     program = Path(sys.executable)

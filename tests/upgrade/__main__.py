@@ -1,4 +1,4 @@
-"""Save the state of a sync that is killed in a phase: `python -m tests.upgrade PHASE FILE`.
+"""Saves the state of a sync that is killed in a phase: `python -m tests.upgrade PHASE FILE`.
 
 The phases are `copy`, `events` (change event application) and `commit`. Run this for each of them with the last version
 of each format. Then `test_upgrade` continues these syncs with all later versions.
@@ -26,7 +26,10 @@ _DOCUMENTS = 40
 
 
 class Point(Enum):
-    """The point of the kill. Defined here, because the daemon's own enum moves between versions."""
+    """The points at which the daemon is killed.
+
+    They are defined here, too, because the module of the daemon's own enumeration changes between versions.
+    """
 
     COLLECTION_COPIED = "collection copied"
     EVENTS_APPLIED = "events applied"
@@ -55,7 +58,7 @@ def _fill(client: AnyClient) -> None:
 
 
 def _killed_in_copy(pair: Pair, daemon: Daemon) -> State:
-    """Kill the process after it has copied one of the collections."""
+    """Kill the process after it has copied one of the collections, and return the state of both clusters."""
     before = contents(pair.source.client)
     daemon.kill_at(Point.COLLECTION_COPIED)
     daemon.run()
@@ -65,7 +68,10 @@ def _killed_in_copy(pair: Pair, daemon: Daemon) -> State:
 
 
 def _killed_in_events(pair: Pair, daemon: Daemon) -> State:
-    """Kill the process after it has applied some of the writes, and before it saves its new position."""
+    """Kill the process after it has applied some writes, and before it saves its new position.
+
+    Return the state of both clusters.
+    """
     source, destination = pair.source.client, pair.destination.client
     daemon.run()
     _start(daemon)
@@ -84,7 +90,7 @@ def _killed_in_events(pair: Pair, daemon: Daemon) -> State:
 
 
 def _killed_in_commit(pair: Pair, daemon: Daemon) -> State:
-    """Kill the process after the first step of the commit."""
+    """Kill the process after the first step of the commit, and return the state of both clusters."""
     source = pair.source.client
     daemon.run()
     _start(daemon)

@@ -42,7 +42,7 @@ def dump(state: State, path: Path) -> None:
 
 
 def contents(client: AnyClient) -> list[Document]:
-    """Return all collections and views with their options, indexes and documents."""
+    """Return all collections and views of a cluster with their options, indexes and documents."""
     found = []
     for database in sorted({*client.list_database_names()} - _SYSTEM):
         # Views last, because their collections must exist before them.
@@ -70,7 +70,7 @@ def identities(pair: Pair) -> list[str]:
 
 
 def restore(state: State, pair: Pair) -> None:
-    """Put the state on these empty clusters."""
+    """Write the saved state to these clusters, which must be empty."""
     source, destination = pair.source.client, pair.destination.client
     users = [each for each in state["destination"] if each["database"] != METADATA]
     metadata = [each for each in state["destination"] if each["database"] == METADATA]
@@ -95,7 +95,7 @@ def _fill(client: AnyClient, content: list[Document]) -> None:
 
 
 def _position(client: AnyClient) -> Document:
-    """Return the resume point after all writes so far."""
+    """Return the position in the cluster's change stream after all its present writes, in its saved form."""
     with client.watch() as stream:
         stream.try_next()
         token = stream.resume_token
@@ -134,7 +134,7 @@ def _replacement(
 
 
 def _uuids(state: State, pair: Pair) -> dict[str | Binary, Binary]:
-    """Return the UUIDs of the source's collections on this pair, by their saved UUIDs."""
+    """Return the UUIDs that the source's collections have on this pair, by their UUIDs in the saved state."""
     (registry,) = (
         each["documents"]
         for each in state["destination"]

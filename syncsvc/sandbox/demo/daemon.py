@@ -38,7 +38,7 @@ class DaemonError(RuntimeError):
 
 @dataclass(frozen=True)
 class Progress:
-    """The figures of the last answers of the service; None for a figure that is not known yet."""
+    """The figures in the last answers of the service. A figure that is unknown is None, 0 or empty."""
 
     state: str
     info: str
@@ -76,7 +76,10 @@ class Progress:
 
 
 class DaemonProcess:
-    """The running service: started by the constructor, ready after `wait_until_ready`, ended by `__exit__`."""
+    """A running service: started by the constructor, ready after `wait_until_ready`, ended by the `with` block.
+
+    `say` prints a line.
+    """
 
     def __init__(self, cluster0: str, cluster1: str, say: Callable[[str], None]) -> None:
         self._say = say
@@ -135,7 +138,7 @@ class DaemonProcess:
             raise self.error(f"The daemon refused the command {action}; see its answer above.")
 
     def error(self, message: str) -> DaemonError:
-        """Return an error to raise, with the end of the service's log."""
+        """Return a DaemonError with this message and the end of the service's log."""
         return DaemonError("\n".join([message, "The end of its log:", *self._log_end()]))
 
     def _ask(self, method: str, action: str, body: Document | None = None) -> Document:

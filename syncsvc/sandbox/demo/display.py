@@ -21,13 +21,12 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Rate:
-    """The average speed of the copy, from its beginning to the last increase of the copied bytes.
+    """The average speed of the copy, from its beginning to the last time that the number of copied bytes increased."""
 
-    `began` and `moved` are these two times (monotonic clock, in seconds); `copied` is in bytes.
-    """
-
+    # These two times, in seconds of the monotonic clock.
     began: float
     moved: float
+    # In bytes.
     copied: int = 0
 
     def after(self, copied: int, now: float) -> "Rate":

@@ -33,9 +33,10 @@ FAR_AHEAD = datetime(2099, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Table:
-    """One file of the package, loaded as the collection `name`, and the types of the columns that are not strings.
+    """One file of the package, which is loaded as the collection `name`.
 
-    Missing values become null if `missing_as_null`; otherwise, the field is left out.
+    `types` has the types of the columns that are not strings. A missing value becomes null if `missing_as_null`;
+    otherwise, the document lacks the field.
     """
 
     name: str
@@ -145,7 +146,7 @@ def _insert(database: Database[Any], name: str, documents: Iterator[Document]) -
 
 
 def _add_departures(database: Database[Any]) -> None:
-    """Add a capped collection that has already dropped its oldest documents."""
+    """Add a capped collection that is already full and has dropped its oldest documents."""
     database.create_collection("departures", capped=True, size=2**20, max=2_000)
     fields = {"_id": False, "carrier": True, "flight": True, "dest": True}
     newest = database.flights.find({}, fields, sort=[("$natural", -1)], limit=3_000)
@@ -161,7 +162,7 @@ def _add_late_flights(database: Database[Any]) -> None:
 
 
 def _add_sessions(database: Database[Any]) -> None:
-    """Add sessions, half of which expire within seconds, that is, during the sync."""
+    """Add 200 sessions, half of which expire within ten seconds, so that a TTL index deletes them during the sync."""
     now = datetime.now(UTC)
     soon = [{"expires": now + timedelta(seconds=second / 10)} for second in range(100)]
     database.sessions.insert_many(soon + [{"expires": FAR_AHEAD} for _ in soon])

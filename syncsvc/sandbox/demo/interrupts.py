@@ -1,4 +1,4 @@
-"""Makes Ctrl-C safe at any time: KeyboardInterrupt is raised only once, and never half-way through a start.
+"""Makes Ctrl-C safe at any time: KeyboardInterrupt is raised only once, and never while a process is being started.
 
 Python's own handler can raise between the start of a process and the line that records it.
 """

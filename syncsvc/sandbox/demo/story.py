@@ -43,7 +43,7 @@ Client = MongoClient[dict[str, Any]]
 
 
 class Story:
-    """Prints the parts of the demo, and measures how many seconds each of them takes."""
+    """Prints the headings and texts of the demo, and measures how many seconds each of its parts takes."""
 
     def __init__(self) -> None:
         self.console = Console(highlight=False)
@@ -66,7 +66,7 @@ class Story:
 
 @dataclass(frozen=True)
 class Stage:
-    """The actors of the demo: the clusters, the daemon, the writing application and the display."""
+    """Everything that takes part in the demo: the clusters, the daemon, the writing application and the display."""
 
     story: Story
     source: Client
@@ -80,9 +80,10 @@ class Stage:
         return self.source[DATABASE]
 
     def watch(self, reached: Callable[[Progress], bool], what: str) -> None:
-        """Show the progress until `reached` returns true for it; `what` describes that in the display.
+        """Show the progress until `reached`, called with it, returns True.
 
-        Raises DaemonError after a timeout or if the sync fails, and the error that ended the workload.
+        `what` says in the display what the demo waits for. Raises DaemonError after a timeout or if the sync fails, and
+        the error that ended the workload.
         """
         deadline = monotonic() + DEADLINE_SECONDS
         pause = Event()
@@ -209,7 +210,7 @@ def change_schema(database: Database[dict[str, Any]]) -> None:
 
 
 def change_schema_again(database: Database[dict[str, Any]]) -> None:
-    """Drop some of these indexes and collections, and create others, while change events are applied."""
+    """Drop some of the indexes and collections that `change_schema` has created, and create others."""
     database.flights.drop_index("tailnum_1")
     database.drop_collection("notes")
     database.reviews.create_index("stars")

@@ -1,4 +1,4 @@
-"""Changes that a source may make during a sync, each a `Behaviour` in its own databases."""
+"""Changes that users may make on a source during a sync, each a `Behaviour` in its own databases."""
 
 from tests.support.behaviours import (
     collections,

@@ -1,4 +1,4 @@
-"""The class Behaviour: a change in databases of its own, so that one sync can include many behaviours."""
+"""The class Behaviour, a change that users may make in databases of its own; one sync can include many behaviours."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _PAD = "p" * 2000
 
 @dataclass(frozen=True)
 class Behaviour:
-    """A named change. `fill` runs before the sync, `change` during one of its phases; both get the database `name`.
+    """A change of the source with a name. `fill` runs before the sync, `change` during one of its phases.
 
-    `change` may use a second database, see `beside`.
+    Both functions get the database with that name. They may use a second database, see `beside`.
     """
 
     name: str
@@ -32,12 +32,12 @@ class Behaviour:
 
 
 def beside(db: AnyDatabase) -> AnyDatabase:
-    """Return the second database of a behaviour."""
+    """Return the second database of the behaviour that has the database `db`."""
     return db.client[f"{db.name}_other"]
 
 
 def behaviour(fill: Action) -> Callable[[Action], Behaviour]:
-    """Return a decorator that makes a behaviour of its change, with the name of the change."""
+    """Return a decorator that turns a function into a Behaviour with its name, whose change it is."""
 
     def make(change: Callable[..., object]) -> Behaviour:
         return Behaviour(change.__name__, fill, change)
@@ -46,13 +46,14 @@ def behaviour(fill: Action) -> Callable[[Action], Behaviour]:
 
 
 def nothing(db: AnyDatabase) -> None:
-    """Leave the database empty, for behaviours that create it themselves."""
+    """Insert nothing before the sync: for behaviours that create their collections themselves."""
 
 
 def documents(db: AnyDatabase) -> None:
-    """Insert padded documents.
+    """Insert 100 padded documents into `c` and ten small ones into `other`.
 
-    The server logs updates of small documents as replacements, which would hide the updates.
+    The padding matters: the server logs updates of small documents as replacements, which are not what tests want to
+    try.
     """
     _fill(db.c, 100)
     db.other.insert_many({"_id": n} for n in range(10))
@@ -94,9 +95,10 @@ def two_collections(db: AnyDatabase) -> None:
 
 
 def use(collection: AnyCollection, tag: str) -> None:
-    """Make every kind of write, to show where the events of a collection go; `tag` identifies the call.
+    """Make writes of every kind in a collection, so that a test notices if their change events go elsewhere.
 
-    No two documents have the same `n`, because some tests have a unique index on it.
+    `tag` makes the documents of each call different. No two documents have the same `n`, because some tests have a
+    unique index on it.
     """
     texts = [f"{tag} {number}" for number in range(6)]
     collection.insert_many({"_id": text, "n": text, "number": 1, "pad": _PAD} for text in texts)

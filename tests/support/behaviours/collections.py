@@ -195,9 +195,9 @@ def drop_database_and_create_again(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def drop_database_and_create_in_other_case(db: AnyDatabase) -> None:
-    """Create a database whose name differs from that of the dropped one only in case.
+    """Drop a database, and create one whose name differs only in case.
 
-    Databases that differ only in case cannot exist at the same time.
+    Two such databases cannot exist at the same time.
     """
     db.client.drop_database(db.name)
     use(db.client[db.name.upper()].c, "upper")
@@ -205,7 +205,7 @@ def drop_database_and_create_in_other_case(db: AnyDatabase) -> None:
 
 @behaviour(fill=documents)
 def create_in_a_transaction(db: AnyDatabase) -> None:
-    """Create collections and indexes in a transaction: the server allows this for empty collections."""
+    """Create collections and indexes in a transaction, which the server allows for empty collections."""
     with db.client.start_session() as session, session.start_transaction():
         db.new.insert_one({"_id": 1}, session=session)
         db.create_collection("explicit", session=session)

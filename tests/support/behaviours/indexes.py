@@ -170,7 +170,7 @@ def create_several_indexes_at_once(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def create_indexes_in_vain(db: AnyDatabase) -> None:
-    """Create an index that already exists, and an index that the documents do not allow."""
+    """Create an index that already exists, and one that the server refuses because of the documents."""
     db.c.create_index("n")
     db.c.create_index("n")
     with contextlib.suppress(OperationFailure):
@@ -180,7 +180,10 @@ def create_indexes_in_vain(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def create_twin_indexes(db: AnyDatabase) -> None:
-    """Create indexes with the same keys, which become identical without `unique`."""
+    """Create indexes with the same keys that differ only in options such as `unique`.
+
+    Without that option, as on the destination until the commit, they would be identical.
+    """
     db.c.create_index([("n", 1)], name="unique twin", unique=True)
     db.c.create_index([("n", 1)], name="plain twin")
     db.c.create_index([("twin", 1)], name="twin plain")
@@ -257,7 +260,10 @@ def index_that_later_documents_refuse(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def index_that_left_duplicates(db: AnyDatabase) -> None:
-    """Drop indexes and insert duplicates: a dropped index must not come back, least of all as unique or TTL index."""
+    """Drop indexes and insert duplicates of their keys.
+
+    A dropped index must not come back on the destination, least of all as a unique or TTL index.
+    """
     db.c.create_index("n", unique=True)
     db.c.create_index("when", expireAfterSeconds=0)
     db.c.drop_index("n_1")
@@ -267,7 +273,10 @@ def index_that_left_duplicates(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def documents_that_expired(db: AnyDatabase) -> None:
-    """Let documents expire on the source; the destination must expire documents only after the end of the sync."""
+    """Let a TTL index delete documents on the source.
+
+    On the destination, none may expire before the end of the sync.
+    """
     db.c.update_many({"_id": {"$lt": 10}}, {"$set": {"when": datetime(2001, 1, 1)}})
     db.c.create_index("when", expireAfterSeconds=1)
     wait_for(lambda: not db.c.find_one({"_id": {"$lt": 10}}), "the source deletes what expired")

@@ -44,7 +44,7 @@ def keys_of_every_type(db: AnyDatabase) -> None:
 
 @behaviour(fill=documents)
 def keys_of_changing_type(db: AnyDatabase) -> None:
-    """Change the type of keys: the server considers them equal, but their bytes differ."""
+    """Delete documents and insert others whose `_id`s are equal for the server, but have other types and bytes."""
     c = db.c
     for before, after in ((1, 1.0), (2, 2.0), (3, Int64(3)), (4, Decimal128("4.0"))):
         c.delete_one({"_id": before})
@@ -68,9 +68,9 @@ def _collated(db: AnyDatabase) -> None:
 
 @behaviour(fill=_collated)
 def keys_that_a_collation_makes_one(db: AnyDatabase) -> None:
-    """Change documents whose keys are equal under the collation.
+    """Change documents whose `_id`s are equal under the collation of the collection.
 
-    A re-read by key may find another document with an equal key.
+    A sync that rereads a document by its `_id` may find another document with an equal one.
     """
     db.c.update_one({"_id": "A"}, {"$set": {"sub.n": 2}})
     db.c.delete_one({"_id": "A"})
@@ -119,6 +119,6 @@ def large_keys(db: AnyDatabase) -> None:
 
 @behaviour(fill=large_keys)
 def many_documents_of_large_keys(db: AnyDatabase) -> None:
-    """Change documents with keys so large that the keys alone fill a command."""
+    """Change many documents with `_id`s so large that few of them fill a command."""
     db.c.update_many({}, {"$inc": {"n": 1}})
     db.c.delete_many({"_id": {"$gt": "3"}})

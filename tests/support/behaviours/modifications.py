@@ -1,4 +1,4 @@
-"""Behaviours with collMod."""
+"""Behaviours that change definitions with collMod."""
 
 from __future__ import annotations
 

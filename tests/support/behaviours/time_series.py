@@ -80,7 +80,7 @@ def time_series_drop_database(db: AnyDatabase) -> None:
 
 @behaviour(fill=nothing)
 def time_series_that_the_source_refused(db: AnyDatabase) -> None:
-    """Create a time-series collection that is refused: the server has already created the buckets, and keeps them."""
+    """Create a time-series collection that the server refuses; its buckets are created nevertheless, and stay."""
     _refused(db, "s")
     db.plain.insert_one({"_id": 1})
 

@@ -16,7 +16,7 @@ _PAD = "p" * 2000
 
 
 def _set_field(name: str, value: Any) -> list[dict[str, Any]]:
-    """Return a pipeline that sets a field by its name, even if the name looks like a path or an operator."""
+    """Return an update pipeline that sets the field with exactly this name, whatever characters it contains."""
     field = {"field": {"$literal": name}, "input": "$$ROOT", "value": value}
     return [{"$replaceWith": {"$setField": field}}]
 
@@ -56,7 +56,7 @@ def _nested_arrays(db: AnyDatabase) -> None:
 
 @behaviour(fill=_nested_arrays)
 def nested_truncations(db: AnyDatabase) -> None:
-    """Truncate an array, truncate an array inside it, and set a field below both, in one event."""
+    """Truncate an array and an array inside it, and set a field in the inner one, in one update."""
     first = {"$mergeObjects": [{"$first": "$a"}, {"l": [0, 1], "m": [[1], [4, 5, "new"]]}]}
     shorter = {"$concatArrays": [[first], {"$slice": ["$a", 1, 1]}]}
     db.c.update_one({"_id": 0}, [{"$set": {"a": shorter}}])
@@ -69,9 +69,9 @@ def nested_truncations(db: AnyDatabase) -> None:
 
 @behaviour(fill=documents)
 def updates_that_change_shapes(db: AnyDatabase) -> None:
-    """Change the shape of documents repeatedly.
+    """Change the types of nested fields repeatedly.
 
-    Replayed over the final shape, the first updates find arrays in place of documents, or no field at all.
+    If the events are applied to the final document, the first of them find arrays in place of documents, or no field.
     """
     for n in range(5):
         one = {"_id": n}
@@ -92,7 +92,7 @@ def numeric_names(db: AnyDatabase) -> None:
 
 @behaviour(fill=documents)
 def odd_names(db: AnyDatabase) -> None:
-    """Update fields whose names cannot be paths, next to paths that look the same."""
+    """Update fields whose names contain dots or begin with $, next to nested fields with the same paths."""
     c = db.c
     c.insert_one(
         {"_id": "odd", "a": {"x.y": 1, "x": {"y": 2}}, "a.b": 1, "$d": 1, "": 1, "pad": _PAD}
@@ -126,10 +126,10 @@ def _with_duplicate_names(db: AnyDatabase) -> None:
 
 @behaviour(fill=_with_duplicate_names)
 def duplicate_names(db: AnyDatabase) -> None:
-    """Update documents with duplicate field names, which are built as bytes.
+    """Update documents with duplicate field names, which the test builds as bytes.
 
     No update touches a duplicate field: secondaries of the source would not apply it correctly either. WARNING: a
-    server crashes with a failed invariant if it gets such a diff in a pipeline.
+    server crashes with a failed invariant if an update pipeline contains the diff of such a document.
     """
     db.c.insert_one(_duplicates("new"))
     for key in (0, "new"):

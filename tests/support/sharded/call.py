@@ -1,4 +1,4 @@
-"""A command of a client on its way to a server."""
+"""A client's command that the stand-in for mongos sends on to a server."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tests.support.sharded.wire import Document
 
 @dataclass(frozen=True)
 class Call:
-    """A command: its fields, the first of which is its name, and its document sequences as bytes.
+    """A command: its fields, the first of which is its name, and its document sequences in the format of OP_MSG.
 
-    `retryable` means that the client sent it as a retryable write.
+    `retryable` is whether the client has sent it as a retryable write.
     """
 
     body: Document
@@ -29,11 +29,14 @@ class Call:
 
     @property
     def target(self) -> Any:
-        """Return the value of the first field, which is usually a collection."""
+        """Return the value of the first field, which is usually the name of a collection."""
         return self.body[self.name]
 
     def called(self, name: str, target: Any = None, **more: Any) -> Call:
-        """Return the command with another name, and more fields."""
+        """Return a copy of the command with another name and with these fields added.
+
+        `target` is the new value of the first field; None to keep the value.
+        """
         first, *others = self.body.items()
         changed = {name: first[1] if target is None else target, **dict(others), **more}
         return replace(self, body=changed)

@@ -1,4 +1,4 @@
-"""The config server's metadata about shards, databases and collections. Only the shards are cached."""
+"""Reads a sharded cluster's metadata about shards, databases and collections. Only the list of shards is cached."""
 
 from __future__ import annotations
 
@@ -22,49 +22,53 @@ class Shard:
 
 @dataclass(frozen=True)
 class Owner:
-    """A shard that has documents of a collection, and the version fields that a command to it must include."""
+    """A shard that holds documents of a collection, and the version fields for commands to this shard."""
 
     shard: Shard
     versions: Document
 
 
 class Catalog:
-    """Reads metadata; `run` runs a command on the config server."""
+    """Reads the metadata of a sharded cluster; `run` runs a command on its config server."""
 
     def __init__(self, run: Callable[[Document], Document]) -> None:
         self._run = run
 
     @cached_property
     def shards(self) -> list[Shard]:
-        """Return all shards, sorted by name. Each has one member."""
+        """Return all shards, sorted by name. The address of a shard is that of its only member."""
         rows = self.rows("shards", {}, {"_id": 1})
         return [Shard(row["_id"], row["host"].partition("/")[2]) for row in rows]
 
     def primary(self, database: str) -> Owner:
-        """Return the primary shard of a database, which has its unsharded collections.
+        """Return the primary shard of a database, which holds its unsharded collections.
 
-        Raise Refused if the database does not exist.
+        Raises Refused if the database does not exist.
         """
         for row in self.rows("databases", {"_id": database}):
             return Owner(self.shard(row["primary"]), {"databaseVersion": row["version"]})
         raise refusal(NAMESPACE_NOT_FOUND, f"database {database} not found")
 
     def create_database(self, database: str, primary: str | None = None) -> None:
-        """Create a database; a no-op if it exists. Raise Refused if its primary shard is another one than `primary`."""
+        """Create a database with the primary shard `primary`; None lets the config server choose it.
+
+        A no-op if the database exists. Raises Refused if it exists with another primary shard.
+        """
         command = {"_configsvrCreateDatabase": database, "$db": "admin"}
         if primary is not None:
             command["primaryShardId"] = primary
         self._run({**command, "writeConcern": {"w": "majority"}})
 
     def collection(self, namespace: str) -> Document | None:
-        """Return the metadata of a sharded collection; None for an unsharded one."""
+        """Return the row of a sharded collection in config.collections; None for a collection that is not sharded."""
         rows = self.rows("collections", {"_id": namespace})
         return rows[0] if rows else None
 
     def owners(self, database: str, collection: str) -> list[Owner]:
-        """Return the shards with chunks of a collection, ordered by their lowest chunk.
+        """Return the shards that hold chunks of a collection, ordered by their lowest chunk.
 
-        For an unsharded collection, this is the primary shard.
+        For an unsharded collection, return the primary shard of its database. Raises Refused if the database does not
+        exist.
         """
         row = self.collection(f"{database}.{collection}")
         if row is not None:
@@ -88,7 +92,7 @@ class Catalog:
     def rows(
         self, collection: str, query: Document, sort: Document | None = None
     ) -> list[Document]:
-        """Return rows of a collection in the database `config`."""
+        """Return the rows of a collection in the database `config` that match the query."""
         reply = self._run(
             {
                 "find": collection,

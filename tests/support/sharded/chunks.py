@@ -1,4 +1,4 @@
-"""Commands for the chunks of collections: splitting them, and moving them between shards."""
+"""Commands of the stand-in for mongos for chunks, zones and the balancer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _collection(servers: Servers, call: Call) -> Document:
 
 
 def _chunk(servers: Servers, call: Call, collection: Document) -> Document:
-    """Return the chunk that a command specifies by a document in it, by its bounds, or by its split point."""
+    """Return the chunk that a command names by a document in it, by its bounds, or by its split point."""
     if "bounds" in call.body:
         key, _ = call.body["bounds"]
     elif "middle" in call.body:

@@ -29,14 +29,14 @@ _MAJORITY = {"w": "majority"}
 
 
 def find_mongos() -> str | None:
-    """Return the path of a real mongos, if it is installed."""
+    """Return the path of a real mongos, from $SYNCSVC_MONGOS or PATH; None if there is none."""
     return os.environ.get(MONGOS_VARIABLE) or shutil.which("mongos")
 
 
 class Router:
-    """A mongos, or the stand-in for one, that can be killed and restarted on the same port.
+    """A mongos, or the stand-in for it, that can be killed and restarted on the same port.
 
-    `sessions` returns the folder that the stand-ins of a cluster share for their session records.
+    `sessions` returns the folder in which all stand-ins of a cluster record the transaction numbers of sessions.
     """
 
     def __init__(self, config: ReplicaSet, sessions: Callable[[], Path]) -> None:
@@ -97,7 +97,7 @@ class Router:
 
 
 class ShardedCluster:
-    """A config server, some shards of one member each, and two routers. It has the interface of a ReplicaSet."""
+    """A config server, some shards of one member each, and some routers. It has the interface of a ReplicaSet."""
 
     def __init__(
         self,

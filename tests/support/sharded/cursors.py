@@ -13,14 +13,20 @@ _CURSOR_NOT_FOUND = 43
 
 
 class Cursors:
-    """The open cursors of all clients: each has the address of its server, or a merged stream."""
+    """The open cursors of all clients, by ID: each is a cursor of a server, or a change stream merged from all shards.
+
+    For a cursor of a server, the value is the server's address and the name of its getMore command. Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the cursors
         self._cursors: dict[int, tuple[str, str] | MergedStream] = {}
 
     def add(self, cursor: tuple[str, str] | MergedStream, cursor_id: int = 0) -> int:
-        """Add a cursor: of a server, with its address and the name of its getMore command, or a merged stream."""
+        """Add a cursor and return its ID, which is `cursor_id`, or a random number if that is 0.
+
+        The cursor is a merged stream, or the address of a server and the name of its getMore command.
+        """
         with self._lock:
             number = cursor_id or secrets.randbits(62) + 1
             self._cursors[number] = cursor
@@ -38,7 +44,7 @@ class Cursors:
 
 
 def cursor_id_of(cursor: bytes) -> int:
-    """Return the cursor ID without decoding the documents."""
+    """Return the ID in the encoded `cursor` field of a reply, without decoding its documents."""
     for element in elements(cursor):
         if element.name == b"id":
             return int.from_bytes(cursor[element.start : element.end], "little", signed=True)

@@ -1,4 +1,4 @@
-"""Commands that define databases and collections."""
+"""Commands of the stand-in for mongos that create, change and drop databases, collections and indexes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ def _refine(servers: Servers, call: Call) -> Document:
 
 
 def _of_its_database(call: Call, name: str, key: str | None = None) -> Call:
-    """Turn a command on `admin` for a namespace into one on its database; `key` renames the field `key`."""
+    """Turn a command on `admin` whose target is a namespace into the command `name` on the database of the namespace.
+
+    `key` is the new name of the field `key`; None if the command has no such field.
+    """
     database, _, collection = call.target.partition(".")
     given = dict(call.body)
     named = {} if key is None else {key: given.pop("key")}

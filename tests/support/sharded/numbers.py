@@ -1,7 +1,7 @@
-"""The transaction numbers of retryable writes, kept for all routers of a sharded cluster.
+"""The transaction numbers of retryable writes, recorded for all stand-ins for mongos of a sharded cluster.
 
-The internal commands that replace a router's own writes accept no transaction number. So the router does the work of
-each shard of a real cluster: it refuses a number below the newest of its session, and answers a known number with the
+The internal commands that replace a router's own writes accept no transaction number. So the stand-in does what each
+shard of a real cluster does: it refuses a number below the newest of its session, and answers a known number with the
 recorded reply. Unlike real shards, it keeps one number for the whole cluster.
 
 All routers of a cluster share a folder with one file for each session. A file is locked while a write of its session
@@ -28,7 +28,10 @@ class Numbers:
         self._folder = folder
 
     def once(self, lsid: Any, number: int, run: Callable[[], Document]) -> Document:
-        """Return the reply of `run`, or the recorded one. Raise Refused for a number that is too old."""
+        """Call `run` and return its reply, or return the recorded reply if `number` is the newest of the session.
+
+        Raises Refused if `number` is lower than the newest one.
+        """
         name = bytes(fields(_raw(lsid))["id"]).hex()
         with (self._folder / f"session-{name}").open("a+b") as kept:
             fcntl.flock(kept, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Commands for open cursors."""
+"""Commands of the stand-in for mongos that read from open cursors and kill them."""
 
 from __future__ import annotations
 

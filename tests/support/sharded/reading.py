@@ -1,4 +1,4 @@
-"""Commands that read documents or information about collections."""
+"""Commands of the stand-in for mongos that read documents, or information about databases and collections."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _sums(replies: list[Document]) -> Document:
 
 
 def _server_status(servers: Servers, call: Call) -> Document:
-    """Return the status of this process, which has no oplog and no data."""
+    """Return the status of the process of the stand-in, which has no oplog and no data."""
     built = servers.run(servers.config, Call({"buildInfo": 1, "$db": "admin"}))
     return {
         "version": built["version"],

@@ -1,6 +1,7 @@
-"""A stand-in for `mongos`: `python -m tests.support.sharded.router CONFIG_SERVER PORT FOLDER`, both on loopback.
+"""A stand-in for `mongos`: `python -m tests.support.sharded.router CONFIG_SERVER PORT FOLDER`.
 
-All routers of a cluster share the folder. Each client connection has a thread. Unknown commands are refused by name.
+It listens on the port, and CONFIG_SERVER is an address, both on loopback. All routers of a cluster share the folder.
+Each client connection has a thread. Unknown commands are refused by name.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _HELLO = frozenset({"hello", "isMaster", "ismaster"})
 
 
 class _Client(socketserver.BaseRequestHandler):
-    """The connection of one client."""
+    """Handles the connection of one client in its own thread."""
 
     server: Router
     request: socket.socket
@@ -51,7 +52,10 @@ class _Client(socketserver.BaseRequestHandler):
 
 
 class Router(socketserver.ThreadingTCPServer):
-    """The listening server. All clients share the clock and the cursors."""
+    """The server that listens for clients.
+
+    They share the newest cluster time, the cursors and the transaction numbers.
+    """
 
     allow_reuse_address = True
     daemon_threads = True

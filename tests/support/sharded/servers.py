@@ -1,4 +1,4 @@
-"""The servers behind the router, and the choice of the server for a command."""
+"""Connections to the servers behind the stand-in for mongos, and the choice of the server for a command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAUSE = 0.05
 
 
 class Servers:
-    """One client's connections to the config server and the shards."""
+    """One client's connections to the config server and the shards. `config` is the address of the config server."""
 
     def __init__(self, config: str, clock: Clock, cursors: Cursors) -> None:
         self.clock = clock
@@ -46,12 +46,15 @@ class Servers:
         return self.connection(address).run(call.body, call.sequences)
 
     def on_config_server(self, name: str, call: Call) -> Document:
-        """Run a command on the config server under another name, with the write concern for metadata changes."""
+        """Run a command on the config server under the internal name `name`, with write concern majority."""
         renamed = call.called(name, writeConcern=MAJORITY).having(**{"$db": "admin"})
         return self.run(self.config, renamed)
 
     def opening(self, address: str, call: Call, more: str = "getMore") -> Document:
-        """Return the reply of a server; register the cursor if it opened one."""
+        """Run a command on a server and return its reply; if it opens a cursor, register the cursor.
+
+        `more` is the name of the getMore command for that cursor.
+        """
         reply = self.run(address, call)
         if "cursor" in reply:
             cursor_id = cursor_id_of(bytes(reply["cursor"].raw))
@@ -63,14 +66,17 @@ class Servers:
         return self.opening(self.catalog.shards[0].address, call, "clusterGetMore")
 
     def owner(self, owner: Owner, call: Call) -> Document:
-        """Run a command on a shard that has documents of the collection, with the versions of the collection."""
+        """Run a command on a shard that holds documents of the collection, with the versions that it requires."""
         return self.run(owner.shard.address, call.having(**owner.versions))
 
     def owners(self, call: Call) -> list[Owner]:
         return self.catalog.owners(call.database, call.target)
 
     def primary(self, call: Call, database: str | None = None) -> Document:
-        """Run a command on the primary shard of a database (default: that of the call), with the database version."""
+        """Run a command on the primary shard of a database, with the version that the shard requires.
+
+        The database is that of the command if it is None.
+        """
         return until_fresh(
             lambda: self.owner(self.catalog.primary(database or call.database), call)
         )
@@ -84,7 +90,10 @@ Handler = Callable[[Servers, Call], Document]
 
 
 def until_fresh(run: Callable[[], Document]) -> Document:
-    """Run a command again while it fails because its versions or those of the shard are stale."""
+    """Call `run` again while it fails because metadata versions of the router or a shard are stale.
+
+    Return its reply.
+    """
     for left in reversed(range(_MOST_TRIES)):
         try:
             return run()

@@ -27,7 +27,7 @@ _MOST_BYTES = 12 << 20
 
 
 class MergedStream:
-    """The cursor of a `$changeStream` command. It cannot be used after it has raised Refused."""
+    """The merged cursor of a `$changeStream` command on all shards. It cannot be used after it has raised Refused."""
 
     def __init__(self, shards: Iterable[Shard], clock: Clock, call: Document) -> None:
         self._lock = threading.Lock()  # held by the command that uses the stream
@@ -40,11 +40,11 @@ class MergedStream:
         ]
 
     def first(self, cursor_id: int) -> Document:
-        """Return the reply to the aggregate command; it contains no events."""
+        """Return the reply to the aggregate command, whose first batch is empty."""
         return self._reply(cursor_id, "firstBatch", [])
 
     def more(self, cursor_id: int, call: Document) -> Document:
-        """Return the reply to a getMore as soon as there are events to return, or at its timeout."""
+        """Return the reply to a getMore as soon as there are events to return, or when its maxTimeMS has passed."""
         deadline = monotonic() + call.get("maxTimeMS", _DEFAULT_WAIT_MS) / 1000
         with self._lock:
             while True:
@@ -59,7 +59,7 @@ class MergedStream:
                 part.close()
 
     def _read(self) -> None:
-        """Read one more reply from each shard without buffered events."""
+        """Read one more reply from each shard whose buffer of events is empty."""
         asked = [part for part in self._parts if not part.events]
         for part in asked:
             part.ask()
@@ -79,7 +79,7 @@ class MergedStream:
         return ready
 
     def _first(self) -> _Part:
-        """Return the part that is furthest behind; on a tie, one that has an event, which can be returned then."""
+        """Return the part with the lowest token; of parts with the same token, one that has an event."""
         return min(self._parts, key=lambda part: (part.reached, not part.events))
 
     def _reply(self, cursor_id: int, batch: str, events: list[RawBSONDocument]) -> Document:
@@ -96,7 +96,7 @@ class MergedStream:
 
 
 class _Part:
-    """The stream of one shard: its buffered events, and the token up to which it is complete."""
+    """The change stream of one shard: its buffered events, and the token up to which they are complete."""
 
     def __init__(self, connection: ServerConnection, command: Document, after: str) -> None:
         self.events: deque[tuple[str, RawBSONDocument]] = deque()
@@ -108,7 +108,7 @@ class _Part:
 
     @property
     def reached(self) -> str:
-        """Return a token before which no more events will come."""
+        """Return a resume token: no more events with lower tokens will come from this shard."""
         return self.events[0][0] if self.events else self._reached
 
     def ask(self) -> None:
@@ -142,7 +142,7 @@ class _Part:
 
 
 def _start(stage: RawBSONDocument, clock: Clock) -> tuple[Timestamp, str]:
-    """Return the time at which all shards start, and the token up to which events are skipped."""
+    """Return the cluster time at which all shards' streams start, and the token up to which events are skipped."""
     if stage.get("showMigrationEvents"):
         raise refusal(31123, "Change streams from mongos may not show migration events")
     resume = stage.get("resumeAfter") or stage.get("startAfter")

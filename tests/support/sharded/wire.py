@@ -1,4 +1,4 @@
-"""Messages of the wire protocol, and connections to servers.
+"""Messages of MongoDB's wire protocol, and connections to servers that send and receive them.
 
 Only the top level of a message is decoded. Nested documents stay bytes, because decoding loses duplicate names and
 deprecated types.
@@ -33,7 +33,7 @@ _numbers = itertools.count(1)
 
 
 class Refused(Exception):
-    """A command failed; the reply says why."""
+    """Raised if a command has failed; `reply` is the server's reply."""
 
     def __init__(self, reply: Document) -> None:
         super().__init__(reply.get("errmsg"))
@@ -50,7 +50,10 @@ def refusal(code: int, message: str) -> Refused:
 
 @dataclass(frozen=True)
 class Message:
-    """A command. `sequences` are its document sequences as bytes; `answered` is the opcode of the reply, if any."""
+    """A command that a client has sent. `sequences` are its document sequences as bytes.
+
+    `answered` is the opcode of the reply; None if the client expects no reply.
+    """
 
     number: int
     body: Document
@@ -80,26 +83,26 @@ def read_message(connection: socket.socket) -> Message | None:
 
 
 def fields(raw: bytes) -> Document:
-    """Return the fields of a document; nested documents stay bytes."""
+    """Return the fields of a BSON document; the values of nested documents stay bytes."""
     size = _INT32.unpack_from(raw)[0]
     return dict(RawBSONDocument(raw[:size], _RAW))
 
 
 def documents(sequence: bytes) -> list[RawBSONDocument]:
-    """Return the documents of a section."""
+    """Return the documents of a document sequence, a section of OP_MSG."""
     start = sequence.index(0, 5) + 1
     return bson.decode_all(sequence[start:], _RAW)
 
 
 class Clock:
-    """The newest cluster time of all messages."""
+    """The newest cluster time that any message has contained. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the newest time
         self.newest: Mapping[str, Any] | None = None
 
     def observe(self, message: Document) -> None:
-        """Remove the cluster time from a message and record it."""
+        """Remove the cluster time from a message, and record it if it is the newest one."""
         told = message.pop("$clusterTime", None)
         if told is not None:
             with self._lock:
@@ -114,7 +117,10 @@ class Clock:
 
 
 class ServerConnection:
-    """A connection to a mongod, which sends the cluster time and records that of the replies. A context manager."""
+    """A connection to a mongod. It sends the newest cluster time with each command, and records that of each reply.
+
+    A context manager that closes the connection.
+    """
 
     def __init__(self, address: str, clock: Clock) -> None:
         host, _, port = address.partition(":")
@@ -142,7 +148,10 @@ class ServerConnection:
         return bool(poll.poll(0))
 
     def run(self, body: Mapping[str, Any], sequences: bytes = b"") -> Document:
-        """Run a command and return the reply. Raise Refused if it fails."""
+        """Run a command and return its reply.
+
+        Raises Refused if the command fails, and OSError if the connection fails.
+        """
         self.send(body, sequences)
         return self.receive()
 
@@ -167,7 +176,7 @@ def _message(kind: int, answers: int, content: bytes) -> bytes:
 
 
 def _sections(content: bytes) -> tuple[bytes, bytes]:
-    """Return the body, and the other sections."""
+    """Return the body of an OP_MSG, and its document sequences, one after the other."""
     at, body, sequences = 0, b"", []
     while at < len(content):
         kind, size = content[at], _INT32.unpack_from(content, at + 1)[0]

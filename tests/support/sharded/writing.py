@@ -1,4 +1,4 @@
-"""Commands that write documents."""
+"""Commands of the stand-in for mongos that write documents."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _find_and_modify(servers: Servers, call: Call) -> Document:
 
 
 def _targets(servers: Servers, call: Call) -> set[str]:
-    """Return the names of the shards that a query targets."""
+    """Return the names of the shards to which the query of a findAndModify command is sent."""
     asked = {"clusterFind": call.target, "filter": call.body.get("query", {})}
     if "collation" in call.body:
         asked["collation"] = call.body["collation"]

@@ -1,4 +1,4 @@
-"""A command with a time limit does not wait longer than that for a save in another thread."""
+"""A command with a time limit must not wait longer than that for another thread's save."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outstanding commands are registered as waits, with their namespace and the server that received them."""
+"""Calls that wait for a server are registered as waits, with their namespace and the server that received them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ TAIL: dict[str, Any] = {"txnNumber": Int64(3), "lsid": {"id": Binary(bytes(16), 
 
 
 def raw_event(operation: str, **fields: Any) -> bytes:
-    """Return an event as the server encodes it, with the fields in the server's order and the collection's UUID."""
+    """Return a change event as the server encodes it, with all fields in its order, and with the collection's UUID."""
     uuid = {"collectionUUID": Binary.from_uuid(COLLECTION)}
     return bson.encode({"_id": TOKEN, "operationType": operation, **HEAD, **uuid, **fields, **TAIL})
 
@@ -49,7 +49,10 @@ def raw(**fields: Any) -> bytes:
 
 
 def usual_event(operation: str, key: bytes, body: bytes) -> bytes:
-    """Return an event with only the usual fields, in the order of servers that include UUIDs in events."""
+    """Return an event with only the usual fields, in the order of a server that includes UUIDs in change events.
+
+    `body` is the document of an insert or replace, or the diff of an update.
+    """
     about = {
         "clusterTime": Timestamp(1700000000, 2),
         "collectionUUID": Binary.from_uuid(COLLECTION),
@@ -183,7 +186,10 @@ def test_a_missing_key_is_a_key_error(operation: str) -> None:
 
 @given(st.lists(st.binary(max_size=20), min_size=1, max_size=5))
 def test_fragments_of_an_event_are_joined(values: list[bytes]) -> None:
-    """Each fragment has some of the event's fields and its own token; the event gets the last token."""
+    """Join the fragments of a large event. Each has some of its fields and a token of its own.
+
+    The joined event must have the last token.
+    """
     fields = {"operationType": "insert", "ns": {"db": "d", "coll": "c"}, "documentKey": {"_id": 1}}
     uuid = Binary.from_uuid(COLLECTION)
     rest = {"collectionUUID": uuid, "fullDocument": {"values": values}}

@@ -1,4 +1,4 @@
-"""Documents are looked up by the bytes of their keys."""
+"""The queries that look documents up by the bytes of their keys."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def test_only_the_first_differences_are_named() -> None:
 
 @dataclass
 class Node:
-    """A field that the test can change; `children` are its fields if its value is a document."""
+    """A field of a document that the test can change; `children` are the inner fields if the value is a document."""
 
     kind: int
     name: bytes
@@ -238,7 +238,10 @@ NEW = Node(0x01, b"new.name", double(0.123456789))
 
 
 def change(nodes: list[Node], at: int, how: str) -> list[bytes]:
-    """Change one level at index `at`. Return the names that differ then; an empty list if only the order differs."""
+    """Change one level of a document at index `at`: `how` is add, remove, replace or another word, which moves a field.
+
+    Return the names of the fields that differ then; an empty list if only the order differs.
+    """
     if how == "add" or not nodes:
         nodes.insert(at, NEW)
         return [NEW.name]

@@ -1,4 +1,4 @@
-"""The changes that a feed records, and when it counts as saved. A list replaces the store."""
+"""Which changes a ChangeFeed records, and when they count as saved. A list takes the place of the store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def key(number: int) -> bytes:
 
 @dataclass
 class Saved:
-    """A fake of the store and the rechecks of a check."""
+    """A fake of a check's store and of its rechecks."""
 
     end: Timestamp | None = None
     fails: bool = False

@@ -23,7 +23,10 @@ Documents = list[dict[str, Any]]
 
 
 class Stream:
-    """A stream of pages from a list; a page may be cut short as by a server. Records the requested sizes."""
+    """A fake stream of pages of documents. It records the requested sizes of pages in `asked`.
+
+    A page has at most `shortest` documents, as if a server had cut it short.
+    """
 
     def __init__(self, documents: Documents, shortest: int = 1 << 30) -> None:
         self._left = list(documents)
@@ -44,7 +47,7 @@ class Stream:
 
 
 def nobody(documents: int, size: int) -> None:
-    """Ignore the numbers of compared documents and bytes."""
+    """Ignore how many documents and bytes were compared: a callback for comparisons."""
 
 
 # The page size of a test, in documents.
@@ -184,7 +187,7 @@ def differing(one: dict[int, int], other: dict[int, int]) -> list[int]:
 
 
 def unordered(first: bytes, second: bytes) -> bool:
-    """An order in which no key comes before another."""
+    """Return False for any two keys: an order in which no key comes before another."""
     return False
 
 

@@ -18,7 +18,7 @@ BOTH = ("a", "b")
 
 
 class Run:
-    """A fake run, whose record is not saved."""
+    """A fake RunStore, which saves nothing."""
 
     def __init__(self, record: RunRecord) -> None:
         self.record = record
@@ -28,7 +28,10 @@ class Run:
 
 
 class Others:
-    """The other instances: each look returns the instance `name` at the next of `barriers`; the last one repeats."""
+    """A fake of the other instances, with one instance `name`.
+
+    Each call of `others` returns a record of it with the next one of `barriers`; after the last one, that one again.
+    """
 
     def __init__(self, name: str, *barriers: str | None) -> None:
         self._name = name
@@ -53,7 +56,7 @@ class Registry:
 
 
 class One:
-    """One instance that reaches a barrier."""
+    """One instance, with fakes around it, that reaches a barrier."""
 
     def __init__(
         self, name: str, barrier: str | None, others: Others, instances: tuple[str, ...] = BOTH

@@ -1,4 +1,7 @@
-"""Events of one document go to one group and one lane, in order, and the frontier never passes an unapplied event."""
+"""Events of one document must go to one lane, in order.
+
+The frontier must never pass an event that is not applied.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +108,7 @@ SMALL = 1000
 
 
 class Dispatch:
-    """A dispatcher whose lanes only collect portions, without applying them."""
+    """A Dispatcher with lanes that only collect portions of events, without applying them."""
 
     def __init__(self, lanes: int, portion_bytes: int = 1 << 20) -> None:
         self.frontier = Frontier(START)
@@ -119,7 +122,7 @@ class Dispatch:
             self.dispatcher.add(PLAIN, event(number, body), NOW)
 
     def handed_on(self) -> list[list[Portion]]:
-        """Return the waiting portions of each lane, and remove them from the lanes."""
+        """Return the portions that wait in each lane, and remove them from the lanes."""
         return [list(iter(lane._portions.take_ready, None)) for lane in self.lanes]
 
     def finish(self, portions: list[list[Portion]]) -> None:

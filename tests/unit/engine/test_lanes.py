@@ -1,4 +1,4 @@
-"""Events are folded where that is allowed, and outcomes keep the order that matters."""
+"""Events of a document are folded into one outcome where that is allowed, and outcomes keep the order that matters."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def delete(identity: Any) -> Outcome:
 
 
 def shown(outcomes: list[Outcome], collated: bool) -> list[str]:
-    """Return each pair as text: the written IDs, a bar, the deleted IDs."""
+    """Return the runs of these outcomes as texts: the `_id`s written, a bar, and the `_id`s deleted."""
     pairs = runs(outcomes, collated)
     return ["|".join("".join(_id(each) for each in half) for half in pair) for pair in pairs]
 
@@ -106,7 +106,7 @@ steps = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12)
 
 
 def effect(present: list[str], identity: str, deleted: bool) -> list[str]:
-    """Return the IDs in a capped collection, in insertion order, after one more insert or delete."""
+    """Return the `_id`s in a capped collection, in the order of insertion, after one more insert or delete."""
     if deleted:
         return [each for each in present if each != identity]
     return present if identity in present else [*present, identity]

@@ -22,7 +22,10 @@ COPYING = run_record(position=START)
 
 
 class Watched:
-    """An OplogWatch with both oplog warnings active. Its fake context has no source client: reading the oplog fails."""
+    """An OplogWatch whose two warnings about the oplog are active.
+
+    Its fake context has no source client, so every read of the oplog fails.
+    """
 
     def __init__(self) -> None:
         self.run = SimpleNamespace(record=COPYING)

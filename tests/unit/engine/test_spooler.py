@@ -1,4 +1,4 @@
-"""When the spooler begins to save change events."""
+"""Tests when the spooler begins to save change events."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_it_begins_again_after_the_application_has_caught_up() -> None:
 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_the_figures_of_an_earlier_engine_are_replaced(rows: int) -> None:
-    """The earlier engine was stopped after it had filled the spool; most or all of the rows are deleted since."""
+    """Load a spool whose figures an earlier engine has shown; most or all of its rows have been deleted since."""
     progress = Progress()
     progress.set(spool=SpoolFigures(True, 9, 10, 60, 1.0))
     progress.warn(WarningKind.SPOOL_FILLING, "The event spool has little room left.")

@@ -385,7 +385,7 @@ PROPERTIES = [
 
 
 def after(built: dict[str, Document], command: Document) -> dict[str, Document]:
-    """Return the indexes as on the server after a command."""
+    """Return the indexes that a server has after a collMod of one of the indexes in `built`."""
     name, changes = (command["index"]["name"], {**command["index"]})
     changed = built[name] | changes
     if changes.get("unique"):

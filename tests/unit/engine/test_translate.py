@@ -50,12 +50,12 @@ def entry(diff: dict[str, Any]) -> bytes:
 
 
 def diff(n: int) -> DataEvent:
-    """Return an update that can only be replayed by the oplog's own diff."""
+    """Return an update event that only the oplog's own diff can apply; it inserts the field `n`."""
     return event(DataKind.UPDATE, {"$v": 2, "diff": {"i": {"n": n}}}, raw_diff=True)
 
 
 def plain_diff(n: int, name: str = "n") -> DataEvent:
-    """Return an update that can be replayed by a `$set`."""
+    """Return an update event that a `$set` of the field can apply."""
     return event(DataKind.UPDATE, {"$v": 2, "diff": {"u": {name: n}}}, raw_diff=True)
 
 
@@ -71,7 +71,7 @@ def folded(*events: DataEvent) -> Outcome:
 
 
 def shape(outcome: Outcome) -> tuple[Any, ...]:
-    """Describe an outcome: the number in its document, the numbers that its stages set, or its action."""
+    """Describe an outcome as a tuple: the number in its document, the numbers that its stages set, or its action."""
     assert outcome.key == KEY
     if outcome.refetch or outcome.deleted:
         assert outcome.document is None and not outcome.stages
@@ -159,7 +159,7 @@ def test_any_number_of_updates_fits_into_one_set() -> None:
 
 
 def sets(diff: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the fields that an update sets if it can be written as a `$set`, in order; else None."""
+    """Return the fields that a `$set` must set to apply this diff, in order; None if a `$set` cannot apply it."""
     found = field_sets(entry(diff))
     return None if found is None else bson.decode(rawbson.document(b"".join(found.values())))
 
@@ -264,12 +264,12 @@ class TestFieldSets:
 
 
 def inner_fields(raw: bytes) -> list[Field]:
-    """Return the part `u` of a diff as a field."""
+    """Return this document as a field `u`, the part of a diff that updates fields."""
     return [Field(0x03, b"u", raw[7:-1])]
 
 
 def updated(path: str, n: int) -> DataEvent:
-    """Return an update of an existing field with this path."""
+    """Return an update event for an existing field, which may be nested: `path` has dots then."""
     *parents, name = path.split(".")
     diff: dict[str, Any] = {"u": {name: n}}
     for parent in reversed(parents):

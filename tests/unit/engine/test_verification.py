@@ -1,4 +1,4 @@
-"""When a commit is accepted, and the errors with which it fails."""
+"""Tests when a commit is accepted, and with which errors it fails."""
 
 from __future__ import annotations
 

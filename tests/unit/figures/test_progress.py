@@ -1,4 +1,4 @@
-"""Counters change, but snapshots do not."""
+"""Counters in Progress change, but a snapshot that was read earlier does not."""
 
 from __future__ import annotations
 
@@ -80,15 +80,15 @@ def test_a_warning_is_shown_until_it_ends_and_logged_twice(
     assert list(progress.snapshot.warnings) == [WarningKind.OPLOG_UNKNOWN]
     told = [(each.message, vars(each)["warning"]) for each in caplog.records]
     assert told == [
-        ("A warning begins.", "oplog short"),
-        ("A warning begins.", "oplog unknown"),
-        ("A warning ends.", "oplog short"),
+        ("The progress shows a new warning; its text says what to do.", "oplog short"),
+        ("The progress shows a new warning; its text says what to do.", "oplog unknown"),
+        ("A warning in the progress has ended.", "oplog short"),
     ]
 
 
 @pytest.fixture
 def eager_threads() -> Iterator[None]:
-    """Switch threads at almost every step, to expose missing locks."""
+    """Make Python switch between threads at almost every step, to expose missing locks."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

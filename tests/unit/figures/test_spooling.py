@@ -1,4 +1,4 @@
-"""When change events are spooled, and when the spool's size is worth a warning."""
+"""Tests when change events are spooled, and when the size of the event spool causes a warning."""
 
 from __future__ import annotations
 

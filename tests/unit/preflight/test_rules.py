@@ -28,7 +28,7 @@ SHARDING = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []
 
 
 def sharding_of(*key: dict[str, Any], collection: str = "e", **fields: bool) -> dict[str, Any]:
-    """Return the option that shards one collection of the database d."""
+    """Return the start option `sharding` for one collection of the database d, with this shard key."""
     entry = {"database": "d", "collection": collection, "shardCollection": {"key": list(key)}}
     return {"sharding": {"createSupportingIndexes": False, **fields, "shardingEntries": [entry]}}
 
@@ -107,7 +107,7 @@ def test_conflicting_options_are_refused(fields: dict[str, Any], expected: list[
 
 
 def sharded(shards: int) -> dict[str, Any]:
-    """Return the facts of a cluster with this number of shards."""
+    """Return the fields of ClusterFacts for a sharded cluster with this number of shards."""
     return {"topology": Topology.SHARDED, "shards": tuple(map(str, range(shards)))}
 
 

@@ -60,7 +60,7 @@ def shown(
 
 
 def hot(name: str, record: RunRecord | None) -> set[tuple[str, ...]]:
-    """Return the labels whose value is 1; all other values must be 0."""
+    """Return the label values for which the metric is 1; fail unless it is 0 for all others."""
     of_name = shown(record)[name]
     assert set(of_name.values()) <= {0, 1}
     return {labels for labels, value in of_name.items() if value}

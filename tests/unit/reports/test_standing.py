@@ -1,4 +1,4 @@
-"""The role and the readiness of a process, as tables."""
+"""Tests how the role and the readiness of a process are shown, as tables of cases."""
 
 from __future__ import annotations
 

@@ -49,13 +49,16 @@ HALF_SENT = [
 
 @dataclass
 class Served:
-    """A server in a separate process, and the connections of a test to it."""
+    """A server in a separate process, with the connections that a test opens to it."""
 
     port: int
     opened: ExitStack
 
     def connect(self, sent: bytes = b"", buffer: int = 0) -> socket.socket:
-        """Open a connection that sends only these bytes; with a receive `buffer`, it reads almost nothing."""
+        """Open a connection that sends only these bytes.
+
+        With a small receive `buffer`, in bytes, it reads almost nothing.
+        """
         connection = self.opened.enter_context(socket.socket())
         if buffer:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
@@ -100,7 +103,7 @@ def server() -> Iterator[Served]:
 
 @pytest.fixture
 def hasty() -> Iterator[Served]:
-    """Run a server that soon closes unread connections."""
+    """Run a server that closes a connection whose client has read nothing for half a second."""
     yield from serve(0.5)
 
 

@@ -1,4 +1,4 @@
-"""Log lines are JSON objects without credentials, wherever a connection string occurs in them."""
+"""Log lines must be JSON objects without credentials, wherever in a log record a connection string occurs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ log = logging.getLogger("test.logs")
 
 @pytest.fixture(scope="module")
 def own_handlers() -> Iterator[None]:
-    """Restore the log handlers of the test run, because setting up logs replaces all handlers."""
+    """Restore the log handlers after the test, because setting up logs replaces all handlers."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
@@ -203,7 +203,7 @@ class TestSetUp:
 
 
 def line_with(formatter: logging.Formatter, text: str, place: str) -> str:
-    """Return the log line of a record that contains the text at one place."""
+    """Return the log line of a record that contains the text in the given place, such as the message."""
     message, error = "message", None
     extra: dict[str, Any] = {}
     if place == "message":

@@ -22,7 +22,7 @@ class Outage(Exception):
 
 
 def classifier(patience: float) -> Classifier:
-    """Return a classifier by which outages are temporary, and other errors are final."""
+    """Return a classifier that treats outages as temporary for `patience` seconds, and all other errors as final."""
 
     def temporary(error: BaseException) -> Temporary | None:
         is_outage = isinstance(error, Outage)
@@ -35,7 +35,7 @@ forever = classifier(FOREVER)
 
 
 def fails(*errors: BaseException, then: str = "done") -> Callable[[], str]:
-    """Return a function that raises one of these errors at each call, and then returns `then`."""
+    """Return a function that raises these errors, one at each call, and then returns `then`."""
     left: Iterator[BaseException] = iter(errors)
 
     def call() -> str:

@@ -36,7 +36,7 @@ from verifier.runtime.errors import OperationError
 
 
 def saved(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document as the server would return it."""
+    """Return the document as a server returns it: encoded and decoded."""
     return bson.decode(bson.encode(document))
 
 

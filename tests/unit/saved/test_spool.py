@@ -1,4 +1,4 @@
-"""The contents of a row are what was saved, or they are refused."""
+"""The events read from a row of the event spool must be those that were saved; otherwise, the row is refused."""
 
 from __future__ import annotations
 

@@ -53,14 +53,20 @@ def test_options_are_saved_and_loaded_unchanged(options: StartOptions) -> None:
 
 
 def test_options_saved_by_other_versions_are_loaded() -> None:
-    """A later version may have more fields, and an earlier version may have fewer; it repaired nothing."""
+    """Load options with unknown fields, as of a later version, and without some fields, as of an earlier one.
+
+    An earlier version repaired nothing.
+    """
     document = {"source": "a", "destination": "b", "reversible": True, "future": {"a": [1]}}
     expected = StartOptions("a", "b", reversible=True, repair=Repair.NEVER)
     assert StoredOptions().load(document) == expected
 
 
 def test_saved_options_that_requests_may_not_have_are_loaded() -> None:
-    """If the validation of requests becomes stricter, syncs that were started before must still load."""
+    """Load saved options that a request may not have.
+
+    If the validation of requests becomes stricter, syncs that were started before must still load.
+    """
     included = ({"database": "admin", "later": 1},)
     options = StartOptions("a", "b", include_namespaces=included)
     assert StoredOptions().load(StoredOptions().dump(options)) == options

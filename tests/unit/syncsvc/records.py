@@ -36,7 +36,7 @@ def run_record(**fields: Any) -> RunRecord:
 def known(
     record: RunRecord | None, snapshot: ProgressSnapshot = ProgressSnapshot(), **fields: Any
 ) -> Sync:
-    """Return the snapshot of a process that runs the sync of `record`."""
+    """Return the Sync of a process that runs the sync of `record`; None for a process without a sync."""
     state = State.IDLE if record is None else record.state
     usual: dict[str, Any] = {"state": state, "can_commit": False}
     return Sync(record=record, snapshot=snapshot, **{**usual, **fields})

@@ -1,4 +1,4 @@
-"""The API of a process without access to its clusters: refusals before anything is touched."""
+"""The API of a process that cannot reach its clusters: it must refuse requests before it does anything."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_command_waits_for_the_startup_for_a_limited_time(
 
 @pytest.fixture
 def posted(service: Service) -> Iterator[list[Future[TestResponse]]]:
-    """Send as many commands as may wait for the startup."""
+    """Send as many commands as may wait for the startup at the same time, and yield the futures of their answers."""
     with ThreadPoolExecutor(MOST_WAITING) as threads:
         yield [
             threads.submit(create_app(service).test_client().post, "/api/v1/commit")
@@ -245,7 +245,10 @@ def test_commands_that_wait_are_refused_when_another_daemon_is_active(
 def test_a_command_is_refused_when_its_term_ends(
     api: FlaskClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end of a term cancels the calls of the command, whose request must still be answered."""
+    """End the term of a process with `--standby` while a command runs: its request must be answered with NotActive.
+
+    The end of a term cancels the calls of the command.
+    """
 
     def interrupted(*arguments: object) -> Judgement:
         service.show_standing(Standing())
@@ -274,7 +277,10 @@ def test_a_daemon_active_again_accepts_commands_after_its_startup(
 def test_a_second_concurrent_preflight_is_refused(
     api: FlaskClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a cluster hangs, several preflights could block all threads that answer requests."""
+    """Send a preflight while another one runs: it must be refused.
+
+    Otherwise, if a cluster hangs, several preflights could block all threads that answer requests.
+    """
     refused: list[OperationError] = []
 
     def judged_during_another(*arguments: object) -> Judgement:

@@ -1,4 +1,4 @@
-"""The properties that are derived from an option."""
+"""Tests the properties of StartOptions that are derived from an option."""
 
 from __future__ import annotations
 

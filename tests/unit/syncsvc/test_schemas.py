@@ -31,7 +31,7 @@ def violations(body: dict[str, Any]) -> list[str]:
 
 
 def entry(*key: Any, **fields: Any) -> dict[str, Any]:
-    """Return a start request that shards one collection by this key."""
+    """Return the fields of a start request that shards one collection by this key; `fields` are added to its entry."""
     collection = {"database": "d", "collection": "c", "shardCollection": {"key": list(key)}}
     return {"sharding": {"shardingEntries": [{**collection, **fields}]}}
 

@@ -1,4 +1,4 @@
-"""A fake service that records its calls, and returns a given check."""
+"""A fake of the verifier's service that records its calls, and returns a given progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verifier.compare.mismatch import StoredMismatch
 
 
 class Recorder:
-    """A fake service. Every method but `progress` raises `error`, if that is set."""
+    """A fake of the verifier's service. Every method except `progress` raises `error`, if that is set."""
 
     def __init__(self, shown: CheckProgress = FAILED) -> None:
         self.asked: list[Any] = []

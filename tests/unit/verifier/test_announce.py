@@ -25,7 +25,10 @@ def while_running(work: Callable[[StopToken], None], then: Callable[[], None]) -
 
 
 def verdicts(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the verdict of each report in the log; it is the first word of the report's first and last line."""
+    """Return the verdict of each report in the log.
+
+    It is the first word of the first and of the last line of a report.
+    """
     words = [record.getMessage().partition(":")[0] for record in caplog.records]
     return [word for word in words if word in ("PASSED", "FAILED", "INCOMPLETE")][::2]
 

@@ -1,4 +1,4 @@
-"""Checks in various states, for tests of the answers and reports about them."""
+"""The progress of checks in various states, for tests of the answers and reports about them."""
 
 from __future__ import annotations
 
