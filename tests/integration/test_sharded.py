@@ -97,7 +97,7 @@ def define(client: Client) -> None:
     client.drop_database("e")
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_ddl_events_are_applied(pair: Pair, daemon: Daemon, when: When) -> None:
     """Each shard reports DDL operations for itself, with different UUIDs if a collection was dropped and recreated."""
