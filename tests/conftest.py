@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +82,10 @@ def pair(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Pair]:
 
 
 @pytest.fixture
-def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """Run a daemon between the shared clusters."""
+def daemon(request: pytest.FixtureRequest, pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
+    """Run a daemon between the shared clusters, after the calls of the marks `prepared` of the test."""
     process = pair.daemon(tmp_path)
+    _prepare(request.node, process)
     try:
         process.run()
         yield process
@@ -104,10 +106,16 @@ def orderly(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 
 @pytest.fixture
-def fleet(pair: Pair, tmp_path: Path) -> Iterator[Fleet]:
-    """Run two instances of the daemon that can share one sync."""
-    with running_fleet(pair, tmp_path) as fleet:
+def fleet(request: pytest.FixtureRequest, pair: Pair, tmp_path: Path) -> Iterator[Fleet]:
+    """Run two instances of the daemon that can share one sync, after the calls of the marks `prepared` of the test."""
+    with running_fleet(pair, tmp_path, prepare=partial(_prepare, request.node)) as fleet:
         yield fleet
+
+
+def _prepare(item: pytest.Item, process: Daemon) -> None:
+    for mark in item.iter_markers("prepared"):
+        for prepare in mark.args:
+            prepare(process)
 
 
 @pytest.fixture

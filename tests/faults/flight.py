@@ -349,7 +349,8 @@ def write(client: AnyClient, number: int) -> None:
     for name in ("hashed", "plain"):
         c = client.d[name]
         c.insert_many([{"_id": f"{number} {n}", "n": n} for n in range(5)])
-        c.update_many({"_id": {"$lt": 100}}, {"$inc": {"k": 1}, "$set": {f"f{number % 5}": number}})
+        some = {"_id": {"$lt": 100, "$mod": [10, number % 10]}}
+        c.update_many(some, {"$inc": {"k": 1}, "$set": {f"f{number % 5}": number}})
         c.replace_one({"_id": number % 100}, {"replaced": number, "n": number})
         c.delete_many({"_id": {"$in": [f"{number - 1} {n}" for n in range(4)]}})
 

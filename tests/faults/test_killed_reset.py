@@ -24,7 +24,7 @@ KILLS = [
 ]
 
 
-@across(REPLICA_SETS, full(TO_SHARDED), SHARDED)
+@across(full(REPLICA_SETS), full(TO_SHARDED), SHARDED)
 def test_a_reset_continues_after_a_kill_at_every_point(pair: Pair, daemon: Daemon) -> None:
     pair.shard("d.c")
     writes.fill(pair.source.client)

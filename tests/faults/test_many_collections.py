@@ -9,7 +9,7 @@ from tests.support.daemon import Daemon
 from tests.support.pair import SHARDED, Pair, across
 from verifier.compare import points
 
-NUMBER = 40
+NUMBER = 24
 INDEXES = [
     {"name": "unique", "key": {"a": 1}, "unique": True},
     {"name": "ttl", "key": {"at": 1}, "expireAfterSeconds": 10**8},

@@ -103,6 +103,7 @@ def test_long_faults(members: Members, tmp_path: Path, flight: Flight) -> None:
     _fly(members, tmp_path, flight)
 
 
+@pytest.mark.full
 def test_a_sync_without_faults(members: Members, tmp_path: Path) -> None:
     journey = _fly(members, tmp_path, ())
     assert (journey.failures, journey.journal) == ([], [])

@@ -81,6 +81,8 @@ def _fly(proxied: Proxied, folder: Path, disturb: Callable[[Stage], list[Disturb
     pair.empty()
     fill(pair)
     daemon = pair.daemon(folder)
+    # Otherwise, it waits a minute for a reply that is lost.
+    daemon.give_up_soon()
     try:
         daemon.run()
         Journey(pair, daemon, disturb).fly()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import writes
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, prepared
 from tests.support.failpoints import FailPoints, error
 from tests.support.members import ThreeMembers
 from tests.support.pair import Pair, Side
@@ -63,6 +63,7 @@ def test_an_index_is_built_while_a_member_is_down(
     pair.assert_equal()
 
 
+@prepared(Daemon.warn_soon)
 def test_a_missing_majority_is_shown_and_holds_up_no_command(
     three: ThreeMembers, pair: Pair, daemon: Daemon
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_missing_majority_is_shown_and_holds_up_no_command(
 
 
 @pytest.mark.full
+@prepared(Daemon.give_up_soon)
 def test_an_unknown_error_of_a_server_can_be_resumed(
     points: FailPoints, pair: Pair, daemon: Daemon
 ) -> None:
@@ -99,6 +101,7 @@ def test_an_unknown_error_of_a_server_can_be_resumed(
     pair.assert_equal()
 
 
+@prepared(Daemon.warn_soon)
 def test_authorization_errors_are_retried(points: FailPoints, pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()

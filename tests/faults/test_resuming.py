@@ -6,12 +6,14 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from syncsvc.engine.run.points import Point
 from syncsvc.sandbox.replica_set import Client
 from tests.integration.test_reset import balancers
 from tests.support import writes
 from tests.support.blocks import blocked
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, prepared
 from tests.support.failpoints import ALWAYS, APPLICATION, failing
 from tests.support.fleet import running_fleet
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, Side, across
@@ -72,6 +74,7 @@ def define(client: Client) -> None:
     client.d.plain.insert_many({"_id": n, "u": 7} for n in range(2))
 
 
+@prepared(Daemon.judge_soon)
 def test_a_sync_is_resumed_in_every_phase(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source.client, pair.destination.client
     define(source)
@@ -190,6 +193,7 @@ def reverse_and_return(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
 
 
+@pytest.mark.in_turns
 @across(TO_SHARDED, SHARDED)
 def test_a_sync_between_shards_is_resumed(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source.client, pair.destination.client

@@ -130,7 +130,7 @@ def three_members() -> Iterator[tuple[ReplicaSet, ReplicaSet]]:
         yield source, destination
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("side", [0, 1], ids=["source", "destination"])
 @pytest.mark.parametrize("when", [When.COPY, When.APPLY], ids=lambda when: when.name)
 def test_a_primary_steps_down(

@@ -12,7 +12,7 @@ from syncsvc.sandbox.workload import Workload
 from tests.integration.test_bad_input import assert_refused
 from tests.support import writes
 from tests.support.blocks import is_blocked
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, prepared
 from tests.support.pair import Pair, across_topologies
 from tests.support.waiting import wait_for
 from verifier.compare.points import Point
@@ -64,7 +64,8 @@ def _key(document: dict[str, Any]) -> Any:
     return str(key) if isinstance(key, dict) else key
 
 
-@pytest.mark.in_turns(2)
+@prepared(Daemon.judge_soon)
+@pytest.mark.in_turns
 @across_topologies
 def test_a_difference_is_reported_and_prevents_the_commit(pair: Pair, daemon: Daemon) -> None:
     pair.shard("d.c")

@@ -115,7 +115,7 @@ def assert_selected(pair: Pair) -> None:
         assert indexes(pair.destination, *each) == indexes(pair.source, *each), each
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("when", When, ids=lambda when: when.name)
 def test_only_selected_namespaces_are_synced(pair: Pair, daemon: Daemon, when: When) -> None:
     fill(pair.source.client)

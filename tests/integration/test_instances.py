@@ -11,6 +11,7 @@ from syncsvc.engine.run.points import Point
 from syncsvc.state import Phase
 from tests.integration.test_bad_input import assert_refused
 from tests.support import writes
+from tests.support.daemon import Daemon, prepared
 from tests.support.fleet import Fleet, kill_at_each
 from tests.support.pages import commands, paste
 from tests.support.pair import SHARDED, Pair, across
@@ -53,7 +54,8 @@ def test_instances_share_the_copy(pair: Pair, fleet: Fleet) -> None:
     pair.assert_equal()
 
 
-@pytest.mark.parametrize("number", [full(0), 1], ids=["coordinator", "follower"])
+@pytest.mark.full
+@pytest.mark.parametrize("number", [0, 1], ids=["coordinator", "follower"])
 def test_an_instance_killed_during_the_copy_continues(
     pair: Pair, fleet: Fleet, number: int
 ) -> None:
@@ -105,7 +107,7 @@ def test_ddl_events_are_applied_once_and_in_order(pair: Pair, fleet: Fleet) -> N
     writes.new_collections(source)
     fleet.start()
     fleet.wait_until_committable()
-    for number in range(5):
+    for number in range(2):
         source.d.c.insert_many([{"_id": f"{number} {n}", "u": n} for n in range(50)])
         source.d.c.rename("moving")
         source.d.moving.update_many({"u": {"$gte": 0}}, {"$set": {"moved": number}})
@@ -259,6 +261,7 @@ def test_a_stopped_instance_is_named_and_awaited(pair: Pair, fleet: Fleet) -> No
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_a_shared_sync_is_reversed(pair: Pair, fleet: Fleet) -> None:
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
@@ -343,6 +346,7 @@ def test_the_commands_of_the_page_on_several_instances(pair: Pair, fleet: Fleet)
     pair.assert_equal()
 
 
+@prepared(Daemon.judge_soon)
 def test_every_instance_repairs_its_share(pair: Pair, fleet: Fleet) -> None:
     """Spoil the destination before the commit: each instance must reread the documents whose events it applies."""
     source, destination = pair.source.client, pair.destination.client
@@ -364,6 +368,7 @@ def test_every_instance_repairs_its_share(pair: Pair, fleet: Fleet) -> None:
     assert (shown["inProgress"], shown["documents"]) == (False, 100)
 
 
+@prepared(Daemon.judge_soon)
 def test_all_instances_go_on_after_a_failed_commit(pair: Pair, fleet: Fleet) -> None:
     """Make the verification of a commit fail, and send /repair to each instance, even to one that missed the failure.
 

@@ -112,7 +112,7 @@ def sides(pair: Pair) -> tuple[Any, Any]:
     return pair.source, pair.destination
 
 
-@across(REPLICA_SETS, full(TO_SHARDED), SHARDED)
+@across(full(REPLICA_SETS), full(TO_SHARDED), SHARDED)
 def test_every_document_is_copied_once(pair: Pair, finely: Daemon) -> None:
     fill(pair)
     finely.start(copyInNaturalOrder=[{"database": "d", "collections": ["named", "other"]}])
@@ -211,7 +211,7 @@ def test_chunk_migrations_and_drops_during_the_copy(pair: Pair, finely: Daemon) 
     pair.assert_equal()
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @sharded
 @pytest.mark.parametrize(
     "first, second, told",

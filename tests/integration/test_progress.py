@@ -19,7 +19,8 @@ from pymongo import IndexModel
 from syncsvc.engine.run.points import Point
 from tests.support.daemon import Daemon
 from tests.support.metrics import scrape
-from tests.support.pair import Pair, across_topologies
+from tests.support.pair import REPLICA_SETS, SHARDED, TO_SHARDED, Pair, across
+from tests.support.selection import full
 from tests.support.waiting import wait_for
 
 DOCUMENTS = {"a.x": 300, "a.y": 20, "b.x": 1}
@@ -83,7 +84,7 @@ def wait_until_logged(daemon: Daemon, message: str) -> Line:
     return wait_for(lambda: logged(daemon, re.escape(message)), message)[-1]
 
 
-@across_topologies
+@across(REPLICA_SETS, full(TO_SHARDED), SHARDED)
 def test_each_phase_is_shown_in_progress(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     idle(daemon)

@@ -19,7 +19,7 @@ from tests.integration.test_embedded_verifier import (
 )
 from tests.support import writes
 from tests.support.blocks import is_blocked
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, prepared
 from tests.support.failpoints import APPLICATION, failing, times
 from tests.support.metrics import scrape
 from tests.support.pair import REPLICA_SETS, SHARDED, TO_SHARDED, Pair, across
@@ -27,6 +27,7 @@ from tests.support.selection import full
 from tests.support.waiting import wait_for
 from verifier.compare.points import Point as CheckPoint
 
+JUDGING_SOON = prepared(Daemon.judge_soon)
 AUTO = {"enabled": True, "repair": "auto"}
 INDEXES = [[("n", 1)], [("m", -1), ("n", 1)], [("sub.a", 1)]]
 DEFINITIONS = {
@@ -83,7 +84,8 @@ def repaired(daemon: Daemon) -> set[tuple[Any, ...]]:
     return listed(daemon, repaired=True)
 
 
-@across(REPLICA_SETS, full(TO_SHARDED), SHARDED)
+@JUDGING_SOON
+@across(full(REPLICA_SETS), full(TO_SHARDED), SHARDED)
 def test_the_commit_repairs_what_differs(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     daemon.start(verification=AUTO, excludeNamespaces=[{"database": "left_out"}])
@@ -116,6 +118,7 @@ def test_the_commit_repairs_what_differs(pair: Pair, daemon: Daemon) -> None:
     assert scrape(daemon)["mongosync_repaired_documents"] == {(): shown["documents"]}
 
 
+@JUDGING_SOON
 @across(REPLICA_SETS, full(SHARDED))
 def test_a_failed_commit_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
@@ -151,6 +154,7 @@ def test_a_failed_commit_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> No
     assert DOCUMENTS | DEFINITIONS <= repaired(daemon)
 
 
+@JUDGING_SOON
 def test_a_repair_unblocks_the_source_if_the_failed_commit_could_not(
     pair: Pair, daemon: Daemon
 ) -> None:
@@ -197,6 +201,7 @@ def wait_until_repaired(daemon: Daemon) -> None:
     wait_for(lambda: not daemon.progress()["repairs"]["inProgress"], "the repair is complete")
 
 
+@JUDGING_SOON
 def test_a_running_sync_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     daemon.start()
@@ -231,6 +236,7 @@ def test_a_running_sync_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> Non
     assert DEFINITIONS <= repaired(daemon)
 
 
+@JUDGING_SOON
 def test_a_reset_drops_what_a_repair_has_created(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()
@@ -244,6 +250,7 @@ def test_a_reset_drops_what_a_repair_has_created(pair: Pair, daemon: Daemon) -> 
     assert pair.destination.client.d.list_collection_names() == []
 
 
+@JUDGING_SOON
 def test_many_documents_are_listed_and_repaired(pair: Pair, daemon: Daemon) -> None:
     """Repair more documents than one page of the list has.
 
@@ -276,12 +283,11 @@ def create_again(client: writes.AnyClient) -> None:
 
 def assert_kept(daemon: Daemon, client: writes.AnyClient) -> None:
     """Fail unless a repair does not touch the collection of `create_again`; then drop the collection, and repair it."""
-    for _ in range(2):
-        assert daemon.commit_or_fail()["error"] == "VerificationFailed"
-        assert [each["_id"] for each in client.d.other.find()] == ["theirs"]
-        plan = daemon.post("repair", {"dryRun": True}).json()
-        assert {each["action"].partition(" ")[0] for each in plan["repairs"]} == {"none:"}
-        repair(daemon)
+    assert daemon.commit_or_fail()["error"] == "VerificationFailed"
+    plan = daemon.post("repair", {"dryRun": True}).json()
+    assert {each["action"].partition(" ")[0] for each in plan["repairs"]} == {"none:"}
+    repair(daemon)
+    assert [each["_id"] for each in client.d.other.find()] == ["theirs"]
     client.d.command({"drop": "other", "mayBypassWriteBlocking": True})
     repair(daemon)
 
@@ -316,6 +322,7 @@ def names(client: writes.AnyClient) -> list[str]:
     return list(client.d.list_collection_names())
 
 
+@JUDGING_SOON
 def test_a_repair_keeps_what_users_have_created(pair: Pair, daemon: Daemon) -> None:
     """Let users drop a collection on the destination and create it again: a repair must keep it, even after a reversal.
 
@@ -498,6 +505,7 @@ def warnings_of_writes(daemon: Daemon) -> list[str]:
     return [each for each in warnings if "still write to the source" in each]
 
 
+@JUDGING_SOON
 @across(REPLICA_SETS, full(SHARDED))
 def test_a_killed_repair_goes_on(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
@@ -546,7 +554,8 @@ def counts(daemon: Daemon) -> tuple[int, int]:
     return len(every) - definitions, definitions
 
 
-@across(REPLICA_SETS, full(TO_SHARDED), SHARDED)
+@JUDGING_SOON
+@across(full(REPLICA_SETS), full(TO_SHARDED), SHARDED)
 def test_documents_of_every_kind_are_repaired(pair: Pair, daemon: Daemon) -> None:
     """Spoil documents of many kinds, for example on a wrong shard, on two shards, or in a capped collection."""
     client, changed = pair.source.client, pair.destination.client

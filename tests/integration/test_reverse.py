@@ -14,7 +14,7 @@ from pymongo.errors import DuplicateKeyError
 from syncsvc.engine.run.points import Point
 from tests.support import writes
 from tests.support.blocks import block, blocked, is_blocked
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, prepared
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, Side, across
 from tests.support.waiting import wait_for
 
@@ -284,6 +284,7 @@ def test_a_reversal_of_an_irreversible_sync_is_refused(pair: Pair, daemon: Daemo
     _assert_refused(daemon, "NotReversible")
 
 
+@prepared(Daemon.judge_soon)
 def test_a_difference_fails_the_commit_of_a_reversed_sync(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start(**REVERSIBLE)

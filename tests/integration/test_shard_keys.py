@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.daemon import Daemon
 from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, Pair, across
+from tests.support.selection import full
 
 ENTRY = {"database": "d", "collection": "c", "shardCollection": {"key": [{"n": 1}]}}
 
@@ -56,7 +57,7 @@ def found(pair: Pair) -> tuple[bool, dict[str, bool]]:
     "options, index",
     [
         ({}, "own"),
-        ({"buildIndexes": "afterDataCopy"}, "own"),
+        full({"buildIndexes": "afterDataCopy"}, "own"),
         ({"buildIndexes": "never"}, "n_1"),
     ],
     ids=["before the copy", "after the copy", "never"],

@@ -97,7 +97,7 @@ def define(client: Client) -> None:
     client.drop_database("e")
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_ddl_events_are_applied(pair: Pair, daemon: Daemon, when: When) -> None:
     """Make DDL operations of every kind. Each shard reports them for itself.

@@ -74,10 +74,11 @@ def test_documents_of_a_source_without_uuids_in_events_are_synced(
     pair: Pair, unknowing: Daemon, when: When
 ) -> None:
     client = pair.source.client
-    for each in UPDATES:
+    some = UPDATES[::3]
+    for each in some:
         each.fill(client[each.name])
     with writes_in(when, unknowing):
-        for each in UPDATES:
+        for each in some:
             each.change(client[each.name])
     unknowing.commit()
     pair.assert_equal()

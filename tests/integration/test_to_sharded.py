@@ -13,7 +13,7 @@ from bson.min_key import MinKey
 
 from syncsvc.engine.run.points import Point
 from tests.support.checks import Checker
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, prepared
 from tests.support.pair import TO_SHARDED, Pair, Side, across
 from tests.support.phases import When, writes_in
 from tests.support.resuming import assert_final, fails_again
@@ -46,9 +46,9 @@ def sharding(*entries: Document, supported: bool = True) -> Document:
     return {"createSupportingIndexes": supported, "shardingEntries": list(entries)}
 
 
-def fill(pair: Pair, name: str = "c", **options: Any) -> None:
+def fill(pair: Pair, name: str = "c", documents: int = DOCUMENTS, **options: Any) -> None:
     collection = pair.source.client.d.create_collection(name, **options)
-    numbers = list(range(DOCUMENTS))
+    numbers = list(range(documents))
     Random(1).shuffle(numbers)
     collection.insert_many(
         {"_id": f"id {n}", "n": n, "text": f"{n:05}", "few": n % 7, "sub": {"n": n}}
@@ -311,30 +311,31 @@ def drop_all(collection: Any) -> None:
     collection.drop_indexes()
 
 
-@pytest.mark.each_once
+CHANGES: tuple[Callable[[Any], None], ...] = (
+    *(drop_it, create_it_again, create_another_of_its_name, create_it_with_another_name),
+    *(create_one_of_its_key, create_a_wider_one, make_it_expire, make_it_unique),
+    *(create_one_as_ours_is_named, drop_all),
+)
+
+
 class TestChangesOfIndexes:
-    @pytest.mark.in_turns(4)
-    @pytest.mark.parametrize(
-        "change",
-        [
-            *(drop_it, create_it_again, create_another_of_its_name, create_it_with_another_name),
-            *(create_one_of_its_key, create_a_wider_one, make_it_expire, make_it_unique),
-            *(create_one_as_ours_is_named, drop_all),
-        ],
-        ids=lambda each: each.__name__,
-    )
+    @pytest.mark.in_turns
     @pytest.mark.parametrize("when", [When.COPY, When.APPLY], ids=lambda when: when.name)
     def test_the_shard_key_always_has_a_supporting_index(
-        self, pair: Pair, daemon: Daemon, change: Callable[[Any], None], when: When
+        self, pair: Pair, daemon: Daemon, when: When
     ) -> None:
-        fill(pair)
-        pair.source.client.d.c.create_index("n", name="own")
-        pair.shard("d.c", {"n": 1})
+        changes = {change.__name__: change for change in CHANGES}
+        for name in changes:
+            fill(pair, name, documents=100)
+            pair.source.client.d[name].create_index("n", name="own")
+            pair.shard(f"d.{name}", {"n": 1})
         with writes_in(when, daemon):
-            change(pair.source.client.d.c)
+            for name, change in changes.items():
+                change(pair.source.client.d[name])
         daemon.commit()
         pair.assert_equal()
-        assert "syncsvc.spare" not in indexes(pair)
+        for name in changes:
+            assert "syncsvc.spare" not in indexes(pair, name)
 
     def test_a_hidden_index_no_longer_supports_the_shard_key(
         self, pair: Pair, daemon: Daemon
@@ -353,32 +354,23 @@ class TestChangesOfIndexes:
     def test_a_unique_index_that_conflicts_with_the_shard_key_is_named(
         self, pair: Pair, daemon: Daemon
     ) -> None:
+        d = pair.source.client.d
         fill(pair)
+        d.c.create_index("text", name="becomes unique")
         pair.shard("d.c", {"n": 1})
         daemon.start()
         daemon.wait_until_committable()
-        pair.source.client.d.c.create_index("text", name="against", unique=True)
+        d.c.create_index("text", name="against", unique=True, sparse=True)
         progress = daemon.wait_for_state("FAILED")
         assert progress["error"] == "UniqueIndexIncompatible"
         assert "The unique index against of d.c" in progress["errorDescription"]
-        pair.source.client.d.c.drop_index("against")
+        d.c.drop_index("against")
         daemon.resume()
-        daemon.commit()
-        pair.assert_equal()
-
-    def test_an_index_that_becomes_unique_and_conflicts_is_named(
-        self, pair: Pair, daemon: Daemon
-    ) -> None:
-        fill(pair)
-        pair.source.client.d.c.create_index("text", name="against")
-        pair.shard("d.c", {"n": 1})
-        daemon.start()
         daemon.wait_until_committable()
-        index = {"name": "against", "prepareUnique": True}
-        pair.source.client.d.command({"collMod": "c", "index": index})
-        progress = daemon.wait_for_state("FAILED")
-        assert progress["error"] == "UniqueIndexIncompatible"
-        pair.source.client.d.command({"collMod": "c", "index": {**index, "prepareUnique": False}})
+        index = {"name": "becomes unique", "prepareUnique": True}
+        d.command({"collMod": "c", "index": index})
+        assert daemon.wait_for_state("FAILED")["error"] == "UniqueIndexIncompatible"
+        d.command({"collMod": "c", "index": {**index, "prepareUnique": False}})
         daemon.resume()
         daemon.commit()
         pair.assert_equal()
@@ -397,17 +389,29 @@ class TestChangesOfIndexes:
 
 
 class TestLater:
-    def test_a_collection_created_later_is_sharded(self, pair: Pair, daemon: Daemon) -> None:
-        fill(pair, "other")
-        pair.shard("d.c", {"n": 1})
-        pair.shard("e.c", {"n": "hashed"})
-        daemon.start()
+    def test_collections_created_later_are_sharded(self, pair: Pair, daemon: Daemon) -> None:
+        """One is created for the first time, one again; one becomes capped, which excludes sharding."""
+        source, sharded = pair.source.client, pair.destination.client.config.collections
+        fill(pair, "again")
+        fill(pair, "capped")
+        keys: dict[str, Document] = {"d.c": {"n": 1}, "d.again": {"n": 1}, "e.c": {"n": "hashed"}}
+        for name, key in keys.items():
+            pair.shard(name, key)
+        entries = [entry(*each) for each in {**keys, "d.capped": {"n": 1}}.items()]
+        daemon.start(sharding=sharding(*entries))
         daemon.wait_until_committable()
-        pair.source.client.d.create_collection("c", collation=CASELESS)
-        pair.source.client.d.c.create_index("n", unique=True, collation={"locale": "simple"})
-        pair.source.client.e.create_collection("c")
+        before = sharded.find_one({"_id": "d.again"})
+        source.d.create_collection("c", collation=CASELESS)
+        source.d.c.create_index("n", unique=True, collation={"locale": "simple"})
+        source.e.create_collection("c")
+        source.d.again.drop()
+        source.d.create_collection("again")
+        source.d.command({"convertToCapped": "capped", "size": 1 << 20})
         daemon.commit()
         assert (shard_key(pair), shard_key(pair, "e.c")) == ({"n": 1}, {"n": "hashed"})
+        assert shard_key(pair, "d.capped") is None
+        after = sharded.find_one({"_id": "d.again"})
+        assert before is not None and after is not None and before["uuid"] != after["uuid"]
         pair.assert_equal()
         assert_no_zones(pair)
 
@@ -448,51 +452,20 @@ class TestLater:
         assert "was renamed to e.c." in progress["errorDescription"]
         assert_final(daemon)
 
-    def test_a_collection_dropped_and_created_again_is_sharded(
-        self, pair: Pair, daemon: Daemon
-    ) -> None:
-        fill(pair)
-        pair.shard("d.c", {"n": 1})
-        daemon.start()
-        daemon.wait_until_committable()
-        before = pair.destination.client.config.collections.find_one({"_id": "d.c"})
-        pair.source.client.d.c.drop()
-        pair.source.client.d.create_collection("c")
-        daemon.commit()
-        after = pair.destination.client.config.collections.find_one({"_id": "d.c"})
-        assert before is not None and after is not None and before["uuid"] != after["uuid"]
-        pair.assert_equal()
-
-    def test_a_collection_that_becomes_capped_is_not_sharded(
-        self, pair: Pair, daemon: Daemon
-    ) -> None:
-        fill(pair)
-        daemon.start(sharding=sharding(entry("d.c", {"n": 1})))
-        daemon.wait_until_committable()
-        pair.source.client.d.command({"convertToCapped": "c", "size": 1 << 20})
-        daemon.commit()
-        assert shard_key(pair) is None
-        pair.assert_equal()
-
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {"capped": True, "size": 4096},
-            {"timeseries": {"timeField": "t"}},
-        ],
-        ids=lambda each: next(iter(each)),
-    )
     def test_a_new_collection_that_cannot_be_sharded_is_named(
-        self, pair: Pair, daemon: Daemon, options: Document
+        self, pair: Pair, daemon: Daemon
     ) -> None:
         fill(pair, "other")
         pair.shard("d.c", {"n": 1})
         daemon.start()
-        daemon.wait_until_committable()
-        pair.source.client.d.create_collection("c", **options)
-        assert daemon.wait_for_state("FAILED")["error"] == "CollectionNotShardable"
-        pair.source.client.d.c.drop()
-        daemon.resume()
+        options: tuple[Document, ...]
+        options = {"capped": True, "size": 4096}, {"timeseries": {"timeField": "t"}}
+        for each in options:
+            daemon.wait_until_committable()
+            pair.source.client.d.create_collection("c", **each)
+            assert daemon.wait_for_state("FAILED")["error"] == "CollectionNotShardable"
+            pair.source.client.d.c.drop()
+            daemon.resume()
         daemon.commit()
         pair.assert_equal()
 
@@ -696,6 +669,7 @@ def assert_events_go_on(pair: Pair, daemon: Daemon, *kills: tuple[Point, str]) -
 
 
 class TestVerification:
+    @prepared(Daemon.judge_soon)
     def test_a_different_shard_key_is_a_mismatch(self, pair: Pair, daemon: Daemon) -> None:
         fill(pair)
         pair.source.client.d.c.create_index([("n", 1), ("few", 1)])
@@ -708,6 +682,7 @@ class TestVerification:
         assert progress["error"] == "VerificationFailed"
         assert "d.c: its shard key is different" in progress["errorDescription"]
 
+    @prepared(Daemon.judge_soon)
     def test_an_unsharded_collection_is_a_mismatch(self, pair: Pair, daemon: Daemon) -> None:
         pair.source.client.d.create_collection("c")
         pair.source.client.d.other.insert_one({})

@@ -29,6 +29,7 @@ def _open_transaction(client: writes.AnyClient, first: int) -> Iterator[ClientSe
         yield session
 
 
+@pytest.mark.in_turns
 @across(REPLICA_SETS, TO_SHARDED)
 def test_transactions_open_before_the_start_are_synced(pair: Pair, daemon: Daemon) -> None:
     pair.shard("d.c")

@@ -18,6 +18,7 @@ from tests.support.checks import Checker
 from tests.support.pair import TO_SHARDED, Pair, across
 from tests.support.selection import full
 from tests.support.waiting import wait_for
+from verifier.cluster import failures
 from verifier.cluster.connect import connect
 from verifier.cluster.note import append_note
 from verifier.cluster.quiet import is_quiet
@@ -226,7 +227,11 @@ def test_a_cluster_that_does_not_answer_is_not_quiet() -> None:
         assert not is_quiet(client, Timestamp(1, 0))
 
 
-def test_an_error_ends_a_check_even_while_its_threads_wait(pair: Pair, checker: Checker) -> None:
+def test_an_error_ends_a_check_even_while_its_threads_wait(
+    pair: Pair, checker: Checker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The server does not say that it would refuse this filter again.
+    monkeypatch.setattr(failures, "UNFORESEEN_PATIENCE", 1.0)
     for side in (pair.source, pair.destination):
         side.client.d.a.insert_one({"_id": 1})
     # The service would refuse this filter. Here, it causes an error in one of several threads.

@@ -13,7 +13,6 @@ from syncsvc.sandbox.replica_set import Client
 from tests.integration import test_verifier_generations as generations
 from tests.support.checks import Checker, RunningCheck
 from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, across
-from tests.support.selection import full
 from tests.support.verifier import Verifier
 from verifier.compare.check_progress import Outcome
 from verifier.compare.mismatch import DocumentMismatch
@@ -158,7 +157,8 @@ def change(pair: Pair) -> None:
 
 
 @between_sharded_clusters
-@pytest.mark.parametrize("seed", [0, full(1)])
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [0, 1])
 def test_differences_after_random_writes_are_reported(
     pair: Pair, checker: Checker, seed: int
 ) -> None:

@@ -19,7 +19,7 @@ from tests.support.blocks import (
     code_of_write,
     is_blocked,
 )
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, prepared
 from tests.support.failpoints import APPLICATION, failing
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
 from tests.support.waiting import wait_for
@@ -124,6 +124,7 @@ def test_a_failed_start_keeps_blocks_set_before_the_sync(pair: Pair, daemon: Dae
     assert blocked(pair) == BOTH
 
 
+@prepared(Daemon.judge_soon)
 @pytest.mark.in_turns
 @pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
 def test_a_failed_verification_restores_the_block_of_the_source(
@@ -152,6 +153,7 @@ def test_a_failed_verification_restores_the_block_of_the_source(
     assert "setUserWriteBlockMode: 1, global: false" in daemon.progress()["errorDescription"]
 
 
+@prepared(Daemon.give_up_soon)
 def test_a_temporary_failure_keeps_the_write_blocks(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     with ExitStack() as failing:

@@ -15,8 +15,10 @@ from tests.support.pair import Clusters
 from tests.support.selection import full
 
 SEEDS = [1, *map(full, range(2, 11))]
-# The writers of this profile run the same operations as those of DEFINITIONS, in other proportions.
-PROFILES = [full(each) if each is Profile.MOSTLY_DEFINITIONS else each for each in Profile]
+# The writers of DATA and MOSTLY_DEFINITIONS run the same operations as those of DEFINITIONS, in other proportions, and
+# those of SHARDED the same as those of INSTANCES, with one instance.
+_REPEATING = {Profile.DATA, Profile.MOSTLY_DEFINITIONS, Profile.SHARDED}
+PROFILES = [full(each) if each in _REPEATING else each for each in Profile]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support import observed
 from tests.support.service_process import ServiceProcess
 from tests.support.waiting import wait_for
@@ -181,6 +183,18 @@ class Daemon(ServiceProcess):
         """Make later processes of this daemon log the report on the progress several times a second."""
         (self.folder / "report-often").touch()
 
+    def warn_soon(self) -> None:
+        """Make later starts warn of a wait after two seconds."""
+        (self.folder / "warn-soon").touch()
+
+    def give_up_soon(self) -> None:
+        """Make later starts give up after five seconds of unexpected errors, or ten of a silent connection."""
+        (self.folder / "give-up-soon").touch()
+
+    def judge_soon(self) -> None:
+        """Make later starts skip the grace period of the verification, in which late documents can still expire."""
+        (self.folder / "judge-soon").touch()
+
     def namespaces(self, **parameters: str | int) -> dict[str, Any]:
         """Return the answer of /namespaces, whose query has these parameters.
 
@@ -199,6 +213,11 @@ class Daemon(ServiceProcess):
             yield
         finally:
             (self.folder / "no-room").unlink()
+
+
+def prepared(*calls: Callable[[Daemon], None]) -> pytest.MarkDecorator:
+    """Mark a test: these methods are called on each daemon of the fixtures `daemon` and `fleet` before it runs."""
+    return pytest.mark.prepared.with_args(*calls)
 
 
 def _in_state(progress: dict[str, Any], states: tuple[str, ...]) -> dict[str, Any] | None:

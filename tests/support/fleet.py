@@ -93,8 +93,13 @@ class Fleet:
 
 
 @contextmanager
-def running_fleet(pair: Pair, folder: Path, *options: str) -> Iterator[Fleet]:
+def running_fleet(
+    pair: Pair, folder: Path, *options: str, prepare: Callable[[Daemon], None] = lambda _: None
+) -> Iterator[Fleet]:
+    """Run the instances of a sync; `prepare` is called with each of them before."""
     fleet = Fleet(pair, folder, *options)
+    for each in fleet.daemons:
+        prepare(each)
     try:
         fleet.run()
         yield fleet

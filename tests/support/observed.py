@@ -13,10 +13,15 @@ More files in the folder change the daemon:
 - `lease`: its lease (`--standby`) is valid for the number of seconds that the file contains.
 - `wait-briefly`: commands do not wait long for the startup.
 - `report-often`: the half-minute report is logged several times a second.
+- `warn-soon`: it warns of a wait after two seconds instead of 15.
+- `give-up-soon`: it retries after unexpected errors for five seconds instead of a minute, and waits for bytes from a
+  server for ten seconds instead of a minute.
+- `judge-soon`: differences that remain at the end of the verification are not rechecked for three seconds.
 - `no-room`: while the file exists, it sees little memory, and no free disk on the destination. Otherwise it always
   sees enough of both, whatever the machine has.
 
-An idle change stream returns sooner than usual, because most tests wait for one.
+An idle change stream returns sooner than usual, and other instances are checked more often, because most tests wait for
+them.
 """
 
 from __future__ import annotations
@@ -29,9 +34,11 @@ from syncsvc.cli import main
 from syncsvc.preflight import memory, questions
 from syncsvc.tuning import Tuning
 from tests.support.obedience import observer
+from verifier.cluster import connect, failures
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts
 from verifier.compare.tuning import CheckTuning
+from verifier.runtime import waits
 
 _WATCH_CLOSELY = (
     "oplog_interval",
@@ -49,6 +56,7 @@ def run(folder: Path, options: Sequence[str]) -> int:
     if (folder / "old-source").exists():
         ClusterFacts.reports_ddl = False  # type: ignore[assignment,method-assign]
     _choose_room(folder)
+    _choose_patience(folder)
     return main(options, observer(folder), Tuning(**dict(_tuned(folder))))
 
 
@@ -56,6 +64,7 @@ def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
     """Yield the tuning fields, as names and values, that the files in `folder` change."""
     yield "stream_wait_ms", 50
     yield "check", CheckTuning(stream_wait_ms=50)
+    yield "instance_interval", 0.2
     if (folder / "classic-updates").exists():
         yield "raw_updates", False
     if (folder / "old-source").exists():
@@ -79,6 +88,17 @@ def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
         yield "startup_wait", 0.1
     if (folder / "report-often").exists():
         yield "report_interval", 0.3
+    if (folder / "judge-soon").exists():
+        yield "grace", 0.0
+
+
+def _choose_patience(folder: Path) -> None:
+    """Shorten the limits of waits that are no tuning, because they are the same for every sync."""
+    if (folder / "warn-soon").exists():
+        waits.LONG = 2.0
+    if (folder / "give-up-soon").exists():
+        failures.UNFORESEEN_PATIENCE = 5.0
+        connect.SOCKET_MS = 10_000
 
 
 def _choose_room(folder: Path) -> None:

@@ -79,7 +79,7 @@ def hot_document(client: AnyClient) -> None:
 
 
 def many_collections(client: AnyClient) -> None:
-    for n in range(30):
+    for n in range(12):
         client[f"db{n % 3}"][f"c{n}"].insert_many({"_id": i, "n": n} for i in range(5))
     client.db0.drop_collection("c0")
 

@@ -29,7 +29,7 @@ _SELECTION_MS = 10_000
 # nothing forever. All our commands may be repeated: one that still runs on the server, such as an index build, is
 # joined, or is a no-op the second time.
 _CONNECT_MS = 10_000
-_SOCKET_MS = 60_000
+SOCKET_MS = 60_000
 # Exceptions of the driver for options that it refuses or cannot handle.
 _DRIVER_ERRORS = (PyMongoError, ValueError, TypeError, KeyError, OSError)
 _SELECTION = "serverSelectionTimeoutMS"
@@ -70,13 +70,13 @@ def check_uri(uri: str) -> dict[str, Any]:
 
 
 def connect(
-    uri: str, application: str, name: str = "cluster", socket_ms: int = _SOCKET_MS
+    uri: str, application: str, name: str = "cluster", socket_ms: int | None = None
 ) -> Client:
     """Return a client that reads from the primary, or from the member that `verifier.cluster.pinning` selects.
 
-    Read and write concern are majority. A call fails if it waits longer than `socket_ms` milliseconds for bytes from a
-    server. `name` is the operator's name for the cluster. Does not wait for a connection. Raises OperationError
-    InvalidURI.
+    Read and write concern are majority. A call fails if it waits longer than `socket_ms` milliseconds (default:
+    `SOCKET_MS`) for bytes from a server. `name` is the operator's name for the cluster. Does not wait for a connection.
+    Raises OperationError InvalidURI.
     """
     options = check_uri(uri)
     # The connection string has precedence. The driver's own defaults are too long, and its reads have no timeout.
@@ -91,7 +91,7 @@ def connect(
             read_preference=ReadPreference.PRIMARY,
             uuidRepresentation="unspecified",
             datetime_conversion="DATETIME_AUTO",
-            socketTimeoutMS=socket_ms,
+            socketTimeoutMS=SOCKET_MS if socket_ms is None else socket_ms,
             event_listeners=[CallListener(name)],
             server_selector=pinning.select,
             **given,

@@ -192,7 +192,7 @@ _REFUSAL_CODES = frozenset(
 _FIRST_LOCATION = 10_000
 # How long other errors are retried, in seconds: an unexpected error is more often a temporary fault than a property of
 # the data. A check in the server's source that is not known as transient only gets a second chance.
-_UNFORESEEN_PATIENCE = 60.0
+UNFORESEEN_PATIENCE = 60.0
 _LOCATION_PATIENCE = 0.5
 
 _AUTHENTICATION_CODES = (UNAUTHORIZED, 18)
@@ -273,7 +273,7 @@ def temporary(error: BaseException) -> Temporary | None:
         return None
     if code in _AUTHENTICATION_CODES:
         return Temporary(_with_command(error), _CHECK_USER)
-    patience = _LOCATION_PATIENCE if code >= _FIRST_LOCATION else _UNFORESEEN_PATIENCE
+    patience = _LOCATION_PATIENCE if code >= _FIRST_LOCATION else UNFORESEEN_PATIENCE
     return Temporary(_with_command(error), _CHECK_LOG, patience)
 
 
