@@ -217,7 +217,12 @@ def several() -> Sync:
 
 
 def standby() -> Sync:
-    lease = _lease({"state": "RUNNING", "canCommit": True, "canWrite": False, "info": None})
+    lease = _lease(
+        {
+            **{"state": "RUNNING", "canCommit": True, "canWrite": False, "info": None},
+            **{"mongosyncID": "coordinator", "error": None, "directionMapping": None},
+        }
+    )
     return Sync(
         State.RUNNING, None, ProgressSnapshot(pings=PINGS), False, standing=Standing(lease=lease)
     )

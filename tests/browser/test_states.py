@@ -134,6 +134,19 @@ def test_on_a_phone_nothing_is_cut_off(stage: Staged, visits: Visits) -> None:
         visit.shoot(f"{scene.__name__}-phone")
 
 
+def test_a_standby_points_to_the_active_daemon(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    service.staged = standby()
+    visit = visits(url)
+    visit.wait_for_text("#sentence", "The active daemon runs on the host sync-a.example")
+    for section in ("#tiles", "#charts-section", "#namespaces-section"):
+        visit.page.locator(section).wait_for(state="hidden")
+    assert visit.page.locator("#actions button:enabled:visible").count() == 0
+    visit.assert_accessible()
+    service.staged = ready()
+    visit.page.locator(".row .link").first.wait_for()
+
+
 def test_the_keyboard_is_enough(stage: Staged, visits: Visits) -> None:
     service, url = stage
     service.fill_history()

@@ -20,6 +20,8 @@ const RANGES = { "15m": ["15 minutes", 900], "6h": ["6 hours", 21600], all: ["Al
 const KINDS = {
   RUNNING: "info", COMMITTING: "info", REVERSING: "info", COMMITTED: "good", PAUSED: "warn", FAILED: "bad", RESETTING: "warn",
 };
+// The sections that a standby does not show.
+const FIGURES = ["tiles", "charts-section", "namespaces-section"];
 // The phases of every sync, in order.
 const USUAL = [
   "initializing collections and indexes", "collection copy", "change event application", "waiting for commit to complete",
@@ -94,6 +96,8 @@ async function step() {
 
 function show(overview) {
   const { progress } = overview;
+  // Only the active daemon knows the figures.
+  for (const id of FIGURES) byId(id).hidden = progress.role === "standby";
   showHistory(overview.history);
   whenChanged("sentence", [overview.summary, overview.commit, progress, overview.next], () => showState(overview));
   whenChanged("warnings", overview.warnings, showWarnings);

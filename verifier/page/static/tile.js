@@ -15,7 +15,7 @@ export class Tile {
     this.element = el(
       "article", { class: "card tile", "aria-label": title },
       el("div", { class: "tile-head" }, el("h2", { text: title }), this.badge),
-      el("div", { class: "figure" }, this.value, this.unit), this.meter, this.list, this.note,
+      el("div", { class: "figure" }, this.value, " ", this.unit), this.meter, this.list, this.note,
     );
   }
 
