@@ -108,7 +108,7 @@ def repair_a_difference(pair: Pair, visit: Visit) -> None:
     dialog = visit.page.get_by_role("dialog")
     dialog.locator(".difference").first.wait_for()
     assert dialog.locator(".difference").count() == 1
-    assert "_id 7 is different" in dialog.locator(".difference").inner_text()
+    assert "_id 7 (int) is different" in dialog.locator(".difference").inner_text()
     assert dialog.locator(".difference li code").inner_text() == "n"
     visit.assert_accessible()
     visit.shoot("real-difference")

@@ -12,6 +12,12 @@ export class Refused extends Error {
   }
 }
 
+/** Keep the digits of an integer that JavaScript would round, such as a large `_id`, as a text. */
+function exact(key, value, context) {
+  const rounded = typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value);
+  return rounded ? context?.source ?? `about ${value}` : value;
+}
+
 /** The API of one daemon. `askForToken` returns a promise of a token, when the daemon wants one. */
 export class Api {
   constructor(askForToken) {
@@ -49,7 +55,7 @@ export class Api {
   /** Return the lines of a streamed answer as objects. */
   async lines(path) {
     const text = await (await this.#send(path, {})).text();
-    const lines = text.split("\n").filter(Boolean).map((line) => JSON.parse(line));
+    const lines = text.split("\n").filter(Boolean).map((line) => JSON.parse(line, exact));
     const last = lines.at(-1);
     if (last?.success === false) throw new Refused(200, last);
     return lines;

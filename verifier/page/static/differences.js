@@ -58,7 +58,7 @@ function difference(line) {
   }
   return el(
     "div", { class: "difference" },
-    el("div", {}, el("code", { text: `_id ${JSON.stringify(line._id)}` }), ` is ${kind}`),
+    el("div", {}, el("code", { text: `_id ${JSON.stringify(line._id)}` }), ` (${line.idType}) is ${kind}`),
     el("ul", {}, ...line.fields.map(({ path, detail }) => el("li", {}, el("code", { text: path || "(document)" }), ` ${detail}`))),
   );
 }
