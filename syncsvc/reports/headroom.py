@@ -50,9 +50,8 @@ def headroom(left: float | None, needed: float | None, spooling: bool) -> Headro
         level = Level.GREEN if left >= _AMPLE * SHORTEST_FORECAST else Level.AMBER
         level = Level.RED if left < SHORTEST_FORECAST else level
         return Headroom(level, left, None, f"{kept}; how long they are needed is not known yet.")
-    return Headroom(
-        _level(left, needed), left, needed, f"{kept}; they are needed for about {about(needed)}."
-    )
+    need = f"they are needed for about {about(needed)}" if needed >= 1 else "they are all applied"
+    return Headroom(_level(left, needed), left, needed, f"{kept}; {need}.")
 
 
 def _level(left: float, needed: float) -> Level:

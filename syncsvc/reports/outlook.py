@@ -13,7 +13,14 @@ from syncsvc.errors import VERIFICATION_FAILED
 from syncsvc.figures.progress import MOST_LAG, WarningKind
 from syncsvc.options import CLUSTERS
 from syncsvc.reports.durations import about
-from syncsvc.reports.sync import Sync, is_drained, lag_seconds, phase_shown, total_bytes
+from syncsvc.reports.sync import (
+    Sync,
+    index_building,
+    is_drained,
+    lag_seconds,
+    phase_shown,
+    total_bytes,
+)
 from syncsvc.reports.verification_answer import documents_expected, first_amounts
 from syncsvc.resuming import RESUMPTIONS, Resumption
 from syncsvc.saved.run import RunRecord
@@ -163,6 +170,9 @@ def _amount(sync: Sync, record: RunRecord) -> str:
     if record.phase is Phase.COPYING:
         total = total_bytes(snapshot)
         return f": {percent(snapshot.copied_bytes, total)} done" if total else ""
+    indexes = index_building(sync)
+    if record.phase is Phase.INDEXING and indexes is not None:
+        return f": {indexes.built} of {indexes.total} done"
     lag = lag_seconds(record, snapshot)
     if record.phase is not Phase.APPLYING or lag is None:
         return ""

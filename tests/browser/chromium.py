@@ -51,6 +51,7 @@ class Visit:
         self.context: BrowserContext = browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme=scheme,
+            reduced_motion="reduce",
             permissions=["clipboard-read", "clipboard-write"],
             timezone_id="UTC",
         )

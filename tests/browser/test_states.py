@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from flask import Flask, request
@@ -25,6 +26,7 @@ from tests.support.waiting import wait_for
 
 Staged = tuple[StagedService, str]
 MANY = 10_000
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 @pytest.fixture
@@ -37,10 +39,11 @@ def test_every_state_is_accessible_in_light_and_dark(stage: Staged, visits: Visi
     service.fill_history(clean=True)
     for name, scene in SCENES.items():
         service.staged = scene()
-        for scheme in ("light", "dark"):
-            visit = visits(url, scheme=scheme)
-            visit.wait_for_text("#state", service.staged.state.value)
-            visit.page.locator(".row .link").first.wait_for()
+        visit = visits(url)
+        visit.wait_for_text("#state", service.staged.state.value)
+        visit.page.locator(".row .link").first.wait_for()
+        for scheme in SCHEMES:
+            visit.page.emulate_media(color_scheme=scheme)
             visit.assert_accessible()
             visit.shoot(f"{name}-{scheme}")
 

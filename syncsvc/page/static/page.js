@@ -81,9 +81,9 @@ async function step() {
   const path = `${OVERVIEW}?history=${range}${since}`;
   // The rows of this answer may have been replaced by those of another range.
   if (!cursor) api.forget(path);
+  let answer = null;
   try {
-    const answer = await api.get(path);
-    if (answer && range === history.range) show(answer.overview);
+    answer = await api.get(path);
     failures = 0;
     contact("live", "Live");
   } catch (error) {
@@ -91,6 +91,7 @@ async function step() {
     contact("lost", error instanceof Refused ? error.message : "No answer from the daemon");
     return;
   }
+  if (answer && range === history.range) show(answer.overview);
   await Promise.allSettled([namespaces.refresh(), limits.refresh()]);
 }
 
@@ -132,6 +133,7 @@ function showState(overview) {
   const failure = byId("failure");
   failure.hidden = !progress.error;
   setText(failure, progress.errorDescription ?? progress.error ?? "");
+  byId("commit").hidden = ["COMMITTING", "COMMITTED"].includes(progress.state);
   whenChanged("commit", commit, showCommit);
   whenChanged("next", [overview.next, overview.commit.possible], () => showNext(overview.next));
   whenChanged("route", progress.directionMapping, showRoute);

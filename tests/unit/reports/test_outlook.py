@@ -9,14 +9,14 @@ import pytest
 from bson.timestamp import Timestamp
 
 from syncsvc.figures.progress import OtherInstance, ProgressSnapshot, WarningKind
-from syncsvc.options import StartOptions
+from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.reports.durations import about
 from syncsvc.reports.outlook import commands_now, next_step, summary, why_no_commit
 from syncsvc.reports.standing import Role, Standing
 from syncsvc.reports.sync import Sync
 from syncsvc.saved.run import Failure
 from syncsvc.state import Phase, State
-from tests.unit.syncsvc.records import START, known, run_record
+from tests.unit.syncsvc.records import START, collection_record, known, run_record
 from verifier.compare.check_progress import Amounts, Changes, CheckProgress, Outcome, Verdict
 
 NEAR = Changes(lag_seconds=1)
@@ -92,6 +92,32 @@ def test_there_is_always_a_reason_or_a_commit() -> None:
                 assert bool(why_no_commit(sync)) is not possible
                 assert summary(sync).endswith(".")
                 next_step(sync)
+
+
+AFTER = StartOptions("cluster0", "cluster1", build_indexes=BuildIndexes.AFTER_DATA_COPY)
+
+
+@pytest.mark.parametrize(
+    "sync, text",
+    [
+        (known(run_record(), ProgressSnapshot(total_bytes=300, copied_bytes=299)), ": 99 % done."),
+        (known(run_record(), ProgressSnapshot(total_bytes=300, copied_bytes=300)), ": 100 % done."),
+        (
+            known(
+                run_record(phase=Phase.INDEXING, options=AFTER),
+                collections=(collection_record({}, {"name": "a_1", "key": {"a": 1}}),),
+            ),
+            "building the indexes: 0 of 1 done.",
+        ),
+        (applying(lag=600), "10 minutes behind the source."),
+        (known(run_record(state=State.COMMITTING)), "waits for the verdict"),
+        (known(run_record(state=State.COMMITTING, can_write=True)), "made unique again."),
+        (known(run_record(state=State.COMMITTED)), "may write to the destination."),
+        (known(None, standing=Standing()), "It is not known which daemon is active now."),
+    ],
+)
+def test_the_summary(sync: Sync, text: str) -> None:
+    assert text in summary(sync)
 
 
 @pytest.mark.parametrize(
