@@ -11,7 +11,7 @@ LOWEST = .venv-min
 # Tests start some hundred processes of ours, and none should compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check lint types unit test test-all test-min format reference docs coverage bench clean
+.PHONY: help demo check lint types unit test test-all test-min test-browser format reference docs coverage bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -35,6 +35,10 @@ $(LOWEST)/installed: setup.cfg pyproject.toml tests/support/lowest.py
 	$(PYTHON) -m venv $(LOWEST)
 	$(PYTHON) -m tests.support.lowest > $(LOWEST)/lowest.txt
 	$(LOWEST)/bin/pip install --disable-pip-version-check --constraint $(LOWEST)/lowest.txt --editable '.[test]'
+	@touch $@
+
+$(VENV)/browser-installed: $(VENV)/installed
+	$(INSTALL) '.[browser]'
 	@touch $@
 
 demo: $(VENV)/demo-installed  ## watch a real migration, from start to COMMITTED, under live writes
@@ -62,6 +66,9 @@ test-all: $(VENV)/installed  ## run them with all combinations and more random w
 
 test-min: $(LOWEST)/installed  ## run some tests with the lowest versions of all dependencies
 	$(LOWEST)/bin/python -m pytest --quiet tests/unit tests/integration/test_main_job.py
+
+test-browser: $(VENV)/browser-installed  ## run the tests of the pages; they need Chromium (apt-get install chromium)
+	$(BIN)/python -m pytest --quiet tests/browser
 
 format: $(VENV)/installed  ## put the code into its form
 	$(BIN)/isort --quiet syncsvc verifier tests

@@ -11,6 +11,7 @@ from typing import Any
 
 from flask import Blueprint, Response
 
+from syncsvc.reports.overview_schemas import NamespacesTableSchema, OverviewSchema
 from syncsvc.reports.preflight import preflight_report
 from syncsvc.reports.repair import repair_report
 from syncsvc.schemas import (
@@ -22,7 +23,8 @@ from syncsvc.schemas import (
 )
 from syncsvc.service import Service
 from verifier.compare.mismatch_lines import json_lines
-from verifier.runtime.httpd import Readers, json_body, parameters
+from verifier.runtime.httpd import Readers, json_body, parameters, tagged
+from verifier.runtime.recent import RecentCommands
 from verifier.runtime.schemas import EmptySchema, load
 
 SUCCESS = {"success": True}
@@ -30,8 +32,8 @@ SUCCESS = {"success": True}
 _log = logging.getLogger(__name__)
 
 
-def blueprint(service: Service) -> Blueprint:
-    """Return a blueprint with all endpoints of the service below /api/v1."""
+def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
+    """Return a blueprint with all endpoints of the service below /api/v1. `recent` are the commands it has answered."""
     api = Blueprint("api", __name__, url_prefix="/api/v1")
     _add_starts(api, service)
     for command in (service.pause, service.resume, service.commit, service.reverse):
@@ -40,6 +42,7 @@ def blueprint(service: Service) -> Blueprint:
     _add_reset(api, service)
     _add_repair(api, service)
     _add_queries(api, service)
+    _add_overview(api, service, recent)
     return api
 
 
@@ -110,6 +113,25 @@ def _add_queries(api: Blueprint, service: Service) -> None:
     def mismatches() -> Response:
         given = load(MismatchesSchema(), parameters())
         found = service.mismatches(
-            given.get("after"), given.get("limit"), given["minDurationSecs"], given["repaired"]
+            given.get("after"),
+            given.get("limit"),
+            given["minDurationSecs"],
+            given["repaired"],
+            given.get("namespace"),
         )
         return readers.stream(json_lines(found))
+
+
+def _add_overview(api: Blueprint, service: Service, recent: RecentCommands) -> None:
+    """Add the endpoints that the page polls. Their answers contact no cluster."""
+
+    @api.get("/overview")
+    def overview() -> Response:
+        given = load(OverviewSchema(), parameters())
+        shown = service.overview(given["history"], given.get("since"), recent.newest)
+        return tagged({**SUCCESS, "overview": shown})
+
+    @api.get("/overview/namespaces")
+    def namespaces_table() -> Response:
+        request = load(NamespacesTableSchema(), parameters())
+        return tagged({**SUCCESS, **service.namespaces_table(request)})

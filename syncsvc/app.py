@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flask import Flask
 
+from syncsvc import page
 from syncsvc.api import blueprint
 from syncsvc.health import endpoints
 from syncsvc.openapi import description
@@ -12,6 +13,7 @@ from syncsvc.service import Service
 from verifier.runtime import openapi
 from verifier.runtime.httpd import install_error_handlers
 from verifier.runtime.metrics import Snapshot, endpoint
+from verifier.runtime.recent import RecentCommands
 from verifier.runtime.request_log import log_requests
 from verifier.runtime.sites import LOCALHOST, refuse_other_sites
 
@@ -22,7 +24,10 @@ def create_app(service: Service, hosts: frozenset[str] = LOCALHOST) -> Flask:
     install_error_handlers(app)
     log_requests(app)
     refuse_other_sites(app, hosts)
-    app.register_blueprint(blueprint(service))
+    recent = RecentCommands()
+    recent.watch(app)
+    app.register_blueprint(blueprint(service, recent))
+    app.register_blueprint(page.blueprint())
     app.register_blueprint(endpoints(service))
     app.register_blueprint(endpoint(Snapshot(TABLE, service.sync)))
     app.register_blueprint(openapi.endpoint(description()))

@@ -94,7 +94,7 @@ def _serve(settings: Settings, observe: Observer, tuning: Tuning) -> int:
         # Created first, so that an address in use is reported before anything is touched.
         app = create_app(service, own_names(settings.address, settings.allowed_hosts))
         server = HttpServer(app, settings.address, settings.port)
-        tasks.spawn("waits", waits.watch, service.show_waits, stop.sleep)
+        tasks.spawn("waits", waits.watch, service.each_second, stop.sleep)
         tasks.spawn(
             "initialize", _initialize, service, settings, observe, opened, tuning, tasks.stop
         )

@@ -6,7 +6,7 @@ after it has ended, and after a restart. Every read has a short timeout, because
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Container, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -51,13 +51,15 @@ def mismatches(
     limit: int | None,
     least_seconds: float,
     stop: StopToken,
+    namespaces: Collection[str] = (),
 ) -> Iterator[StoredMismatch]:
     """Yield the saved mismatches: first those of collections, views and indexes, then those of documents.
 
     Yield nothing if no check is saved. `after` is the page token of the last mismatch already read; None to begin with
     the first. `limit` is the maximum number of mismatches; None for all. Documents are included if they have differed
-    for `least_seconds` without being changed. Raises OperationError InvalidRequest, ClusterUnreachable, NotAuthorized,
-    IncompatibleMetadata, MismatchesReplaced.
+    for `least_seconds` without being changed. With `namespaces`, only mismatches of these namespaces of the source are
+    included. Raises OperationError InvalidRequest, ClusterUnreachable, NotAuthorized, IncompatibleMetadata,
+    MismatchesReplaced.
     """
     among_documents = _is_among_documents(after)
     store = CheckStore(client, writer, METADATA_DATABASE, stop, _PATIENCE)
@@ -66,11 +68,11 @@ def mismatches(
             return
         count = 0
         if not among_documents:
-            for count, each in enumerate(store.definition_mismatches(after, limit), 1):
+            for count, each in enumerate(store.definition_mismatches(after, limit, namespaces), 1):
                 yield each
             after = None
         left = None if limit is None else limit - count
-        yield from store.document_mismatches(after, left, least_seconds)
+        yield from store.document_mismatches(after, left, least_seconds, namespaces)
 
 
 def repaired(client: Client, after: str | None, limit: int | None) -> Iterator[StoredMismatch]:

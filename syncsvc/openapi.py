@@ -9,6 +9,11 @@ from marshmallow import fields
 from syncsvc import __version__, errors
 from syncsvc.repair_rules import Action
 from syncsvc.reports.namespaces import NamespacePhase
+from syncsvc.reports.overview_schemas import (
+    NamespacesTableSchema,
+    OverviewFields,
+    OverviewSchema,
+)
 from syncsvc.reports.progress_answer import Stage
 from syncsvc.reports.standing import Role
 from syncsvc.reports.verification_answer import Hashing
@@ -392,6 +397,19 @@ class _NamespacesAnswer(SuccessAnswer):
     next = nullable(fields.String, "The value of `after` for the next page; null on the last page.")
 
 
+class _Overview(OverviewFields):
+    progress = always(fields.Nested, "The document of GET /api/v1/progress.", _Progress)
+
+
+class _OverviewAnswer(SuccessAnswer):
+    overview = always(fields.Nested, "Everything that an operator watches.", _Overview)
+
+
+class _NamespacesTableAnswer(SuccessAnswer):
+    namespaces = always(fields.List, "The requested rows.", fields.Nested(_Namespace))
+    total = always(fields.Integer, "The number of collections that fit the request, on all pages.")
+
+
 OPERATIONS = (
     Operation(
         "post",
@@ -493,6 +511,21 @@ OPERATIONS = (
             MISMATCHES_REPLACED,
             TOO_MANY_READERS,
         ),
+    ),
+    Operation(
+        "get",
+        "/api/v1/overview",
+        "Shows everything that the page shows: the progress, explanations, and the history. The answer has an ETag.",
+        _OverviewAnswer(),
+        parameters=OverviewSchema(),
+    ),
+    Operation(
+        "get",
+        "/api/v1/overview/namespaces",
+        "Shows a part of the table of collections, sorted and filtered. The answer has an ETag.",
+        _NamespacesTableAnswer(),
+        parameters=NamespacesTableSchema(),
+        errors=(errors.NOT_ACTIVE,),
     ),
     Operation(
         "get",

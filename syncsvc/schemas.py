@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from marshmallow import ValidationError, fields, post_load, validate
+from marshmallow import ValidationError, fields, post_load, validate, validates_schema
 
 from syncsvc.options import CLUSTERS, BuildIndexes, EventSpool, Repair, StartOptions, WriteBlocking
 from verifier.cluster.filter_schema import ONE_DATABASE, NamespaceFilterSchema
@@ -247,6 +247,11 @@ class MismatchesSchema(DocumentMismatchesSchema):
             "description": "List the differences that were repaired or are being repaired, not those that are left."
         },
     )
+
+    @validates_schema
+    def _refuse_both(self, data: Mapping[str, Any], **kwargs: Any) -> None:
+        if data.get("repaired") and "namespace" in data:
+            raise ValidationError("Must not be combined with repaired.", "namespace")
 
 
 class NamespacesSchema(Strict):

@@ -8,22 +8,25 @@ crash would lose. Queries read immutable snapshots and contact no cluster, excep
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 from uuid import uuid4
 
 import pymongo
 
 from syncsvc import errors
+from syncsvc.figures.history import History
 from syncsvc.figures.progress import Progress
 from syncsvc.mismatches import RepairPlan, mismatches, repair_plan, repaired
 from syncsvc.options import CLUSTERS, StartOptions
 from syncsvc.preflight.judgement import Judgement, judge
 from syncsvc.reporter import Reporter
-from syncsvc.reports.namespaces import namespaces_report
+from syncsvc.reports.namespaces import TableRequest, namespaces_report, namespaces_table
+from syncsvc.reports.observation import is_clean, sample_of
+from syncsvc.reports.overview import Observed, overview_report
 from syncsvc.reports.progress_answer import progress_report
 from syncsvc.reports.reset import reset_report
 from syncsvc.reports.standing import (
@@ -37,7 +40,8 @@ from syncsvc.reports.sync import Sync
 from syncsvc.runner import ProcessContext, Runner, can_commit
 from syncsvc.saved.lease import HOME
 from syncsvc.saved.peers import Peers, described, differences
-from syncsvc.saved.run import RunRecord, RunStore, load_owner, new_owner
+from syncsvc.saved.registry import CollectionRecord
+from syncsvc.saved.run import PhaseBegin, RunRecord, RunStore, load_owner, new_owner
 from syncsvc.settings import LoadLevel
 from syncsvc.state import Phase, State, Trigger, next_state
 from syncsvc.tuning import Tuning
@@ -50,6 +54,7 @@ from verifier.compare.mismatch import StoredMismatch
 from verifier.runtime.commands import Commands, Startup
 from verifier.runtime.errors import OperationError, Violation, raise_all
 from verifier.runtime.observer import Observer
+from verifier.runtime.recent import RecentCommand
 from verifier.runtime.retry import impatient
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
@@ -84,6 +89,7 @@ class Service:
         # One at a time: if a cluster hangs, several preflights would block all threads that answer requests.
         self._preflights = Commands()
         self._progress = Progress()
+        self._history = History(tuning.history_step)
         self._process = ProcessContext({}, load, tuning, self._progress, spawn, observe, stop)
         self._state = State.INITIALIZING  # while there is no run
         self._runner: Runner | None = None
@@ -210,6 +216,7 @@ class Service:
                 identities=(source.identity, destination.identity),
                 fence=uuid4(),
                 instances=judgement.instances,
+                phases=(PhaseBegin(Phase.INITIALIZING, time()),),
             )
             self._begin(record)
 
@@ -298,19 +305,47 @@ class Service:
             )
         return runner
 
-    def show_waits(self, waits: tuple[LongWait, ...]) -> None:
-        """Publish these long waits of the process in place of the previous ones."""
+    def each_second(self, waits: tuple[LongWait, ...]) -> None:
+        """Publish the long waits of the process, and record the figures of this second for the charts."""
         self._progress.set(waits=waits)
+        runner, snapshot = self._runner, self._progress.snapshot
+        record = None if runner is None else runner.record
+        now = time()
+        self._history.record(sample_of(record, snapshot, now, monotonic()))
+        if is_clean(snapshot.check):
+            self._history.last_clean = now
+        elif snapshot.check is None:
+            self._history.last_clean = None
+
+    def overview(
+        self, history: str, since: str | None, commands: tuple[RecentCommand, ...]
+    ) -> dict[str, Any]:
+        """Return the overview, see `overview_report`. `history` and `since` are as in `History.points`."""
+        sync, series = self.sync(), self._history
+        last_minute, lately = series.averages()
+        points = series.points(history, since)
+        observed = Observed(points, last_minute, lately, series.last_clean, commands)
+        return overview_report(sync, self._progress_of(sync), observed)
+
+    def namespaces_table(self, request: TableRequest) -> dict[str, Any]:
+        """Return a part of the table of collections, see `reports.namespaces.namespaces_table`.
+
+        Raises OperationError NotActive if this process is a standby.
+        """
+        self._refuse_on_standby()
+        return namespaces_table(self.sync(), request)
 
     def progress(self) -> dict[str, Any]:
         """Return the document `progress` in the answer of `GET /api/v1/progress`.
 
         A standby shows what the active daemon has saved in its lease.
         """
-        standing = self._standing
+        return self._progress_of(self.sync())
+
+    def _progress_of(self, sync: Sync) -> dict[str, Any]:
+        standing, shown = sync.standing, self._own_progress_of(sync)
         if standing is None:
-            return self.own_progress()
-        shown = self.own_progress()
+            return shown
         if standing.is_standby:
             saved = None if standing.lease is None else standing.lease.progress
             shown = shown_by_standby(shown, saved, self._progress.snapshot.waits)
@@ -318,9 +353,12 @@ class Service:
 
     def own_progress(self) -> dict[str, Any]:
         """Return the progress that this process knows itself."""
+        return self._own_progress_of(self.sync())
+
+    def _own_progress_of(self, sync: Sync) -> dict[str, Any]:
         clusters = self._process.clusters
         addresses = {name: cluster.facts.address for name, cluster in clusters.items()}
-        return progress_report(self.sync(), addresses, self.instance)
+        return progress_report(sync, addresses, self.instance)
 
     def namespaces(self, database: str | None, after: str | None, limit: int) -> dict[str, Any]:
         """Return a page of the progress of each collection, see `namespaces_report`.
@@ -365,11 +403,17 @@ class Service:
         return next((each for each in State if each.value == saved), self._state)
 
     def mismatches(
-        self, after: str | None, limit: int | None, least_seconds: float, repaired_ones: bool
+        self,
+        after: str | None,
+        limit: int | None,
+        least_seconds: float,
+        repaired_ones: bool,
+        namespace: str | None = None,
     ) -> Iterator[StoredMismatch]:
         """Return the mismatches that the verification has found, see `syncsvc.mismatches`; none without a sync.
 
-        With `repaired_ones`, return those that the sync has repaired, and ignore `least_seconds`.
+        With `namespace`, return only those of this collection of the source. With `repaired_ones`, return those that
+        the sync has repaired, and ignore `least_seconds` and `namespace`.
 
         Raises OperationError, both from this call and while the result is read.
         """
@@ -385,7 +429,8 @@ class Service:
         client, writer = self._metadata(runner)
         if repaired_ones:
             return repaired(client, after, limit)
-        return mismatches(client, writer, after, limit, least_seconds, self._stop)
+        names = () if namespace is None else _names(namespace, runner.collections)
+        return mismatches(client, writer, after, limit, least_seconds, self._stop, names)
 
     def _metadata(self, runner: Runner) -> tuple[Client, ClusterWriter]:
         """Return the client of the cluster with the saved state, and a writer to it."""
@@ -535,3 +580,9 @@ class Service:
         memory = process.tuning.memory_needed(process.load.readers + process.load.writers)
         limit = process.tuning.spool_limit
         return judge(options, self.instance, process.clusters, memory, limit, process.stop)
+
+
+def _names(namespace: str, collections: Iterable[CollectionRecord]) -> set[str]:
+    """Return the names under which mismatches of a collection are saved: its name, and the one of its buckets."""
+    stored = (each.source_storage for each in collections if str(each.source_name) == namespace)
+    return {namespace, *map(str, stored)}

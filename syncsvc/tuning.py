@@ -14,8 +14,9 @@ _COPIES = 3
 # How many copies of the events of a row exist while the event spool saves it, as measured with 20 MB that cannot be
 # compressed.
 _SPOOL_COPIES = 5
-# The memory of the process without documents, in bytes, as measured: the driver, and the figures of a verification.
-_PROCESS = 83_000_000
+# The memory of the process without documents, in bytes, as measured: the driver, and the figures of a verification; and
+# at most 1 MB for the history in the charts.
+_PROCESS = 84_000_000
 
 # The size limit of the event spool unless --eventSpoolMB gives another, in compressed bytes.
 EVENT_SPOOL_BYTES = 20_000_000_000
@@ -86,6 +87,9 @@ class Tuning:
     )
     report_interval: float = seconds(30.0, "How often the log shows the progress of the sync.")
     ping_interval: float = seconds(5.0, "How often the clusters are pinged.")
+    history_step: float = seconds(
+        5.0, "The distance of the points in the charts of the last 15 minutes."
+    )
     lease_seconds: float = seconds(
         6.0, "How long the lease of an active daemon (with --standby) is valid after a renewal."
     )

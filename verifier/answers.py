@@ -60,7 +60,7 @@ def summary_answer(
     return {
         "verdict": None if verdict is None else verdict.outcome.value,
         "verdictReasons": [] if verdict is None else [*verdict.reasons],
-        "estCheckSecsRemaining": _seconds_left(progress),
+        "estCheckSecsRemaining": seconds_left(progress),
         "recentRecheckSecs": _durations(progress),
         "checkStats": _amounts(progress.first or progress.amounts),
         "nsMismatches": [line(each) for each in definitions],
@@ -124,7 +124,7 @@ def _timestamp(time: Timestamp | None) -> dict[str, Any] | None:
     return None if time is None else {"$timestamp": {"t": time.time, "i": time.inc}}
 
 
-def _seconds_left(progress: CheckProgress) -> float | None:
+def seconds_left(progress: CheckProgress) -> float | None:
     """Return the estimated remaining seconds of generation 0 at the present rate; None if unknown, or if it is over."""
     total, rate = progress.amounts.total_size, progress.size_per_second
     if progress.phase is not Phase.CHECK or total is None or not rate:

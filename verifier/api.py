@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Protocol
 
 from flask import Blueprint, Response
@@ -14,7 +14,10 @@ from verifier.compare.check_progress import CheckProgress
 from verifier.compare.mismatch import StoredMismatch
 from verifier.compare.mismatch_lines import json_lines
 from verifier.compare.schemas import DefinitionMismatchesSchema, DocumentMismatchesSchema
-from verifier.runtime.httpd import Readers, json_body, parameters
+from verifier.overview import namespaces_answer, overview_answer
+from verifier.overview_schemas import NamespacesTableSchema
+from verifier.runtime.httpd import Readers, json_body, parameters, tagged
+from verifier.runtime.recent import RecentCommands
 from verifier.runtime.schemas import EmptySchema, load
 from verifier.runtime.waits import long_waits
 from verifier.schemas import CheckSchema
@@ -34,17 +37,25 @@ class Service(Protocol):
     def progress(self) -> CheckProgress: ...
 
     def document_mismatches(
-        self, after: str | None, limit: int | None, least_seconds: float
+        self,
+        after: str | None,
+        limit: int | None,
+        least_seconds: float,
+        namespaces: Collection[str] = (),
     ) -> Iterator[StoredMismatch]: ...
 
     def definition_mismatches(
-        self, after: str | None, limit: int | None
+        self, after: str | None, limit: int | None, namespaces: Collection[str] = ()
     ) -> Iterator[StoredMismatch]: ...
 
 
-def blueprint(service: Service) -> Blueprint:
-    """Return the blueprint with the endpoints below /api/v1 that call the service."""
+def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
+    """Return the blueprint with the endpoints below /api/v1 that call the service.
+
+    `recent` are the commands that they have answered.
+    """
     api = Blueprint("api", __name__, url_prefix="/api/v1")
+    _add_overview(api, service, recent)
     readers = Readers()
 
     @api.post("/check")
@@ -72,21 +83,46 @@ def blueprint(service: Service) -> Blueprint:
             definitions = [*service.definition_mismatches(None, _SUMMARIZED)]
         return {**summary_answer(service.progress(), definitions), **SUCCESS}
 
+    _add_mismatches(api, service, readers)
+    return api
+
+
+def _add_mismatches(api: Blueprint, service: Service, readers: Readers) -> None:
     @api.get("/docMismatches")
     def document_mismatches() -> Response:
         given = load(DocumentMismatchesSchema(), parameters())
         found = service.document_mismatches(
-            given.get("after"), given.get("limit"), given["minDurationSecs"]
+            given.get("after"), given.get("limit"), given["minDurationSecs"], _namespaces(given)
         )
         return readers.stream(json_lines(found))
 
     @api.get("/nsMismatches")
     def definition_mismatches() -> Response:
         given = load(DefinitionMismatchesSchema(), parameters())
-        found = service.definition_mismatches(given.get("after"), given.get("limit"))
+        found = service.definition_mismatches(
+            given.get("after"), given.get("limit"), _namespaces(given)
+        )
         return readers.stream(json_lines(found))
 
-    return api
+
+def _add_overview(api: Blueprint, service: Service, recent: RecentCommands) -> None:
+    """Add the endpoints that the page polls. Their answers contact no cluster."""
+
+    @api.get("/overview")
+    def overview() -> Response:
+        _no_parameters()
+        shown = overview_answer(service.progress(), long_waits(), recent.newest)
+        return tagged({"overview": shown, **SUCCESS})
+
+    @api.get("/overview/namespaces")
+    def namespaces() -> Response:
+        request = load(NamespacesTableSchema(), parameters())
+        return tagged({**namespaces_answer(service.progress(), request), **SUCCESS})
+
+
+def _namespaces(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the namespaces that the parameters of a request for mismatches select; none for all namespaces."""
+    return (given["namespace"],) if "namespace" in given else ()
 
 
 def _no_parameters() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from flask import Flask
 
+from verifier import page
 from verifier.api import Service, blueprint
 from verifier.metrics import TABLE
 from verifier.openapi import description
 from verifier.runtime import openapi
 from verifier.runtime.httpd import install_error_handlers
 from verifier.runtime.metrics import Snapshot, endpoint
+from verifier.runtime.recent import RecentCommands
 from verifier.runtime.request_log import log_requests
 from verifier.runtime.sites import LOCALHOST, refuse_other_sites
 
@@ -20,7 +22,10 @@ def create_app(service: Service, hosts: frozenset[str] = LOCALHOST) -> Flask:
     install_error_handlers(app)
     log_requests(app)
     refuse_other_sites(app, hosts)
-    app.register_blueprint(blueprint(service))
+    recent = RecentCommands()
+    recent.watch(app)
+    app.register_blueprint(blueprint(service, recent))
+    app.register_blueprint(page.blueprint(page.OF_VERIFIER))
     app.register_blueprint(endpoint(Snapshot(TABLE, service.progress)))
     app.register_blueprint(openapi.endpoint(description()))
     return app

@@ -30,6 +30,11 @@ from verifier.compare.schemas import (
     DocumentMismatchesSchema,
     DocumentMismatchLine,
 )
+from verifier.overview_schemas import (
+    NamespacesTableAnswer,
+    NamespacesTableSchema,
+    OverviewFields,
+)
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.httpd import TOO_MANY_READERS
 from verifier.runtime.openapi import (
@@ -198,6 +203,14 @@ class _ProgressAnswer(SuccessAnswer):
     progress = always(fields.Nested, "The progress of the check.", _Progress)
 
 
+class _Overview(OverviewFields):
+    progress = always(fields.Nested, "The document of GET /api/v1/progress.", _Progress)
+
+
+class _OverviewAnswer(SuccessAnswer):
+    overview = always(fields.Nested, "Everything that an operator watches.", _Overview)
+
+
 class _SummaryAnswer(SuccessAnswer):
     """The results of a check in one document."""
 
@@ -287,6 +300,20 @@ OPERATIONS = (
         parameters=DefinitionMismatchesSchema(),
         content=LINES,
         errors=_OF_MISMATCHES,
+    ),
+    Operation(
+        "get",
+        "/api/v1/overview",
+        "Shows everything that the page shows: the progress, explanations and results. The answer has an ETag.",
+        _OverviewAnswer(),
+        parameters=EmptySchema(),
+    ),
+    Operation(
+        "get",
+        "/api/v1/overview/namespaces",
+        "Shows a part of the table of namespaces, sorted and filtered. The answer has an ETag.",
+        NamespacesTableAnswer(),
+        parameters=NamespacesTableSchema(),
     ),
     Operation("get", "/metrics", "Shows metrics for Prometheus.", None, content=TEXT),
 )

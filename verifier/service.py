@@ -7,7 +7,7 @@ access a cluster; queries of mismatches read the saved state.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from time import time
 from typing import Any
@@ -154,7 +154,11 @@ class Service:
         return CheckProgress() if self._check is None else self._check.figures.progress()
 
     def document_mismatches(
-        self, after: str | None, limit: int | None, least_seconds: float
+        self,
+        after: str | None,
+        limit: int | None,
+        least_seconds: float,
+        namespaces: Collection[str] = (),
     ) -> Iterator[StoredMismatch]:
         """Return the documents that differ, as `CheckStore.document_mismatches` yields them; none without a check.
 
@@ -164,16 +168,16 @@ class Service:
         _refuse_unless_page_token(after)
         if self._check is None:
             return iter(())
-        return self._store.document_mismatches(after, limit, least_seconds)
+        return self._store.document_mismatches(after, limit, least_seconds, namespaces)
 
     def definition_mismatches(
-        self, after: str | None, limit: int | None
+        self, after: str | None, limit: int | None, namespaces: Collection[str] = ()
     ) -> Iterator[StoredMismatch]:
         """Return the mismatches of definitions, as `document_mismatches` does for documents."""
         _refuse_unless_page_token(after)
         if self._check is None:
             return iter(())
-        return self._store.definition_mismatches(after, limit)
+        return self._store.definition_mismatches(after, limit, namespaces)
 
     def _is_running(self) -> bool:
         return self._check is not None and self._check.figures.progress().phase is not Phase.IDLE

@@ -12,6 +12,7 @@ from time import monotonic
 from syncsvc.figures.collections import Collections
 from syncsvc.figures.durations import Stopwatch
 from syncsvc.figures.trends import Lag, with_newest
+from syncsvc.state import Phase, State
 from verifier.compare.check_progress import CheckProgress
 from verifier.runtime.waits import LongWait
 
@@ -61,6 +62,21 @@ class SpoolFigures:
 
 
 @dataclass(frozen=True)
+class OtherInstance:
+    """Another instance of the sync, as its saved record shows it.
+
+    `applied_until` is the source time up to which it has applied all events, in UNIX seconds; None if it has not begun.
+    `heard_at` is when this process last saw a new heartbeat of it (monotonic clock).
+    """
+
+    name: str
+    state: State
+    phase: Phase
+    applied_until: int | None
+    heard_at: float
+
+
+@dataclass(frozen=True)
 class ProgressSnapshot:
     """The engine's figures at one moment. A value that is unknown is None; times are in seconds."""
 
@@ -99,6 +115,8 @@ class ProgressSnapshot:
     events_spooled: int = 0
     # None while no events are spooled.
     spool: SpoolFigures | None = None
+    # The other instances of the sync.
+    others: tuple[OtherInstance, ...] = ()
 
 
 class Progress:

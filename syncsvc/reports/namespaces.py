@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -61,6 +62,81 @@ def namespaces_report(
         "namespaces": [_line(sync, names[name]) for name in shown],
         "next": shown[-1] if len(asked) > limit else None,
     }
+
+
+class SortKey(Enum):
+    """The columns by which the table of collections can be sorted; `left` is the share that is not copied yet."""
+
+    NAME = "name"
+    DOCUMENTS = "documents"
+    BYTES = "bytes"
+    LEFT = "left"
+    EVENTS = "events"
+    MISMATCHES = "mismatches"
+
+
+@dataclass(frozen=True)
+class TableRequest:
+    """Which rows of the table are requested: at most `limit` after the first `offset` of the selected collections.
+
+    Selected are the collections whose name contains `search`, regardless of case, and that are in `phase`; None selects
+    every phase. With `different`, only those with mismatches are selected.
+    """
+
+    search: str = ""
+    phase: NamespacePhase | None = None
+    different: bool = False
+    sort: SortKey = SortKey.NAME
+    descending: bool = False
+    offset: int = 0
+    limit: int = 100
+
+
+def namespaces_table(sync: Sync, request: TableRequest) -> dict[str, Any]:
+    """Return the requested rows, each as in `namespaces_report`, and `total`, the number of selected collections."""
+    search, check = request.search.casefold(), sync.snapshot.check
+    # By name first, because the sort is stable: rows with the same value keep their places.
+    chosen = sorted(
+        (
+            (str(each.source_name), each)
+            for each in sync.collections
+            if search in str(each.source_name).casefold()
+        ),
+        key=lambda each: each[0],
+    )
+    if request.phase is not None:
+        chosen = [each for each in chosen if namespace_phase(sync, each[1]) is request.phase]
+    if request.different:
+        chosen = [each for each in chosen if check is not None and mismatches_of(check, each[1])]
+    if request.sort is not SortKey.NAME:
+        key = _SORTED_BY[request.sort]
+        chosen.sort(key=lambda each: key(sync, each[1]), reverse=request.descending)
+    elif request.descending:
+        chosen.reverse()
+    shown = chosen[request.offset : request.offset + request.limit]
+    return {"namespaces": [_line(sync, each) for _, each in shown], "total": len(chosen)}
+
+
+def _share_left(sync: Sync, record: CollectionRecord) -> float:
+    done = record.status is CopyStatus.DONE
+    total = _total(record.total, record.copied, done)
+    if not total:
+        return 0.0 if done else 1.0
+    return 1 - record.copied / total
+
+
+def _mismatches(sync: Sync, record: CollectionRecord) -> float:
+    check = sync.snapshot.check
+    return 0 if check is None else mismatches_of(check, record)
+
+
+_SORTED_BY: dict[SortKey, Callable[[Sync, CollectionRecord], float]] = {
+    SortKey.DOCUMENTS: lambda sync, record: max(record.total_documents, record.documents),
+    SortKey.BYTES: lambda sync, record: max(record.total, record.copied),
+    SortKey.LEFT: _share_left,
+    SortKey.EVENTS: lambda sync, record: sync.figures_of(record).events,
+    SortKey.MISMATCHES: _mismatches,
+}
 
 
 def _line(sync: Sync, record: CollectionRecord) -> dict[str, Any]:

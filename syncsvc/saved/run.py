@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from time import monotonic
+from time import monotonic, time
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
@@ -49,6 +49,9 @@ _ONLY_INDEX = {"key": {"only": 1}, "name": "only", "unique": True}
 _COLLECTIONS = ("collections", "collectionsReversed")
 _PARTITIONS = ("partitions", "partitionsReversed")
 
+# The most phases that a record lists. A sync without commits that are withdrawn and reversals has six.
+MOST_PHASES = 50
+
 # For how long a confirmation that this process owns its run is valid, in seconds.
 CONFIRM_INTERVAL = 1.0
 
@@ -59,6 +62,14 @@ class Failure:
 
     name: str
     description: str
+
+
+@dataclass(frozen=True)
+class PhaseBegin:
+    """The begin of a phase, in UNIX seconds by the clock of the process that began it."""
+
+    phase: Phase
+    at: float
 
 
 @dataclass(frozen=True)
@@ -127,6 +138,8 @@ class RunRecord:
     # How many documents, and differences in definitions, are in the list of repairs.
     repaired_documents: int = 0
     repaired_definitions: int = 0
+    # The newest phases with their begins, the oldest first; empty for a sync of an older version.
+    phases: tuple[PhaseBegin, ...] = ()
 
     @property
     def repair_requested(self) -> bool:
@@ -175,6 +188,13 @@ class _StoredFailure(Stored):
     description = fields.String(required=True)
 
 
+class _StoredPhase(Stored):
+    kind = PhaseBegin
+
+    phase = fields.Enum(Phase, by_value=True, required=True)
+    at = fields.Float(required=True)
+
+
 class _StoredRun(Stored):
     kind = RunRecord
 
@@ -210,6 +230,7 @@ class _StoredRun(Stored):
     repair_requests_met = fields.Integer(data_key="repairRequestsMet")
     repaired_documents = fields.Integer(data_key="repairedDocuments")
     repaired_definitions = fields.Integer(data_key="repairedDefinitions")
+    phases = fields.List(fields.Nested(_StoredPhase))
 
 
 def _rename_reversals(document: dict[str, Any]) -> dict[str, Any]:
@@ -275,6 +296,13 @@ def load_run(client: Client, instance: str) -> RunRecord | None:
 def load_runs(client: Client) -> list[RunRecord]:
     """Return the saved runs of all instances. Raises OperationError IncompatibleMetadata, and the driver's errors."""
     return [_run_record(each) for each in client[METADATA_DATABASE][RUNS].find()]
+
+
+def with_begin(record: RunRecord, phase: Phase, now: float) -> tuple[PhaseBegin, ...]:
+    """Return the phases of a record that enters `phase` at `now`; unchanged if it is already in that phase."""
+    if record.phase is phase:
+        return record.phases
+    return (*record.phases, PhaseBegin(phase, now))[-MOST_PHASES:]
 
 
 def new_owner() -> str:
@@ -454,7 +482,7 @@ class RunStore:
         drop_metadata(self._writer, RUNS, uuid)
 
     def _save(self, old: RunRecord, new: RunRecord) -> None:
-        new = replace(new, beat=old.beat + 1)
+        new = replace(new, beat=old.beat + 1, phases=with_begin(old, new.phase, time()))
         # Not the time of the reply: another process may take the run over in between.
         requested_at = monotonic()
         # Matches the record that this save replaces, or this save itself, retried after a lost reply. A record that was

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,6 +100,17 @@ def test_progress_names_the_coordinator(pair: Pair, fleet: Fleet) -> None:
     assert [(each["mongosyncID"], each["coordinatorID"]) for each in told] == [
         (name, fleet.names[0]) for name in fleet.names
     ]
+    for daemon, others in zip(fleet.daemons, (fleet.names, fleet.names[::-1]), strict=True):
+        shown = wait_for(lambda: _instances(daemon, len(fleet.names)), "the instances are shown")
+        assert [(each["name"], each["coordinates"]) for each in shown] == [
+            (name, name == fleet.names[0]) for name in others
+        ]
+
+
+def _instances(daemon: Daemon, number: int) -> list[dict[str, Any]] | None:
+    """Return the instances in the overview, if it has that many."""
+    shown: list[dict[str, Any]] = daemon.overview()["instances"]
+    return shown if len(shown) == number else None
 
 
 def test_ddl_events_are_applied_once_and_in_order(pair: Pair, fleet: Fleet) -> None:

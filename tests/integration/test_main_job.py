@@ -23,6 +23,14 @@ def test_an_empty_source_is_committed(pair: Pair, daemon: Daemon) -> None:
     daemon.commit()
     names = {*pair.destination.client.list_database_names()} - {"local"}
     assert names == {"admin", "config", "mongosync_reserved_for_internal_use"}
+    phases = daemon.overview()["phases"]
+    assert [each["phase"] for each in phases] == [
+        *("initializing collections and indexes", "collection copy", "building indexes"),
+        *("change event application", "waiting for commit to complete", "commit completed"),
+    ]
+    daemon.kill()
+    daemon.run()
+    assert daemon.overview()["phases"] == phases
 
 
 @across_topologies

@@ -205,6 +205,13 @@ class Daemon(ServiceProcess):
         body: dict[str, Any] = answer.json()
         return body
 
+    def overview(self, **parameters: str) -> dict[str, Any]:
+        """Return the overview, which the page shows."""
+        answer = self.get("overview", **parameters)
+        self._assert_described(answer)
+        overview: dict[str, Any] = answer.json()["overview"]
+        return overview
+
     @contextmanager
     def no_room(self) -> Iterator[None]:
         """Within the block, make the process see 100 MB of free memory, and no free disk space on the destination."""

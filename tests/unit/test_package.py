@@ -29,7 +29,17 @@ def test_every_dependency_has_a_lower_bound_that_is_tested() -> None:
 def test_packages_are_typed() -> None:
     for package in ("syncsvc", "verifier"):
         assert (ROOT / package / "py.typed").exists()
-        assert read_setup()["options.package_data"][package] == "py.typed"
+        assert "py.typed" in read_setup()["options.package_data"][package]
+
+
+def test_the_wheel_holds_the_files_of_the_pages() -> None:
+    for package in ("syncsvc", "verifier"):
+        patterns = read_setup()["options.package_data"][package].split(", ")
+        packed = {path for pattern in patterns for path in (ROOT / package).glob(pattern)}
+        files = [
+            each for each in (ROOT / package / "page").rglob("*.*") if each.parent.name != "page"
+        ]
+        assert {*files} - {*(ROOT / package / "page").rglob("*.pyc")} <= packed
 
 
 def test_the_wheel_holds_every_page_and_unit() -> None:

@@ -25,6 +25,10 @@ class DefinitionMismatchesSchema(Strict):
             "description": "List only the lines after the line with this `place`; from the first line if omitted."
         },
     )
+    namespace = fields.String(
+        validate=validate.Length(min=1),
+        metadata={"description": "List only the differences of this namespace of the source."},
+    )
 
 
 class DocumentMismatchesSchema(DefinitionMismatchesSchema):

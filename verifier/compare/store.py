@@ -10,7 +10,7 @@ Rechecks and mismatches are identified by a digest of the document's key, so sav
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -282,28 +282,34 @@ class CheckStore:
         self._insert(self._name(_DEFINITIONS), rows)
 
     def document_mismatches(
-        self, after: str | None, limit: int | None, least_seconds: float
+        self,
+        after: str | None,
+        limit: int | None,
+        least_seconds: float,
+        namespaces: Collection[str] = (),
     ) -> Iterator[StoredMismatch]:
         """Yield the mismatches of documents of the newest finished generation, in the order of their page tokens.
 
         Yield at most `limit` (None: all), after the page token `after` (None: from the first), that have differed for
-        at least `least_seconds`. Before generation 0 is finished, yield what it has found so far. Raises OperationError
-        MismatchesReplaced if the generation is dropped while it is read, and ValueError for an invalid page token.
+        at least `least_seconds`. With `namespaces`, yield only those of these namespaces of the source. Before
+        generation 0 is finished, yield what it has found so far. Raises OperationError MismatchesReplaced if the
+        generation is dropped while it is read, and ValueError for an invalid page token.
         """
-        query: Document = {"seconds": {"$gte": least_seconds}} if least_seconds else {}
+        long: Document = {"seconds": {"$gte": least_seconds}} if least_seconds else {}
+        query = {"$and": [long, _within(namespaces)]}
         generation = self._shown_generation()
         for row in self._page(_DOCUMENTS, generation, query, after, limit):
             yield stored(read_document_mismatch(row), row, generation)
 
     def definition_mismatches(
-        self, after: str | None, limit: int | None
+        self, after: str | None, limit: int | None, namespaces: Collection[str] = ()
     ) -> Iterator[StoredMismatch]:
         """Yield the mismatches of definitions of the newest finished generation, in the order of their page tokens.
 
         `after`, `limit` and the errors are those of `document_mismatches`.
         """
         generation = self._shown_generation()
-        for row in self._page(_DEFINITIONS, generation, {}, after, limit):
+        for row in self._page(_DEFINITIONS, generation, _within(namespaces), after, limit):
             yield stored(read_definition_mismatch(row), row, generation)
 
     def one_sided(self, namespace: Namespace) -> tuple[int, int]:
@@ -463,6 +469,16 @@ class CheckStore:
             f"The state of the check cannot be saved in the database {self._database.name}, because user writes are "
             "blocked on that cluster.",
         )
+
+
+def _within(namespaces: Collection[str]) -> Document:
+    """Return a query for the rows of these namespaces, or of all if there are none; as ranges of the index on `_id`."""
+    ranges = [
+        # In the order of BSON, {"n": name} comes before all rows of the namespace, which have more fields.
+        {"_id": {"$gte": {"n": name}, "$lt": {"n": f"{name}\0"}}}
+        for name in namespaces
+    ]
+    return {"$or": ranges} if ranges else {}
 
 
 def _new_owner() -> str:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
-from flask import Flask, Response, request
+from flask import Flask, Response, jsonify, request
 from waitress import wasyncore
 from waitress.server import create_server
 from werkzeug.exceptions import (
@@ -118,6 +118,15 @@ def parameters() -> dict[str, Any]:
 
 def error_body(name: str, description: str) -> dict[str, Any]:
     return {"success": False, "error": name, "errorDescription": description}
+
+
+def tagged(answer: dict[str, Any]) -> Response:
+    """Return a JSON answer with an ETag; one with status 304 and no body if the client has this answer already."""
+    response = jsonify(answer)
+    response.add_etag()
+    # Without this header, a browser may show an old answer without asking.
+    response.headers["Cache-Control"] = "no-cache"
+    return cast(Response, response.make_conditional(request))
 
 
 def streamed_lines(lines: Iterator[str]) -> Response:

@@ -2,11 +2,14 @@
 
 The messages and fields are those that log tools for mongosync read: `Received request` with `uri`, `method`, `body`,
 `clientIP` and `traceID`; `sent response` with `status`, `body`, `traceID` and `latency`.
+
+The requests of an open page are logged only with the verbosity DEBUG, because they come every few seconds.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from time import perf_counter
 from uuid import uuid4
 
@@ -14,6 +17,9 @@ from flask import Flask, Response, g, request
 
 # Longer bodies are cut, in characters. Log tools read the whole answer of /progress from the log.
 _MOST_SHOWN = 4096
+
+# The page, its files, and the answers that only the page polls.
+_OF_PAGE = re.compile(r"/|/page/.*|/api/v1/overview(/.*)?")
 
 _log = logging.getLogger(__name__)
 
@@ -23,9 +29,16 @@ def log_requests(app: Flask) -> None:
     app.after_request(_sent)
 
 
+def _is_logged() -> bool:
+    polled = request.method == "GET" and _OF_PAGE.fullmatch(request.path) is not None
+    return not polled or _log.isEnabledFor(logging.DEBUG)
+
+
 def _received() -> None:
     g.trace_id = str(uuid4())
     g.began = perf_counter()
+    if not _is_logged():
+        return
     # Do not read a body that is too long: the endpoint refuses it when it reads it, and that answer is logged as well.
     most = request.max_content_length
     read = most is None or (request.content_length or 0) <= most
@@ -43,6 +56,8 @@ def _received() -> None:
 
 def _sent(response: Response) -> Response:
     response.headers["Trace-Id"] = g.trace_id
+    if not _is_logged():
+        return response
     _log.info(
         "sent response",
         extra={

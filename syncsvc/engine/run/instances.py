@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 
 from syncsvc.errors import ALL
-from syncsvc.figures.progress import Progress, WarningKind
+from syncsvc.figures.progress import OtherInstance, Progress, WarningKind
 from syncsvc.saved.peers import Peers, awaited
 from syncsvc.saved.run import Failure, RunRecord, RunStore
 from syncsvc.state import ACTIVE, State
@@ -65,7 +65,7 @@ class Instances:
                 stop.sleep(POLL)
 
     def watch(self, stop: StopToken) -> None:
-        """Warn, until stopped, of instances that miss a command or send no heartbeat.
+        """Warn, until stopped, of instances that miss a command or send no heartbeat, and publish their progress.
 
         Raises the OperationError that another instance failed with, see `refuse_failed`. Returns immediately if there
         are no other instances.
@@ -78,11 +78,17 @@ class Instances:
                 refuse_failed(self._run.record, others)
                 self._warn_of_commands(others)
                 self._warn_of_silence(others)
+                self._progress.set(others=tuple(map(self._shown, others)))
                 stop.sleep(self._tuning.instance_interval)
         finally:
             # No other code ends these warnings.
             for kind in (WarningKind.INSTANCE_AWAITED, WarningKind.INSTANCE_SILENT):
                 self._progress.end_warning(kind)
+
+    def _shown(self, other: RunRecord) -> OtherInstance:
+        applied = None if other.position is None else other.position.time.time
+        _, heard_at = self._beats[other.instance]
+        return OtherInstance(other.instance, other.state, other.phase, applied, heard_at)
 
     def _warn_of_commands(self, others: Iterable[RunRecord]) -> None:
         own = self._run.record

@@ -49,6 +49,26 @@ def pair(caplog: pytest.LogCaptureFixture) -> tuple[Any, Any]:
     return received, sent
 
 
+def test_what_a_page_polls_is_logged_only_for_debugging(
+    client: FlaskClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    polled = ("/", "/page/base.css", "/api/v1/overview?since=x", "/api/v1/overview/namespaces")
+    for path in polled:
+        assert client.get(path).headers["Trace-Id"]
+    assert not caplog.records
+    caplog.set_level(logging.DEBUG, "verifier.runtime.request_log")
+    client.get(polled[0])
+    pair(caplog)
+
+
+@pytest.mark.parametrize("path", ["/overview", "/api/v1/overviews", "/pages/x"])
+def test_other_requests_are_logged(
+    client: FlaskClient, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    client.get(path)
+    pair(caplog)
+
+
 def test_a_request_and_its_answer(client: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
     answer = client.post("/echo?a=1", data='{"b": 2}')
     received, sent = pair(caplog)

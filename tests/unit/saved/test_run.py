@@ -23,6 +23,7 @@ from syncsvc.saved.run import (
     FORMATS,
     METADATA_DATABASE,
     Failure,
+    PhaseBegin,
     RunRecord,
     _run_document,
     _run_record,
@@ -54,6 +55,7 @@ RUNS = [
     *(run_record(phase=phase) for phase in Phase),
     run_record(start=START, position=Position({"_data": "83"}, Timestamp(2, 3))),
     run_record(copy_end=Timestamp(5, 1), commit_time=Timestamp(6, 2)),
+    run_record(phases=(PhaseBegin(Phase.COPYING, 1.5), PhaseBegin(Phase.APPLYING, 2.5))),
     run_record(steps=("definitions prepared", "destination unblocked"), can_write=True),
     run_record(failure=Failure("SomeError", "Why.")),
     run_record(
@@ -245,6 +247,7 @@ CURRENT = {
     **dict.fromkeys(("repair", "repaired", "repairDone", "commitRepairs"), 0),
     **dict.fromkeys(("repairRequests", "repairRequestsMet"), 0),
     **dict.fromkeys(("repairedDocuments", "repairedDefinitions"), 0),
+    "phases": [],
     "reversals": 3,
     "reverseStart": _OF_6["wayBack"],
     "fence": "00000000-0000-0000-0000-000000000007",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from tests.unit.verifier.values import DEFINITION_MISMATCH, FAILED, document_mismatch
@@ -29,17 +29,21 @@ class Recorder:
         return self.shown
 
     def document_mismatches(
-        self, after: str | None, limit: int | None, least_seconds: float
+        self,
+        after: str | None,
+        limit: int | None,
+        least_seconds: float,
+        namespaces: Collection[str] = (),
     ) -> Iterator[StoredMismatch]:
-        self.asked.append(("docMismatches", after, limit, least_seconds))
+        self.asked.append(("docMismatches", after, limit, least_seconds, *namespaces))
         yield from map(document_mismatch, [1, "x"])
         if self.error is not None:
             raise self.error
 
     def definition_mismatches(
-        self, after: str | None, limit: int | None
+        self, after: str | None, limit: int | None, namespaces: Collection[str] = ()
     ) -> Iterator[StoredMismatch]:
-        self._note("nsMismatches", after, limit)
+        self._note("nsMismatches", after, limit, *namespaces)
         yield DEFINITION_MISMATCH
 
     def _note(self, *asked: Any) -> None:

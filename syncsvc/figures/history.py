@@ -1,0 +1,196 @@
+"""The history of a sync in this process, for charts: rates, lag and latencies, in bounded memory.
+
+There are three series: a point every few seconds for 15 minutes, one per minute for six hours, and the whole time in
+at most 720 points. When the last series is full, it is thinned to half, so its step doubles.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import NamedTuple
+
+# Values are rounded to this many decimals, which keeps the answers short.
+_DECIMALS = 3
+# How long the first two series are, in seconds, and the step of the second one.
+_SHORT, _LONG, _MINUTE = 15 * 60.0, 6 * 3600.0, 60.0
+# The most points of the last series.
+_MOST = 720
+Value = float | None
+# The time in UNIX seconds, then the values in the order of COLUMNS.
+Row = tuple[Value, ...]
+
+# Averages over the time since the previous point.
+_RATES = (
+    "copiedBytesPerSecond",
+    "copiedDocumentsPerSecond",
+    "eventsReadPerSecond",
+    "eventsAppliedPerSecond",
+)
+# The highest values in that time.
+_PEAKS = ("lagSeconds", "sourceLatencyMs", "destinationLatencyMs")
+COLUMNS = ("time", *_RATES, *_PEAKS)
+
+
+class Sample(NamedTuple):
+    """The figures at one moment. `time` is in UNIX seconds, `at` is the same moment of the monotonic clock.
+
+    `counts` are the totals behind the rates, `levels` the other values; both in the order of COLUMNS. None means
+    unknown.
+    """
+
+    time: float
+    at: float
+    counts: tuple[Value, ...]
+    levels: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Points:
+    """A part of a series. If `restart` is true, it replaces what the caller has; otherwise, it continues it.
+
+    `step` is the distance of its points in seconds; `cursor` stands for its end.
+    """
+
+    rows: tuple[Row, ...]
+    step: float
+    cursor: str
+    restart: bool
+
+
+class _Series:
+    """Points at a distance of `step` seconds: the newest `most`, or all of them, thinned when there are more."""
+
+    def __init__(self, step: float, most: int, thinned: bool = False) -> None:
+        self.step = step
+        self._most = most
+        self._thinned = thinned
+        self._rows: deque[Row] = deque(maxlen=None if thinned else most)
+        self._waiting: list[Row] = []
+        self._since = 0.0
+        # How many points were ever added. A thinned series counts those that are left from 0.
+        self._added = 0
+
+    def add(self, row: Row, at: float) -> None:
+        """Add the values of the time up to `at`, a time of the monotonic clock."""
+        if not self._waiting:
+            self._since = self._since or at
+        self._waiting.append(row)
+        # Half a sample early, because the interval of the samples varies.
+        if at - self._since < self.step * 0.9 and self._added:
+            return
+        self._rows.append(merged(self._waiting))
+        self._added += 1
+        self._waiting, self._since = [], at
+        if self._thinned and len(self._rows) > self._most:
+            self._thin()
+
+    def _thin(self) -> None:
+        rows = list(self._rows)
+        self._rows = deque(merged(rows[n : n + 2]) for n in range(0, len(rows), 2))
+        self._added = len(self._rows)
+        self.step *= 2
+
+    def points(self, identity: str, since: str | None) -> Points:
+        """Return the points after the cursor `since`; all points if that cursor is not of this series."""
+        prefix = f"{identity}.{self.step:g}."
+        cursor = f"{prefix}{self._added}"
+        known = _number(since, prefix)
+        new = None if known is None else self._added - known
+        if new is None or not 0 <= new <= len(self._rows):
+            return Points(tuple(self._rows), self.step, cursor, True)
+        rows = list(self._rows)
+        return Points(tuple(rows[len(rows) - new :]), self.step, cursor, False)
+
+
+def _number(cursor: str | None, prefix: str) -> int | None:
+    """Return the number after the prefix of a cursor; None if it has another prefix or no such number."""
+    if cursor is None or not cursor.startswith(prefix):
+        return None
+    text = cursor.removeprefix(prefix)
+    # Longer numbers are not cursors, and Python refuses to convert very long ones.
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+
+
+class History:
+    """The series of one process. One thread records; any thread reads.
+
+    `last_clean` is when the verification last had compared everything and found no difference, in UNIX seconds; None if
+    that has not happened in this process.
+    """
+
+    RANGES = ("15m", "6h", "all")
+
+    def __init__(self, step: float) -> None:
+        self.last_clean: float | None = None
+        self._identity = token_hex(4)
+        self._lock = threading.Lock()  # guards the series
+        self._before: Sample | None = None
+        self._series = dict(
+            zip(
+                self.RANGES,
+                (
+                    _Series(step, int(_SHORT / step)),
+                    _Series(_MINUTE, int(_LONG / _MINUTE)),
+                    _Series(_MINUTE, _MOST, thinned=True),
+                ),
+                strict=True,
+            )
+        )
+
+    def record(self, sample: Sample) -> None:
+        """Add a sample. The first one only begins the history, because it has no rates."""
+        before, self._before = self._before, sample
+        if before is None or sample.at <= before.at:
+            return
+        row = (sample.time, *rates(before, sample), *sample.levels)
+        with self._lock:
+            for series in self._series.values():
+                series.add(row, sample.at)
+
+    def points(self, name: str, since: str | None = None) -> Points:
+        """Return the points of the series with that name (see RANGES) after the cursor `since`."""
+        with self._lock:
+            return self._series[name].points(self._identity, since)
+
+    def averages(self) -> tuple[Row, Row]:
+        """Return the averages of the last minute and of the last 15 minutes; empty rows without any points."""
+        rows = self.points(self.RANGES[0]).rows
+        if not rows:
+            return (), ()
+        newest = rows[-1][0] or 0.0
+        return merged([row for row in rows if newest - (row[0] or 0.0) < _MINUTE]), merged(rows)
+
+
+def rates(before: Sample, after: Sample) -> tuple[Value, ...]:
+    """Return the rates between two samples. A total that has shrunk began again at 0, so its rate is unknown."""
+    elapsed = after.at - before.at
+    return tuple(
+        (
+            None
+            if now is None or then is None or now < then
+            else round((now - then) / elapsed, _DECIMALS)
+        )
+        for then, now in zip(before.counts, after.counts, strict=True)
+    )
+
+
+def merged(rows: Sequence[Row]) -> Row:
+    """Return one row for several: the time of the last one, the average rates, the highest of the other values."""
+    if len(rows) == 1:
+        return rows[0]
+    columns = list(zip(*rows, strict=True))
+    middle = 1 + len(_RATES)
+    averages = (_over(column, average=True) for column in columns[1:middle])
+    peaks = (_over(column, average=False) for column in columns[middle:])
+    return (columns[0][-1], *averages, *peaks)
+
+
+def _over(column: Iterable[Value], average: bool) -> Value:
+    known = [value for value in column if value is not None]
+    if not known:
+        return None
+    return round(sum(known) / len(known), _DECIMALS) if average else max(known)

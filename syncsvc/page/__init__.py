@@ -1,0 +1,14 @@
+"""The page of the sync service, at `/`. Its scripts show the overview and send commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flask import Blueprint
+
+import verifier.page
+
+
+def blueprint() -> Blueprint:
+    """Return the blueprint that serves the page."""
+    return verifier.page.blueprint(Path(__file__).parent / "static")

@@ -1,0 +1,152 @@
+// The buttons of the page, and the dialogs in which commands are confirmed.
+
+import { field, open } from "./dialog.js";
+import { factList } from "./differences.js";
+import { bytes, count, duration, el } from "./dom.js";
+
+const CLUSTERS = ["cluster0", "cluster1"];
+const path = (command) => `/api/v1/${command}`;
+
+/** Return the buttons, and a method `show` that enables those which the present state allows. */
+export function actionsOf(api, changed, limits) {
+  let overview = null;
+  const run = async (command, body = {}) => {
+    try {
+      return await api.send(path(command), body);
+    } finally {
+      changed();
+    }
+  };
+  const dialogs = {
+    start: () => startDialog(run),
+    pause: () => confirm("Pause the sync?", "The sync stops at a saved point. Until it is resumed, the destination falls behind.", "Pause", "pause"),
+    resume: () => confirm("Resume the sync?", "The sync continues where it stopped.", "Resume", "resume"),
+    commit: () => commitDialog(run, overview),
+    reverse: () => confirm("Reverse the sync?", "Changes then flow from the present destination back to the old source, whose users are blocked.", "Reverse", "reverse"),
+    repair: () => repairDialog(run),
+  };
+  const texts = { start: "Preflight and start", pause: "Pause", resume: "Resume", commit: "Commit", reverse: "Reverse", repair: "Repair" };
+  const buttons = Object.entries(texts).map(([command, text]) =>
+    el("button", { type: "button", text, "data-command": command, disabled: true, on: { click: dialogs[command] } }),
+  );
+  const forLimits = el("button", { type: "button", text: "Limits", hidden: true, "data-command": "limits", on: { click: () => limits.open() } });
+
+  function confirm(title, text, action, command) {
+    open(title, [el("p", { text })], [{ text: action, kind: "primary", run: () => run(command) }]);
+  }
+
+  return {
+    buttons: [...buttons, forLimits],
+    show(newest) {
+      overview = newest;
+      for (const button of buttons) {
+        const { command } = button.dataset;
+        const disabled = !newest.commands.includes(command);
+        // Only on a change: a disabled button loses the focus.
+        if (button.disabled !== disabled) button.disabled = disabled;
+        button.classList.toggle("primary", !disabled && newest.next?.command === command);
+      }
+      forLimits.hidden = !limits.known;
+    },
+  };
+}
+
+function select(name, options) {
+  return el("select", { name }, ...options.map(([value, text]) => el("option", { value, text: text ?? value })));
+}
+
+function startDialog(run) {
+  const source = select("source", CLUSTERS.map((each) => [each]));
+  const destination = select("destination", [...CLUSTERS].reverse().map((each) => [each]));
+  const indexes = select("buildIndexes", [
+    ["beforeDataCopy", "before the copy"], ["afterDataCopy", "after the copy"], ["excludeHashed", "before the copy, no hashed"],
+    ["excludeHashedAfterCopy", "after the copy, no hashed"], ["never", "never"],
+  ]);
+  const blocking = select("enableUserWriteBlocking", [
+    ["destinationOnly", "destination only"], ["sourceAndDestination", "source and destination"], ["none", "none"],
+  ]);
+  const reversible = el("input", { type: "checkbox", name: "reversible" });
+  const verification = el("input", { type: "checkbox", name: "verification", checked: true });
+  const more = el("textarea", { name: "more", spellcheck: "false", placeholder: '{"includeNamespaces": [{"database": "shop"}]}' });
+  const findings = el("div", { class: "dialog-body", role: "status" });
+  const body = () => {
+    const extra = more.value.trim() ? JSON.parse(more.value) : {};
+    const own = {
+      source: source.value, destination: destination.value, buildIndexes: indexes.value,
+      enableUserWriteBlocking: blocking.value, reversible: reversible.checked, verification: { enabled: verification.checked },
+    };
+    return { ...own, ...extra };
+  };
+  open(
+    "Start a sync",
+    [
+      el("div", { class: "fields" }, field("Source", source), field("Destination", destination), field("Build indexes", indexes), field("Block user writes", blocking)),
+      el("label", { class: "check" }, verification, "Verify the copy before the commit"),
+      el("label", { class: "check" }, reversible, "Reversible after the commit"),
+      field("More options (JSON)", more, "Any option of POST /api/v1/start, such as filters and sharding."),
+      findings,
+    ],
+    [
+      { text: "Preflight", run: async () => { findings.replaceChildren(...preflight(await run("preflight", body()))); return false; } },
+      { text: "Start", kind: "primary", run: () => run("start", body()) },
+    ],
+    { wide: true },
+  );
+}
+
+function preflight({ violations, warnings, estimates }) {
+  const items = [
+    ...violations.map((each) => el("li", { class: "bad" }, el("b", { text: `${each.error}: ` }), each.errorDescription)),
+    ...warnings.map((text) => el("li", { text })),
+  ];
+  if (!violations.length) items.unshift(el("li", { class: "good", text: "A start would succeed now." }));
+  const facts = [
+    ["Collections", count(estimates.namespaces)], ["Documents", count(estimates.documents)], ["Size", bytes(estimates.bytes)],
+    ["Indexes", count(estimates.indexes)], ["Disk needed", bytes(estimates.diskNeededBytes)], ["Disk free", bytes(estimates.diskFreeBytes)],
+    ["Copy takes about", duration(estimates.copySeconds)], ["Oplog keeps", duration(estimates.oplogWindowSeconds)],
+  ];
+  return [
+    el("h3", { text: "Preflight" }), el("ul", { class: "findings" }, ...items),
+    factList(facts),
+  ];
+}
+
+function commitDialog(run, { destination, progress }) {
+  const where = progress.directionMapping?.Destination ?? destination;
+  const input = el("input", { name: "confirm", autocomplete: "off", spellcheck: "false", required: true });
+  open(
+    "Commit the sync?",
+    [
+      el("p", { text: `The commit applies the last changes, verifies both clusters, and then lets users write to ${where}.` }),
+      el("p", {}, el("b", { text: "Stop the applications that write to the source first." }), " Writes to the source after the commit are lost."),
+      field(`Type ${destination} to confirm`, input),
+    ],
+    [{
+      text: "Commit",
+      kind: "danger",
+      run: () => {
+        if (input.value.trim() !== destination) throw new Error(`Type the name of the destination: ${destination}.`);
+        return run("commit");
+      },
+    }],
+  );
+}
+
+function repairDialog(run) {
+  const plan = el("div", { class: "dialog-body", role: "status" });
+  open(
+    "Repair differences?",
+    [el("p", { text: "The sync writes the differing documents and definitions again, as they are on the source, and compares them." }), plan],
+    [
+      { text: "Show the plan", run: async () => { plan.replaceChildren(...planned(await run("repair", { dryRun: true }))); return false; } },
+      { text: "Repair", kind: "primary", run: () => run("repair") },
+    ],
+    { wide: true },
+  );
+}
+
+function planned({ documents, definitions, repairs }) {
+  const head = `${count(documents)} documents and ${count(definitions)} definitions differ.`;
+  const items = repairs.map((each) => el("li", {}, el("b", { text: `${each.action}: ` }), each.difference));
+  return [el("p", { text: head }), el("ul", { class: "findings" }, ...items)];
+}

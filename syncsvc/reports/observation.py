@@ -1,0 +1,43 @@
+"""Extracts from a sync what its history records. Pure."""
+
+from __future__ import annotations
+
+from syncsvc.figures.history import Sample, Value
+from syncsvc.figures.progress import ProgressSnapshot
+from syncsvc.options import CLUSTERS
+from syncsvc.reports.sync import lag_seconds
+from syncsvc.saved.run import RunRecord
+from verifier.compare.check_progress import CheckProgress
+
+
+def sample_of(
+    record: RunRecord | None, snapshot: ProgressSnapshot, time: float, at: float
+) -> Sample:
+    """Return the figures for the charts. `time` is in UNIX seconds, `at` is the same moment of the monotonic clock."""
+    # Before the total is known, the amounts of an earlier process are not known either.
+    copied: tuple[Value, Value] = (None, None)
+    if snapshot.total_bytes is not None:
+        copied = (snapshot.copied_bytes, snapshot.copied_documents)
+    names = CLUSTERS if record is None else (record.source, record.destination)
+    return Sample(
+        time=round(time, 1),
+        at=at,
+        counts=(*copied, snapshot.events_read, snapshot.events_applied),
+        levels=(
+            None if record is None else lag_seconds(record, snapshot),
+            *(_latency(snapshot, name) for name in names),
+        ),
+    )
+
+
+def _latency(snapshot: ProgressSnapshot, cluster: str) -> Value:
+    """Return how long the cluster took to answer the last ping, in milliseconds; None if it did not answer."""
+    ping = snapshot.pings.get(cluster)
+    return None if ping is None or ping.seconds is None else round(1000 * ping.seconds, 2)
+
+
+def is_clean(check: CheckProgress | None) -> bool:
+    """Return whether the verification has compared everything, and knows of no difference."""
+    if check is None or check.first is None:
+        return False
+    return not any(check.mismatches.documents.values()) and not check.mismatches.definitions

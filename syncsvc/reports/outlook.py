@@ -1,0 +1,259 @@
+"""Says in words what a sync does, whether a commit is possible and why not, and what to do next. Pure.
+
+The page and other clients show these texts as they are, so that they need no rules of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from syncsvc.errors import VERIFICATION_FAILED
+from syncsvc.figures.progress import MOST_LAG, WarningKind
+from syncsvc.options import CLUSTERS
+from syncsvc.reports.durations import about
+from syncsvc.reports.sync import (
+    Sync,
+    index_building,
+    is_drained,
+    lag_seconds,
+    phase_shown,
+    total_bytes,
+)
+from syncsvc.reports.verification_answer import documents_expected, first_amounts
+from syncsvc.resuming import RESUMPTIONS, Resumption
+from syncsvc.saved.run import RunRecord
+from syncsvc.state import Phase, State, Trigger, next_state
+from verifier.compare.check_progress import Changes, CheckProgress
+from verifier.runtime.errors import OperationError
+
+_PHASES = {
+    Phase.INITIALIZING: "is creating the collections and indexes on the destination",
+    Phase.COPYING: "is copying the collections",
+    Phase.INDEXING: "is building the indexes",
+    Phase.APPLYING: "is applying change events",
+    Phase.WITHDRAWING: "is withdrawing the commit",
+    Phase.CUTTING_OVER: "is cutting over",
+    Phase.DONE: "is complete",
+    Phase.REVERSING: "is being reversed",
+    Phase.RESETTING: "is being reset",
+}
+_BEFORE_EVENTS = {
+    Phase.INITIALIZING: "The collections are not created yet.",
+    Phase.COPYING: "The copy is not finished.",
+    Phase.INDEXING: "The indexes are not built yet.",
+    Phase.WITHDRAWING: "The previous commit is still being withdrawn.",
+    Phase.REVERSING: "The sync is still being reversed.",
+}
+_WITHOUT_RUNNING = {
+    State.PAUSED: "The sync is paused.",
+    State.COMMITTING: "A commit is already running.",
+    State.COMMITTED: "The sync is already committed.",
+    State.REVERSING: "The sync is being reversed.",
+    State.RESETTING: "The sync is being reset.",
+}
+_FINAL = {kind.name for kind, each in RESUMPTIONS.items() if each is Resumption.FINAL}
+# Shown if everything that this process knows allows a commit: the sync checks a few times per second.
+_SOON = "The sync is still checking whether both clusters are close enough."
+
+
+@dataclass(frozen=True)
+class Step:
+    """The next step for the operator: a sentence, and the request to send; None if there is nothing to send."""
+
+    text: str
+    command: str | None = None
+    body: dict[str, Any] | None = None
+
+
+def why_no_commit(sync: Sync) -> tuple[str, ...]:
+    """Return all known reasons why a commit is refused now, as sentences; empty if a commit is possible."""
+    if sync.can_commit:
+        return ()
+    if sync.standing is not None and sync.standing.is_standby:
+        return ("This daemon is a standby.",)
+    record = sync.record
+    if record is None:
+        starting = sync.state is State.INITIALIZING
+        return ("The process is starting." if starting else "No sync was started.",)
+    if record.state is State.FAILED:
+        return (f"The sync has failed{_by_name(record)}.",)
+    if record.state is not State.RUNNING:
+        return (_WITHOUT_RUNNING.get(record.state, _SOON),)
+    if record.phase is not Phase.APPLYING:
+        return (_BEFORE_EVENTS.get(record.phase, _SOON),)
+    return tuple(_while_applying(sync, record)) or (_SOON,)
+
+
+def _while_applying(sync: Sync, record: RunRecord) -> Iterator[str]:
+    snapshot = sync.snapshot
+    lag = lag_seconds(record, snapshot)
+    if not is_drained(record, snapshot):
+        yield "The changes made during the copy are not all applied."
+    if lag is None:
+        yield "The lag is not known yet."
+    elif lag > MOST_LAG:
+        yield f"The destination is {about(lag)} behind the source; a commit needs at most {MOST_LAG} seconds."
+    if WarningKind.DEFINITIONS_CHANGED in snapshot.warnings:
+        yield "A definition was changed on the source, which a source before MongoDB 6.0 does not report."
+    for other in snapshot.others:
+        if other.state is not State.RUNNING or other.phase is not Phase.APPLYING:
+            yield f"The instance {other.name} is {other.state.value}, in the phase {other.phase.value}."
+    if not record.coordinates:
+        yield f"The coordinator {record.coordinator} has not reported that a commit is possible."
+    elif record.options.verification:
+        yield from _unverified(snapshot.check)
+
+
+def _unverified(check: CheckProgress | None) -> Iterator[str]:
+    """Yield why the verification does not allow a commit yet."""
+    if check is None or check.started is None:
+        yield "The verification has not begun."
+        return
+    if check.first is None:
+        done, total = first_amounts(check).documents, documents_expected(check)
+        of_all = "" if total is None else f" of about {total:,}"
+        yield f"The verification has compared {done:,}{of_all} documents; its first pass is not finished."
+        return
+    if check.verdict is None:
+        for name, changes in (("source", check.source), ("destination", check.destination)):
+            yield from _behind(name, changes)
+
+
+def _behind(name: str, changes: Changes) -> Iterator[str]:
+    lag = changes.lag_seconds
+    if lag is None:
+        yield f"It is not known yet how far the verification is behind the changes of the {name}."
+    elif lag > MOST_LAG:
+        yield (
+            f"The verification is {about(lag)} behind the changes of the {name}; a commit needs at most "
+            f"{MOST_LAG} seconds."
+        )
+
+
+def _by_name(record: RunRecord) -> str:
+    return "" if record.failure is None else f" with {record.failure.name}"
+
+
+def summary(sync: Sync) -> str:
+    """Return one or two sentences: what the sync does, and what that means for the operator."""
+    record = sync.record
+    if sync.standing is not None and sync.standing.is_standby:
+        return f"This daemon is a standby. {sync.standing.where_active}"
+    if record is None:
+        if sync.state is State.INITIALIZING:
+            return "The process is starting: it connects to both clusters and reads the saved sync."
+        return "No sync was started."
+    if record.state is State.FAILED:
+        return f"The sync has failed{_by_name(record)}."
+    if record.state is State.PAUSED:
+        return "The sync is paused."
+    if record.state is State.COMMITTED:
+        return "The sync is committed. Applications may write to the destination."
+    if record.state is State.COMMITTING:
+        return f"The sync is committing.{_of_committing(record)}"
+    return f"The sync {_PHASES[phase_shown(record)]}{_amount(sync, record)}."
+
+
+def _of_committing(record: RunRecord) -> str:
+    if record.can_write:
+        return " Applications may write to the destination; indexes are made unique again."
+    if record.phase is Phase.CUTTING_OVER:
+        return " It restores the definitions on the destination."
+    return " It applies the last changes and waits for the verdict of the verification."
+
+
+def _amount(sync: Sync, record: RunRecord) -> str:
+    """Return how far the present phase is, to be appended to a sentence; empty if that is unknown."""
+    snapshot = sync.snapshot
+    if record.phase is Phase.COPYING:
+        total = total_bytes(snapshot)
+        return f": {percent(snapshot.copied_bytes, total)} done" if total else ""
+    indexes = index_building(sync)
+    if record.phase is Phase.INDEXING and indexes is not None:
+        return f": {indexes.built} of {indexes.total} done"
+    lag = lag_seconds(record, snapshot)
+    if record.phase is not Phase.APPLYING or lag is None:
+        return ""
+    return f", {about(lag)} behind the source"
+
+
+def percent(part: int, whole: int) -> str:
+    """Return a share in whole percent, rounded down: 100 % only if nothing is left."""
+    return f"{100 * part // whole if part < whole else 100} %"
+
+
+def next_step(sync: Sync) -> Step | None:
+    """Return what the operator should do next; None if there is nothing to do but wait."""
+    record = sync.record
+    if sync.standing is not None and sync.standing.is_standby:
+        return Step("Send commands to the active daemon.")
+    if record is None:
+        if sync.state is not State.IDLE:
+            return None
+        source, destination = CLUSTERS
+        body = {"source": source, "destination": destination}
+        return Step("Check the clusters with a preflight, then start the sync.", "start", body)
+    if record.state is State.PAUSED:
+        return Step("Resume the sync.", "resume", {})
+    if record.state is State.FAILED:
+        return _after_failure(record)
+    if record.state is State.COMMITTED:
+        if record.options.reversible:
+            return Step(
+                "Point the applications to the destination. You can reverse the sync later."
+            )
+        return Step("Point the applications to the destination. Then stop this process.")
+    if sync.can_commit:
+        return Step("Stop the applications that write to the source, then commit.", "commit", {})
+    if record.can_write:
+        return Step("Point the applications to the destination.")
+    return None
+
+
+def _after_failure(record: RunRecord) -> Step:
+    name = None if record.failure is None else record.failure.name
+    if name == VERIFICATION_FAILED.name:
+        return Step("Repair the differences; the sync then continues.", "repair", {})
+    if name in _FINAL:
+        confirm = {"confirm": record.options.destination}
+        return Step("A resume cannot help. Reset the sync, and start a new one.", "reset", confirm)
+    return Step("Remove the cause of the failure, then resume the sync.", "resume", {})
+
+
+_TRIGGERS = {
+    "start": Trigger.START,
+    "pause": Trigger.PAUSE,
+    "resume": Trigger.RESUME,
+    "commit": Trigger.COMMIT,
+    "reverse": Trigger.REVERSE,
+    "repair": Trigger.REPAIR,
+    "reset": Trigger.RESET,
+}
+
+
+def commands_now(sync: Sync) -> list[str]:
+    """Return the names of the commands that the present state allows. They can still be refused for other reasons."""
+    if sync.standing is not None and sync.standing.is_standby:
+        return []
+    return [name for name, trigger in _TRIGGERS.items() if _is_allowed(sync, name, trigger)]
+
+
+def _is_allowed(sync: Sync, name: str, trigger: Trigger) -> bool:
+    try:
+        next_state(sync.state, trigger)
+    except OperationError:
+        return False
+    record = sync.record
+    if name == "commit":
+        return sync.can_commit
+    if record is None:
+        return name == "start"
+    if name == "reverse":
+        return record.options.reversible
+    if name == "reset":
+        return not record.can_write and not record.reversals
+    if name == "repair":
+        return record.options.verification and record.phase is Phase.APPLYING
+    return True

@@ -1,0 +1,274 @@
+"""The answer of `GET /api/v1/overview`: everything that an operator watches, in one document. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from syncsvc.figures.history import COLUMNS, Points, Row
+from syncsvc.figures.progress import OtherInstance, WarningKind
+from syncsvc.reports.headroom import Headroom, Level, headroom
+from syncsvc.reports.namespaces import NamespacePhase, phases_of
+from syncsvc.reports.outlook import Step, commands_now, next_step, summary, why_no_commit
+from syncsvc.reports.progress_answer import seconds_until_caught_up
+from syncsvc.reports.sync import Sync, is_active, lag_seconds, oplog_seconds_left, total_bytes
+from syncsvc.reports.verification_answer import documents_expected, first_amounts, hashing
+from syncsvc.saved.registry import CopyStatus
+from syncsvc.saved.run import RunRecord
+from syncsvc.state import Phase, State
+from verifier.runtime.recent import RecentCommand, recent_answer
+from verifier.runtime.version import DOCUMENTATION
+
+_TROUBLESHOOT = f"{DOCUMENTATION}/howto/troubleshoot.html"
+_OPLOG = "the-oplog-is-too-short"
+# The section about each kind of warning; the page as a whole for the other kinds.
+_SECTIONS = {
+    WarningKind.OPLOG_SHORT: _OPLOG,
+    WarningKind.OPLOG_UNKNOWN: _OPLOG,
+    WarningKind.SPOOL_FILLING: _OPLOG,
+    WarningKind.PAUSE_UNSPOOLED: _OPLOG,
+    WarningKind.CHECK_REPEATED: _OPLOG,
+}
+_OF_WAITS = "a-call-does-not-succeed"
+# The rate below which the remaining time of a copy is not estimated, in bytes per second.
+_LEAST_RATE = 1.0
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the process has observed besides the sync itself.
+
+    `last_minute` and `lately` are the averages of the last minute and of the last 15 minutes; empty if there are none.
+    """
+
+    history: Points
+    last_minute: Row = ()
+    lately: Row = ()
+    last_clean: float | None = None
+    commands: tuple[RecentCommand, ...] = ()
+
+
+def overview_report(sync: Sync, progress: Mapping[str, Any], observed: Observed) -> dict[str, Any]:
+    """Return the answer without `success`. `progress` is the document of `GET /api/v1/progress`."""
+    reasons = why_no_commit(sync)
+    return {
+        "progress": dict(progress),
+        "summary": summary(sync),
+        "commit": {"possible": sync.can_commit, "reasons": list(reasons)},
+        "next": _step(next_step(sync)),
+        "commands": commands_now(sync),
+        "destination": _destination(sync),
+        "phases": _phases(sync.record),
+        "copy": _copy(sync, observed),
+        "events": _events(sync, observed),
+        "oplog": _oplog(sync, observed),
+        "namespaces": _namespaces(sync),
+        "verification": _verification(sync, observed),
+        "instances": [*_instances(sync)],
+        "warnings": [*_warnings(sync, progress)],
+        "recentCommands": [recent_answer(each) for each in observed.commands],
+        "history": _history(observed.history),
+    }
+
+
+def _step(step: Step | None) -> dict[str, Any] | None:
+    if step is None:
+        return None
+    return {"text": step.text, "command": step.command, "body": step.body}
+
+
+def _destination(sync: Sync) -> str | None:
+    """Return the name that confirms a commit or reset: the cluster that is written."""
+    return None if sync.record is None else sync.record.destination
+
+
+def _phases(record: RunRecord | None) -> list[dict[str, Any]]:
+    """Return the phases with their begins and durations; the last one has no duration, unless it is the end."""
+    if record is None or not record.phases:
+        return []
+    ends: list[float | None] = [*(each.at for each in record.phases[1:]), None]
+    return [
+        {"phase": each.phase.value, "began": round(each.at, 3), "seconds": _between(each.at, end)}
+        for each, end in zip(record.phases, ends, strict=True)
+    ]
+
+
+def _between(began: float, ended: float | None) -> float | None:
+    # The clocks of two hosts may differ.
+    return None if ended is None else round(max(0.0, ended - began), 3)
+
+
+def _rate(rows: Row, column: str) -> float | None:
+    return rows[COLUMNS.index(column)] if rows else None
+
+
+def _copy(sync: Sync, observed: Observed) -> dict[str, Any]:
+    snapshot, record = sync.snapshot, sync.record
+    copying = record is not None and record.state is State.RUNNING and record.phase is Phase.COPYING
+    total = None if record is None else total_bytes(snapshot)
+    rates = [each if copying else () for each in (observed.last_minute, observed.lately)]
+    left = _copy_seconds(sync, observed) if copying else None
+    return {
+        "copiedBytes": snapshot.copied_bytes,
+        "totalBytes": total,
+        "copiedDocuments": snapshot.copied_documents,
+        "totalDocuments": _total_documents(sync),
+        "bytesPerSecond": _rate(rates[0], "copiedBytesPerSecond"),
+        "documentsPerSecond": _rate(rates[0], "copiedDocumentsPerSecond"),
+        "leastSecondsLeft": None if left is None else left[0],
+        "mostSecondsLeft": None if left is None else left[1],
+    }
+
+
+def _total_documents(sync: Sync) -> int | None:
+    """Return the estimated number of documents to copy; None before the collections are listed."""
+    if not sync.collections:
+        return None
+    return sum(
+        (
+            each.documents
+            if each.status is CopyStatus.DONE
+            else max(each.total_documents, each.documents)
+        )
+        for each in sync.collections
+    )
+
+
+def _copy_seconds(sync: Sync, observed: Observed) -> tuple[int, int] | None:
+    """Return the shortest and the longest estimate of the remaining time of the copy; None if it is unknown.
+
+    They follow from the rates of the last minute and of the last 15 minutes, with a margin of a tenth.
+    """
+    total = total_bytes(sync.snapshot)
+    rates = [
+        rate
+        for rows in (observed.last_minute, observed.lately)
+        if (rate := _rate(rows, "copiedBytesPerSecond")) is not None and rate > _LEAST_RATE
+    ]
+    if total is None or not rates:
+        return None
+    left = total - sync.snapshot.copied_bytes
+    return math.floor(left / (max(rates) * 1.1)), math.ceil(left / (min(rates) * 0.9))
+
+
+def _events(sync: Sync, observed: Observed) -> dict[str, Any]:
+    snapshot, record = sync.snapshot, sync.record
+    return {
+        "read": snapshot.events_read,
+        "applied": snapshot.events_applied,
+        "definitionsApplied": snapshot.definitions_applied,
+        "readPerSecond": _rate(observed.last_minute, "eventsReadPerSecond"),
+        "appliedPerSecond": _rate(observed.last_minute, "eventsAppliedPerSecond"),
+        "lagSeconds": None if record is None else lag_seconds(record, snapshot),
+        "catchUpSeconds": None if record is None else seconds_until_caught_up(record, snapshot),
+    }
+
+
+def _oplog(sync: Sync, observed: Observed) -> dict[str, Any]:
+    found = _headroom(sync, observed)
+    finite = found.left is not None and math.isfinite(found.left)
+    return {
+        "level": found.level.value,
+        "secondsLeft": round(found.left) if finite and found.left is not None else None,
+        "secondsNeeded": None if found.needed is None else round(found.needed),
+        "text": found.text,
+    }
+
+
+def _headroom(sync: Sync, observed: Observed) -> Headroom:
+    record, snapshot = sync.record, sync.snapshot
+    if record is None or record.state is not State.RUNNING:
+        return Headroom(
+            Level.UNKNOWN, None, None, "The oplog is checked while the sync is running."
+        )
+    spooling = snapshot.spool is not None and snapshot.spool.active
+    return headroom(oplog_seconds_left(record, snapshot), _needed(sync, record, observed), spooling)
+
+
+def _needed(sync: Sync, record: RunRecord, observed: Observed) -> float | None:
+    """Return for how many more seconds the sync needs the oldest change in the oplog; None if unknown.
+
+    While the sync has caught up, that is the lag.
+    """
+    if record.phase is Phase.COPYING:
+        left = _copy_seconds(sync, observed)
+        return None if left is None else float(left[1])
+    if record.phase is not Phase.APPLYING:
+        return None
+    lag, catch_up = lag_seconds(record, sync.snapshot), seconds_until_caught_up(
+        record, sync.snapshot
+    )
+    known = [float(each) for each in (lag, catch_up) if each is not None]
+    return max(known, default=None)
+
+
+def _namespaces(sync: Sync) -> dict[str, Any]:
+    counts = Counter(phases_of(sync))
+    return {
+        "total": len(sync.collections),
+        "phases": {each.value: counts[each] for each in NamespacePhase},
+    }
+
+
+def _verification(sync: Sync, observed: Observed) -> dict[str, Any] | None:
+    """Return the progress of the verification; None if it is disabled, or without a sync."""
+    if sync.record is None or not sync.record.options.verification:
+        return None
+    check = sync.snapshot.check
+    return {
+        "phase": hashing(check).value,
+        "comparedDocuments": first_amounts(check).documents,
+        "totalDocuments": documents_expected(check),
+        "recheckedDocuments": 0 if check is None else check.rechecked,
+        "differentDocuments": 0 if check is None else sum(check.mismatches.documents.values()),
+        "differentDefinitions": 0 if check is None else check.mismatches.definitions,
+        "lastClean": observed.last_clean,
+        "verdict": None if check is None or check.verdict is None else check.verdict.outcome.value,
+        "notes": [] if check is None else list(check.notes),
+    }
+
+
+def _instances(sync: Sync) -> Iterator[dict[str, Any]]:
+    """Yield the instances of the sync, this one first; none before a start, or if it runs alone."""
+    record = sync.record
+    if record is None or not record.instances:
+        return
+    applied = None if record.position is None else record.position.time.time
+    own = OtherInstance(record.instance, record.state, record.phase, applied, sync.now)
+    for each in (own, *sync.snapshot.others):
+        yield {
+            "name": each.name,
+            "coordinates": each.name == record.coordinator,
+            "state": each.state.value,
+            "phase": each.phase.value,
+            "appliedUntil": each.applied_until,
+            "silentSeconds": _silence(sync, each),
+        }
+
+
+def _silence(sync: Sync, instance: OtherInstance) -> int:
+    """Return for how long an instance has been silent; 0 if the sync is not active, because nothing is read then."""
+    silent = sync.now - instance.heard_at if is_active(sync) else 0.0
+    # In steps of five seconds, so that the answer does not change with every request.
+    return max(0, int(silent // 5) * 5)
+
+
+def _warnings(sync: Sync, progress: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """Yield the warnings that the progress shows, each with a link to the documentation."""
+    sections = {text: _SECTIONS.get(kind) for kind, text in sync.snapshot.warnings.items()}
+    for text in progress.get("warnings", ()):
+        section = sections[text] if text in sections else _OF_WAITS
+        yield {"text": text, "help": f"{_TROUBLESHOOT}#{section}" if section else _TROUBLESHOOT}
+
+
+def _history(points: Points) -> dict[str, Any]:
+    return {
+        "columns": list(COLUMNS),
+        "rows": [list(row) for row in points.rows],
+        "stepSeconds": points.step,
+        "cursor": points.cursor,
+        "restart": points.restart,
+    }

@@ -1,0 +1,243 @@
+"""The states of a sync that the pages are looked at in, as values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from time import monotonic, time
+from typing import Any
+
+from bson.timestamp import Timestamp
+
+from syncsvc.figures.collections import CollectionFigures
+from syncsvc.figures.progress import OtherInstance, ProgressSnapshot, SpoolFigures, WarningKind
+from syncsvc.options import StartOptions
+from syncsvc.reports.standing import Role, Standing
+from syncsvc.reports.sync import Sync
+from syncsvc.saved.lease import Lease
+from syncsvc.saved.registry import CollectionRecord, CopyStatus
+from syncsvc.saved.run import Failure, PhaseBegin, RunRecord
+from syncsvc.state import Phase, State
+from tests.browser.stage import PINGS
+from tests.unit.syncsvc.records import collection_record, run_record
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.times import Position
+from verifier.compare.check_progress import (
+    Amounts,
+    Changes,
+    CheckProgress,
+    MismatchCounts,
+    NamespaceProgress,
+    Outcome,
+)
+from verifier.compare.check_progress import Phase as CheckPhase
+from verifier.compare.check_progress import Verdict
+from verifier.compare.mismatch import Difference
+from verifier.runtime.waits import LongWait
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+_INDEX = {"name": "a_1", "key": {"a": 1}}
+
+
+def collections(number: int, done: int) -> tuple[CollectionRecord, ...]:
+    """Return many collections, of which the first `done` are copied and the next two are being copied."""
+    return tuple(_collection(n, done) for n in range(number))
+
+
+def _collection(number: int, done: int) -> CollectionRecord:
+    name = HOSTILE if number == 3 else f"orders_{number:05}"
+    total, documents = 1_600_000_000 * (1 + number % 97), 2_040_000 * (1 + number % 97)
+    status = CopyStatus.DONE if number < done else CopyStatus.WAITING
+    share = 1.0 if number < done else 0.0
+    if done <= number < done + 2:
+        status, share = CopyStatus.COPYING, 0.37
+    return collection_record(
+        {},
+        _INDEX,
+        uuid=number.to_bytes(16, "big"),
+        namespace=Namespace(f"shop{number % 7}", name),
+        status=status,
+        total=total,
+        total_documents=documents,
+        copied=int(share * total),
+        documents=int(share * documents),
+    )
+
+
+def _phases(*durations: tuple[Phase, float]) -> tuple[PhaseBegin, ...]:
+    """Return phases that took that many seconds each, of which the last one ends now."""
+    at = time() - sum(seconds for _, seconds in durations)
+    begins = []
+    for phase, seconds in durations:
+        begins.append(PhaseBegin(phase, at))
+        at += seconds
+    return tuple(begins)
+
+
+_COPIED = ((Phase.INITIALIZING, 4.2), (Phase.COPYING, 5_080.0))
+_PAST = Timestamp(int(time()) - 600, 1)
+
+
+def _record(**fields: Any) -> RunRecord:
+    usual: dict[str, Any] = {
+        "phase": Phase.APPLYING,
+        "phases": _phases(*_COPIED, (Phase.APPLYING, 760.0)),
+        "copy_end": _PAST,
+        "position": Position({"_data": "82"}, Timestamp(int(time()), 1)),
+        "options": StartOptions("cluster0", "cluster1", reversible=True),
+    }
+    return run_record(**{**usual, **fields})
+
+
+def _snapshot(**fields: Any) -> ProgressSnapshot:
+    usual: dict[str, Any] = {
+        "total_bytes": 480_000_000_000,
+        "copied_bytes": 480_000_000_000,
+        "copied_documents": 612_400_000,
+        "events_read": 1_204_331,
+        "events_applied": 1_204_310,
+        "definitions_applied": 12,
+        "lag_seconds": 1,
+        "lag_at": monotonic(),
+        "oplog_seconds_left": 93_000.0,
+        "pings": PINGS,
+    }
+    return ProgressSnapshot(**{**usual, **fields})
+
+
+def _check(differing: int = 0, **fields: Any) -> CheckProgress:
+    names = {Namespace("shop3", HOSTILE): differing} if differing else {}
+    changes = Changes(seen={"update": 1200}, per_second=3.0, lag_seconds=0)
+    usual: dict[str, Any] = {
+        "phase": CheckPhase.RECHECK,
+        "generation": 3,
+        "started": 1.0,
+        "first": Amounts(612_400_000, 612_400_000, 48 * 10**10, 48 * 10**10, 24),
+        "rechecked": 1_731,
+        "source": changes,
+        "destination": changes,
+        "mismatches": MismatchCounts({Difference.CONTENT: differing}, names),
+        "namespaces": {
+            each.source_name: NamespaceProgress(each.documents, each.total_documents)
+            for each in collections(24, 24)
+        },
+    }
+    return CheckProgress(**{**usual, **fields})
+
+
+def _sync(record: RunRecord, snapshot: ProgressSnapshot, **fields: Any) -> Sync:
+    usual: dict[str, Any] = {"can_commit": False, "collections": collections(24, 24)}
+    return Sync(record.state, record, snapshot, **{**usual, **fields})
+
+
+def copying(number: int = 24, done: int = 9) -> Sync:
+    shown = collections(number, done)
+    record = _record(
+        phase=Phase.COPYING,
+        phases=_phases((Phase.INITIALIZING, 4.2), (Phase.COPYING, 2_301.0)),
+        copy_end=None,
+    )
+    snapshot = _snapshot(
+        copied_bytes=171_300_000_000, copied_documents=218_500_000, lag_seconds=None
+    )
+    began = CollectionFigures(began=monotonic() - 40, documents=120_000, size=96_000_000)
+    figures = {shown[n].uuid: began for n in range(done, min(done + 2, number))}
+    return _sync(record, snapshot, collections=shown, figures=figures)
+
+
+def short_of_oplog() -> Sync:
+    sync = copying()
+    text = (
+        "The oplog of the source (51200 MB) is short: the copy takes another 1 hour, but at the current write rate, in "
+        "40 minutes the oplog begins to drop entries that this sync needs."
+    )
+    wait = LongWait("find on destination.example:27017 is not answered", "Check the network.", 33.0)
+    snapshot = replace(
+        sync.snapshot,
+        oplog_seconds_left=2_400.0,
+        warnings={WarningKind.OPLOG_SHORT: text},
+        waits=(wait,),
+    )
+    return replace(sync, snapshot=snapshot)
+
+
+def behind() -> Sync:
+    spool = SpoolFigures(True, 3_400_000_000, 20_000_000_000, 4_100, 1_200_000.0)
+    return _sync(_record(), _snapshot(lag_seconds=847, spool=spool, check=None))
+
+
+def ready() -> Sync:
+    return _sync(_record(), _snapshot(check=_check(), caught_up=True), can_commit=True)
+
+
+def differing() -> Sync:
+    return _sync(_record(), _snapshot(check=_check(42), caught_up=True), can_commit=True)
+
+
+def paused() -> Sync:
+    return _sync(_record(state=State.PAUSED), _snapshot(check=_check()))
+
+
+def committing() -> Sync:
+    return _sync(
+        _record(state=State.COMMITTING, steps=("commit saved",)), _snapshot(check=_check())
+    )
+
+
+def committed() -> Sync:
+    phases = _phases(
+        *_COPIED, (Phase.APPLYING, 86_000.0), (Phase.CUTTING_OVER, 3.1), (Phase.DONE, 0)
+    )
+    record = _record(state=State.COMMITTED, phase=Phase.DONE, phases=phases, can_write=True)
+    verdict = Verdict(Outcome.PASSED)
+    return _sync(record, _snapshot(check=_check(phase=CheckPhase.IDLE, verdict=verdict)))
+
+
+def failed() -> Sync:
+    text = (
+        f"The verification found differences: shop3.{HOSTILE}: the document with _id 7 is different (total: 12 on the "
+        "source, 13 on the destination). Read GET /api/v1/mismatches, and repair them with POST /api/v1/repair."
+    )
+    record = _record(state=State.FAILED, failure=Failure("VerificationFailed", text))
+    return _sync(record, _snapshot(check=_check(1)))
+
+
+def several() -> Sync:
+    sync, now = ready(), monotonic()
+    assert sync.record is not None
+    others = (
+        OtherInstance("worker-1", State.RUNNING, Phase.APPLYING, int(time()), now),
+        OtherInstance("worker-2", State.RUNNING, Phase.COPYING, int(time()) - 90, now - 45),
+    )
+    record = replace(sync.record, instances=("coordinator", "worker-1", "worker-2"))
+    snapshot = replace(sync.snapshot, others=others, caught_up=False)
+    lease = _lease()
+    standing = Standing(Role.ACTIVE, lease)
+    return replace(sync, record=record, snapshot=snapshot, can_commit=False, standing=standing)
+
+
+def standby() -> Sync:
+    lease = _lease(
+        {
+            **{"state": "RUNNING", "canCommit": True, "canWrite": False, "info": None},
+            **{"mongosyncID": "coordinator", "error": None, "directionMapping": None},
+        }
+    )
+    return Sync(
+        State.RUNNING, None, ProgressSnapshot(pings=PINGS), False, standing=Standing(lease=lease)
+    )
+
+
+def _lease(progress: dict[str, Any] | None = None) -> Lease:
+    now = datetime(2026, 3, 14, 9, 30)
+    soon = now + timedelta(seconds=6)
+    return Lease("9f8e", "sync-a.example", "0.0.0.0:27182", now, soon, progress=progress)
+
+
+SCENES = {
+    each.__name__: each
+    for each in (
+        *(copying, short_of_oplog, behind, ready, differing, paused, committing, committed),
+        *(failed, several),
+    )
+}

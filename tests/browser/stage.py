@@ -1,0 +1,86 @@
+"""The real app of the sync service over values that a test chooses: it shows states that are hard to reach.
+
+Only `Service.sync`, which reads the running sync, is replaced.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from math import sin
+from time import monotonic, time
+from typing import Any
+
+from flask import Flask
+from pymongo import MongoClient
+from waitress.server import create_server
+
+from syncsvc.app import create_app
+from syncsvc.figures.history import Sample
+from syncsvc.figures.progress import Ping, ProgressSnapshot
+from syncsvc.reports.sync import Sync
+from syncsvc.service import Service
+from syncsvc.settings import LOAD_LEVELS
+from syncsvc.state import State
+from verifier.cluster.cluster import Cluster
+from verifier.cluster.facts import ClusterFacts, Topology
+from verifier.runtime.observer import ignore
+from verifier.runtime.tasks import StopToken
+
+PINGS = {"cluster0": Ping(0.0012), "cluster1": Ping(0.0034)}
+
+
+class StagedService(Service):
+    """A service that shows the sync that a test puts on stage."""
+
+    staged = Sync(State.IDLE, None, ProgressSnapshot(pings=PINGS), can_commit=False)
+
+    def sync(self) -> Sync:
+        return replace(self.staged, now=monotonic())
+
+    def fill_history(self, points: int = 180, clean: bool = False) -> None:
+        """Record waves of figures for the last minutes, as if this process had run that long."""
+        end, copied, read, applied = time(), 0.0, 0.0, 0.0
+        for number in range(points + 1):
+            copied += 5 * (60e6 + 25e6 * sin(number / 9))
+            read += 5 * (900 + 500 * sin(number / 11))
+            applied += 5 * (900 + 500 * sin((number - 4) / 11))
+            lag = max(0.0, round(6 + 6 * sin(number / 7)))
+            levels = (lag, 1.2 + 0.4 * sin(number / 3), 3.4 + 1.2 * sin(number / 5))
+            moment = end - 5 * (points - number)
+            sample = Sample(moment, moment, (copied, copied / 800, read, applied), levels)
+            self._history.record(sample)
+        self._history.last_clean = end - 30 if clean else None
+
+
+@contextmanager
+def on_stage(
+    change: Callable[[Flask], None] = lambda app: None,
+) -> Iterator[tuple[StagedService, str]]:
+    """Serve the app, after `change`, on a free port of this machine; yield its service and its address."""
+    service = StagedService("coordinator", LOAD_LEVELS[1], _nothing, ignore, StopToken())
+    with MongoClient[dict[str, Any]]("mongodb://nowhere", connect=False) as client:
+        names = {"cluster0": "source.example", "cluster1": "destination.example"}
+        service.connect({name: _cluster(name, host, client) for name, host in names.items()})
+        service.initialize(None)
+        app, sockets = create_app(service), dict[int, Any]()
+        change(app)
+        server = create_server(app, sockets, host="127.0.0.1", port=0, threads=8)
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        try:
+            yield service, f"http://127.0.0.1:{server.effective_port}/"
+        finally:
+            server.close()
+            thread.join()
+
+
+def _cluster(name: str, host: str, client: MongoClient[dict[str, Any]]) -> Cluster:
+    facts = ClusterFacts(Topology.REPLICA_SET, f"{host}:27017", (6, 0, 5), name, False, None, ())
+    return Cluster(name, client, facts)
+
+
+def _nothing(name: str, work: object) -> None:
+    """Start no thread: there is nothing to report."""

@@ -1,0 +1,164 @@
+"""An operator runs a real sync from the page alone: every button, and everything that the page shows meanwhile."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.browser.chromium import Visit
+from tests.browser.conftest import Visits
+from tests.browser.scenes import HOSTILE
+from tests.integration.test_embedded_verifier import behind_our_back, set_number
+from tests.support.daemon import Daemon
+from tests.support.pair import Pair
+from tests.support.waiting import wait_for
+
+POSSIBLE = "A commit is possible."
+
+
+def fill(pair: Pair) -> None:
+    client = pair.source.client
+    client.d.c.insert_many({"_id": n, "n": n, "text": "x" * 200} for n in range(2_000))
+    client.d.c.create_index("n")
+    client.shop[HOSTILE].insert_many({"_id": n, HOSTILE: n} for n in range(20))
+
+
+def row(visit: Visit, name: str) -> str:
+    return visit.page.locator(".row").filter(has_text=name).inner_text()
+
+
+def rows(visit: Visit) -> list[str]:
+    return visit.page.locator(".row .link").all_inner_texts()
+
+
+def test_an_operator_migrates_with_the_page(
+    pair: Pair, daemon: Daemon, visits: Visits, tmp_path: Path
+) -> None:
+    fill(pair)
+    visit: Visit = visits(f"http://127.0.0.1:{daemon.port}/")
+    start(visit)
+    visit.wait_for_text("#commit", POSSIBLE)
+    assert_everything_is_shown(visit)
+    repair_a_difference(pair, visit)
+    pause_and_resume(pair, visit)
+    commit(visit)
+    pair.assert_equal()
+    reverse(visit)
+    assert_commands_are_listed(visit)
+    # The page has sent what an operator would send.
+    assert daemon.progress()["directionMapping"]["Destination"].startswith("cluster0")
+    pair.assert_equal()
+
+
+def start(visit: Visit) -> None:
+    visit.wait_for_text("#sentence", "No sync was started.")
+    assert "/api/v1/start" in visit.text("#next code")
+    visit.page.get_by_role("button", name="Copy the command").click()
+    copied = visit.page.evaluate("navigator.clipboard.readText()")
+    assert copied == visit.text("#next code")
+    visit.press("start")
+    dialog = visit.page.get_by_role("dialog")
+    dialog.get_by_label("Reversible after the commit").check()
+    dialog.get_by_label("Block user writes").select_option("sourceAndDestination")
+    dialog.get_by_label("More options").fill("{")
+    dialog.get_by_role("button", name="Start", exact=True).click()
+    visit.wait_for_text("dialog .problem", "JSON")
+    options = {"verification": {"repair": "never"}, "sharding": 1}
+    dialog.get_by_label("More options").fill(json.dumps(options))
+    dialog.get_by_role("button", name="Start", exact=True).click()
+    visit.wait_for_text("dialog .problem", "InvalidRequest")
+    dialog.get_by_label("More options").fill(json.dumps({"verification": {"repair": "never"}}))
+    dialog.get_by_role("button", name="Preflight").click()
+    visit.wait_for_text("dialog .findings", "A start would succeed now.")
+    visit.confirm("Start")
+    visit.wait_for_text("#state", "RUNNING")
+
+
+def assert_everything_is_shown(visit: Visit) -> None:
+    page = visit.page
+    assert "cluster0" in visit.text("#route") and "cluster1" in visit.text("#route")
+    assert "collection copy" in visit.text("#phases").lower()
+    tiles = visit.text("#tiles")
+    for text in ("100 %", "2,020 of 2,020", "2 of 2", "behind the source", "differences now"):
+        assert text in tiles, tiles
+    for label in ("Copy", "Change events per second", "Lag", "Latency of the clusters"):
+        chart = page.locator(".chart").filter(
+            has=page.get_by_role("heading", name=label, exact=True)
+        )
+        if label != "Copy":  # the copy was over before the first point, perhaps
+            chart.locator("path.line").first.wait_for(state="attached")
+    assert len(rows(visit)) == 2 and HOSTILE in rows(visit)[1]
+    assert "copied" in row(visit, "d.c") and "2,000" in row(visit, "d.c")
+    visit.page.get_by_role("button", name="Documents", exact=True).click()
+    wait_for(lambda: rows(visit)[0] == "d.c", "the largest is first")
+    visit.page.get_by_label("Search collections").fill("IMG")
+    wait_for(lambda: rows(visit) == [f"shop.{HOSTILE}"], "only one is left")
+    visit.page.get_by_label("Search collections").fill("")
+    wait_for(lambda: len(rows(visit)) == 2, "both are shown again")
+    visit.assert_accessible()
+    visit.shoot("real-running")
+
+
+def repair_a_difference(pair: Pair, visit: Visit) -> None:
+    behind_our_back(pair, set_number(7, -1))
+    visit.wait_for_text("#tiles", "difference now")
+    visit.page.get_by_label("Only with differences").check()
+    wait_for(lambda: rows(visit) == ["d.c"], "only the differing collection is shown")
+    visit.page.locator(".row .link").click()
+    dialog = visit.page.get_by_role("dialog")
+    dialog.locator(".difference").first.wait_for()
+    assert dialog.locator(".difference").count() == 1
+    assert "_id 7 (int) is different" in dialog.locator(".difference").inner_text()
+    assert dialog.locator(".difference li code").inner_text() == "n"
+    visit.assert_accessible()
+    visit.shoot("real-difference")
+    visit.page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
+    visit.page.get_by_label("Only with differences").uncheck()
+    visit.press("repair")
+    dialog.get_by_role("button", name="Show the plan").click()
+    visit.wait_for_text("dialog .findings", "d.c")
+    visit.confirm("Repair")
+    wait_for(lambda: "CLEAN" in visit.text("#tiles"), "the difference is repaired")
+    assert pair.destination.client.d.c.find_one({"_id": 7}) == pair.source.client.d.c.find_one(
+        {"_id": 7}
+    )
+
+
+def pause_and_resume(pair: Pair, visit: Visit) -> None:
+    visit.press("pause")
+    visit.confirm("Pause")
+    visit.wait_for_text("#state", "PAUSED")
+    visit.wait_for_text("#commit", "The sync is paused.")
+    pair.source.client.d.c.insert_one({"_id": "in the pause"})
+    visit.press("resume")
+    visit.confirm("Resume")
+    visit.wait_for_text("#state", "RUNNING")
+
+
+def commit(visit: Visit) -> None:
+    visit.wait_for_text("#commit", POSSIBLE)
+    visit.press("commit")
+    dialog = visit.page.get_by_role("dialog")
+    dialog.get_by_label("Type cluster1 to confirm").fill("cluster0")
+    dialog.get_by_role("button", name="Commit", exact=True).click()
+    visit.wait_for_text("dialog .problem", "cluster1")
+    dialog.get_by_label("Type cluster1 to confirm").fill("cluster1")
+    visit.confirm("Commit")
+    visit.wait_for_text("#state", "COMMITTED")
+    visit.wait_for_text("#sentence", "Applications may write to the destination.")
+    assert "commit completed" in visit.text("#phases").lower()
+
+
+def reverse(visit: Visit) -> None:
+    visit.press("reverse")
+    visit.confirm("Reverse")
+    visit.wait_for_text("#commit", POSSIBLE)
+
+
+def assert_commands_are_listed(visit: Visit) -> None:
+    visit.wait_for_text("#commands", "reverse")
+    listed = visit.text("#commands")
+    for command in ("preflight", "start", "pause", "resume", "repair (dry run)", "commit"):
+        assert command in listed
+    assert "InvalidRequest" in listed and "127.0.0.1" in listed

@@ -1,0 +1,101 @@
+"""An operator runs a real check from the verifier's page: it finds a difference, and then passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator
+
+from tests.browser.chromium import PHONE, Visit
+from tests.browser.conftest import Visits
+from tests.browser.scenes import HOSTILE
+from tests.support.pair import Pair
+from tests.support.verifier import Verifier
+
+# JavaScript would round it.
+LARGE = 2**60 + 1
+
+
+@pytest.fixture
+def verifier(pair: Pair, tmp_path: Path) -> Iterator[Verifier]:
+    options = ("--verifyAll", "--graceSeconds", "0")
+    process = Verifier(pair.source.uri, pair.destination.uri, tmp_path, *options)
+    try:
+        for client in (pair.source.client, pair.destination.client):
+            client.d.c.insert_many({"_id": n, "n": n} for n in range(500))
+            client.shop[HOSTILE].insert_many({"_id": n, HOSTILE: n} for n in range(20))
+        process.run()
+        yield process
+    finally:
+        process.close()
+
+
+def test_an_operator_checks_with_the_page(pair: Pair, verifier: Verifier, visits: Visits) -> None:
+    pair.destination.client.shop[HOSTILE].update_one({"_id": 7}, {"$set": {HOSTILE: -1}})
+    pair.source.client.d.c.create_index("n")
+    pair.source.client.d.large.insert_one({"_id": LARGE})
+    pair.destination.client.d.create_collection("large")
+    visit: Visit = visits(f"http://127.0.0.1:{verifier.port}/")
+    visit.wait_for_text("#sentence", "No check was started.")
+    assert "/api/v1/check" in visit.text("#next code")
+    check(visit)
+    visit.wait_for_text("#state", "FAILED")
+    visit.wait_for_text("#sentence", "the clusters differ")
+    assert "DIFFERENT" in visit.text("#tiles")
+    assert_differences_are_shown(visit)
+    visit.assert_accessible()
+    visit.shoot("verifier-failed")
+    pair.destination.client.shop[HOSTILE].update_one({"_id": 7}, {"$set": {HOSTILE: 7}})
+    pair.destination.client.d.c.create_index("n")
+    pair.destination.client.d.large.insert_one({"_id": LARGE})
+    check(visit)
+    visit.wait_for_text("#state", "PASSED")
+    assert "Applications can switch to the destination." in visit.text("#next")
+    visit.wait_for_text("#commands", "writesOff")
+    for size, scheme in ((PHONE, "light"), ((1280, 900), "dark")):
+        other = visits(f"http://127.0.0.1:{verifier.port}/", size=size, scheme=scheme)
+        other.wait_for_text("#state", "PASSED")
+        other.wait_for_text(".row", HOSTILE)
+        assert other.page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        other.assert_accessible()
+        other.shoot(f"verifier-passed-{scheme}")
+    pair.assert_equal()
+
+
+def check(visit: Visit) -> None:
+    visit.press("check")
+    dialog = visit.page.get_by_role("dialog")
+    dialog.get_by_label("Only documents").fill("{")
+    dialog.get_by_role("button", name="Start", exact=True).click()
+    visit.wait_for_text("dialog .problem", "JSON")
+    dialog.get_by_label("Only documents").fill("")
+    visit.confirm("Start")
+    visit.press("writesOff")
+    visit.confirm("End the check")
+
+
+def has_count(dialog: Locator) -> bool:
+    """Return whether the number of documents is among the differences."""
+    return dialog.locator(".difference").filter(has_text="count").count() == 1
+
+
+def assert_differences_are_shown(visit: Visit) -> None:
+    page = visit.page
+    dialog = page.get_by_role("dialog")
+    # With the two differing documents or definitions of their namespaces only.
+    for name, text, parts in (
+        (HOSTILE, "_id 7 (int) is different", (HOSTILE,)),
+        ("d.c", "index n_1: missing on the destination", ()),
+        ("d.large", f'_id "{LARGE}" (long) is missing on the destination', ()),
+    ):
+        page.locator(".row .link").filter(has_text=name).click()
+        dialog.locator(".difference").filter(has_text=text).wait_for()
+        # Of a missing document, the number of documents may differ, too.
+        assert dialog.locator(".difference").count() == 1 + (
+            name == "d.large" and has_count(dialog)
+        )
+        assert dialog.locator(".difference li code").all_inner_texts() == [*parts]
+        page.keyboard.press("Escape")
+        dialog.wait_for(state="detached")

@@ -1,0 +1,309 @@
+"""The page in states that a real sync reaches seldom: the real app over values that the test chooses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+from flask import Flask, request
+
+from syncsvc.figures.progress import ProgressSnapshot
+from tests.browser.chromium import PHONE, Visit
+from tests.browser.conftest import Stages, Visits
+from tests.browser.scenes import (
+    HOSTILE,
+    SCENES,
+    committed,
+    copying,
+    differing,
+    ready,
+    short_of_oplog,
+    standby,
+)
+from tests.browser.stage import StagedService, on_stage
+from tests.support.waiting import wait_for
+
+Staged = tuple[StagedService, str]
+MANY = 10_000
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+
+
+@pytest.fixture
+def stage(stages: Stages) -> Staged:
+    return stages()
+
+
+def test_every_state_is_accessible_in_light_and_dark(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    service.fill_history(clean=True)
+    for name, scene in SCENES.items():
+        service.staged = scene()
+        visit = visits(url)
+        visit.wait_for_text("#state", service.staged.state.value)
+        visit.page.locator(".row .link").first.wait_for()
+        for scheme in SCHEMES:
+            visit.page.emulate_media(color_scheme=scheme)
+            visit.assert_accessible()
+            visit.shoot(f"{name}-{scheme}")
+
+
+def test_a_warning_links_to_its_remedy(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    service.staged = short_of_oplog()
+    visit = visits(url)
+    visit.wait_for_text("#warnings", "The oplog of the source (51200 MB) is short")
+    links = visit.page.locator("#warnings a")
+    targets = [links.nth(n).get_attribute("href") for n in range(links.count())]
+    assert [str(each).partition("#")[2] for each in targets] == [
+        *("the-oplog-is-too-short", "a-call-does-not-succeed")
+    ]
+    service.staged = copying()
+    visit.page.locator("#warnings-section").wait_for(state="hidden")
+
+
+def test_ten_thousand_collections(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    service.staged = copying(MANY, 4_000)
+    visit = visits(url)
+    page = visit.page
+    visit.wait_for_text("#toolbar", "10,000 collections")
+    first = page.locator(".row .link").first
+    assert first.inner_text() == "shop0.orders_00000"
+    # Only the visible rows exist, wherever the table is scrolled to.
+    for share in (0.5, 0.9, 1.0):
+        page.locator(".scroll").evaluate(
+            "(e, share) => e.scrollTop = share * e.scrollHeight", share
+        )
+        wait_for(lambda: 10 < page.locator(".row .link").count() < 60, "the rows are shown")
+    visit.wait_for_text(".row .link", "shop6.orders_09995")
+    page.get_by_role("button", name="Size", exact=True).click()
+    wait_for(lambda: "155 GB" in page.locator(".row").first.inner_text(), "the largest is first")
+    page.get_by_label("Phase", exact=True).select_option("copying")
+    visit.wait_for_text("#toolbar", "2 collections")
+    page.get_by_label("Phase", exact=True).select_option("")
+    page.get_by_label("Search collections").fill("09876")
+    visit.wait_for_text("#toolbar", "1 collection")
+    assert page.locator(".row .link").all_inner_texts() == ["shop6.orders_09876"]
+    assert longest_task(visit) < 1.0
+
+
+def longest_task(visit: Visit) -> float:
+    """Return how long a frame takes while the whole table is scrolled through, at most, in seconds.
+
+    The bound is generous: without virtual rows, the first frame alone takes many seconds.
+    """
+    visit.page.get_by_label("Search collections").fill("")
+    visit.wait_for_text("#toolbar", "10,000 collections")
+    script = """async () => {
+        const element = document.querySelector(".scroll");
+        let longest = 0;
+        for (let n = 0; n < 60; n += 1) {
+            const before = performance.now();
+            element.scrollTop = (n / 60) * element.scrollHeight;
+            element.dispatchEvent(new Event("scroll"));
+            await new Promise(requestAnimationFrame);
+            longest = Math.max(longest, performance.now() - before);
+        }
+        return longest / 1000;
+    }"""
+    return float(visit.page.evaluate(script))
+
+
+def test_names_are_never_markup(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    service.staged = SCENES["failed"]()
+    visit = visits(url)
+    visit.wait_for_text("#failure", HOSTILE)
+    visit.wait_for_text(".scroll", HOSTILE)
+    assert visit.page.locator("img").count() == 1, "only the logo"
+    # Even a script that tries to insert markup is refused by the browser.
+    refused = visit.page.evaluate(
+        "(() => { try { document.body.innerHTML = '<b>'; } catch (e) { return e.name; } })()"
+    )
+    assert refused == "TypeError"
+    visit.problems.clear()
+
+
+def test_on_a_phone_nothing_is_cut_off(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    service.fill_history()
+    for scene in (copying, differing, standby):
+        service.staged = scene()
+        visit = visits(url, size=PHONE)
+        visit.page.locator("#state:visible").wait_for()
+        width = visit.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= PHONE[0]
+        visit.shoot(f"{scene.__name__}-phone")
+
+
+def test_a_standby_points_to_the_active_daemon(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    service.staged = standby()
+    visit = visits(url)
+    visit.wait_for_text("#sentence", "The active daemon runs on the host sync-a.example")
+    for section in ("#tiles", "#charts-section", "#namespaces-section"):
+        visit.page.locator(section).wait_for(state="hidden")
+    assert visit.page.locator("#actions button:enabled:visible").count() == 0
+    visit.assert_accessible()
+    service.staged = ready()
+    visit.page.locator(".row .link").first.wait_for()
+
+
+def test_the_keyboard_is_enough(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    service.fill_history()
+    service.staged = ready()
+    visit = visits(url)
+    page = visit.page
+    button = page.locator('[data-command="commit"]:enabled')
+    button.wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the state"
+    button.focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.closest('dialog') !== null")
+    page.keyboard.press("Escape")
+    page.locator("dialog").wait_for(state="detached")
+    assert page.evaluate("document.activeElement.dataset.command") == "commit"
+    chart = page.locator(".chart .plot").first
+    chart.locator("path.line").wait_for(state="attached")
+    chart.focus()
+    page.keyboard.press("Home")
+    assert page.locator(".chart .tip").first.is_visible()
+
+
+def test_an_operator_hears_what_changes(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    service.staged = copying()
+    visit = visits(url)
+    spoken = visit.page.locator("#announcement")
+    assert spoken.get_attribute("aria-live") == "polite"
+    wait_for(lambda: "collection copy" in str(spoken.text_content()), "the phase is announced")
+    service.staged = ready()
+    wait_for(lambda: "A commit is possible." in str(spoken.text_content()), "it is announced")
+
+
+def test_nothing_is_asked_while_the_page_is_hidden(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    visit = visits(url)
+    visit.page.locator("#state:visible").wait_for()
+    visit.page.evaluate(
+        "Object.defineProperty(document, 'hidden', {value: true, configurable: true});"
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )
+    visit.page.wait_for_load_state("networkidle")
+    before = len(visit.requests)
+    visit.page.wait_for_timeout(5_000)
+    assert len(visit.requests) == before
+    service.staged = committed()
+    visit.page.evaluate(
+        "Object.defineProperty(document, 'hidden', {value: false, configurable: true});"
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )
+    visit.wait_for_text("#state", "COMMITTED")
+
+
+def test_an_answer_that_has_not_changed_is_not_sent_again(stage: Staged, visits: Visits) -> None:
+    _, url = stage
+    visit = visits(url)
+    statuses: list[int] = []
+    visit.page.on("response", lambda response: statuses.append(response.status))
+    wait_for(lambda: visit.page.wait_for_timeout(200) or 304 in statuses, "an answer 304")
+
+
+def test_a_daemon_that_ends_is_noticed(visits: Visits) -> None:
+    with on_stage() as (service, url):
+        visit = visits(url)
+        visit.wait_for_text("#contact", "Live")
+    visit.wait_for_text("#contact", "No answer from the daemon")
+    # The browser itself reports the refused connections.
+    visit.problems.clear()
+
+
+def require_a_token(app: Flask) -> None:
+    """Refuse requests to the API without the token `secret`, as an API with tokens does."""
+
+    @app.before_request
+    def check() -> tuple[dict[str, object], int] | None:
+        needed = request.path.startswith("/api/")
+        if needed and request.headers.get("Authorization") != "Bearer secret":
+            return {"success": False, "error": "Unauthorized", "errorDescription": "No."}, 401
+        return None
+
+
+def test_a_token_is_asked_for_and_kept(stages: Stages, visits: Visits) -> None:
+    service, url = stages(require_a_token)
+    service.staged = ready()
+    visit = visits(url)
+    dialog = visit.page.get_by_role("dialog")
+    dialog.get_by_label("Token").fill("wrong")
+    dialog.get_by_role("button", name="Sign in").click()
+    visit.wait_for_text("dialog", "refused this token")
+    visit.assert_accessible()
+    dialog.get_by_label("Token").fill("secret")
+    visit.confirm("Sign in")
+    visit.wait_for_text("#state", "RUNNING")
+    assert "$SYNCSVC_TOKEN" in visit.text("#next code") and "secret" not in visit.text("main")
+    visit.page.reload()
+    visit.wait_for_text("#state", "RUNNING")
+
+
+def with_limits(app: Flask) -> None:
+    """Add limits that can be read and changed."""
+    limits: dict[str, object] = {
+        **{"copyBytesPerSecond": 20_000_000, "copyDocumentsPerSecond": None},
+        **{"eventsPerSecond": None, "threads": None, "windows": [], "auto": None},
+    }
+
+    @app.route("/api/v1/limits", methods=["GET", "PATCH"])
+    def answer() -> dict[str, object]:
+        if request.method == "PATCH":
+            limits.update(request.get_json())
+        throttled = {"what": "copy", "reason": "The limit is reached.", "since": 1_700_000_000}
+        return {"success": True, "limits": limits, "effective": limits, "throttledBy": throttled}
+
+
+def test_limits_are_shown_and_changed(stages: Stages, visits: Visits) -> None:
+    service, url = stages(with_limits)
+    service.staged = copying()
+    visit = visits(url)
+    visit.wait_for_text("#limits", "Throttled: copy")
+    assert "20 MB/s" in visit.text("#limits")
+    visit.press("limits")
+    dialog = visit.page.get_by_role("dialog")
+    dialog.get_by_label("Copy (MB/s)").fill("35")
+    visit.shoot("limits")
+    visit.confirm("Save")
+    visit.wait_for_text("#limits", "35 MB/s")
+
+
+def test_without_limits_the_page_asks_once(stage: Staged, visits: Visits) -> None:
+    _, url = stage
+    visit = visits(url)
+    visit.page.locator("#state:visible").wait_for()
+    visit.page.wait_for_timeout(6_000)
+    assert sum(each.endswith("/limits") for each in visit.requests) == 1
+    assert not visit.button("limits").is_visible()
+
+
+def test_the_page_prints(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    service.fill_history()
+    service.staged = ready()
+    visit = visits(url)
+    visit.page.locator("#state:visible").wait_for()
+    visit.page.emulate_media(media="print", color_scheme="light")
+    assert not visit.page.locator("#actions").is_visible()
+    assert visit.page.locator("#sentence").is_visible()
+    visit.shoot("print")
+
+
+def test_a_first_visit_without_a_sync(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    service.staged = replace(service.staged, snapshot=ProgressSnapshot())
+    visit = visits(url)
+    visit.wait_for_text("#sentence", "No sync was started.")
+    visit.wait_for_text("#namespaces", "The collections are listed once a sync has started.")
+    visit.wait_for_text("#commands", "This process has answered no command yet.")
+    visit.assert_accessible()

@@ -1,0 +1,179 @@
+"""What the page says about a sync: whether a commit is possible and why not, and what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from bson.timestamp import Timestamp
+
+from syncsvc.figures.progress import OtherInstance, ProgressSnapshot, WarningKind
+from syncsvc.options import BuildIndexes, StartOptions
+from syncsvc.reports.durations import about
+from syncsvc.reports.outlook import commands_now, next_step, summary, why_no_commit
+from syncsvc.reports.standing import Role, Standing
+from syncsvc.reports.sync import Sync
+from syncsvc.saved.run import Failure
+from syncsvc.state import Phase, State
+from tests.unit.syncsvc.records import START, collection_record, known, run_record
+from verifier.compare.check_progress import Amounts, Changes, CheckProgress, Outcome, Verdict
+
+NEAR = Changes(lag_seconds=1)
+FIRST = Amounts(10, 10)
+CLEAN = CheckProgress(started=1.0, first=FIRST, source=NEAR, destination=NEAR)
+
+
+def applying(check: CheckProgress | None = CLEAN, lag: int | None = 1, **fields: Any) -> Sync:
+    """Return a sync that applies change events, and is not ready for a commit."""
+    snapshot = ProgressSnapshot(lag_seconds=lag, check=check, **fields)
+    return known(run_record(phase=Phase.APPLYING), snapshot)
+
+
+OTHER = OtherInstance("b", State.PAUSED, Phase.APPLYING, None, 0.0)
+REASONS: list[tuple[Sync, list[str]]] = [
+    (known(None), ["No sync was started."]),
+    (known(None, state=State.INITIALIZING), ["The process is starting."]),
+    (known(None, standing=Standing()), ["This daemon is a standby."]),
+    (known(run_record()), ["The copy is not finished."]),
+    (known(run_record(phase=Phase.INDEXING)), ["The indexes are not built yet."]),
+    (known(run_record(state=State.PAUSED)), ["The sync is paused."]),
+    (known(run_record(state=State.COMMITTING)), ["A commit is already running."]),
+    (known(run_record(state=State.COMMITTED)), ["The sync is already committed."]),
+    (known(run_record(state=State.FAILED)), ["The sync has failed."]),
+    (
+        known(run_record(state=State.FAILED, failure=Failure("DuplicateIds", "Why."))),
+        ["The sync has failed with DuplicateIds."],
+    ),
+    (applying(lag=None), ["The lag is not known yet."]),
+    (applying(lag=31), ["31 seconds behind the source; a commit needs at most 30 seconds"]),
+    (applying(None), ["The verification has not begun."]),
+    (
+        applying(CheckProgress(started=1.0, amounts=Amounts(5, 10))),
+        ["has compared 5 of about 10 documents"],
+    ),
+    (
+        applying(replace(CLEAN, source=Changes(), destination=Changes(lag_seconds=240))),
+        ["not known yet how far", "4 minutes behind the changes of the destination"],
+    ),
+    (applying(warnings={WarningKind.DEFINITIONS_CHANGED: "x"}), ["A definition was changed"]),
+    (applying(others=(OTHER,)), ["The instance b is PAUSED"]),
+    (applying(), ["is still checking"]),
+    (applying(replace(CLEAN, verdict=Verdict(Outcome.PASSED))), ["is still checking"]),
+]
+
+
+@pytest.mark.parametrize("sync, reasons", REASONS)
+def test_why_a_commit_is_not_possible(sync: Sync, reasons: list[str]) -> None:
+    found = why_no_commit(sync)
+    assert len(found) == len(reasons)
+    for text, part in zip(found, reasons, strict=True):
+        assert part in text and text.endswith(".")
+
+
+def test_changes_of_the_copy_are_named() -> None:
+    record = run_record(phase=Phase.APPLYING, copy_end=Timestamp(2_000_000_000, 1), position=START)
+    found = why_no_commit(known(record, ProgressSnapshot(lag_seconds=0, check=CLEAN)))
+    assert found == ("The changes made during the copy are not all applied.",)
+
+
+def test_a_follower_waits_for_its_coordinator() -> None:
+    record = run_record(phase=Phase.APPLYING, instance="b", instances=("a", "b"))
+    found = why_no_commit(known(record, ProgressSnapshot(lag_seconds=0)))
+    assert found == ("The coordinator a has not reported that a commit is possible.",)
+
+
+def test_there_is_always_a_reason_or_a_commit() -> None:
+    for state in State:
+        for phase in Phase:
+            for possible in (False, True):
+                record = run_record(state=state, phase=phase)
+                sync = known(record, can_commit=possible)
+                assert bool(why_no_commit(sync)) is not possible
+                assert summary(sync).endswith(".")
+                next_step(sync)
+
+
+AFTER = StartOptions("cluster0", "cluster1", build_indexes=BuildIndexes.AFTER_DATA_COPY)
+
+
+@pytest.mark.parametrize(
+    "sync, text",
+    [
+        (known(run_record(), ProgressSnapshot(total_bytes=300, copied_bytes=299)), ": 99 % done."),
+        (known(run_record(), ProgressSnapshot(total_bytes=300, copied_bytes=300)), ": 100 % done."),
+        (
+            known(
+                run_record(phase=Phase.INDEXING, options=AFTER),
+                collections=(collection_record({}, {"name": "a_1", "key": {"a": 1}}),),
+            ),
+            "building the indexes: 0 of 1 done.",
+        ),
+        (applying(lag=600), "10 minutes behind the source."),
+        (known(run_record(state=State.COMMITTING)), "waits for the verdict"),
+        (known(run_record(state=State.COMMITTING, can_write=True)), "made unique again."),
+        (known(run_record(state=State.COMMITTED)), "may write to the destination."),
+        (known(None, standing=Standing()), "It is not known which daemon is active now."),
+    ],
+)
+def test_the_summary(sync: Sync, text: str) -> None:
+    assert text in summary(sync)
+
+
+@pytest.mark.parametrize(
+    "sync, command",
+    [
+        (known(None), "start"),
+        (known(None, state=State.INITIALIZING), None),
+        (known(run_record()), None),
+        (known(run_record(state=State.PAUSED)), "resume"),
+        (known(run_record(state=State.FAILED)), "resume"),
+        (
+            known(run_record(state=State.FAILED, failure=Failure("VerificationFailed", ""))),
+            "repair",
+        ),
+        (known(run_record(state=State.FAILED, failure=Failure("EventTooLarge", ""))), "reset"),
+        (known(run_record(phase=Phase.APPLYING), can_commit=True), "commit"),
+        (known(run_record(state=State.COMMITTED)), None),
+        (known(None, standing=Standing()), None),
+    ],
+)
+def test_the_next_command(sync: Sync, command: str | None) -> None:
+    step = next_step(sync)
+    assert (None if step is None else step.command) == command
+
+
+def test_the_allowed_commands() -> None:
+    reversible = StartOptions("cluster0", "cluster1", reversible=True)
+    committed = run_record(state=State.COMMITTED, phase=Phase.DONE, can_write=True)
+    expected = {
+        ("start",): known(None),
+        ("pause", "reset"): known(run_record()),
+        ("pause", "commit", "repair", "reset"): known(
+            run_record(phase=Phase.APPLYING), can_commit=True
+        ),
+        ("resume", "reset"): known(run_record(state=State.PAUSED)),
+        (): known(committed),
+        ("reverse",): known(replace(committed, options=reversible)),
+    }
+    for commands, sync in expected.items():
+        assert commands_now(sync) == list(commands)
+    assert commands_now(known(run_record(), standing=Standing())) == []
+    assert commands_now(known(run_record(), standing=Standing(Role.ACTIVE))) == ["pause", "reset"]
+
+
+@pytest.mark.parametrize(
+    "seconds, text",
+    [
+        (0, "0 seconds"),
+        (1, "1 second"),
+        (59.9, "59 seconds"),
+        (119, "119 seconds"),
+        (120, "2 minutes"),
+        (7_199, "119 minutes"),
+        (7_200, "2 hours"),
+        (200_000, "2 days"),
+    ],
+)
+def test_durations_in_words(seconds: float, text: str) -> None:
+    assert about(seconds) == text

@@ -1,0 +1,137 @@
+"""The answers behind the verifier's page: what a check does, in words and figures, and its namespaces. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from verifier.answers import progress_answer, seconds_left
+from verifier.cluster.namespace import Namespace
+from verifier.compare.check_progress import CheckProgress, NamespaceProgress, Outcome, Phase
+from verifier.runtime.recent import RecentCommand, recent_answer
+from verifier.runtime.waits import LongWait
+
+_VERDICTS = {
+    Outcome.PASSED: "The check has passed: everything that was compared is equal on both clusters.",
+    Outcome.FAILED: "The check has failed: the clusters differ.",
+    Outcome.INCOMPLETE: "The check is incomplete: not everything could be compared, so the clusters may differ.",
+}
+_AFTER = {
+    Outcome.PASSED: "Applications can switch to the destination.",
+    Outcome.FAILED: "Do not switch to the destination. Fix the cause of the mismatches, then check again.",
+    Outcome.INCOMPLETE: "Do not switch to the destination. Remove the reported cause, then check again.",
+}
+
+
+def overview_answer(
+    progress: CheckProgress, waits: Sequence[LongWait], commands: Sequence[RecentCommand]
+) -> dict[str, Any]:
+    """Return the field `overview` of the answer to GET /overview, in which unknown values are None."""
+    mismatches = progress.mismatches
+    return {
+        "progress": progress_answer(progress, waits),
+        "summary": _summary(progress),
+        "next": _next(progress),
+        "commands": _commands(progress),
+        "started": progress.started,
+        "ended": progress.ended,
+        "secondsLeft": seconds_left(progress),
+        "namespaces": len(progress.namespaces),
+        "differentDocuments": sum(mismatches.documents.values()),
+        "differentDefinitions": mismatches.definitions,
+        "recentCommands": [recent_answer(each) for each in commands],
+    }
+
+
+def _summary(progress: CheckProgress) -> str:
+    if progress.verdict is not None:
+        return _VERDICTS[progress.verdict.outcome]
+    if progress.phase is Phase.IDLE:
+        return "No check was started."
+    if progress.phase is Phase.CHECK:
+        return "The check compares all documents for the first time."
+    if progress.writes_off:
+        return "The check compares the last changes."
+    return "The check compares the documents that change, until the writes end."
+
+
+def _next(progress: CheckProgress) -> dict[str, Any] | None:
+    """Return the next step; None if there is nothing to do but wait."""
+    if progress.verdict is not None:
+        return {"text": _AFTER[progress.verdict.outcome], "command": None}
+    if progress.phase is Phase.IDLE:
+        return {"text": "Start a check.", "command": "check"}
+    if progress.writes_off:
+        return None
+    return {"text": "Stop all writes to both clusters, then end the check.", "command": "writesOff"}
+
+
+def _commands(progress: CheckProgress) -> list[str]:
+    if progress.phase is Phase.IDLE:
+        return ["check"]
+    return [] if progress.writes_off else ["writesOff"]
+
+
+class SortKey(Enum):
+    """The columns by which the table of namespaces can be sorted."""
+
+    NAME = "name"
+    DOCUMENTS = "documents"
+    BYTES = "bytes"
+    MISMATCHES = "mismatches"
+
+
+@dataclass(frozen=True)
+class TableRequest:
+    """Which rows of the table are requested: at most `limit` after the first `offset` of the selected namespaces.
+
+    Selected are those whose name contains `search`, regardless of case; with `different`, only those with mismatches.
+    """
+
+    search: str = ""
+    different: bool = False
+    sort: SortKey = SortKey.NAME
+    descending: bool = False
+    offset: int = 0
+    limit: int = 100
+
+
+def namespaces_answer(progress: CheckProgress, request: TableRequest) -> dict[str, Any]:
+    """Return the requested rows, and `total`, the number of selected namespaces."""
+    counts, search = progress.mismatches.namespaces, request.search.casefold()
+    names = sorted({*progress.namespaces, *counts}, key=str)
+    chosen = [
+        (name, progress.namespaces.get(name, NamespaceProgress()), counts.get(name, 0))
+        for name in names
+        if search in str(name).casefold() and (not request.different or counts.get(name))
+    ]
+    if request.sort is not SortKey.NAME:
+        chosen.sort(key=_SORTED_BY[request.sort], reverse=request.descending)
+    elif request.descending:
+        chosen.reverse()
+    shown = chosen[request.offset : request.offset + request.limit]
+    return {"namespaces": [_line(*each) for each in shown], "total": len(chosen)}
+
+
+_Row = tuple[Namespace, NamespaceProgress, int]
+
+_SORTED_BY: dict[SortKey, Callable[[_Row], float]] = {
+    SortKey.DOCUMENTS: lambda row: row[1].total_documents or row[1].documents,
+    SortKey.BYTES: lambda row: row[1].total_size or row[1].size,
+    SortKey.MISMATCHES: lambda row: row[2],
+}
+
+
+def _line(name: Namespace, progress: NamespaceProgress, mismatches: int) -> dict[str, Any]:
+    return {
+        "namespace": str(name),
+        "comparedDocuments": progress.documents,
+        "totalDocuments": progress.total_documents,
+        "comparedBytes": progress.size,
+        "totalBytes": progress.total_size,
+        "tasksDone": progress.tasks_done,
+        "tasks": progress.tasks,
+        "mismatches": mismatches,
+    }

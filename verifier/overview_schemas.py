@@ -1,0 +1,95 @@
+"""The schemas of the overview of a check: its query parameters and its answers, except the progress."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from marshmallow import fields, post_load, validate
+
+from verifier.overview import SortKey, TableRequest
+from verifier.runtime.openapi import SuccessAnswer, always, nullable
+from verifier.runtime.recent import RecentCommandSchema
+from verifier.runtime.schemas import Strict
+
+
+class NamespacesTableSchema(Strict):
+    """The query parameters of `GET /api/v1/overview/namespaces`; loads into TableRequest."""
+
+    search = fields.String(
+        validate=validate.Length(max=1_000),
+        metadata={"description": "Show only namespaces whose name contains this text."},
+    )
+    different = fields.Boolean(
+        load_default=False,
+        metadata={"description": "Show only namespaces with documents that differ."},
+    )
+    sort = fields.Enum(
+        SortKey,
+        by_value=True,
+        load_default=SortKey.NAME,
+        metadata={"description": "The order: by name, documents, bytes or mismatches."},
+    )
+    descending = fields.Boolean(
+        load_default=False, metadata={"description": "Whether the order is descending."}
+    )
+    offset = fields.Integer(
+        load_default=0,
+        validate=validate.Range(min=0, max=1_000_000_000),
+        metadata={"description": "How many rows to skip."},
+    )
+    limit = fields.Integer(
+        load_default=100,
+        validate=validate.Range(min=1, max=1_000),
+        metadata={"description": "The maximum number of rows."},
+    )
+
+    @post_load
+    def _make(self, data: Mapping[str, Any], **kwargs: Any) -> TableRequest:
+        return TableRequest(**data)
+
+
+class _Step(Strict):
+    text = always(fields.String, "What to do next.")
+    command = nullable(fields.String, "The command to send; null if there is none.")
+
+
+class OverviewFields(Strict):
+    """The fields of an overview, except `progress`."""
+
+    summary = always(fields.String, "What the check does now, in a sentence.")
+    next = nullable(fields.Nested, "The next step; null if there is nothing to do but wait.", _Step)
+    commands = always(fields.List, "The commands that are possible now.", fields.String())
+    started = nullable(fields.Float, "When the check began, in UNIX seconds.")
+    ended = nullable(fields.Float, "When the check ended, in UNIX seconds.")
+    secondsLeft = nullable(
+        fields.Float, "The estimated time until all documents are compared once, in seconds."
+    )
+    namespaces = always(fields.Integer, "The number of namespaces whose comparison is known.")
+    differentDocuments = always(fields.Integer, "The number of documents that differ.")
+    differentDefinitions = always(
+        fields.Integer, "The number of differences in definitions and counts."
+    )
+    recentCommands = always(
+        fields.List,
+        "The last 20 commands that this process has answered, the newest first.",
+        fields.Nested(RecentCommandSchema),
+    )
+
+
+class _NamespaceRow(Strict):
+    namespace = always(fields.String, "The name of the namespace on the source.")
+    comparedDocuments = always(fields.Integer, "The number of documents compared.")
+    totalDocuments = nullable(fields.Integer, "The estimated number of documents to compare.")
+    comparedBytes = always(fields.Integer, "The number of bytes compared.")
+    totalBytes = nullable(fields.Integer, "The estimated number of bytes to compare.")
+    tasksDone = always(fields.Integer, "The number of finished tasks.")
+    tasks = always(fields.Integer, "The number of tasks.")
+    mismatches = always(fields.Integer, "The number of documents that differ.")
+
+
+class NamespacesTableAnswer(SuccessAnswer):
+    """A part of the table of namespaces."""
+
+    namespaces = always(fields.List, "The requested rows.", fields.Nested(_NamespaceRow))
+    total = always(fields.Integer, "The number of namespaces that fit the request, on all pages.")

@@ -1,0 +1,128 @@
+// Talks to the API of the daemon that served the page, and polls it while the page is visible.
+
+const TOKEN = "token";
+const PATIENCE = 20_000;
+
+/** A refusal of the API. `kind` is the name of the error. */
+export class Refused extends Error {
+  constructor(status, body) {
+    super(body?.errorDescription || `The daemon answered with status ${status}.`);
+    this.status = status;
+    this.kind = body?.error || String(status);
+  }
+}
+
+/** Keep the digits of an integer that JavaScript would round, such as a large `_id`, as a text. */
+function exact(key, value, context) {
+  const rounded = typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value);
+  return rounded ? context?.source ?? `about ${value}` : value;
+}
+
+/** The API of one daemon. `askForToken` returns a promise of a token, when the daemon wants one. */
+export class Api {
+  constructor(askForToken) {
+    this.askForToken = askForToken;
+    this.tags = new Map();
+    this.asking = null;
+  }
+
+  get hasToken() {
+    return sessionStorage.getItem(TOKEN) !== null;
+  }
+
+  /** Return the JSON answer to a GET; null if it is the same as the last answer of the same path. */
+  async get(path) {
+    const tag = this.tags.get(path);
+    const answer = await this.#send(path, { headers: tag ? { "If-None-Match": tag } : {} });
+    if (answer.status === 304) return null;
+    const body = await answer.json();
+    const newTag = answer.headers.get("ETag");
+    if (newTag) this.#remember(path, newTag);
+    return body;
+  }
+
+  /** Forget the last answer of a path, so that the next `get` returns one. */
+  forget(path) {
+    this.tags.delete(path);
+  }
+
+  #remember(path, tag) {
+    // The path contains a cursor, so only the newest few are ever asked for again.
+    if (this.tags.size > 50) this.tags.clear();
+    this.tags.set(path, tag);
+  }
+
+  /** Return the lines of a streamed answer as objects. */
+  async lines(path) {
+    const text = await (await this.#send(path, {})).text();
+    const lines = text.split("\n").filter(Boolean).map((line) => JSON.parse(line, exact));
+    const last = lines.at(-1);
+    if (last?.success === false) throw new Refused(200, last);
+    return lines;
+  }
+
+  /** Send a command, and return its answer. */
+  async send(path, body, method = "POST") {
+    const headers = { "Content-Type": "application/json" };
+    return (await this.#send(path, { method, headers, body: JSON.stringify(body) })).json();
+  }
+
+  /** Ask for a token, once for all requests that wait for one. */
+  #newToken(refused) {
+    this.asking ??= this.askForToken(refused).then((token) => {
+      sessionStorage.setItem(TOKEN, token);
+      this.asking = null;
+    });
+    return this.asking;
+  }
+
+  async #send(path, options) {
+    for (;;) {
+      const token = sessionStorage.getItem(TOKEN);
+      const headers = { ...options.headers, ...(token ? { Authorization: `Bearer ${token}` } : {}) };
+      // A command may take long, because it waits for both clusters.
+      const signal = options.method ? undefined : AbortSignal.timeout(PATIENCE);
+      const answer = await fetch(path, { ...options, headers, signal, cache: "no-store" });
+      if (answer.ok || answer.status === 304) return answer;
+      const body = await answer.json().catch(() => null);
+      if (answer.status !== 401) throw new Refused(answer.status, body);
+      // Another request may have got a new token meanwhile.
+      if (sessionStorage.getItem(TOKEN) === token) await this.#newToken(token !== null);
+    }
+  }
+}
+
+/**
+ * Call `step` every `interval` milliseconds, one call at a time, while the page is visible; at once when it becomes visible
+ * again. Returns a function that makes the next call at once.
+ */
+export function poll(step, interval) {
+  let timer = null;
+  let running = false;
+  let again = false;
+
+  async function run() {
+    clearTimeout(timer);
+    if (running) {
+      again = true;
+      return;
+    }
+    running = true;
+    try {
+      do {
+        again = false;
+        await step();
+      } while (again);
+    } finally {
+      running = false;
+      if (!document.hidden) timer = setTimeout(run, interval());
+    }
+  }
+
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) clearTimeout(timer);
+    else run();
+  });
+  if (!document.hidden) run();
+  return run;
+}

@@ -1,0 +1,102 @@
+"""Remembers the last commands that an API has answered, for operators: when, from where, and the answer."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from time import time
+from typing import Any
+
+from flask import Flask, Response, request
+from marshmallow import fields
+
+from verifier.runtime.openapi import always, nullable
+from verifier.runtime.schemas import Boolean, Strict
+
+_MOST = 20
+# Longer texts are cut, in characters: the description of an error may name thousands of namespaces.
+_LONGEST = 500
+_API = "/api/v1/"
+
+
+@dataclass(frozen=True)
+class RecentCommand:
+    """One command and its answer. `time` is in UNIX seconds, `address` is that of the client.
+
+    `error` and `description` are None if the command succeeded.
+    """
+
+    time: float
+    command: str
+    address: str
+    error: str | None = None
+    description: str | None = None
+
+
+class RecentCommands:
+    """The last commands, the newest first. Several threads add to them."""
+
+    def __init__(self) -> None:
+        self._commands: deque[RecentCommand] = deque(maxlen=_MOST)
+
+    @property
+    def newest(self) -> tuple[RecentCommand, ...]:
+        return tuple(reversed(self._commands.copy()))
+
+    def watch(self, app: Flask) -> None:
+        """Remember every command that this app answers from now on: POST and PATCH requests of known paths."""
+
+        @app.after_request
+        def remember(response: Response) -> Response:
+            if request.method in ("POST", "PATCH") and request.url_rule is not None:
+                self._commands.append(_command(response))
+            return response
+
+
+def recent_answer(command: RecentCommand) -> dict[str, Any]:
+    """Return the object of the API for a command."""
+    return {
+        "time": round(command.time, 3),
+        "command": command.command,
+        "address": command.address,
+        "success": command.error is None,
+        "error": command.error,
+        "errorDescription": command.description,
+    }
+
+
+class RecentCommandSchema(Strict):
+    """One command that the process has answered."""
+
+    time = always(fields.Float, "When the command was answered, in UNIX seconds.")
+    command = always(fields.String, "The name of the command.")
+    address = always(fields.String, "The address of the client.")
+    success = always(Boolean, "Whether the command was accepted.")
+    error = nullable(fields.String, "The name of the error with which it was refused.")
+    errorDescription = nullable(fields.String, "Why it was refused.")
+
+
+def _command(response: Response) -> RecentCommand:
+    error, description = None, None
+    if response.status_code >= 400:
+        answer = response.get_json(silent=True) or {}
+        error = str(answer.get("error", response.status_code))
+        description = str(answer.get("errorDescription", ""))[:_LONGEST]
+    name = request.path.removeprefix(_API)
+    return RecentCommand(
+        time(),
+        # A body that was too large cannot be read.
+        f"{name} (dry run)" if response.status_code != 413 and _is_dry_run() else name,
+        request.remote_addr or "",
+        error,
+        description,
+    )
+
+
+def _is_dry_run() -> bool:
+    """Return whether the request only asks what the command would do."""
+    with suppress(ValueError, RecursionError, AttributeError):
+        return json.loads(request.get_data()).get("dryRun") is True
+    return False
