@@ -6,11 +6,12 @@ import io
 import os
 import re
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from time import time
 
-from syncsvc.ctl.client import Client, ClientError
+from syncsvc.ctl.client import Client, ClientError, Document
 from syncsvc.ctl.exits import Exit
 
 # Of a longer log, only the end is included.
@@ -38,7 +39,6 @@ _ANSWERS = (
     ("limits.json", "limits"),
     ("openapi.json", "openapi.json"),
     ("readyz.json", "/readyz"),
-    ("metrics.txt", "/metrics"),
 )
 
 
@@ -50,28 +50,30 @@ def redacted(text: str) -> str:
     return text
 
 
-def collected(
-    api: Client, preflight: dict[str, str], logs: Sequence[Path]
-) -> Iterator[tuple[str, str]]:
-    """Yield the name and the redacted text of each file. A request that fails yields its error instead.
+def collected(api: Client, job: Document, logs: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the redacted text of each file. If a request fails, the text is its error.
 
-    `preflight` is the body of the preflight. Raises ClientError if the daemon does not answer and there are no logs.
+    `job` is the body of the preflight. Raises ClientError if the daemon does not answer and there are no logs.
     """
-    for name, path in _ANSWERS:
+    requests: dict[str, Callable[[], str]] = {
+        **{name: partial(_answer, api, path) for name, path in _ANSWERS},
+        "metrics.txt": lambda: api.text("/metrics"),
+        "preflight.json": lambda: api.post("preflight", job).text,
+    }
+    for name, request in requests.items():
         try:
-            text = api.get(path).text
+            text = request()
         except ClientError as error:
             if error.status is Exit.UNREACHABLE and not logs:
                 raise
             text = error.answer
         yield name, redacted(text)
-    try:
-        text = api.post("preflight", preflight).text
-    except ClientError as error:
-        text = error.answer
-    yield "preflight.json", redacted(text)
     for log in logs:
         yield f"logs/{log.name}", redacted(_end_of(log))
+
+
+def _answer(api: Client, path: str) -> str:
+    return api.get(path).text
 
 
 def log_files(paths: Sequence[Path]) -> list[Path]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from io import TextIOWrapper
+
 import click
 from click.shell_completion import get_completion_class
 
@@ -77,4 +80,8 @@ for command in (
 
 def main() -> None:
     """Run `syncctl` with the arguments of this process."""
+    for stream in (sys.stdout, sys.stderr):
+        # A name that the terminal cannot show is shown escaped.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     syncctl.main(prog_name="syncctl")

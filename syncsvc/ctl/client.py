@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 import requests
@@ -18,8 +18,8 @@ from syncsvc.ctl.exits import Exit
 
 Document = Mapping[str, Any]
 
-# Seconds until a connection is established, and until the answer arrives. A preflight of many collections is slow.
-_CONNECT, _READ = 5.0, 300.0
+# Seconds until a connection is established, and until the answer to a query or a command arrives. Preflights are slow.
+_CONNECT, _QUERY, _COMMAND = 5.0, 30.0, 300.0
 _NOT_IN_STATE = ("CannotCommit", "NoCheckRunning")
 
 
@@ -37,7 +37,7 @@ class ClientError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """The text of an answer, unchanged, and the JSON object in it; empty if the text is not JSON."""
+    """The text of an answer, unchanged, and the JSON object in it."""
 
     text: str
     body: Document
@@ -71,6 +71,14 @@ class Client:
         """Change settings, and return the answer. Raises ClientError."""
         return self._ask("PATCH", path, json=body)
 
+    def text(self, path: str) -> str:
+        """Return the answer to a GET that is not JSON. Raises ClientError."""
+        with self._named_errors():
+            got = self._send("GET", path)
+            if not _is_success(got):
+                _refuse(self.url, got)
+        return _decoded(got)
+
     def progress(self) -> Document:
         """Return the progress of the sync. Raises ClientError, also if a verifier answers."""
         return progress_of(self.get("progress"), "state", f"{self.url} is not a sync service")
@@ -78,8 +86,8 @@ class Client:
     def lines(self, path: str, **parameters: str | int | float | bool) -> Iterator[Answer]:
         """Yield the lines of an answer, each a JSON object. Raises ClientError, also at a line that is an error."""
         with self._named_errors(), self._stream(path, parameters) as got:
-            if not got.ok:
-                _check(self.url, got)
+            if not _is_success(got):
+                _refuse(self.url, got)
             for raw in filter(None, got.iter_lines()):
                 text = raw.decode(errors="replace")
                 line = _parsed(self.url, text)
@@ -90,17 +98,22 @@ class Client:
     def _ask(self, method: str, path: str, **arguments: Any) -> Answer:
         with self._named_errors():
             got = self._send(method, path, **arguments)
-            got.encoding = "utf-8"
-            body = _check(self.url, got)
-        return Answer(got.text, body, got.headers)
+            if not _is_success(got):
+                _refuse(self.url, got)
+            text = _decoded(got)
+        body = _parsed(self.url, text)
+        if method != "GET" and body.get("success") is not True:
+            raise _unexpected(self.url)
+        return Answer(text, body, got.headers)
 
     def _stream(self, path: str, parameters: Document) -> requests.Response:
         return self._send("GET", path, params=parameters, stream=True)
 
     def _send(self, method: str, path: str, **arguments: Any) -> requests.Response:
         url = self.url + (path if path.startswith("/") else f"/api/v1/{path}")
+        seconds = _QUERY if method == "GET" else _COMMAND
         return self._session.request(
-            method, url, timeout=(_CONNECT, _READ), allow_redirects=False, **arguments
+            method, url, timeout=(_CONNECT, seconds), allow_redirects=False, **arguments
         )
 
     @contextmanager
@@ -118,7 +131,7 @@ class Client:
             raise ClientError(
                 Exit.UNREACHABLE,
                 "NoAnswer",
-                f"{self.url} has not answered for {_READ:.0f} seconds. A command may still take effect: see syncctl "
+                f"{self.url} accepted the request, but does not answer. A command may still take effect: see syncctl "
                 "status.",
             ) from error
         except (requests.RequestException, OSError) as error:
@@ -196,28 +209,35 @@ def _is_loopback(host: str) -> bool:
 
 def _cause(error: BaseException) -> str:
     """Return the innermost reason of a failed request in a few words, such as `Connection refused`."""
-    reason: Any = error
-    while (inner := getattr(reason, "reason", None) or _first(reason)) is not None:
+    reason = error
+    while (inner := _inner(reason)) is not None:
         reason = inner
     text = str(reason).rpartition("] ")[2]
     return text.rpartition(": ")[2] or type(error).__name__
 
 
-def _first(error: BaseException) -> BaseException | None:
-    found = error.args[0] if error.args else None
-    return found if isinstance(found, BaseException) else None
+def _inner(error: BaseException) -> BaseException | None:
+    """Return the error that this one wraps, as requests and urllib3 wrap theirs."""
+    wrapped = (getattr(error, "reason", None), *error.args)
+    return next((each for each in wrapped if isinstance(each, BaseException)), None)
 
 
-def _check(url: str, got: requests.Response) -> Document:
-    """Return the JSON object of an answer. Raises ClientError if the daemon refused the request."""
-    if got.ok and "json" not in got.headers.get("Content-Type", ""):
-        return {}
-    body = _parsed(url, got.text)
-    if got.ok and body.get("success") is not False:
-        return body
+def _is_success(got: requests.Response) -> bool:
+    """Return whether the daemon accepted the request. A redirect is none of its answers."""
+    return 200 <= got.status_code < 300
+
+
+def _decoded(got: requests.Response) -> str:
+    return got.content.decode(errors="replace")
+
+
+def _refuse(url: str, got: requests.Response) -> NoReturn:
+    """Raise the error of an answer as a ClientError."""
+    text = _decoded(got)
+    body = _parsed(url, text)
     error = str(body.get("error", f"status {got.status_code}"))
     description = str(body.get("errorDescription", "The daemon gave no reason."))
-    raise ClientError(_status(got.status_code, error), error, description, got.text.rstrip("\n"))
+    raise ClientError(_status(got.status_code, error), error, description, text.rstrip("\n"))
 
 
 def _status(code: int, error: str) -> Exit:
@@ -234,9 +254,13 @@ def _parsed(url: str, text: str) -> dict[str, Any]:
     except ValueError:
         body = None
     if not isinstance(body, dict):
-        raise ClientError(
-            Exit.UNREACHABLE,
-            "UnexpectedAnswer",
-            f"the answer of {url} is not that of syncsvc. Check the address.",
-        )
+        raise _unexpected(url)
     return body
+
+
+def _unexpected(url: str) -> ClientError:
+    return ClientError(
+        Exit.UNREACHABLE,
+        "UnexpectedAnswer",
+        f"the answer of {url} is not that of syncsvc. Check the address.",
+    )

@@ -37,6 +37,9 @@ def commit(
         _judge_commit(tool, answer, progress, max_lag)
         return
     watching = watch_sync(tool, timeout)
+    if wait and progress["state"] == "COMMITTING":
+        _await_end(tool, watching)
+        return
     if wait:
         progress = _await_commit(tool, watching, progress, max_lag)
     if missing := obstacles(progress, max_lag):

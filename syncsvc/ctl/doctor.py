@@ -62,9 +62,11 @@ def _version_and_clock(api: Client) -> Iterator[Check]:
 
 
 def _clock(answer: Answer) -> Check:
-    if "Date" not in answer.headers:
+    try:
+        theirs = parsedate_to_datetime(answer.headers.get("Date", ""))
+    except ValueError:
         return Check("clock", SKIPPED, "The daemon does not send its time.")
-    apart = abs((datetime.now(UTC) - parsedate_to_datetime(answer.headers["Date"])).total_seconds())
+    apart = abs(datetime.now(UTC).timestamp() - theirs.timestamp())
     if apart <= _CLOCK_SECONDS:
         return Check("clock", OK, "This machine and the daemon's agree.")
     return Check(

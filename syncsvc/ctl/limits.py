@@ -58,7 +58,5 @@ def limits_view(answer: Document) -> RenderableType:
 def _shown(name: str, value: Any) -> str:
     if value is None:
         return "none"
-    for field, _, shown in _FIELDS.values():
-        if field == name:
-            return shown(value)
-    return json.dumps(value)
+    forms = {field: form for field, _, form in _FIELDS.values()}
+    return forms[name](value) if name in forms and isinstance(value, int) else json.dumps(value)

@@ -133,7 +133,7 @@ def _url(value: str, option: click.Parameter) -> str:
 
 
 _URL = click.STRING
-_FILE = click.Path(path_type=Path, dir_okay=False)
+_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 _SHARED: tuple[tuple[str, Any, str, str], ...] = (
     ("--url", _URL, "SYNCCTL_URL", f"Address of the sync service. Default: {SYNC_URL}"),
     (

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ssl import SSLContext
 from threading import Thread
 from typing import Any
 
@@ -59,8 +60,8 @@ def _absolute(path: str) -> str:
 
 
 @contextmanager
-def stub_api() -> Iterator[StubApi]:
-    """Serve a StubApi on loopback while the block runs."""
+def stub_api(tls: SSLContext | None = None) -> Iterator[StubApi]:
+    """Serve a StubApi on loopback while the block runs; with TLS, as localhost."""
     stub = StubApi()
 
     class Handler(BaseHTTPRequestHandler):
@@ -72,8 +73,6 @@ def stub_api() -> Iterator[StubApi]:
             status, answer = stub.take(self.path.partition("?")[0])
             data = answer.encode()
             self.send_response(status)
-            kind = "text/plain" if self.path == "/metrics" else "application/json"
-            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
@@ -85,6 +84,9 @@ def stub_api() -> Iterator[StubApi]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         stub.url = f"http://127.0.0.1:{server.server_port}"
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+            stub.url = f"https://localhost:{server.server_port}"
         thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import stat
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
+from click.testing import CliRunner
 
+from syncsvc.ctl.cli import syncctl
 from syncsvc.ctl.exits import Exit
 from tests.support.service_process import free_port
-from tests.support.stub_api import StubApi
+from tests.support.stub_api import StubApi, stub_api
 from tests.unit.ctl.conftest import Run
 from tests.unit.ctl.progress import (
     CHECKING,
@@ -200,6 +204,24 @@ def test_a_token_is_not_sent_over_an_open_network(run: Run, tmp_path: Path) -> N
     assert "https://" in done.stderr and "s3cret" not in done.stderr
 
 
+def test_a_secure_daemon_needs_a_known_authority(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    (tmp_path / "token").write_text("s3cret")
+    with stub_api(context) as stub:
+        stub.answer("progress", answer(IDLE))
+        options = ["status", "--url", stub.url, "--token-file", str(tmp_path / "token")]
+        done = CliRunner().invoke(syncctl, options)
+        assert done.exit_code == Exit.UNREACHABLE
+        assert "TLSFailed" in done.stderr and "--ca-file" in done.stderr
+        done = CliRunner().invoke(syncctl, [*options, "--ca-file", str(tmp_path / "ca.pem")])
+        assert done.exit_code == Exit.OK
+        (request,) = stub.requests
+        assert request.headers["Authorization"] == "Bearer s3cret"
+
+
 def test_names_from_a_cluster_do_not_control_the_terminal(api: StubApi, run: Run) -> None:
     hostile = {**NAMESPACE, "namespace": "d.[bold]\x1b]0;x\x07<img>\u202e"}
     api.answer("namespaces", {"namespaces": [hostile], "next": None, **SUCCESS})
@@ -288,6 +310,23 @@ def test_a_commit_that_is_withdrawn_is_sent_again(api: StubApi, run: Run) -> Non
     api.answer("commit", SUCCESS)
     assert run("commit", "--wait", "--yes").exit_code == Exit.OK
     assert api.bodies("commit") == [{}, {}]
+
+
+def test_waiting_for_a_commit_can_be_repeated(api: StubApi, run: Run) -> None:
+    api.answer("progress", *map(answer, (COMMITTING, WRITABLE, COMMITTED)))
+    assert run("commit", "--wait", "--yes").exit_code == Exit.OK
+    assert api.bodies("commit") == []
+
+
+@pytest.mark.parametrize("body", ["", "<html>moved</html>", {}])
+@pytest.mark.parametrize("status", [200, 301])
+def test_only_the_answer_of_a_daemon_is_a_success(
+    api: StubApi, run: Run, body: Any, status: int
+) -> None:
+    api.answer("pause", body, status=status)
+    done = run("pause")
+    assert done.exit_code in (Exit.UNREACHABLE, Exit.FAILED)
+    assert "paused" not in done.stdout
 
 
 def test_a_refused_commit_without_wait_is_not_yet_possible(api: StubApi, run: Run) -> None:
