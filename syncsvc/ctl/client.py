@@ -20,7 +20,6 @@ Document = Mapping[str, Any]
 
 # Seconds until a connection is established, and until the answer to a query or a command arrives. Preflights are slow.
 _CONNECT, _QUERY, _COMMAND = 5.0, 30.0, 300.0
-_NOT_IN_STATE = ("CannotCommit", "NoCheckRunning")
 
 
 class ClientError(Exception):
@@ -243,7 +242,7 @@ def _refuse(url: str, got: requests.Response) -> NoReturn:
 def _status(code: int, error: str) -> Exit:
     if code in (401, 403):
         return Exit.DENIED
-    if error in _NOT_IN_STATE:
+    if error == "CannotCommit":
         return Exit.NOT_YET
     return Exit.USAGE if error in ("InvalidRequest", "MalformedBody") else Exit.FAILED
 

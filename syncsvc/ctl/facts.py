@@ -165,10 +165,7 @@ def check_facts(progress: Document, pace: Pace) -> list[Fact]:
 def _generation(progress: Document, pace: Pace) -> Iterator[Fact]:
     first = progress["gen0Stats"] or progress["generationStats"]
     compared, total = first["docsCompared"], first["totalDocs"]
-    text = (
-        f"{count(compared)} of {count(total)} documents, {size(first['srcBytesCompared'])}, "
-        f"{count(first['totalNamespaces'])} namespaces"
-    )
+    text = f"{count(compared)} of {count(total)} documents"
     rate, left = pace.rate("compared"), pace.seconds_left("compared", total)
     if rate is not None and total is not None and compared < total:
         text += f", {count(rate)}/s, {duration(left)} left"
@@ -177,7 +174,9 @@ def _generation(progress: Document, pace: Pace) -> Iterator[Fact]:
     yield Fact("generation", f"{progress['generation']}; {rechecked} documents compared again")
     tasks = progress["verificationStatus"]
     done, failed = count(tasks["completedTasks"]), count(tasks["failedTasks"])
-    yield Fact("tasks", f"{done} of {count(tasks['totalTasks'])} equal, {failed} with differences")
+    namespaces = count(first["totalNamespaces"])
+    text = f"{done} of {count(tasks['totalTasks'])} equal, {failed} with differences, in {namespaces} namespaces"
+    yield Fact("tasks", text)
     if progress["phase"] != "idle":
         off = progress["writesOff"]
         yield Fact("writes", "off" if off else "not off yet; the check ends after writes-off")

@@ -57,7 +57,7 @@ def namespaces(tool: Tool, database: str | None, phase: str | None, sort: str, l
     shown = sorted(fitting, key=_SORTS[sort])[:limit]
     more = "" if len(shown) == len(fitting) else "; --limit shows more"
     tool.say(
-        namespaces_view(shown) if shown else None,
+        namespaces_view(shown, tool.console.width) if shown else None,
         f"{len(shown):,} of {len(fitting):,} collections{more}.",
         tool.next(f"{tool.name} status"),
     )

@@ -130,7 +130,8 @@ def summary(tool: Tool) -> None:
         f"{count(found['nsMismatchesTotal'])} differences in collections, views and indexes.",
         *found["notes"],
     ]
-    tool.show(answer, *lines, tool.next(f"{tool.name} verifier mismatches"))
+    step = "status" if found["verdict"] in (None, "passed") else "mismatches"
+    tool.show(answer, *lines, tool.next(f"{tool.name} verifier {step}"))
     _judge(tool, found)
 
 

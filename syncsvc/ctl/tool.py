@@ -24,6 +24,7 @@ SYNC_URL = "http://localhost:27182"
 VERIFIER_URL = "http://localhost:27020"
 # Without a terminal, tables are as wide as their contents, and texts are not wrapped.
 _UNLIMITED = 10_000
+_BAR_WIDTH = 30
 
 
 @dataclass
@@ -86,7 +87,8 @@ class Tool:
 
     def facts(self, facts: list[Fact]) -> RenderableType:
         """Return facts in the form of this output: with progress bars at a terminal."""
-        return facts_view(facts, self.console.is_terminal)
+        bar_width = min(_BAR_WIDTH, self.console.width // 4) if self.console.is_terminal else 0
+        return facts_view(facts, bar_width)
 
     def next(self, step: str) -> Text:
         """Return the last line of an answer for people."""

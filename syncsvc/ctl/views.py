@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
+from rich.console import Group, JustifyMethod, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -15,8 +15,9 @@ from syncsvc.ctl.client import Document
 from syncsvc.ctl.facts import Fact
 from syncsvc.ctl.text import count, duration, percent, printable, share, size
 
-_BAR_WIDTH = 30
 _NAMES_SHOWN = 50
+# All columns of collections, with a namespace of 30 characters, need this width.
+_WIDE = 120
 Row = tuple[str, RenderableType]
 
 
@@ -39,28 +40,29 @@ def table(heads: Mapping[str, bool], rows: Iterable[Sequence[object]]) -> Table:
     """Return a table; `heads` maps each title to whether its column holds numbers."""
     shown = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for title, is_number in heads.items():
-        shown.add_column(title, justify="right" if is_number else "left", overflow="fold")
+        justify: JustifyMethod = "right" if is_number else "left"
+        shown.add_column(title, justify=justify, no_wrap=is_number, overflow="fold")
     for row in rows:
         shown.add_row(*(plain(each) for each in row))
     return shown
 
 
-def facts_view(facts: Iterable[Fact], bars: bool) -> RenderableType:
-    """Render facts as rows, with progress bars or only with percentages."""
-    return grid((fact.label, _fact(fact, bars)) for fact in facts)
+def facts_view(facts: Iterable[Fact], bar_width: int) -> RenderableType:
+    """Render facts as rows, with progress bars; only with percentages if the width of bars is 0."""
+    return grid((fact.label, _fact(fact, bar_width)) for fact in facts)
 
 
-def _fact(fact: Fact, bars: bool) -> RenderableType:
+def _fact(fact: Fact, bar_width: int) -> RenderableType:
     text = plain(fact.text, fact.style)
     if fact.fraction is None:
         return text
-    if not bars:
+    if not bar_width:
         return Text.assemble(f"{percent(fact.fraction)}, ", text)
     line = Table.grid(padding=(0, 1))
-    line.add_column(width=_BAR_WIDTH)
+    line.add_column(width=bar_width)
     line.add_column(justify="right", width=5, no_wrap=True)
     line.add_column(overflow="fold")
-    done = ProgressBar(total=1.0, completed=fact.fraction, width=_BAR_WIDTH)
+    done = ProgressBar(total=1.0, completed=fact.fraction, width=bar_width)
     line.add_row(done, percent(fact.fraction), text)
     return line
 
@@ -99,46 +101,47 @@ def _estimate(name: str, value: float | None) -> str:
     return duration(value) if name.endswith("Seconds") else count(value)
 
 
-def namespaces_view(found: Sequence[Document]) -> RenderableType:
-    heads = {
-        "namespace": False,
-        "phase": False,
-        "copied": True,
-        "documents": True,
-        "size": True,
-        "rate": True,
-        "changes": True,
-        "indexes": True,
-        "compared": True,
-        "mismatches": True,
-    }
-    return table(heads, map(_namespace_row, found))
+def namespaces_view(found: Sequence[Document], width: int) -> RenderableType:
+    """Render the progress of collections; in less width, only the most important columns."""
+    columns = _COLUMNS if width >= _WIDE else {name: _COLUMNS[name] for name in _NARROW_COLUMNS}
+    heads = {title: title not in ("namespace", "phase") for title in columns}
+    return table(heads, ([show(each) for show in columns.values()] for each in found))
 
 
-def _namespace_row(each: Document) -> tuple[str, ...]:
+def _copied(each: Document) -> str:
+    if each["phase"] == "waiting":
+        return "0 %"
+    return percent(share(each["copiedBytes"], each["estimatedTotalBytes"]))
+
+
+def _compared(each: Document) -> str:
     verification = each["verification"]
-    compared = mismatches = "-"
-    if verification:
-        part, whole = verification["comparedDocuments"], verification["estimatedTotalDocuments"]
-        compared, mismatches = percent(share(part, whole)), count(verification["mismatches"])
-    rate = each["bytesPerSecond"]
+    if verification is None:
+        return "-"
+    documents, total = verification["comparedDocuments"], verification["estimatedTotalDocuments"]
+    return percent(share(documents, total))
+
+
+def _indexes(each: Document) -> str:
     built = each["indexesBuilt"]
-    return (
-        each["namespace"],
-        each["phase"],
-        (
-            percent(share(each["copiedBytes"], each["estimatedTotalBytes"]))
-            if each["phase"] != "waiting"
-            else "0 %"
-        ),
-        count(each["estimatedTotalDocuments"]),
-        size(each["estimatedTotalBytes"]),
-        "-" if rate is None else f"{size(rate)}/s",
-        count(each["eventsApplied"]),
-        f"{'-' if built is None else built} of {each['totalIndexes']}",
-        compared,
-        mismatches,
-    )
+    return f"{'-' if built is None else built} of {each['totalIndexes']}"
+
+
+_COLUMNS: Mapping[str, Callable[[Document], str]] = {
+    "namespace": lambda each: str(each["namespace"]),
+    "phase": lambda each: str(each["phase"]),
+    "copied": _copied,
+    "documents": lambda each: count(each["estimatedTotalDocuments"]),
+    "size": lambda each: size(each["estimatedTotalBytes"]),
+    "rate": lambda each: f"{size(each['bytesPerSecond'])}/s" if each["bytesPerSecond"] else "-",
+    "changes": lambda each: count(each["eventsApplied"]),
+    "indexes": _indexes,
+    "compared": _compared,
+    "mismatches": lambda each: (
+        count(each["verification"]["mismatches"]) if each["verification"] else "-"
+    ),
+}
+_NARROW_COLUMNS = ("namespace", "copied", "size", "compared", "mismatches")
 
 
 def mismatches_view(lines: Iterable[Document], shown_id: Any) -> RenderableType:
