@@ -77,8 +77,9 @@ format: $(VENV)/installed  ## put the code into its form
 reference: $(VENV)/installed  ## write the generated parts of docs, and the OpenAPI files
 	$(BIN)/python -m tests.support.reference
 
-docs: $(VENV)/docs-installed  ## build the documentation in build/docs; warnings are errors
+docs: $(VENV)/docs-installed  ## build the documentation in build/docs and build/man; warnings are errors
 	$(BIN)/python -m sphinx --quiet --nitpicky --fail-on-warning --keep-going docs build/docs
+	$(BIN)/python -m sphinx --quiet --builder man --fail-on-warning docs build/man
 
 coverage: $(VENV)/installed  ## run the tests and show what they do not reach
 	$(BIN)/python -m pytest -n $(PROCESSES) --cov --cov-report=term

@@ -12,3 +12,5 @@ html_show_sourcelink = False
 smartquotes = False
 # Code blocks that show JSON answers shorten them with "...".
 suppress_warnings = ["misc.highlighting_failure"]
+# `make docs` builds the manual page of syncctl, too.
+man_pages = [("reference/syncctl", "syncctl", "operate a sync of two MongoDB clusters", "", 1)]

@@ -28,21 +28,15 @@ cluster1: {cluster1}
 
 2. In a third terminal, start a sync from cluster0 to cluster1:
 
-curl -s localhost:{port}/api/v1/start --data '{{"source": "cluster0", "destination": "cluster1"}}'
+{python} -m syncsvc.ctl{url} start
 
-3. Look at the progress until canCommit is true:
+3. Follow it until a commit is possible:
 
-curl -s localhost:{port}/api/v1/progress | {python} -m json.tool
+{python} -m syncsvc.ctl{url} watch --until canCommit
 
-   state, info           what the sync is doing
-   collectionCopy        how many bytes are copied, of how many
-   lagTimeSeconds        how far the destination is behind; null until the copy is done
-   verification          how many documents were compared on both clusters
-   warnings              what needs your attention; only there when something does
+4. Commit. When the sync is COMMITTED, cluster1 holds what cluster0 holds:
 
-4. Commit. When state is COMMITTED, cluster1 holds what cluster0 holds:
-
-curl -s localhost:{port}/api/v1/commit --data '{{}}'
+{python} -m syncsvc.ctl{url} commit --wait
 
 Ctrl-C here ends both clusters and removes their data.
 """
@@ -121,8 +115,8 @@ def _session(cluster0: str, cluster1: str, contents: str, port: int) -> str:
         python=shlex.quote(sys.executable),
         quoted0=shlex.quote(cluster0),
         quoted1=shlex.quote(cluster1),
-        port=port,
         option="" if port == _PORT else f" --port {port}",
+        url="" if port == _PORT else f" --url http://localhost:{port}",
     )
 
 

@@ -15,7 +15,7 @@ import yaml
 
 from syncsvc.sandbox.replica_set import Client
 from tests.support.daemon import Daemon
-from tests.support.pages import Block, commands, paste
+from tests.support.pages import ROOT, Block, commands, paste
 from tests.support.pair import TO_SHARDED, Pair, across
 from tests.support.verifier import Verifier
 
@@ -81,6 +81,27 @@ class Operator:
             ".venv/bin/syncsvc-verifier": f"{sys.executable} -m verifier",
             "syncsvc-verifier --": f"{sys.executable} -m verifier --",
             ".venv/bin/python": sys.executable,
+            **self._syncctl,
+        }
+
+    @property
+    def _syncctl(self) -> dict[str, str]:
+        """Map the calls of syncctl, as above. There is no terminal to confirm a commit at."""
+        addresses = {
+            "--url": f"http://127.0.0.1:{self.daemon.port}",
+            "--verifier-url": f"http://127.0.0.1:{self._verifier.port}",
+        }
+        options = " ".join(f"{name} {url}" for name, url in addresses.items())
+        program = f"{sys.executable} -m syncsvc.ctl {options}"
+        calls = {
+            "syncctl ": f"{program} ",
+            "syncctl commit --wait": f"{program} commit --wait --yes",
+        }
+        # The longest first, because the first one that matches is replaced.
+        return {
+            f"{folder}{call}": command
+            for call, command in sorted(calls.items(), reverse=True)
+            for folder in (".venv/bin/", "")
         }
 
     def _start_or_stop(self, line: str) -> None:
@@ -141,14 +162,14 @@ def names(client: Client) -> set[str]:
 def test_the_commands_of_the_readme(pair: Pair, operator: Operator) -> None:
     fill(pair.source.client)
     shown = operator.follow("README.rst")
-    assert shown.count('"COMMITTED"') == 1
+    assert "commit: possible" in shown and '"COMMITTED"' in shown
     pair.assert_equal()
 
 
 def test_the_commands_of_the_tutorial(pair: Pair, operator: Operator) -> None:
     shown = operator.follow("docs/tutorial.rst")
-    assert '"violations": []' in shown
-    assert shown.count('"COMMITTED"') == 1
+    assert "A start would succeed." in shown and "commit: possible" in shown
+    assert '"COMMITTED"' in shown
     assert "PASSED" in shown
     pair.assert_equal()
     assert pair.destination.client[DATABASE].orders.count_documents({}) == 1001
@@ -165,6 +186,19 @@ def test_the_commands_of_a_migration(pair: Pair, operator: Operator, daemon: Dae
     assert '"verdict": "passed"' in shown and "PASSED" in shown
     operator.follow("docs/howto/clean-up.rst", "After the commit")
     assert names(pair.destination.client) == {DATABASE}
+
+
+def test_the_commands_of_syncctl(
+    pair: Pair, operator: Operator, daemon: Daemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fill(pair.source.client)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    shown = operator.follow("docs/howto/syncctl.rst")
+    assert "permit a start" in shown and "commit: possible" in shown
+    assert daemon.progress()["state"] == "COMMITTED"
+    pair.assert_equal()
+    assert (tmp_path / "syncsvc-diagnose.tar.gz").exists()
 
 
 def test_the_commands_of_a_reset_migration(pair: Pair, operator: Operator, daemon: Daemon) -> None:

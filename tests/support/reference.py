@@ -30,7 +30,7 @@ from syncsvc.resuming import RESUMPTIONS, Resumption
 from syncsvc.settings import LOAD_LEVELS
 from syncsvc.state import State, Trigger, next_state
 from syncsvc.tuning import Tuning
-from tests.support import descriptions, log_lines, roles
+from tests.support import commands, descriptions, log_lines, roles
 from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS
 from verifier.cluster import extended
 from verifier.compare.mismatch_lines import line
@@ -311,6 +311,9 @@ GENERATED: dict[str, Callable[[], str]] = {
     "resumptions": _resumptions,
     "roles": roles.as_rst,
     "states": _transitions,
+    "syncctl-commands": commands.commands_as_rst,
+    "syncctl-exits": commands.exits_as_rst,
+    "syncctl-options": commands.options_as_rst,
     "threads": _threads,
 }
 

@@ -87,7 +87,9 @@ def directions(*columns: tuple[set[str], ...]) -> dict[str, set[str]]:
 
 
 SANDBOX = "syncsvc.sandbox"
-DIRECTIONS = directions(VERIFIER, SYNC, ({SANDBOX},))
+# A client of the HTTP API, which imports nothing of the services.
+TOOL = "syncsvc.ctl"
+DIRECTIONS = directions(VERIFIER, SYNC, ({SANDBOX},), ({TOOL},))
 DRIVER = ("pymongo", "bson", "gridfs")
 
 PURE = {
@@ -115,6 +117,11 @@ PURE = {
     "syncsvc.figures.trends",
     "syncsvc.repair_rules",
     "syncsvc.shard_rules",
+    "syncsvc.ctl.advice",
+    "syncsvc.ctl.facts",
+    "syncsvc.ctl.limits",
+    "syncsvc.ctl.pace",
+    "syncsvc.ctl.text",
     "syncsvc.engine.definitions.naming",
     "syncsvc.engine.definitions.standin",
     "syncsvc.engine.documents.shardkey",

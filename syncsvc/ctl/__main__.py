@@ -1,0 +1,5 @@
+"""`python -m syncsvc.ctl` is `syncctl`."""
+
+from syncsvc.ctl.cli import main
+
+main()

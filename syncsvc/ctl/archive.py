@@ -1,0 +1,110 @@
+"""Collects what is needed to find the cause of a problem, without secrets: `syncctl diagnose`."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from time import time
+
+from syncsvc.ctl.client import Client, ClientError, Document
+from syncsvc.ctl.exits import Exit
+
+# Of a longer log, only the end is included.
+_LOG_BYTES = 50_000_000
+_REDACTED = "(redacted)"
+# Up to the last @ before white space or a quotation mark, as passwords may hold @ and /. A JSON string escapes quotes.
+_CREDENTIALS = re.compile(r"(\b[a-zA-Z][\w+.-]*://)(?:\\.|[^\s\"\\])*@")
+_PARAMETER = re.compile(
+    r"([?&;](?:\w*(?:password|secret|token)\w*|authMechanismProperties)=)[^&\s\"]*", re.I
+)
+_FIELD = re.compile(
+    r"(\\?[\"']?\w*(?:password|passwd|pwd|secret|apikey|bearertoken|tokenfile)\w*\\?[\"']?\s*[:=]\s*\\?[\"']?)"
+    r"(?:\\[^\"]|[^\"'\\\s,}])+",
+    re.I,
+)
+_BEARER = re.compile(r"(\b(?:Bearer|Basic)\s+)[\w.~+/=-]+", re.I)
+_KEY = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S
+)
+
+# The name of each file, and the request whose answer it holds.
+_ANSWERS = (
+    ("progress.json", "progress"),
+    ("namespaces.json", "namespaces"),
+    ("limits.json", "limits"),
+    ("openapi.json", "openapi.json"),
+    ("readyz.json", "/readyz"),
+)
+
+
+def redacted(text: str) -> str:
+    """Return the text without the credentials of connection strings, passwords, tokens and private keys."""
+    text = _KEY.sub(_REDACTED, text)
+    for pattern in (_CREDENTIALS, _PARAMETER, _FIELD, _BEARER):
+        text = pattern.sub(rf"\1{_REDACTED}{'@' if pattern is _CREDENTIALS else ''}", text)
+    return text
+
+
+def collected(api: Client, job: Document, logs: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the redacted text of each file. If a request fails, the text is its error.
+
+    `job` is the body of the preflight. Raises ClientError if the daemon does not answer and there are no logs.
+    """
+    requests: dict[str, Callable[[], str]] = {
+        **{name: partial(_answer, api, path) for name, path in _ANSWERS},
+        "metrics.txt": lambda: api.text("/metrics"),
+        "preflight.json": lambda: api.post("preflight", job).text,
+    }
+    for name, request in requests.items():
+        try:
+            text = request()
+        except ClientError as error:
+            if error.status is Exit.UNREACHABLE and not logs:
+                raise
+            text = error.answer
+        yield name, redacted(text)
+    for log in logs:
+        yield f"logs/{log.name}", redacted(_end_of(log))
+
+
+def _answer(api: Client, path: str) -> str:
+    return api.get(path).text
+
+
+def log_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the log files that the paths name; of a directory, its *.log files."""
+    return [
+        file for path in paths for file in (sorted(path.glob("*.log")) if path.is_dir() else [path])
+    ]
+
+
+def write(files: Iterator[tuple[str, str]], target: Path) -> list[str]:
+    """Write an archive that only its owner can read, and return the names in it. Raises ClientError if it exists."""
+    # The first request is sent before the file is made, so that no empty archive is left if the daemon is down.
+    held = [*files]
+    top = target.name.removesuffix(".tar.gz")
+    try:
+        descriptor = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except OSError as error:
+        raise ClientError(Exit.USAGE, "FileNotWritten", f"{target}: {error.strerror}.") from error
+    with os.fdopen(descriptor, "wb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
+        for name, text in held:
+            data = text.encode()
+            entry = tarfile.TarInfo(f"{top}/{name}")
+            entry.size, entry.mode, entry.mtime = len(data), 0o600, int(time())
+            archive.addfile(entry, io.BytesIO(data))
+    return [name for name, _ in held]
+
+
+def _end_of(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _LOG_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError as error:
+        raise ClientError(Exit.USAGE, "FileNotRead", f"{log}: {error.strerror}.") from error

@@ -1,0 +1,87 @@
+"""The entry point of `syncctl`."""
+
+from __future__ import annotations
+
+import sys
+from io import TextIOWrapper
+
+import click
+from click.shell_completion import get_completion_class
+
+from syncsvc.ctl.cutover import commit
+from syncsvc.ctl.examining import diagnose, examine
+from syncsvc.ctl.lists import mismatches, namespaces
+from syncsvc.ctl.of_sync import (
+    limit,
+    pause,
+    preflight,
+    repair,
+    reset,
+    resume,
+    reverse,
+    start,
+    status,
+    watch,
+)
+from syncsvc.ctl.of_verifier import verifier
+from syncsvc.ctl.tool import Group, connection_options
+
+
+@click.group(
+    cls=Group,
+    params=connection_options(hidden=False),
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=True,
+)
+@click.version_option(package_name="syncsvc", prog_name="syncctl")
+def syncctl() -> None:
+    """Operate a sync: start, watch, commit.
+
+    syncctl calls the HTTP API of syncsvc, on this machine or on another one.
+    """
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh"]))
+def completion(shell: str) -> None:
+    """Print the completion script of a shell.
+
+    For bash, add to ~/.bashrc: eval "$(syncctl completion bash)"
+
+    For zsh, add to ~/.zshrc: eval "$(syncctl completion zsh)"
+    """
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(syncctl, {}, "syncctl", "_SYNCCTL_COMPLETE").source())
+
+
+# The order is that of their use, and of the help.
+for command in (
+    examine,
+    preflight,
+    start,
+    status,
+    watch,
+    namespaces,
+    limit,
+    pause,
+    resume,
+    mismatches,
+    repair,
+    commit,
+    reverse,
+    reset,
+    diagnose,
+    verifier,
+    completion,
+):
+    syncctl.add_command(command)
+
+
+def main() -> None:
+    """Run `syncctl` with the arguments of this process."""
+    for stream in (sys.stdout, sys.stderr):
+        # A name that the terminal cannot show is shown escaped.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    syncctl.main(prog_name="syncctl")

@@ -1,0 +1,265 @@
+"""Sends requests to the HTTP API of a daemon. Prints nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+import requests
+
+from syncsvc.ctl.exits import Exit
+
+Document = Mapping[str, Any]
+
+# Seconds until a connection is established, and until the answer to a query or a command arrives. Preflights are slow.
+_CONNECT, _QUERY, _COMMAND = 5.0, 30.0, 300.0
+
+
+class ClientError(Exception):
+    """A request failed, or was not sent. `answer` is what `--json` prints."""
+
+    def __init__(self, status: Exit, error: str, description: str, answer: str = "") -> None:
+        super().__init__(f"{error}: {description}")
+        self.status = status
+        self.error = error
+        self.description = description
+        failed = {"success": False, "error": error, "errorDescription": description}
+        self.answer = answer or json.dumps(failed)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The text of an answer, unchanged, and the JSON object in it."""
+
+    text: str
+    body: Document
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Client:
+    """Calls the daemon at `url`, such as http://localhost:27182.
+
+    `service` is the program that should run there, and `option` the option of `syncctl` with its address; both for
+    messages. Ignores the proxies and the .netrc of the environment, and follows no redirect: a token must not reach
+    another host.
+    """
+
+    url: str
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    service: str = "syncsvc"
+    option: str = "--url"
+
+    def get(self, path: str, **parameters: str | int | float | bool) -> Answer:
+        """Return the answer to a GET; `path` is relative to /api/v1, or absolute. Raises ClientError."""
+        return self._ask("GET", path, params=parameters)
+
+    def post(self, path: str, body: Document | None = None) -> Answer:
+        """Send a command, and return its answer. Raises ClientError."""
+        return self._ask("POST", path, json=body or {})
+
+    def patch(self, path: str, body: Document) -> Answer:
+        """Change settings, and return the answer. Raises ClientError."""
+        return self._ask("PATCH", path, json=body)
+
+    def text(self, path: str) -> str:
+        """Return the answer to a GET that is not JSON. Raises ClientError."""
+        with self._named_errors():
+            got = self._send("GET", path)
+            if not _is_success(got):
+                _refuse(self.url, got)
+        return _decoded(got)
+
+    def progress(self) -> Document:
+        """Return the progress of the sync. Raises ClientError, also if a verifier answers."""
+        return progress_of(self.get("progress"), "state", f"{self.url} is not a sync service")
+
+    def lines(self, path: str, **parameters: str | int | float | bool) -> Iterator[Answer]:
+        """Yield the lines of an answer, each a JSON object. Raises ClientError, also at a line that is an error."""
+        with self._named_errors(), self._stream(path, parameters) as got:
+            if not _is_success(got):
+                _refuse(self.url, got)
+            for raw in filter(None, got.iter_lines()):
+                text = raw.decode(errors="replace")
+                line = _parsed(self.url, text)
+                if set(line) == {"error", "errorDescription"}:
+                    raise ClientError(Exit.FAILED, line["error"], line["errorDescription"])
+                yield Answer(text, line, got.headers)
+
+    def _ask(self, method: str, path: str, **arguments: Any) -> Answer:
+        with self._named_errors():
+            got = self._send(method, path, **arguments)
+            if not _is_success(got):
+                _refuse(self.url, got)
+            text = _decoded(got)
+        body = _parsed(self.url, text)
+        if method != "GET" and body.get("success") is not True:
+            raise _unexpected(self.url)
+        return Answer(text, body, got.headers)
+
+    def _stream(self, path: str, parameters: Document) -> requests.Response:
+        return self._send("GET", path, params=parameters, stream=True)
+
+    def _send(self, method: str, path: str, **arguments: Any) -> requests.Response:
+        url = self.url + (path if path.startswith("/") else f"/api/v1/{path}")
+        seconds = _QUERY if method == "GET" else _COMMAND
+        return self._session.request(
+            method, url, timeout=(_CONNECT, seconds), allow_redirects=False, **arguments
+        )
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except requests.exceptions.SSLError as error:
+            raise ClientError(
+                Exit.UNREACHABLE,
+                "TLSFailed",
+                f"no secure connection to {self.url}: {_cause(error)}. If the certificate is that of an authority of "
+                "your own, name its file with --ca-file.",
+            ) from error
+        except requests.exceptions.ReadTimeout as error:
+            raise ClientError(
+                Exit.UNREACHABLE,
+                "NoAnswer",
+                f"{self.url} accepted the request, but does not answer. A command may still take effect: see syncctl "
+                "status.",
+            ) from error
+        except (requests.RequestException, OSError) as error:
+            raise ClientError(
+                Exit.UNREACHABLE,
+                "Unreachable",
+                f"no answer from {self.url} ({_cause(error)}). Check that {self.service} runs there (systemctl "
+                f"status {self.service}), and the address ({self.option}).",
+            ) from error
+
+    @cached_property
+    def _session(self) -> requests.Session:
+        session = requests.Session()
+        session.trust_env = False
+        if self.ca_file is not None:
+            session.verify = str(self.ca_file)
+        if self.token_file is not None:
+            session.headers["Authorization"] = f"Bearer {_token(self.token_file, self.url)}"
+        return session
+
+
+def progress_of(answer: Answer, field: str, otherwise: str) -> Document:
+    """Return the object `progress` of an answer. Raises ClientError if it lacks the field: another program answers."""
+    progress = answer.body.get("progress")
+    if not isinstance(progress, dict) or field not in progress:
+        raise ClientError(
+            Exit.UNREACHABLE,
+            "UnexpectedAnswer",
+            f"{otherwise}. `syncctl` talks to syncsvc, `syncctl verifier` to syncsvc-verifier; check the address.",
+        )
+    return progress
+
+
+def checked_url(text: str) -> str:
+    """Return the address of a daemon without a trailing slash; a missing scheme is http. Raises ValueError."""
+    url = text if "://" in text else f"http://{text}"
+    parts = urlsplit(url)
+    _ = parts.port  # raises ValueError
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("must be like http://localhost:27182 or https://host.example:27182")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not hold credentials; put a token into a file and use --token-file")
+    return url.rstrip("/")
+
+
+def _token(file: Path, url: str) -> str:
+    """Return the token in a file. Raises ClientError if there is none, or if it would be sent readable for others."""
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+        raise ClientError(
+            Exit.USAGE,
+            "TokenNotProtected",
+            f"the token is not sent to {url}, because others could read it on the network. Use https://, or an SSH "
+            "tunnel.",
+        )
+    try:
+        token = file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClientError(
+            Exit.USAGE, "TokenNotReadable", f"{file} cannot be read: {error}."
+        ) from error
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise ClientError(
+            Exit.USAGE, "TokenNotReadable", f"{file} does not hold exactly one token."
+        )
+    return token
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _cause(error: BaseException) -> str:
+    """Return the innermost reason of a failed request in a few words, such as `Connection refused`."""
+    reason = error
+    while (inner := _inner(reason)) is not None:
+        reason = inner
+    text = str(reason).rpartition("] ")[2]
+    return text.rpartition(": ")[2] or type(error).__name__
+
+
+def _inner(error: BaseException) -> BaseException | None:
+    """Return the error that this one wraps, as requests and urllib3 wrap theirs."""
+    wrapped = (getattr(error, "reason", None), *error.args)
+    return next((each for each in wrapped if isinstance(each, BaseException)), None)
+
+
+def _is_success(got: requests.Response) -> bool:
+    """Return whether the daemon accepted the request. A redirect is none of its answers."""
+    return 200 <= got.status_code < 300
+
+
+def _decoded(got: requests.Response) -> str:
+    return got.content.decode(errors="replace")
+
+
+def _refuse(url: str, got: requests.Response) -> NoReturn:
+    """Raise the error of an answer as a ClientError."""
+    text = _decoded(got)
+    body = _parsed(url, text)
+    error = str(body.get("error", f"status {got.status_code}"))
+    description = str(body.get("errorDescription", "The daemon gave no reason."))
+    raise ClientError(_status(got.status_code, error), error, description, text.rstrip("\n"))
+
+
+def _status(code: int, error: str) -> Exit:
+    if code in (401, 403):
+        return Exit.DENIED
+    if error == "CannotCommit":
+        return Exit.NOT_YET
+    return Exit.USAGE if error in ("InvalidRequest", "MalformedBody") else Exit.FAILED
+
+
+def _parsed(url: str, text: str) -> dict[str, Any]:
+    try:
+        body = json.loads(text)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise _unexpected(url)
+    return body
+
+
+def _unexpected(url: str) -> ClientError:
+    return ClientError(
+        Exit.UNREACHABLE,
+        "UnexpectedAnswer",
+        f"the answer of {url} is not that of syncsvc. Check the address.",
+    )

@@ -1,0 +1,141 @@
+"""Examines a daemon and its clusters: `syncctl doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from importlib.metadata import version
+from time import monotonic
+
+from syncsvc.ctl.client import Answer, Client, ClientError, Document
+from syncsvc.ctl.exits import Exit
+from syncsvc.ctl.text import duration
+
+OK, WARNING, PROBLEM, SKIPPED = "ok", "warning", "problem", "skipped"
+# The header Date has whole seconds, and an answer takes a while.
+_CLOCK_SECONDS = 5.0
+_SLOW_PING_MS = 100
+
+
+@dataclass(frozen=True)
+class Check:
+    """One examined thing, the result, and an explanation."""
+
+    name: str
+    result: str
+    text: str
+
+
+def examine(api: Client, job: Document) -> Iterator[Check]:
+    """Examine the API, then the clusters as the daemon sees them. `job` is the body of the start to check.
+
+    Raises ClientError if the daemon does not answer.
+    """
+    began = monotonic()
+    progress = api.progress()
+    yield Check("API", OK, f"{api.url} answers in {1000 * (monotonic() - began):.0f} ms.")
+    yield from _version_and_clock(api)
+    yield _ready(api)
+    yield from _standing(progress)
+    pings = {cluster: progress.get(cluster) for cluster in ("source", "destination")}
+    yield from (_ping(cluster, ping) for cluster, ping in pings.items() if ping is not None)
+    yield _state(progress)
+    yield from (Check("sync", WARNING, each) for each in progress.get("warnings", ()))
+    yield from _preflight(api, progress, job)
+
+
+def has_problems(checks: Iterable[Check]) -> bool:
+    return any(each.result == PROBLEM for each in checks)
+
+
+def _version_and_clock(api: Client) -> Iterator[Check]:
+    answer = api.get("openapi.json")
+    theirs, ours = answer.body["info"]["version"], version("syncsvc")
+    if theirs == ours:
+        yield Check("version", OK, f"Daemon and syncctl have version {ours}.")
+    else:
+        text = f"The daemon has version {theirs}, syncctl {ours}; some commands may not be known to it."
+        yield Check("version", WARNING, text)
+    yield _clock(answer)
+
+
+def _clock(answer: Answer) -> Check:
+    try:
+        theirs = parsedate_to_datetime(answer.headers.get("Date", ""))
+    except ValueError:
+        return Check("clock", SKIPPED, "The daemon does not send its time.")
+    apart = abs(datetime.now(UTC).timestamp() - theirs.timestamp())
+    if apart <= _CLOCK_SECONDS:
+        return Check("clock", OK, "This machine and the daemon's agree.")
+    return Check(
+        "clock",
+        WARNING,
+        f"This machine and the daemon's are {duration(apart)} apart. A sync does not depend on it, but logs "
+        "are hard to compare: check NTP.",
+    )
+
+
+def _ready(api: Client) -> Check:
+    try:
+        api.get("/readyz")
+    except ClientError as error:
+        result = SKIPPED if error.error == "NotFound" else PROBLEM
+        return Check("ready", result, error.description)
+    return Check("ready", OK, "The daemon has started, and both clusters answer.")
+
+
+def _standing(progress: Document) -> Iterator[Check]:
+    if progress.get("role") == "standby":
+        lease = progress.get("lease")
+        where = f"{lease['host']}, {lease['address']}" if lease else "not known"
+        yield Check("role", OK, f"This daemon is a standby. The active one is {where}.")
+
+
+def _ping(cluster: str, ping: Document) -> Check:
+    """Judge the last ping: `pingLatencyMs` is -1 if it failed, and absent if it took less than a millisecond."""
+    milliseconds = ping.get("pingLatencyMs", 0)
+    if milliseconds < 0:
+        return Check(cluster, PROBLEM, "The last ping was not answered.")
+    text = f"The last ping took {milliseconds or 'less than 1'} ms."
+    return Check(cluster, WARNING if milliseconds > _SLOW_PING_MS else OK, text)
+
+
+def _state(progress: Document) -> Check:
+    if progress["state"] == "FAILED":
+        text = f"The sync has failed. {progress['error']}: {progress['errorDescription']}"
+        return Check("sync", PROBLEM, text)
+    info = f", {progress['info']}" if progress.get("info") else ""
+    return Check("sync", OK, f"{progress['state']}{info}.")
+
+
+def _preflight(api: Client, progress: Document, job: Document) -> Iterator[Check]:
+    """Check privileges, versions, oplog, disk and memory, as far as a start has not been accepted already."""
+    if progress["state"] != "IDLE" or progress.get("role") == "standby":
+        yield Check("preflight", SKIPPED, "It applies before a start, on the active daemon.")
+        return
+    try:
+        found = api.post("preflight", job).body
+    except ClientError as error:
+        if error.status is Exit.UNREACHABLE:
+            raise
+        yield Check("preflight", PROBLEM, f"{error.error}: {error.description}")
+        return
+    for each in found["violations"]:
+        yield Check("preflight", PROBLEM, f"{each['error']}: {each['errorDescription']}")
+    for text in found["warnings"]:
+        yield Check("preflight", WARNING, text)
+    if not found["violations"]:
+        text = "Versions, privileges, collections, disk and memory permit a start."
+        yield Check("preflight", OK, text)
+    yield _oplog(found["estimates"])
+
+
+def _oplog(estimates: Document) -> Check:
+    window, copy = estimates["oplogWindowSeconds"], estimates["copySeconds"]
+    if window is None:
+        return Check("oplog", SKIPPED, "Its window is unknown: see the warnings of the preflight.")
+    text = f"The source keeps its changes for {duration(window)}; the copy takes about {duration(copy)}."
+    short = copy is not None and window < copy
+    return Check("oplog", WARNING if short else OK, text)

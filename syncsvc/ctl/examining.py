@@ -1,0 +1,87 @@
+"""The commands that look for the cause of a problem."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from syncsvc.ctl import archive, doctor, options
+from syncsvc.ctl.exits import Exit
+from syncsvc.ctl.job import start_job
+from syncsvc.ctl.tool import Command, Tool, pass_tool
+from syncsvc.ctl.views import grid, plain
+
+
+@click.command(cls=Command, name="doctor")
+@options.JOB
+@pass_tool
+def examine(tool: Tool, file: Path | None) -> None:
+    """Examine the daemon, and its clusters before a start.
+
+    Checks the connection, versions, clocks, privileges, the oplog, disk and memory.
+    """
+    checks = [*doctor.examine(tool.api, start_job(file))]
+    bad = doctor.has_problems(checks)
+    if tool.json:
+        tool.write(json.dumps({"success": not bad, "checks": [asdict(each) for each in checks]}))
+    else:
+        tool.say(grid((each.name, _judged(each)) for each in checks))
+        step = "correct the problems, then examine again." if bad else f"{tool.name} status"
+        tool.say(tool.next(step))
+    if bad:
+        tool.end(Exit.FAILED)
+
+
+_MARKS = {
+    doctor.OK: "green",
+    doctor.WARNING: "yellow",
+    doctor.PROBLEM: "bold red",
+    doctor.SKIPPED: "dim",
+}
+
+
+def _judged(check: doctor.Check) -> Text:
+    return Text.assemble((f"{check.result}: ", _MARKS[check.result]), plain(check.text))
+
+
+@click.command(cls=Command)
+@click.option(
+    "-o",
+    "--output",
+    type=options.FILE,
+    metavar="FILE",
+    help="The archive to write. Default: syncsvc-diagnose-TIME.tar.gz.",
+)
+@click.option(
+    "--log",
+    "logs",
+    type=click.Path(path_type=Path, exists=True),
+    multiple=True,
+    metavar="PATH",
+    help="A log file, or a directory of log files, to include. Can be repeated.",
+)
+@options.JOB
+@pass_tool
+def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path | None) -> None:
+    """Write an archive for the search of a cause, without secrets.
+
+    It holds the progress, the collections, the metrics, a preflight, and the end of the log files. Credentials, tokens
+    and private keys are removed; the names of hosts and collections, and the _ids in the log, are not.
+    """
+    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    target = output or Path(f"syncsvc-diagnose-{now}.tar.gz")
+    names = archive.write(
+        archive.collected(tool.api, start_job(file), archive.log_files(logs)), target
+    )
+    if tool.json:
+        tool.write(json.dumps({"success": True, "file": str(target), "contents": names}))
+        return
+    missing = "" if logs else " Add the log: --log /var/log/syncsvc"
+    step = f"look into it before you pass it on: tar -tzf {target}.{missing}"
+    tool.say(f"Wrote {target} with {', '.join(names)}.", tool.next(step))

@@ -1,0 +1,36 @@
+"""The exit statuses of `syncctl`."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """An exit status; `meaning` is the text of the documentation."""
+
+    meaning: str
+
+    OK = 0, "The command was accepted, or the condition holds."
+    FAILED = (
+        1,
+        "The daemon refused the command, a start would be refused, the sync or the check has failed, or a "
+        "confirmation was not given.",
+    )
+    USAGE = 2, "An option, a file or the body of a request is invalid. Nothing was sent or changed."
+    UNREACHABLE = (
+        3,
+        "The daemon did not answer. After a command, it is unknown whether the daemon received it: see "
+        "``syncctl status``.",
+    )
+    NOT_YET = (
+        4,
+        "Not yet: a commit is not possible now, a check has not ended, or the time of ``--timeout`` is over.",
+    )
+    DENIED = 5, "The daemon requires a token, or the token does not permit the request."
+    INTERRUPTED = 130, "Interrupted by Ctrl-C. The sync continues."
+
+    def __new__(cls, value: int, meaning: str) -> Exit:
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member

@@ -1,0 +1,182 @@
+"""The facts about a sync or a check that an operator watches, one per line. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from syncsvc.ctl.advice import compared_of, copy_of, obstacles
+from syncsvc.ctl.client import Document
+from syncsvc.ctl.pace import Pace
+from syncsvc.ctl.text import count, duration, percent, share, size
+
+_STYLES = {
+    "RUNNING": "bold green",
+    "COMMITTED": "bold green",
+    "FAILED": "bold red",
+    "PAUSED": "bold yellow",
+}
+_WARNING = "yellow"
+# In this phase, the amount to copy is not known.
+_NOTHING_LISTED = "initializing collections and indexes"
+_UNKNOWN_OPLOG = "not checked yet"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A label and a text; with a `fraction` between 0 and 1, a progress bar is shown before the text.
+
+    A detail is left out of the one line for logs.
+    """
+
+    label: str
+    text: str
+    fraction: float | None = None
+    style: str = ""
+    is_detail: bool = False
+
+
+def one_line(facts: Iterable[Fact]) -> str:
+    """Return the first fact, and the others that are no details, as one line for logs."""
+    first, *others = [fact for fact in facts if not fact.is_detail and fact.fraction != 1]
+    return "; ".join([first.text, *map(_brief, others)])
+
+
+def _brief(fact: Fact) -> str:
+    share = "" if fact.fraction is None else f" {percent(fact.fraction)},"
+    return f"{fact.label}:{share} {fact.text.rstrip('.')}"
+
+
+def sync_facts(progress: Document, pace: Pace) -> list[Fact]:
+    """Return the facts about a sync; `pace` adds rates, if it has samples."""
+    state, info, stage = progress["state"], progress.get("info"), progress.get("ceaStage")
+    phase = [each for each in (info, stage) if each and state != "COMMITTED"]
+    facts = [Fact("state", ", ".join([state, *phase]), style=_STYLES.get(state, "bold"))]
+    if progress.get("error"):
+        text = f"{progress['error']}: {progress['errorDescription']}"
+        facts.append(Fact("error", text, style="red"))
+    if mapping := progress.get("directionMapping"):
+        direction = f"{mapping['Source']} -> {mapping['Destination']}"
+        facts += [
+            Fact("direction", direction, is_detail=True),
+            *_amounts(progress, pace),
+            *_promises(progress),
+        ]
+    facts += _standing(progress)
+    return facts + [Fact("WARNING", each, style=_WARNING) for each in progress.get("warnings", ())]
+
+
+def _amounts(progress: Document, pace: Pace) -> Iterator[Fact]:
+    """Yield facts about the copy, indexes, change events, the verification and the oplog, as far as they exist."""
+    copied, total = copy_of(progress)
+    if total is not None and progress["info"] != _NOTHING_LISTED:
+        yield Fact("copy", _copy_text(copied, total, pace), share(copied, total))
+    if building := progress.get("indexBuilding"):
+        built, wanted = building["indexesBuilt"], building["totalIndexesToBuild"]
+        yield Fact("indexes", f"{count(built)} of {count(wanted)} built", share(built, wanted))
+    if progress.get("totalEventsApplied") or progress.get("lagTimeSeconds") is not None:
+        yield Fact("changes", _changes_text(progress, pace))
+    if verification := progress.get("verification"):
+        yield _verification(verification, pace)
+    if repairs := progress.get("repairs"):
+        documents, definitions = count(repairs["documents"]), count(repairs["definitions"])
+        state = ", in progress" if repairs["inProgress"] else ""
+        yield Fact("repaired", f"{documents} documents, {definitions} definitions{state}")
+    yield from _oplog(progress)
+
+
+def _oplog(progress: Document) -> Iterator[Fact]:
+    left = progress.get("estimatedOplogTimeRemaining", _UNKNOWN_OPLOG)
+    if left != _UNKNOWN_OPLOG and not progress["canWrite"]:
+        text = f"the source keeps the changes that the sync needs for {left}"
+        urgent = left == "less than 15 minutes"
+        yield Fact("oplog", text, style=_WARNING if urgent else "", is_detail=not urgent)
+    if spool := progress.get("eventSpool"):
+        activity = "saving changes" if spool["active"] else "being read"
+        used = f"{size(spool['bytes'])} of {size(spool['limitBytes'])}, {activity}"
+        yield Fact("event spool", used)
+
+
+def _copy_text(copied: int, total: int, pace: Pace) -> str:
+    text = f"{size(copied)} of {size(total)}"
+    rate, left = pace.rate("bytes"), pace.seconds_left("bytes", total)
+    if rate is None or copied >= total:
+        return text
+    return f"{text}, {size(rate)}/s, {duration(left)} left"
+
+
+def _changes_text(progress: Document, pace: Pace) -> str:
+    parts = [f"{count(progress['totalEventsApplied'])} applied"]
+    if (rate := pace.rate("events")) is not None:
+        parts.append(f"{count(rate)}/s")
+    if (lag := progress.get("lagTimeSeconds")) is not None:
+        parts.append(f"lag {duration(lag)}")
+    if left := progress.get("estimatedSecondsToCEACatchup"):
+        parts.append(f"caught up in {duration(left)}")
+    return ", ".join(parts)
+
+
+def _verification(verification: Document, pace: Pace) -> Fact:
+    compared, total = compared_of(verification)
+    if verification["destination"]["phase"] == "not started":
+        text = "begins when the copy and its changes are applied"
+        return Fact("verification", text, is_detail=True)
+    text = f"{count(compared)} of {count(total)} documents compared"
+    rate, left = pace.rate("compared"), pace.seconds_left("compared", total)
+    if rate is not None and total is not None and compared < total:
+        text += f", {count(rate)}/s, {duration(left)} left"
+    return Fact("verification", text, share(compared, total))
+
+
+def _promises(progress: Document) -> Iterator[Fact]:
+    """Yield whether a commit is possible, and whether applications may write to the destination."""
+    if progress["state"] == "RUNNING":
+        missing = obstacles(progress)
+        text = " ".join(["not possible yet.", *missing]) if missing else "possible"
+        yield Fact("commit", text, style="" if missing else "green", is_detail=bool(missing))
+    if progress["state"] in ("COMMITTING", "COMMITTED", "FAILED"):
+        may = progress["canWrite"]
+        text = "applications may write to it" if may else "applications must not write to it"
+        yield Fact("destination", text, style="green" if may else "")
+
+
+def _standing(progress: Document) -> Iterator[Fact]:
+    if "role" in progress:
+        lease = progress.get("lease")
+        where = f"; the active daemon is {lease['host']}, {lease['address']}" if lease else ""
+        yield Fact("role", f"{progress['role']}{where}")
+
+
+def check_facts(progress: Document, pace: Pace) -> list[Fact]:
+    """Return the facts about a check by the verifier."""
+    facts = [Fact("phase", str(progress["phase"]), style="bold")]
+    if progress["verdict"]:
+        style = "bold green" if progress["verdict"] == "passed" else "bold red"
+        facts.append(Fact("verdict", progress["verdict"].upper(), style=style))
+        facts += [Fact("reason", each) for each in progress["verdictReasons"]]
+    if progress["error"]:
+        facts.append(Fact("error", progress["error"], style="red"))
+    if progress["generation"] is not None:
+        facts += _generation(progress, pace)
+    facts += [Fact("note", each) for each in progress["notes"]]
+    return facts + [Fact("WARNING", each, style=_WARNING) for each in progress.get("warnings", ())]
+
+
+def _generation(progress: Document, pace: Pace) -> Iterator[Fact]:
+    first = progress["gen0Stats"] or progress["generationStats"]
+    compared, total = first["docsCompared"], first["totalDocs"]
+    text = f"{count(compared)} of {count(total)} documents"
+    rate, left = pace.rate("compared"), pace.seconds_left("compared", total)
+    if rate is not None and total is not None and compared < total:
+        text += f", {count(rate)}/s, {duration(left)} left"
+    yield Fact("compared", text, share(compared, total))
+    rechecked = count(progress["totalRechecksDone"])
+    yield Fact("generation", f"{progress['generation']}; {rechecked} documents compared again")
+    tasks = progress["verificationStatus"]
+    done, failed = count(tasks["completedTasks"]), count(tasks["failedTasks"])
+    namespaces = count(first["totalNamespaces"])
+    text = f"{done} of {count(tasks['totalTasks'])} equal, {failed} with differences, in {namespaces} namespaces"
+    yield Fact("tasks", text)
+    if progress["phase"] != "idle":
+        off = progress["writesOff"]
+        yield Fact("writes", "off" if off else "not off yet; the check ends after writes-off")

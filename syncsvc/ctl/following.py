@@ -1,0 +1,57 @@
+"""Follows a sync, for `syncctl watch` and `syncctl commit --wait`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syncsvc.ctl.advice import compared_of, copy_of, next_step
+from syncsvc.ctl.client import Answer, Document, progress_of
+from syncsvc.ctl.exits import Exit
+from syncsvc.ctl.facts import sync_facts
+from syncsvc.ctl.tool import Tool
+from syncsvc.ctl.watching import Subject, Watch
+
+
+def watch_sync(tool: Tool, timeout: float | None = None) -> Watch:
+    subject = Subject(
+        tool.api, lambda answer: read_progress(tool, answer), sync_facts, _step, _counters
+    )
+    return Watch(tool, subject, timeout)
+
+
+def read_progress(tool: Tool, answer: Answer) -> Document:
+    return progress_of(answer, "state", f"{tool.api.url} is not a sync service")
+
+
+def _counters(progress: Document) -> dict[str, int]:
+    compared = (progress.get("verification") or {}).get("destination", {})
+    return {
+        "bytes": copy_of(progress)[0],
+        "events": progress.get("totalEventsApplied") or 0,
+        "compared": compared.get("hashedDocumentCount", 0),
+    }
+
+
+def _step(progress: Document) -> tuple[Any, ...]:
+    """Return what makes a new line: a new state, phase or warning, or the next ten percent."""
+    names = ("state", "info", "ceaStage", "canCommit", "canWrite", "role")
+    copied, total = copy_of(progress)
+    verification = progress.get("verification")
+    compared, documents = compared_of(verification) if verification else (0, None)
+    return (
+        *map(progress.get, names),
+        total and 10 * copied // total,
+        documents and 10 * compared // documents,
+        len(progress.get("warnings", ())),
+    )
+
+
+def end_watch(tool: Tool, progress: Document, holds: bool, condition: str) -> None:
+    if not tool.json:
+        if progress.get("error"):
+            tool.say(f"{progress['error']}: {progress['errorDescription']}")
+        elif not holds:
+            tool.say(f"The sync is {progress['state']}, so this will not become true: {condition}.")
+        tool.say(tool.next(next_step(progress, tool.name)))
+    if not holds:
+        tool.end(Exit.FAILED)

@@ -1,0 +1,101 @@
+"""The commands that list collections and differences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import islice
+
+import click
+
+from syncsvc.ctl import options
+from syncsvc.ctl.client import Answer, Document
+from syncsvc.ctl.tool import Command, Tool, pass_tool
+from syncsvc.ctl.views import mismatches_view, namespaces_view
+
+_SORTS = {
+    "name": lambda each: each["namespace"],
+    "size": lambda each: -each["estimatedTotalBytes"],
+    "left": lambda each: each["copiedBytes"] - each["estimatedTotalBytes"],
+    "changes": lambda each: -each["eventsApplied"],
+    "mismatches": lambda each: -(each["verification"] or {"mismatches": 0})["mismatches"],
+}
+
+
+@click.command(cls=Command)
+@options.text("--database", "NAME", "Show only the collections of this database.")
+@options.text("--phase", "PHASE", "Show only the collections in this phase, such as copying.")
+@click.option(
+    "--sort",
+    type=click.Choice([*_SORTS]),
+    metavar="ORDER",
+    default="name",
+    show_default=True,
+    help="Sort by name, size, left (the most bytes left to copy first), changes or mismatches.",
+)
+@options.number("--limit", 50, "Show at most this many collections.")
+@pass_tool
+def namespaces(tool: Tool, database: str | None, phase: str | None, sort: str, limit: int) -> None:
+    """Show the progress of each collection.
+
+    With --json, prints the pages of the API, one per line, with all collections.
+    """
+    found: list[Document] = []
+    after: dict[str, str] = {}
+    chosen = {"database": database} if database else {}
+    while True:
+        answer = tool.api.get("namespaces", **chosen, **after, limit=10_000)
+        if tool.json:
+            tool.write(answer.text)
+        found += answer.body["namespaces"]
+        if answer.body["next"] is None:
+            break
+        after = {"after": answer.body["next"]}
+    if tool.json:
+        return
+    fitting = [each for each in found if phase in (None, each["phase"])]
+    shown = sorted(fitting, key=_SORTS[sort])[:limit]
+    more = "" if len(shown) == len(fitting) else "; --limit shows more"
+    tool.say(
+        namespaces_view(shown, tool.console.width) if shown else None,
+        f"{len(shown):,} of {len(fitting):,} collections{more}.",
+        tool.next(f"{tool.name} status"),
+    )
+
+
+@click.command(cls=Command)
+@options.number("--limit", 100, "Show at most this many.")
+@options.text("--after", "PLACE", "Show those after this one; --json prints the place of each.")
+@options.seconds("--min-duration", "Omit documents that have differed for less time.")
+@options.flag("--repaired", "Show the differences that were repaired, not those that are left.")
+@pass_tool
+def mismatches(
+    tool: Tool, limit: int, after: str | None, min_duration: float | None, repaired: bool
+) -> None:
+    """List the differences that the verification found.
+
+    While the sync runs, a difference may be a change that is not applied yet.
+    """
+    optional = {
+        "after": after,
+        "minDurationSecs": min_duration,
+        "repaired": "true" if repaired else None,
+    }
+    given = {name: value for name, value in optional.items() if value is not None}
+    lines = tool.api.lines("mismatches", limit=limit + 1, **given)
+    show_mismatches(tool, lines, limit, f"{tool.name} repair --dry-run")
+
+
+def show_mismatches(tool: Tool, lines: Iterable[Answer], limit: int, step: str) -> None:
+    """Print at most `limit` of the lines, and whether there are more. `step` is what to do if there are any."""
+    found = [*islice(lines, limit + 1)]
+    shown = found[:limit]
+    if tool.json:
+        for each in shown:
+            tool.write(each.text)
+    elif not found:
+        tool.say("No differences are known.")
+    else:
+        more = "; --limit shows more" if len(found) > limit else ""
+        rows = mismatches_view((each.body for each in shown), json.dumps)
+        tool.say(rows, f"Differences: {len(shown):,}{more}.", tool.next(step))

@@ -1,0 +1,195 @@
+"""The commands that show, start and change a sync."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from syncsvc.ctl import options
+from syncsvc.ctl.advice import destination_name, next_step
+from syncsvc.ctl.client import ClientError
+from syncsvc.ctl.exits import Exit
+from syncsvc.ctl.facts import sync_facts
+from syncsvc.ctl.following import end_watch, read_progress, watch_sync
+from syncsvc.ctl.job import read_job, start_job
+from syncsvc.ctl.limits import change_of, limits_view
+from syncsvc.ctl.pace import Pace
+from syncsvc.ctl.tool import Command, Tool, confirm, pass_tool
+from syncsvc.ctl.views import preflight_view, repairs_view, reset_view
+
+
+@click.command(cls=Command)
+@pass_tool
+def status(tool: Tool) -> None:
+    """Show the state of the sync, and what to do next."""
+    answer = tool.api.get("progress")
+    progress = read_progress(tool, answer)
+    tool.show(
+        answer, tool.facts(sync_facts(progress, Pace())), tool.next(next_step(progress, tool.name))
+    )
+    if progress["state"] == "FAILED":
+        tool.end(Exit.FAILED)
+
+
+_CONDITIONS = {
+    "canCommit": lambda progress: progress["canCommit"],
+    "canWrite": lambda progress: progress["canWrite"],
+    "committed": lambda progress: progress["state"] == "COMMITTED",
+    "idle": lambda progress: progress["state"] == "IDLE",
+}
+# The states in which a condition that does not hold will not become true by itself.
+_IN_VAIN = {
+    "canCommit": ("FAILED", "IDLE", "COMMITTED"),
+    "canWrite": ("FAILED", "IDLE"),
+    "committed": ("FAILED", "IDLE"),
+    "idle": ("FAILED", "COMMITTED"),
+}
+
+
+@click.command(cls=Command)
+@click.option(
+    "--until",
+    type=click.Choice([*_CONDITIONS]),
+    metavar="CONDITION",
+    help="End when a commit is possible (canCommit), when applications may write to the destination (canWrite), when "
+    "the sync is COMMITTED (committed, the default), or when it is IDLE after a reset (idle).",
+)
+@options.TIMEOUT
+@pass_tool
+def watch(tool: Tool, until: str | None, timeout: float | None) -> None:
+    """Follow the sync until it is committed or has failed.
+
+    At a terminal, a live display; otherwise one line for each step. Continues while the daemon is being restarted.
+    """
+    condition = until or "committed"
+    # Without --until, wait for a start, too.
+    in_vain = _IN_VAIN[condition] if until else ("FAILED",)
+    progress = watch_sync(tool, timeout).until(
+        lambda progress: _CONDITIONS[condition](progress) or progress["state"] in in_vain
+    )
+    end_watch(tool, progress, _CONDITIONS[condition](progress), condition)
+
+
+@click.command(cls=Command)
+@options.JOB
+@pass_tool
+def preflight(tool: Tool, file: Path | None) -> None:
+    """Check whether a start would succeed. Changes nothing."""
+    answer = tool.api.post("preflight", start_job(file))
+    refused = answer.body["violations"]
+    option = f" -f {file}" if file else ""
+    step = (
+        f"correct this, then check again: {tool.name} preflight{option}"
+        if refused
+        else f"start the sync: {tool.name} start{option}"
+    )
+    tool.show(answer, preflight_view(answer.body), tool.next(step))
+    if refused:
+        tool.end(Exit.FAILED)
+
+
+@click.command(cls=Command)
+@options.JOB
+@pass_tool
+def start(tool: Tool, file: Path | None) -> None:
+    """Start the sync."""
+    answer = tool.api.post("start", start_job(file))
+    step = f"wait until a commit is possible: {tool.name} watch --until canCommit"
+    tool.show(answer, "The sync has started.", tool.next(step))
+
+
+@click.command(cls=Command)
+@pass_tool
+def pause(tool: Tool) -> None:
+    """Pause the sync. Keep the daemon running meanwhile."""
+    answer = tool.api.post("pause")
+    step = f"keep the daemon running; to continue: {tool.name} resume"
+    tool.show(answer, "The sync is paused.", tool.next(step))
+
+
+@click.command(cls=Command)
+@pass_tool
+def resume(tool: Tool) -> None:
+    """Continue a sync that is paused or has failed."""
+    answer = tool.api.post("resume")
+    tool.show(answer, "The sync continues.", tool.next(f"{tool.name} watch --until canCommit"))
+
+
+@click.command(cls=Command)
+@options.text("--copy-bytes", "SIZE", "Bytes copied per second, such as 20MB, or none.")
+@options.text("--copy-documents", "NUMBER", "Documents copied per second, or none.")
+@options.text("--events", "NUMBER", "Change events applied per second, or none.")
+@options.text("--threads", "NUMBER", "Threads that copy or apply, or none.")
+@options.file("YAML or JSON file with the limits to change, such as windows or auto.")
+@pass_tool
+def limit(tool: Tool, /, file: Path | None, **given: str | None) -> None:
+    """Show the limits of the sync, or change those that are named."""
+    change = {**(read_job(file) if file else {}), **change_of(given)}
+    try:
+        answer = tool.api.patch("limits", change) if change else tool.api.get("limits")
+    except ClientError as error:
+        if error.error not in ("NotFound", "MethodNotAllowed"):
+            raise
+        raise ClientError(
+            error.status,
+            "NotSupported",
+            "this daemon has no limits at run time. Update the daemon; or pause the sync, and restart the daemon with "
+            "another --loadLevel.",
+        ) from error
+    tool.show(answer, limits_view(answer.body), tool.next(f"see the effect: {tool.name} watch"))
+
+
+@click.command(cls=Command)
+@options.DRY_RUN
+@pass_tool
+def repair(tool: Tool, dry_run: bool) -> None:
+    """Repair the differences that the verification found."""
+    answer = tool.api.post("repair", {"dryRun": dry_run})
+    if dry_run:
+        step = f"{tool.name} {'repair' if answer.body['repairs'] else 'status'}"
+        tool.show(answer, repairs_view(answer.body), tool.next(step))
+    else:
+        step = f"wait until a commit is possible: {tool.name} watch --until canCommit"
+        tool.show(answer, "The repair was requested.", tool.next(step))
+
+
+@click.command(cls=Command)
+@pass_tool
+def reverse(tool: Tool) -> None:
+    """Reverse a committed sync: let changes flow back to the old cluster."""
+    answer = tool.api.post("reverse")
+    step = f"wait until a commit in the other direction is possible: {tool.name} watch --until canCommit"
+    tool.show(answer, "The sync is being reversed.", tool.next(step))
+
+
+@click.command(cls=Command)
+@options.DRY_RUN
+@click.option(
+    "--confirm",
+    "name",
+    metavar="NAME",
+    help="The name of the destination, such as cluster1, instead of the question for it.",
+)
+@pass_tool
+def reset(tool: Tool, dry_run: bool, name: str | None) -> None:
+    """Give the sync up: drop what it created on the destination.
+
+    WARNING: deletes the data that the sync has written to the destination.
+    """
+    progress = tool.api.progress()
+    expected = destination_name(progress)
+    if expected is None:
+        raise ClientError(Exit.FAILED, "InvalidState", "there is no sync to reset.")
+    if dry_run:
+        answer = tool.api.post("reset", {"confirm": expected, "dryRun": True})
+        tool.show(answer, "A reset:", reset_view(answer.body), tool.next(f"{tool.name} reset"))
+        return
+    if name is None:
+        where = progress["directionMapping"]["Destination"]
+        confirm(
+            tool, f"WARNING: this deletes the data that the sync has written to {where}.", expected
+        )
+    answer = tool.api.post("reset", {"confirm": name or expected})
+    step = f"wait until everything is dropped: {tool.name} watch --until idle"
+    tool.show(answer, "The reset has begun.", tool.next(step))

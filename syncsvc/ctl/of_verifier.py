@@ -1,0 +1,151 @@
+"""The commands of `syncctl verifier`."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+
+import click
+
+from syncsvc.ctl import options
+from syncsvc.ctl.client import Answer, Document, progress_of
+from syncsvc.ctl.exits import Exit
+from syncsvc.ctl.facts import check_facts
+from syncsvc.ctl.job import read_job
+from syncsvc.ctl.lists import show_mismatches
+from syncsvc.ctl.pace import Pace
+from syncsvc.ctl.text import count, share
+from syncsvc.ctl.tool import Group, Tool, pass_tool
+from syncsvc.ctl.watching import Subject, Watch
+
+
+@click.group(cls=Group, no_args_is_help=True)
+def verifier() -> None:
+    """Operate the separate verifier, at --verifier-url."""
+
+
+def _read(tool: Tool, answer: Answer) -> Document:
+    return progress_of(answer, "verificationStatus", f"{tool.verifier.url} is not a verifier")
+
+
+def _next(progress: Document, syncctl: str) -> str:
+    if progress["phase"] != "idle" and not progress["writesOff"]:
+        return f"stop all writes to both clusters, then: {syncctl} verifier writes-off --wait"
+    if progress["phase"] != "idle":
+        return f"wait for the end: {syncctl} verifier watch"
+    if progress["generation"] is None:
+        return f"start a check: {syncctl} verifier check"
+    if progress["verdict"] == "passed":
+        return "nothing: what was compared is equal."
+    return f"look at the differences: {syncctl} verifier mismatches"
+
+
+def _judge(tool: Tool, progress: Document) -> None:
+    """End with a status that tells the verdict; return if the check has passed."""
+    if progress["verdict"] in ("failed", "incomplete"):
+        tool.end(Exit.FAILED)
+    if progress["verdict"] is None:
+        tool.end(Exit.NOT_YET)
+
+
+@verifier.command()
+@pass_tool
+def status(tool: Tool) -> None:
+    """Show the state of the check. The exit status is 0 while it runs, and if it has passed."""
+    answer = tool.verifier.get("progress")
+    progress = _read(tool, answer)
+    tool.show(
+        answer, tool.facts(check_facts(progress, Pace())), tool.next(_next(progress, tool.name))
+    )
+    if progress["verdict"] is not None:
+        _judge(tool, progress)
+
+
+@verifier.command()
+@options.file(
+    "YAML or JSON file with the body of the check, such as filter: {owner: 7}. Default: compare everything."
+)
+@pass_tool
+def check(tool: Tool, file: Path | None) -> None:
+    """Start a check."""
+    answer = tool.verifier.post("check", read_job(file) if file else None)
+    step = f"follow it: {tool.name} verifier watch"
+    tool.show(answer, "The check has started.", tool.next(step))
+
+
+@verifier.command("writes-off")
+@options.flag("--wait", "Wait for the verdict.")
+@options.TIMEOUT
+@pass_tool
+def writes_off(tool: Tool, wait: bool, timeout: float | None) -> None:
+    """Tell the check that no application writes to either cluster, so that it can end."""
+    answer = tool.verifier.post("writesOff")
+    if wait:
+        _follow(tool, timeout)
+        return
+    tool.show(answer, "The check will end.", tool.next(f"{tool.name} verifier watch"))
+
+
+@verifier.command()
+@options.TIMEOUT
+@pass_tool
+def watch(tool: Tool, timeout: float | None) -> None:
+    """Follow the check until it ends. The exit status tells the verdict."""
+    _follow(tool, timeout)
+
+
+def _follow(tool: Tool, timeout: float | None) -> None:
+    subject = Subject(
+        tool.verifier, lambda answer: _read(tool, answer), check_facts, _step, _counters
+    )
+    progress = Watch(tool, subject, timeout).until(lambda now: now["phase"] == "idle")
+    if not tool.json:
+        tool.say(tool.next(_next(progress, tool.name)))
+    _judge(tool, progress)
+
+
+def _step(progress: Document) -> tuple[object, ...]:
+    stats = progress["generationStats"]
+    done = share(stats["docsCompared"], stats["totalDocs"])
+    names = ("phase", "generation", "verdict", "writesOff")
+    return (*map(progress.get, names), done and int(10 * done), len(progress.get("warnings", ())))
+
+
+def _counters(progress: Document) -> dict[str, int]:
+    first = progress["gen0Stats"] or progress["generationStats"]
+    return {"compared": first["docsCompared"]}
+
+
+@verifier.command()
+@pass_tool
+def summary(tool: Tool) -> None:
+    """Show the results of the check. The exit status tells the verdict."""
+    answer = tool.verifier.get("summary")
+    found = answer.body
+    documents = found["docMismatches"]
+    lines = [
+        f"verdict: {found['verdict'] or 'not yet'}",
+        *found["verdictReasons"],
+        f"{count(found['checkStats']['docsCompared'])} documents compared, {count(documents['total'])} differ.",
+        f"{count(found['nsMismatchesTotal'])} differences in collections, views and indexes.",
+        *found["notes"],
+    ]
+    step = "status" if found["verdict"] in (None, "passed") else "mismatches"
+    tool.show(answer, *lines, tool.next(f"{tool.name} verifier {step}"))
+    _judge(tool, found)
+
+
+@verifier.command()
+@options.number("--limit", 100, "Show at most this many.")
+@options.seconds("--min-duration", "Omit documents that have differed for less time.")
+@pass_tool
+def mismatches(tool: Tool, limit: int, min_duration: float | None) -> None:
+    """List the differences: first definitions, then documents."""
+    given = {} if min_duration is None else {"minDurationSecs": min_duration}
+    api = tool.verifier
+    lines = chain(
+        api.lines("nsMismatches", limit=limit + 1),
+        api.lines("docMismatches", limit=limit + 1, **given),
+    )
+    step = "correct them on the destination, then check again."
+    show_mismatches(tool, lines, limit, step)

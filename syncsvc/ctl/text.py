@@ -1,0 +1,77 @@
+"""Texts for people: sizes, durations, and safe versions of names that come from a cluster. Pure."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
+_FACTORS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+UNKNOWN = "unknown"
+
+
+def printable(text: str) -> str:
+    """Replace control and formatting characters by escapes: the name of a collection must not control the terminal."""
+    return "".join(each if _is_safe(each) else _escaped(each) for each in text)
+
+
+def _is_safe(character: str) -> bool:
+    return character == "\n" or unicodedata.category(character) not in (
+        "Cc",
+        "Cf",
+        "Cs",
+        "Co",
+        "Cn",
+    )
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "backslashreplace").decode()
+
+
+def count(number: float | None) -> str:
+    return UNKNOWN if number is None else f"{number:,.0f}"
+
+
+def size(number: float | None) -> str:
+    """Return a number of bytes in decimal units, as in `1.2 GB`."""
+    if number is None:
+        return UNKNOWN
+    for unit in _UNITS:
+        if abs(number) < 1000 or unit == _UNITS[-1]:
+            break
+        number /= 1000
+    return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:,.1f} {unit}"
+
+
+def bytes_from(text: str) -> int:
+    """Return the number of bytes in a text such as `20MB`. Raises ValueError."""
+    number = text.strip().rstrip("BKMGTbkmgt ")
+    factor = _FACTORS.get(text.strip()[len(number) :].strip().upper())
+    if factor is None:
+        raise ValueError(f"{text} is not a size such as 500000, 20MB or 1.5GB")
+    return round(float(number) * factor)
+
+
+def duration(seconds: float | None) -> str:
+    """Return a duration in its two largest units, as in `2 h 5 min`."""
+    if seconds is None:
+        return UNKNOWN
+    left = max(0, round(seconds))
+    parts: list[str] = []
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        amount, left = divmod(left, length)
+        if amount or (unit == "s" and not parts):
+            parts.append(f"{amount} {unit}")
+    return " ".join(parts[:2])
+
+
+def share(part: float, whole: float | None) -> float | None:
+    """Return `part` as a share of `whole` between 0 and 1; None if the whole is unknown."""
+    if whole is None:
+        return None
+    return min(1.0, part / whole) if whole else 1.0
+
+
+def percent(fraction: float | None) -> str:
+    """Return a share in percent, rounded down: 100 % means all."""
+    return UNKNOWN if fraction is None else f"{int(100 * fraction)} %"

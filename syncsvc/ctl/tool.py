@@ -1,0 +1,236 @@
+"""What all commands share: the options of the connection, the form of the output, and the exit status."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from shlex import quote
+from typing import Any, NoReturn
+
+import click
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from syncsvc.ctl.client import Answer, Client, ClientError, checked_url
+from syncsvc.ctl.exits import Exit
+from syncsvc.ctl.facts import Fact
+from syncsvc.ctl.text import printable
+from syncsvc.ctl.views import facts_view
+
+SYNC_URL = "http://localhost:27182"
+VERIFIER_URL = "http://localhost:27020"
+# Without a terminal, tables are as wide as their contents, and texts are not wrapped.
+_UNLIMITED = 10_000
+_BAR_WIDTH = 30
+
+
+@dataclass
+class Tool:
+    """The settings of one call of `syncctl`, and its output."""
+
+    url: str | None = None
+    verifier_url: str | None = None
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    json: bool = False
+    # The options of the connection as given, repeated in the commands of next steps.
+    given: list[str] = field(default_factory=list)
+
+    @cached_property
+    def api(self) -> Client:
+        """Return the client of the sync service."""
+        return Client(self.url or SYNC_URL, self.token_file, self.ca_file)
+
+    @cached_property
+    def verifier(self) -> Client:
+        """Return the client of the verifier."""
+        url = self.verifier_url or VERIFIER_URL
+        return Client(url, self.token_file, self.ca_file, "syncsvc-verifier", "--verifier-url")
+
+    @cached_property
+    def console(self) -> Console:
+        return _console(sys.stdout)
+
+    @cached_property
+    def errors(self) -> Console:
+        return _console(sys.stderr)
+
+    @property
+    def name(self) -> str:
+        """Return how this tool was called, with the options of the connection."""
+        return " ".join(["syncctl", *self.given])
+
+    def show(self, answer: Answer, *parts: RenderableType | None) -> None:
+        """Print the answer as it is with --json, otherwise these parts."""
+        if self.json:
+            self.write(answer.text)
+        else:
+            self.say(*parts)
+
+    def write(self, text: str) -> None:
+        """Print JSON unchanged, as a line."""
+        click.echo(text.rstrip("\n"))
+
+    def say(self, *parts: RenderableType | None) -> None:
+        """Print these parts, without the trailing spaces of tables where there is no terminal."""
+        shown = [Text(printable(each)) if isinstance(each, str) else each for each in parts if each]
+        if self.console.is_terminal:
+            self.console.print(*shown, sep="\n")
+            return
+        with self.console.capture() as captured:
+            self.console.print(*shown, sep="\n")
+        lines = captured.get().splitlines()
+        click.echo("\n".join(line.rstrip() for line in lines))
+
+    def facts(self, facts: list[Fact]) -> RenderableType:
+        """Return facts in the form of this output: with progress bars at a terminal."""
+        bar_width = min(_BAR_WIDTH, self.console.width // 4) if self.console.is_terminal else 0
+        return facts_view(facts, bar_width)
+
+    def next(self, step: str) -> Text:
+        """Return the last line of an answer for people."""
+        return Text.assemble(("Next: ", "bold cyan"), printable(step))
+
+    def fail(self, error: ClientError) -> NoReturn:
+        """Print the error of a request, and end with its exit status."""
+        if self.json:
+            self.write(error.answer)
+        else:
+            text = Text.assemble((error.error, "bold red"), ": ", printable(error.description))
+            self.errors.print(text)
+        self.end(error.status)
+
+    def end(self, status: Exit) -> NoReturn:
+        click.get_current_context().exit(status)
+
+
+def _console(file: Any) -> Console:
+    width = None if file.isatty() else _UNLIMITED
+    return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+
+
+pass_tool = click.make_pass_decorator(Tool, ensure=True)
+
+
+def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
+    """Store the value of an option in the Tool; the option of a command overrides that of `syncctl`."""
+    tool = context.ensure_object(Tool)
+    if value is None or value is False:
+        return
+    name = str(option.name)
+    setattr(tool, name, _url(value, option) if name.endswith("url") else value)
+    source = context.get_parameter_source(name)
+    if source is click.core.ParameterSource.COMMANDLINE and name != "json":
+        tool.given += [option.opts[0], quote(str(value))]
+
+
+def _url(value: str, option: click.Parameter) -> str:
+    try:
+        return checked_url(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value}: {error}", param=option) from error
+
+
+_URL = click.STRING
+_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
+_SHARED: tuple[tuple[str, Any, str, str], ...] = (
+    ("--url", _URL, "SYNCCTL_URL", f"Address of the sync service. Default: {SYNC_URL}"),
+    (
+        "--verifier-url",
+        _URL,
+        "SYNCCTL_VERIFIER_URL",
+        f"Address of the verifier. Default: {VERIFIER_URL}",
+    ),
+    (
+        "--token-file",
+        _FILE,
+        "SYNCCTL_TOKEN_FILE",
+        "File with the token of a daemon that requires one.",
+    ),
+    (
+        "--ca-file",
+        _FILE,
+        "SYNCCTL_CA_FILE",
+        "File with the certificates of the authorities that sign the daemon's certificate; those of the system "
+        "by default.",
+    ),
+)
+
+
+def connection_options(hidden: bool) -> list[click.Parameter]:
+    """Return the options of the connection. The hidden ones of a command have no environment variable."""
+    return [
+        click.Option(
+            [name],
+            type=kind,
+            metavar="URL" if kind is _URL else "FILE",
+            help=text,
+            hidden=hidden,
+            envvar=None if hidden else variable,
+            show_envvar=True,
+            expose_value=False,
+            callback=_remember,
+        )
+        for name, kind, variable, text in _SHARED
+    ]
+
+
+def _json_option() -> click.Parameter:
+    return click.Option(
+        ["--json"],
+        is_flag=True,
+        help="Print the JSON of the API.",
+        expose_value=False,
+        callback=_remember,
+    )
+
+
+class Command(click.Command):
+    """A command that calls a daemon. It accepts the options of the connection, too, and ends with the right status."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.params += [_json_option(), *connection_options(hidden=True)]
+
+    def invoke(self, context: click.Context) -> Any:
+        tool = context.ensure_object(Tool)
+        try:
+            return super().invoke(context)
+        except ClientError as error:
+            tool.fail(error)
+        except KeyboardInterrupt:
+            tool.errors.print("Interrupted. The sync continues.")
+            context.exit(Exit.INTERRUPTED)
+
+
+class Group(click.Group):
+    """A group that lists its commands in the order in which they were added."""
+
+    command_class = Command
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+def confirm(tool: Tool, question: str, expected: str) -> None:
+    """Let the operator type a name. Raises ClientError if they type another one, or if there is no terminal."""
+    if not sys.stdin.isatty():
+        raise ClientError(
+            Exit.USAGE, "NotConfirmed", "there is no terminal to confirm at. Add --yes in a script."
+        )
+    tool.errors.print(question)
+    try:
+        typed = click.prompt(
+            f"Type {expected} to confirm", default="", show_default=False, err=True
+        )
+    except click.Abort:
+        typed = ""
+    if typed.strip() != expected:
+        raise ClientError(Exit.FAILED, "NotConfirmed", "nothing was sent, and nothing changed.")
+
+
+def listed(lines: Iterable[str], mark: str = "- ") -> list[str]:
+    return [f"{mark}{each}" for each in lines]

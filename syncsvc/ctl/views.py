@@ -1,0 +1,195 @@
+"""Renders the answers of the API as tables and texts for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, JustifyMethod, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from syncsvc.ctl.client import Document
+from syncsvc.ctl.facts import Fact
+from syncsvc.ctl.text import count, duration, percent, printable, share, size
+
+_NAMES_SHOWN = 50
+# All columns of collections, with a namespace of 30 characters, need this width.
+_WIDE = 120
+Row = tuple[str, RenderableType]
+
+
+def plain(text: object, style: str = "") -> Text:
+    """Return a text that cannot control the terminal, and that is never cut off."""
+    return Text(printable(str(text)), style, overflow="fold")
+
+
+def grid(rows: Iterable[Row]) -> Table:
+    """Return rows of a label and a value, without lines."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for label, value in rows:
+        table.add_row(label, plain(value) if isinstance(value, str) else value)
+    return table
+
+
+def table(heads: Mapping[str, bool], rows: Iterable[Sequence[object]]) -> Table:
+    """Return a table; `heads` maps each title to whether its column holds numbers."""
+    shown = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for title, is_number in heads.items():
+        justify: JustifyMethod = "right" if is_number else "left"
+        shown.add_column(title, justify=justify, no_wrap=is_number, overflow="fold")
+    for row in rows:
+        shown.add_row(*(plain(each) for each in row))
+    return shown
+
+
+def facts_view(facts: Iterable[Fact], bar_width: int) -> RenderableType:
+    """Render facts as rows, with progress bars; only with percentages if the width of bars is 0."""
+    return grid((fact.label, _fact(fact, bar_width)) for fact in facts)
+
+
+def _fact(fact: Fact, bar_width: int) -> RenderableType:
+    text = plain(fact.text, fact.style)
+    if fact.fraction is None:
+        return text
+    if not bar_width:
+        return Text.assemble(f"{percent(fact.fraction)}, ", text)
+    line = Table.grid(padding=(0, 1))
+    line.add_column(width=bar_width)
+    line.add_column(justify="right", width=5, no_wrap=True)
+    line.add_column(overflow="fold")
+    done = ProgressBar(total=1.0, completed=fact.fraction, width=bar_width)
+    line.add_row(done, percent(fact.fraction), text)
+    return line
+
+
+def preflight_view(answer: Document) -> RenderableType:
+    """Render the violations, the warnings and the estimates of a preflight."""
+    rows: list[Row] = [
+        ("VIOLATION", plain(f"{each['error']}: {each['errorDescription']}", "red"))
+        for each in answer["violations"]
+    ]
+    rows += [("WARNING", plain(each, "yellow")) for each in answer["warnings"]]
+    rows += _estimates(answer["estimates"])
+    if answer["violations"]:
+        return Group(grid(rows), Text("A start would be refused.", "bold red"))
+    return Group(grid(rows), Text("A start would succeed.", "bold green"))
+
+
+def _estimates(found: Document) -> list[Row]:
+    """Return rows for the known estimates."""
+    texts = {
+        "to sync": (
+            "{namespaces} collections and views, {documents} documents, {bytes}, {indexes} indexes"
+        ),
+        "copy": "about {copySeconds}",
+        "oplog": "the source keeps a change for {oplogWindowSeconds}",
+        "disk": "{diskNeededBytes} needed, {diskFreeBytes} free on the destination",
+        "memory": "{memoryNeededBytes} needed, {memoryAvailableBytes} available",
+    }
+    known = {name: _estimate(name, value) for name, value in found.items()}
+    return [(label, text.format_map(known)) for label, text in texts.items()]
+
+
+def _estimate(name: str, value: float | None) -> str:
+    if name.lower().endswith("bytes"):
+        return size(value)
+    return duration(value) if name.endswith("Seconds") else count(value)
+
+
+def namespaces_view(found: Sequence[Document], width: int) -> RenderableType:
+    """Render the progress of collections; in less width, only the most important columns."""
+    columns = _COLUMNS if width >= _WIDE else {name: _COLUMNS[name] for name in _NARROW_COLUMNS}
+    heads = {title: title not in ("namespace", "phase") for title in columns}
+    return table(heads, ([show(each) for show in columns.values()] for each in found))
+
+
+def _copied(each: Document) -> str:
+    if each["phase"] == "waiting":
+        return "0 %"
+    return percent(share(each["copiedBytes"], each["estimatedTotalBytes"]))
+
+
+def _compared(each: Document) -> str:
+    verification = each["verification"]
+    if verification is None:
+        return "-"
+    documents, total = verification["comparedDocuments"], verification["estimatedTotalDocuments"]
+    return percent(share(documents, total))
+
+
+def _indexes(each: Document) -> str:
+    built = each["indexesBuilt"]
+    return f"{'-' if built is None else built} of {each['totalIndexes']}"
+
+
+_COLUMNS: Mapping[str, Callable[[Document], str]] = {
+    "namespace": lambda each: str(each["namespace"]),
+    "phase": lambda each: str(each["phase"]),
+    "copied": _copied,
+    "documents": lambda each: count(each["estimatedTotalDocuments"]),
+    "size": lambda each: size(each["estimatedTotalBytes"]),
+    "rate": lambda each: f"{size(each['bytesPerSecond'])}/s" if each["bytesPerSecond"] else "-",
+    "changes": lambda each: count(each["eventsApplied"]),
+    "indexes": _indexes,
+    "compared": _compared,
+    "mismatches": lambda each: (
+        count(each["verification"]["mismatches"]) if each["verification"] else "-"
+    ),
+}
+_NARROW_COLUMNS = ("namespace", "copied", "size", "compared", "mismatches")
+
+
+def mismatches_view(lines: Iterable[Document], shown_id: Any) -> RenderableType:
+    """Render the lines of mismatches; `shown_id` returns the text of an _id."""
+    heads = {"type": False, "namespace": False, "what": False, "detail": False, "for": True}
+    rows = (
+        (
+            each["type"],
+            each["namespace"],
+            _subject(each, shown_id),
+            each["detail"] if "aspect" in each else _fields(each["fields"]),
+            duration(each["durationSecs"]),
+        )
+        for each in lines
+    )
+    return table(heads, rows)
+
+
+def _subject(each: Document, shown_id: Any) -> str:
+    if "aspect" in each:
+        return f"{each['aspect']} {each['component']}".rstrip()
+    return f"{each['idType']} {shown_id(each['_id'])}"
+
+
+def _fields(found: Sequence[Document]) -> str:
+    return "; ".join(f"{each['path'] or 'the document'}: {each['detail']}" for each in found)
+
+
+def repairs_view(answer: Document) -> RenderableType:
+    heads = {"difference": False, "repair": False}
+    rows = ((each["difference"], each["action"]) for each in answer["repairs"])
+    total = f"{count(answer['documents'])} documents and {count(answer['definitions'])} definitions or counts differ."
+    return Group(*([table(heads, rows)] if answer["repairs"] else []), plain(total))
+
+
+def reset_view(answer: Document) -> RenderableType:
+    """Render what a reset would do."""
+    titles = {
+        "collections": "drops the collections",
+        "views": "drops the views",
+        "kept": "keeps what the sync did not create",
+        "unblocked": "unblocks the users of",
+        "balancersStarted": "starts the balancer of",
+    }
+    return grid((title, _enumerated(answer[name])) for name, title in titles.items())
+
+
+def _enumerated(names: Sequence[str]) -> str:
+    more = len(names) - _NAMES_SHOWN
+    listed = ", ".join(names[:_NAMES_SHOWN]) or "-"
+    return f"{listed} and {more:,} more; --json lists all" if more > 0 else listed

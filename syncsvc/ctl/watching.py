@@ -1,0 +1,130 @@
+"""Follows a sync or a check: a live display at a terminal, otherwise a line for each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from threading import Event
+from time import monotonic
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from syncsvc.ctl.client import Answer, Client, ClientError, Document
+from syncsvc.ctl.exits import Exit
+from syncsvc.ctl.facts import Fact, one_line
+from syncsvc.ctl.pace import Pace
+from syncsvc.ctl.text import duration
+from syncsvc.ctl.tool import Tool
+
+# Seconds between two requests.
+INTERVAL = 1.0
+_FOOTER = "Ctrl-C ends this display only."
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is followed. Each function takes the progress of an answer.
+
+    `step` returns a value whose change is worth a new line. `counters` are the figures that have rates.
+    """
+
+    api: Client
+    read: Callable[[Answer], Document]
+    facts: Callable[[Document, Pace], list[Fact]]
+    step: Callable[[Document], Any]
+    counters: Callable[[Document], Mapping[str, int]]
+
+
+@dataclass
+class Watch:
+    """Polls the daemon, and shows its answers. It continues while the daemon is being restarted."""
+
+    tool: Tool
+    subject: Subject
+    timeout: float | None = None
+    _pace: Pace = field(default_factory=Pace)
+    _silent_since: float | None = None
+    _step: Any = None
+    _live: Live | None = None
+
+    def until(self, holds: Callable[[Document], bool]) -> Document:
+        """Return the first progress for which the condition holds.
+
+        Raises ClientError if the first request fails, or with status NOT_YET if the time is over.
+        """
+        deadline = None if self.timeout is None else monotonic() + self.timeout
+        pause = Event()
+        with self._display():
+            progress = self._look(first=True)
+            while progress is None or not holds(progress):
+                left = INTERVAL if deadline is None else min(INTERVAL, deadline - monotonic())
+                if left <= 0:
+                    raise ClientError(
+                        Exit.NOT_YET,
+                        "TimedOut",
+                        f"the awaited condition does not hold after {duration(self.timeout)}. The sync continues.",
+                    )
+                pause.wait(left)
+                progress = self._look(first=False)
+            if self._live is not None:
+                self._live.update(self._view(progress), refresh=True)
+        return progress
+
+    @contextmanager
+    def _display(self) -> Iterator[None]:
+        if self.tool.json or not self.tool.console.is_terminal:
+            yield
+            return
+        with Live(console=self.tool.console, auto_refresh=False) as self._live:
+            yield
+        self._live = None
+
+    def _look(self, first: bool) -> Document | None:
+        """Request the progress, and show it; None if the daemon does not answer."""
+        try:
+            answer = self.subject.api.get("progress")
+            progress = self.subject.read(answer)
+        except ClientError as error:
+            if first or error.status is not Exit.UNREACHABLE:
+                raise
+            self._show_silence(error)
+            return None
+        self._pace.add(monotonic(), self.subject.counters(progress))
+        self._show(answer, progress)
+        return progress
+
+    def _show(self, answer: Answer, progress: Document) -> None:
+        step, self._silent_since = self.subject.step(progress), None
+        if self._live is not None:
+            footer = Text(f"{_now()}  {_FOOTER}", "dim")
+            self._live.update(Group(self._view(progress), footer), refresh=True)
+        elif step != self._step:
+            if self.tool.json:
+                self.tool.write(answer.text)
+            else:
+                self.tool.say(f"{_now()}  {one_line(self.subject.facts(progress, self._pace))}")
+        self._step = step
+
+    def _view(self, progress: Document) -> RenderableType:
+        return self.tool.facts(self.subject.facts(progress, self._pace))
+
+    def _show_silence(self, error: ClientError) -> None:
+        begins = self._silent_since is None
+        if self._silent_since is None:
+            self._silent_since = monotonic()
+        seconds = monotonic() - self._silent_since
+        if self._live is not None:
+            text = f"No answer for {duration(seconds)}, retrying: {error.description}"
+            self._live.update(Text(text, "yellow"), refresh=True)
+        elif begins and not self.tool.json:
+            self.tool.say(f"{_now()}  No answer, retrying: {error.description}")
+        self._step = None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(" ", "seconds").replace("+00:00", "Z")

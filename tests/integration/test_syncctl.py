@@ -1,0 +1,150 @@
+"""`syncctl` as a process, against a daemon: a reversible sync from the preflight to the second commit."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+from syncsvc.ctl.exits import Exit
+from tests.support.daemon import Daemon
+from tests.support.pair import Pair
+from tests.support.service_process import ROOT
+from tests.support.waiting import PATIENCE, wait_for
+
+JOB = """
+source: cluster0
+destination: cluster1
+reversible: true
+enableUserWriteBlocking: sourceAndDestination
+"""
+
+
+class Operator:
+    """Runs `syncctl` for a daemon, with and without a terminal."""
+
+    def __init__(self, daemon: Daemon, folder: Path) -> None:
+        self._folder = folder
+        self._program = [sys.executable, "-m", "syncsvc.ctl"]
+        self._environment = {
+            **os.environ,
+            "SYNCCTL_URL": f"http://127.0.0.1:{daemon.port}",
+            "TERM": "xterm",
+        }
+
+    def run(self, *arguments: str, status: Exit = Exit.OK) -> str:
+        """Run a command without a terminal, and return what it prints."""
+        done = subprocess.run(
+            [*self._program, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env=self._environment,
+            timeout=PATIENCE,
+        )
+        assert done.returncode == status, (arguments, done.stdout, done.stderr)
+        assert "\x1b" not in done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def begin(self, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
+        """Start a command without a terminal, and return its process and the file that it writes to."""
+        output = self._folder / "output-of-syncctl"
+        with output.open("wb") as file:
+            command = [*self._program, *arguments]
+            process = subprocess.Popen(command, stdout=file, cwd=ROOT, env=self._environment)
+        return process, output
+
+    def run_at_terminal(self, *arguments: str, typed: str = "", status: Exit = Exit.OK) -> str:
+        """Run a command at a terminal where this text is typed, and return what it shows."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        command = [*self._program, *arguments]
+        with subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT, env=self._environment
+        ) as process:
+            os.close(theirs)
+            os.write(ours, typed.encode())
+            shown = b"".join(iter(lambda: _read(ours), b""))
+            assert process.wait(PATIENCE) == status, shown.decode()
+        os.close(ours)
+        return shown.decode()
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:  # the process has closed the terminal
+        return b""
+
+
+def test_an_operator_runs_a_reversible_sync(pair: Pair, daemon: Daemon, tmp_path: Path) -> None:
+    operator = Operator(daemon, tmp_path)
+    orders = pair.source.client.shop.orders
+    orders.insert_many({"_id": number, "n": number} for number in range(1_000))
+    job = tmp_path / "job.yaml"
+    job.write_text(f"{JOB}copyInNaturalOrders: []\nbuildIndexes: sometimes\n")
+
+    shown = operator.run("start", "-f", str(job), status=Exit.USAGE)
+    assert "copyInNaturalOrders: Unknown field" in shown and "buildIndexes: Must be one of" in shown
+    assert "IDLE" in operator.run("status")
+    job.write_text(JOB)
+    assert "A start would succeed." in operator.run("preflight", "-f", str(job))
+    assert "permit a start" in operator.run("doctor", "-f", str(job))
+    operator.run("start", "-f", str(job))
+    shown = operator.run_at_terminal("watch", "--until", "canCommit")
+    assert "Ctrl-C ends this display only." in shown and "100 %" in shown and "\x1b[" in shown
+    assert re.search(r"Next.*syncctl commit --wait", shown)
+
+    examine_running(operator, tmp_path)
+    watch_across_a_restart(operator, daemon)
+    shown = operator.run_at_terminal("commit", "--wait", typed="cluster0\n", status=Exit.FAILED)
+    assert "Type cluster1 to confirm" in shown and "nothing was sent" in shown
+    assert daemon.progress()["state"] == "RUNNING"
+    shown = operator.run_at_terminal("commit", "--wait", typed="cluster1\n")
+    assert "COMMITTED" in shown and "applications may write to it" in shown
+    pair.assert_equal()
+
+    pair.destination.client.shop.orders.insert_one({"_id": "of the destination"})
+    operator.run("reverse")
+    assert "commit: possible" in operator.run("watch", "--until", "canCommit")
+    shown = operator.run("commit", "--wait", "--yes", "--max-lag", "30")
+    assert re.search(r"^\S+ \S+  COMMITTED", shown, re.M)
+    assert orders.find_one({"_id": "of the destination"})
+    pair.assert_equal()
+    pair.destination.client.admin.command({"setUserWriteBlockMode": 1, "global": False})
+
+
+def examine_running(operator: Operator, tmp_path: Path) -> None:
+    """Run the commands that only show something."""
+    progress = json.loads(operator.run("status", "--json"))["progress"]
+    assert progress["state"] == "RUNNING"
+    assert re.search(r"^shop\.orders +copied +100 % +1,000 ", operator.run("namespaces"), re.M)
+    assert "No differences" in operator.run("mismatches")
+    assert "shop.orders" in operator.run("reset", "--dry-run")
+    assert "InvalidState" in operator.run("reverse", status=Exit.FAILED)
+    archive = tmp_path / "found.tar.gz"
+    operator.run("diagnose", "-o", str(archive), "--log", str(tmp_path / "log"))
+    assert archive.stat().st_size
+
+
+def watch_across_a_restart(operator: Operator, daemon: Daemon) -> None:
+    """Pause, kill and resume the sync while `watch` follows it."""
+    operator.run("pause")
+    assert "PAUSED" in operator.run("commit", "--dry-run", status=Exit.FAILED)
+    watch, output = operator.begin("watch", "--until", "canCommit")
+    with watch:
+        wait_for(lambda: "PAUSED" in output.read_text(), "watch shows the pause")
+        daemon.kill()
+        wait_for(lambda: "No answer, retrying" in output.read_text(), "watch shows the outage")
+        daemon.run()
+        operator.run("resume")
+        assert watch.wait(PATIENCE) == Exit.OK
+    assert "commit: possible" in output.read_text()

@@ -1,0 +1,85 @@
+"""Why a commit is not possible, and the next step: for each state of a sync."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from syncsvc.ctl.advice import destination_name, next_step, obstacles
+from syncsvc.state import State
+from tests.unit.ctl.progress import (
+    APPLYING,
+    COMMITTABLE,
+    COMMITTED,
+    COMMITTING,
+    COPYING,
+    FAILED,
+    IDLE,
+    WRITABLE,
+    side,
+)
+
+BEHIND = {
+    "source": side("stream hashing", 9, 9, 40),
+    "destination": side("stream hashing", 9, 9, 0),
+}
+COMPARING = {name: side("initial hashing", 4, 9) for name in ("source", "destination")}
+
+
+@pytest.mark.parametrize(
+    "progress, reason",
+    [
+        (IDLE, "The sync is IDLE"),
+        (COPYING, "25 % of 2.0 MB"),
+        ({**COPYING, "info": "building indexes"}, "Indexes are being built"),
+        ({**COPYING, "info": "initializing collections and indexes"}, "copy has not begun"),
+        ({**COPYING, "info": "something new"}, "something new"),
+        ({**APPLYING, "ceaStage": "collection copy drain"}, "still being applied; the lag is 0 s"),
+        ({**APPLYING, "lagTimeSeconds": 90}, "1 min 30 s behind"),
+        ({**APPLYING, "lagTimeSeconds": None}, "not known"),
+        ({**APPLYING, "verification": COMPARING}, "4 of 9 documents"),
+        ({**APPLYING, "verification": BEHIND}, "40 s behind the changes of the source"),
+        (APPLYING, "has not found yet"),
+    ],
+)
+def test_the_reason_against_a_commit_is_named(progress: dict[str, Any], reason: str) -> None:
+    assert reason in " ".join(obstacles(progress))
+
+
+def test_a_lag_above_the_limit_of_the_operator_is_an_obstacle() -> None:
+    progress = {**COMMITTABLE, "lagTimeSeconds": 6}
+    assert obstacles(progress) == []
+    assert obstacles(progress, 6) == []
+    assert "6 s behind" in obstacles(progress, 5)[0]
+    assert obstacles({**COMMITTABLE, "lagTimeSeconds": None}, 5)
+
+
+@pytest.mark.parametrize(
+    "progress, step",
+    [
+        (IDLE, "syncctl start"),
+        (COPYING, "syncctl watch --until canCommit"),
+        (COMMITTABLE, "syncctl commit --wait"),
+        ({**APPLYING, "state": "PAUSED"}, "syncctl resume"),
+        (COMMITTING, "--until canWrite"),
+        (WRITABLE, "point the applications"),
+        (COMMITTED, "clean up"),
+        (FAILED, "return to the source. Remove the cause, then: syncctl resume"),
+        ({**FAILED, "canWrite": True}, "leave the applications on the destination"),
+        ({**FAILED, "error": "VerificationFailed"}, "syncctl mismatches"),
+        ({**FAILED, "error": "Superseded"}, "stop this process"),
+        ({**COMMITTABLE, "role": "standby"}, "active daemon"),
+    ],
+)
+def test_the_next_step_fits_the_state(progress: dict[str, Any], step: str) -> None:
+    assert step in next_step(progress, "syncctl")
+
+
+@pytest.mark.parametrize("state", [each.value for each in State])
+def test_every_state_has_a_next_step(state: str) -> None:
+    assert "--json" not in next_step({**COMMITTED, "state": state}, "syncctl")
+
+
+def test_the_destination_is_named_after_a_start() -> None:
+    assert (destination_name(IDLE), destination_name(COPYING)) == (None, "cluster1")

@@ -1,0 +1,605 @@
+"""What each command sends, prints and returns, against prepared answers of the API."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import stat
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from click.testing import CliRunner
+
+from syncsvc.ctl.cli import syncctl
+from syncsvc.ctl.exits import Exit
+from tests.support.service_process import free_port
+from tests.support.stub_api import StubApi, stub_api
+from tests.unit.ctl.conftest import Run
+from tests.unit.ctl.progress import (
+    CHECKING,
+    COMMITTABLE,
+    COMMITTED,
+    COMMITTING,
+    COPYING,
+    DIFFERENT,
+    FAILED,
+    IDLE,
+    NO_CHECK,
+    PASSED,
+    WRITABLE,
+    answer,
+)
+
+SUCCESS = {"success": True}
+ESTIMATES = {
+    "namespaces": 3,
+    "documents": 1_000,
+    "bytes": 5_000_000,
+    "indexes": 2,
+    "diskNeededBytes": 10_000_000,
+    "diskFreeBytes": None,
+    "memoryNeededBytes": None,
+    "memoryAvailableBytes": 10**9,
+    "copySeconds": 7_200,
+    "oplogWindowSeconds": 3_600,
+}
+PREFLIGHT = {"violations": [], "warnings": [], "estimates": ESTIMATES, **SUCCESS}
+VIOLATION = {"error": "NotAuthorized", "errorDescription": "A privilege is missing."}
+NAMESPACE = {
+    "namespace": "shop.orders",
+    "phase": "copying",
+    "copiedDocuments": 50,
+    "estimatedTotalDocuments": 100,
+    "copiedBytes": 500,
+    "estimatedTotalBytes": 1_000,
+    "documentsPerSecond": 5.0,
+    "bytesPerSecond": 50.0,
+    "eventsApplied": 0,
+    "indexesBuilt": None,
+    "totalIndexes": 1,
+    "verification": None,
+}
+DOCUMENT = {
+    "type": "content",
+    "namespace": "shop.orders",
+    "_id": {"$oid": "65a0c3f1e4b0a1b2c3d4e5f6"},
+    "idType": "objectId",
+    "fields": [{"path": "price", "detail": "int 5 against double 5.0"}],
+    "generation": 4,
+    "durationSecs": 42.0,
+    "place": "b7f0",
+}
+DEFINITION = {
+    "type": "missingOnDst",
+    "namespace": "shop.items",
+    "aspect": "index",
+    "component": "sku_1",
+    "detail": "",
+    "generation": 4,
+    "durationSecs": 192.0,
+    "place": "51d4",
+}
+
+
+@pytest.mark.parametrize(
+    "progress, status, shown",
+    [
+        (IDLE, Exit.OK, "syncctl preflight"),
+        (COPYING, Exit.OK, "25 %, 500.0 kB of 2.0 MB"),
+        (COMMITTABLE, Exit.OK, "12,345 applied, lag 0 s"),
+        (COMMITTED, Exit.OK, "applications may write to it"),
+        (FAILED, Exit.FAILED, "EventNotApplicable: The destination refuses a change."),
+    ],
+)
+def test_status_shows_the_state_and_the_next_step(
+    api: StubApi, run: Run, progress: dict[str, Any], status: Exit, shown: str
+) -> None:
+    api.answer("progress", answer(progress))
+    done = run("status")
+    assert (done.exit_code, done.stderr) == (status, "")
+    assert shown in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("Next: ")
+
+
+@pytest.mark.parametrize("arguments", [["status", "--json"], ["verifier", "status", "--json"]])
+def test_json_is_that_of_the_api(api: StubApi, run: Run, arguments: list[str]) -> None:
+    both = {**COPYING, **PASSED, "warnings": ["odd\x1b[2J"]}
+    text = json.dumps(answer(both), indent=1)
+    api.answer("progress", text)
+    assert run(*arguments).stdout == f"{text}\n"
+
+
+def test_a_refusal_is_shown_and_fails(api: StubApi, run: Run) -> None:
+    api.refuse("pause", "InvalidState")
+    done = run("pause")
+    assert (done.exit_code, done.stdout) == (Exit.FAILED, "")
+    assert done.stderr == "InvalidState: Because of InvalidState.\n"
+    done = run("pause", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["error"]) == (Exit.FAILED, "InvalidState")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_denied_request_has_its_own_status(api: StubApi, run: Run, status: int) -> None:
+    api.refuse("progress", "TokenRequired", status)
+    assert run("status").exit_code == Exit.DENIED
+
+
+def test_an_invalid_job_is_a_wrong_usage(api: StubApi, run: Run, tmp_path: Path) -> None:
+    api.refuse("start", "InvalidRequest", 400)
+    (tmp_path / "job.yaml").write_text("source: cluster0\nfast: true")
+    done = run("start", "-f", str(tmp_path / "job.yaml"))
+    assert done.exit_code == Exit.USAGE
+    assert api.bodies("start") == [{"source": "cluster0", "fast": True}]
+
+
+def test_a_daemon_that_does_not_answer_is_unreachable(run: Run) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    done = run("status", "--url", url)
+    assert done.exit_code == Exit.UNREACHABLE
+    assert url in done.stderr and "Connection refused" in done.stderr
+    done = run("--url", url, "status", "--json")
+    assert json.loads(done.stdout)["error"] == "Unreachable"
+    done = run("verifier", "status", "--verifier-url", url)
+    assert "systemctl status syncsvc-verifier" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://host", "http://", "http://host:port", "http://u:p@host", "http://host?x=1"]
+)
+def test_a_wrong_address_is_a_wrong_usage(run: Run, url: str) -> None:
+    assert run("--url", url, "status").exit_code == Exit.USAGE
+
+
+@pytest.mark.parametrize("text", ["<html>hello</html>", '{"progress": {}}', "[]", "{}"])
+def test_another_program_at_the_address_is_noticed(api: StubApi, run: Run, text: str) -> None:
+    api.answer("progress", text)
+    done = run("status")
+    assert done.exit_code == Exit.UNREACHABLE
+    assert "UnexpectedAnswer" in done.stderr
+
+
+def test_a_verifier_is_no_sync_service(api: StubApi, run: Run) -> None:
+    api.answer("progress", answer(PASSED))
+    done = run("status")
+    assert done.exit_code == Exit.UNREACHABLE
+    assert "is not a sync service" in done.stderr
+
+
+def test_a_sync_service_is_no_verifier(api: StubApi, run: Run) -> None:
+    api.answer("progress", answer(COPYING))
+    done = run("verifier", "status")
+    assert done.exit_code == Exit.UNREACHABLE
+    assert "is not a verifier" in done.stderr
+
+
+def test_a_token_is_sent(api: StubApi, run: Run, tmp_path: Path) -> None:
+    api.answer("progress", answer(IDLE))
+    file = tmp_path / "token"
+    file.write_text("s3cret\n")
+    run("status", SYNCCTL_TOKEN_FILE=str(file))
+    run("--token-file", str(file), "status")
+    run("status", "--token-file", str(file))
+    run("status")
+    sent = [each.headers.get("Authorization") for each in api.requests]
+    assert sent == ["Bearer s3cret"] * 3 + [None]
+
+
+@pytest.mark.parametrize("text", ["", "two words", "caf\u00e9", "a\nb"])
+def test_a_file_without_a_token_is_a_wrong_usage(
+    api: StubApi, run: Run, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "token").write_text(text)
+    done = run("--token-file", str(tmp_path / "token"), "status")
+    assert (done.exit_code, api.requests) == (Exit.USAGE, [])
+
+
+def test_a_token_is_not_sent_over_an_open_network(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("s3cret")
+    done = run("--url", "http://host.invalid:1", "--token-file", str(tmp_path / "token"), "status")
+    assert done.exit_code == Exit.USAGE
+    assert "https://" in done.stderr and "s3cret" not in done.stderr
+
+
+def test_a_secure_daemon_needs_a_known_authority(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    (tmp_path / "token").write_text("s3cret")
+    with stub_api(context) as stub:
+        stub.answer("progress", answer(IDLE))
+        options = ["status", "--url", stub.url, "--token-file", str(tmp_path / "token")]
+        done = CliRunner().invoke(syncctl, options)
+        assert done.exit_code == Exit.UNREACHABLE
+        assert "TLSFailed" in done.stderr and "--ca-file" in done.stderr
+        done = CliRunner().invoke(syncctl, [*options, "--ca-file", str(tmp_path / "ca.pem")])
+        assert done.exit_code == Exit.OK
+        (request,) = stub.requests
+        assert request.headers["Authorization"] == "Bearer s3cret"
+
+
+def test_names_from_a_cluster_do_not_control_the_terminal(api: StubApi, run: Run) -> None:
+    hostile = {**NAMESPACE, "namespace": "d.[bold]\x1b]0;x\x07<img>\u202e"}
+    api.answer("namespaces", {"namespaces": [hostile], "next": None, **SUCCESS})
+    shown = run("namespaces").stdout
+    assert "d.[bold]\\x1b]0;x\\x07<img>\\u202e" in shown
+    assert "\x1b" not in shown
+
+
+def test_namespaces_are_paged_filtered_and_sorted(api: StubApi, run: Run) -> None:
+    done = {**NAMESPACE, "namespace": "a.done", "phase": "copied", "copiedBytes": 1_000}
+    large = {**NAMESPACE, "namespace": "z.large", "estimatedTotalBytes": 9_000}
+    pages = (
+        {"namespaces": [done, NAMESPACE], "next": "shop.orders", **SUCCESS},
+        {"namespaces": [large], "next": None, **SUCCESS},
+    )
+    api.answer("namespaces", *pages)
+    lines = run("namespaces", "--phase", "copying", "--sort", "left", "--limit", "1").stdout
+    assert "z.large" in lines and "shop.orders" not in lines and "a.done" not in lines
+    assert "1 of 2 collections; --limit shows more." in lines
+    assert "after=shop.orders" in api.requests[1].path
+
+
+def test_a_preflight_with_violations_fails(api: StubApi, run: Run) -> None:
+    warned = {**PREFLIGHT, "violations": [VIOLATION], "warnings": ["The oplog is short."]}
+    api.answer("preflight", PREFLIGHT, warned)
+    done = run("preflight")
+    assert done.exit_code == Exit.OK
+    assert "A start would succeed." in done.stdout and "about 2 h" in done.stdout
+    done = run("preflight")
+    assert done.exit_code == Exit.FAILED
+    assert "NotAuthorized: A privilege is missing." in done.stdout
+    assert "The oplog is short." in done.stdout
+    assert api.bodies("preflight")[0] == {"source": "cluster0", "destination": "cluster1"}
+
+
+@pytest.mark.parametrize(
+    "progress, arguments, status",
+    [
+        (COMMITTABLE, [], Exit.OK),
+        (COMMITTABLE, ["--max-lag", "0"], Exit.OK),
+        ({**COMMITTABLE, "lagTimeSeconds": 3}, ["--max-lag", "2"], Exit.NOT_YET),
+        (COPYING, [], Exit.NOT_YET),
+        (IDLE, [], Exit.FAILED),
+        (COMMITTED, [], Exit.FAILED),
+    ],
+)
+def test_a_dry_run_tells_whether_a_commit_is_possible(
+    api: StubApi, run: Run, progress: dict[str, Any], arguments: list[str], status: Exit
+) -> None:
+    api.answer("progress", answer(progress))
+    done = run("commit", "--dry-run", *arguments)
+    assert done.exit_code == status
+    assert ("is possible now" in done.stdout) == (status is Exit.OK)
+    # Without --dry-run, the same obstacles refuse the commit before it is sent.
+    if status is not Exit.OK:
+        assert run("commit", "--yes", *arguments).exit_code == status
+    assert api.bodies("commit") == []
+
+
+def test_a_commit_without_a_terminal_needs_yes(api: StubApi, run: Run) -> None:
+    api.answer("progress", answer(COMMITTABLE))
+    api.answer("commit", SUCCESS)
+    done = run("commit")
+    assert (done.exit_code, api.bodies("commit")) == (Exit.USAGE, [])
+    assert "--yes" in done.stderr
+    done = run("commit", "--yes")
+    assert (done.exit_code, api.bodies("commit")) == (Exit.OK, [{}])
+    assert "--until canWrite" in done.stdout
+
+
+def test_a_commit_waits_for_the_end(api: StubApi, run: Run) -> None:
+    steps = (COPYING, COPYING, COMMITTABLE, COMMITTING, WRITABLE, COMMITTED)
+    api.answer("progress", *map(answer, steps))
+    api.answer("commit", SUCCESS)
+    done = run("commit", "--wait", "--yes")
+    assert done.exit_code == Exit.OK
+    sent = [each.path.rpartition("/")[2] for each in api.requests]
+    assert sent.index("commit") == 3
+    assert "Applications may write to the destination now." in done.stdout
+    assert "COMMITTED" in done.stdout
+
+
+def test_a_commit_that_is_withdrawn_is_sent_again(api: StubApi, run: Run) -> None:
+    api.answer("progress", *map(answer, (COMMITTABLE, COMMITTABLE, COMMITTED)))
+    api.refuse("commit", "CannotCommit")
+    api.answer("commit", SUCCESS)
+    assert run("commit", "--wait", "--yes").exit_code == Exit.OK
+    assert api.bodies("commit") == [{}, {}]
+
+
+def test_waiting_for_a_commit_can_be_repeated(api: StubApi, run: Run) -> None:
+    api.answer("progress", *map(answer, (COMMITTING, WRITABLE, COMMITTED)))
+    assert run("commit", "--wait", "--yes").exit_code == Exit.OK
+    assert api.bodies("commit") == []
+
+
+@pytest.mark.parametrize("body", ["", "<html>moved</html>", {}])
+@pytest.mark.parametrize("status", [200, 301])
+def test_only_the_answer_of_a_daemon_is_a_success(
+    api: StubApi, run: Run, body: Any, status: int
+) -> None:
+    api.answer("pause", body, status=status)
+    done = run("pause")
+    assert done.exit_code in (Exit.UNREACHABLE, Exit.FAILED)
+    assert "paused" not in done.stdout
+
+
+def test_a_refused_commit_without_wait_is_not_yet_possible(api: StubApi, run: Run) -> None:
+    api.answer("progress", answer(COMMITTABLE))
+    api.refuse("commit", "CannotCommit")
+    assert run("commit", "--yes").exit_code == Exit.NOT_YET
+
+
+@pytest.mark.parametrize("end", [FAILED, COMMITTED])
+def test_a_commit_that_cannot_come_does_not_wait(
+    api: StubApi, run: Run, end: dict[str, Any]
+) -> None:
+    api.answer("progress", answer(COPYING), answer(end))
+    done = run("commit", "--wait", "--yes")
+    assert (done.exit_code, api.bodies("commit")) == (Exit.FAILED, [])
+
+
+@pytest.mark.parametrize(
+    "condition, steps, status",
+    [
+        ("canCommit", (COPYING, COMMITTABLE), Exit.OK),
+        ("canWrite", (COMMITTABLE, COMMITTING, WRITABLE), Exit.OK),
+        ("committed", (WRITABLE, COMMITTED), Exit.OK),
+        ("idle", ({**COPYING, "state": "RESETTING"}, IDLE), Exit.OK),
+        ("canCommit", (COPYING, FAILED), Exit.FAILED),
+        ("canCommit", (COMMITTED,), Exit.FAILED),
+        ("canWrite", (IDLE,), Exit.FAILED),
+    ],
+)
+def test_watch_ends_when_the_condition_holds_or_cannot(
+    api: StubApi, run: Run, condition: str, steps: tuple[dict[str, Any], ...], status: Exit
+) -> None:
+    api.answer("progress", *map(answer, steps))
+    done = run("watch", "--until", condition)
+    assert done.exit_code == status
+    *lines, last = done.stdout.splitlines()
+    assert len(lines) >= len(steps) and last.startswith("Next: ")
+
+
+def test_watch_prints_one_answer_per_step_as_json(api: StubApi, run: Run) -> None:
+    steps = (COPYING, COPYING, COMMITTABLE, COMMITTED)
+    api.answer("progress", *map(answer, steps))
+    lines = run("watch", "--json").stdout.splitlines()
+    assert [json.loads(each)["progress"]["state"] for each in lines] == [
+        *("RUNNING", "RUNNING", "COMMITTED")
+    ]
+
+
+def test_watch_gives_up_after_the_given_time(api: StubApi, run: Run) -> None:
+    api.answer("progress", answer(COPYING))
+    done = run("watch", "--timeout", "0")
+    assert done.exit_code == Exit.NOT_YET
+    assert "The sync continues." in done.stderr
+
+
+def test_mismatches_are_listed(api: StubApi, run: Run) -> None:
+    lines = "".join(f"{json.dumps(each)}\n" for each in (DEFINITION, DOCUMENT))
+    api.answer("mismatches", lines)
+    shown = run("mismatches", "--limit", "1", "--min-duration", "2").stdout
+    assert (
+        "index sku_1" in shown
+        and "3 min 12 s" in shown
+        and "Differences: 1; --limit shows more." in shown
+    )
+    assert "minDurationSecs=2.0" in api.requests[0].path
+    shown = run("mismatches").stdout
+    assert 'objectId {"$oid": "65a0c3f1e4b0a1b2c3d4e5f6"}' in shown
+    assert "price: int 5 against double 5.0" in shown
+    as_json = run("mismatches", "--json").stdout
+    assert as_json == lines
+
+
+def test_an_error_in_the_middle_of_a_list_fails(api: StubApi, run: Run) -> None:
+    broken = {"error": "ClusterUnreachable", "errorDescription": "No answer."}
+    api.answer("mismatches", f"{json.dumps(DOCUMENT)}\n{json.dumps(broken)}\n")
+    done = run("mismatches")
+    assert done.exit_code == Exit.FAILED
+    assert "ClusterUnreachable" in done.stderr
+
+
+def test_a_repair_can_be_planned(api: StubApi, run: Run) -> None:
+    planned = {"difference": "shop.orders 1 differs", "action": "delete the document"}
+    api.answer("repair", {"documents": 1, "definitions": 0, "repairs": [planned], **SUCCESS})
+    shown = run("repair", "--dry-run").stdout
+    assert "delete the document" in shown and "syncctl repair" in shown
+    run("repair")
+    assert api.bodies("repair") == [{"dryRun": True}, {"dryRun": False}]
+
+
+def test_a_reset_needs_the_name_of_the_destination(api: StubApi, run: Run) -> None:
+    api.answer("progress", answer(COPYING))
+    plan = {"views": [], "kept": [], "unblocked": ["cluster1"], "balancersStarted": []}
+    names = [f"d.c{number}" for number in range(60)]
+    api.answer("reset", {**plan, "collections": names, **SUCCESS})
+    shown = run("reset", "--dry-run").stdout
+    assert "d.c0" in shown and "and 10 more" in shown
+    assert run("reset").exit_code == Exit.USAGE
+    assert run("reset", "--confirm", "cluster1").exit_code == Exit.OK
+    assert api.bodies("reset") == [
+        {"confirm": "cluster1", "dryRun": True},
+        {"confirm": "cluster1"},
+    ]
+
+
+LIMITS = {
+    "limits": {"copyBytesPerSecond": 20_000_000, "eventsPerSecond": None, "windows": []},
+    "effective": {"copyBytesPerSecond": 5_000_000},
+    "throttledBy": {"what": "copy", "reason": "latency", "since": "2026-11-23T15:00:00Z"},
+    **SUCCESS,
+}
+
+
+def test_limits_are_shown_and_changed(api: StubApi, run: Run, tmp_path: Path) -> None:
+    api.answer("limits", LIMITS)
+    shown = run("limit").stdout
+    assert "20.0 MB/s" in shown and "5.0 MB/s" in shown and "copy: latency" in shown
+    (tmp_path / "limits.yaml").write_text("auto: {enabled: true}\nthreads: 2")
+    changed = ["--copy-bytes", "1.5MB", "--events", "none", "-f", str(tmp_path / "limits.yaml")]
+    assert run("limit", *changed).exit_code == Exit.OK
+    assert [each.method for each in api.requests] == ["GET", "PATCH"]
+    assert api.bodies("limits")[1] == {
+        "auto": {"enabled": True},
+        "threads": 2,
+        "copyBytesPerSecond": 1_500_000,
+        "eventsPerSecond": None,
+    }
+    assert run("limit", "--threads", "many").exit_code == Exit.USAGE
+
+
+def test_a_daemon_without_limits_is_named(run: Run) -> None:
+    done = run("limit", "--events", "5")
+    assert done.exit_code == Exit.FAILED
+    assert "Update the daemon" in done.stderr
+
+
+def described(version: str) -> dict[str, Any]:
+    return {"openapi": "3.1.0", "info": {"version": version}}
+
+
+def test_the_doctor_examines_daemon_and_clusters(api: StubApi, run: Run) -> None:
+    pings = {"source": {"pingLatencyMs": 250}, "destination": {"pingLatencyMs": -1}}
+    api.answer("progress", answer({**IDLE, **pings, "warnings": ["A call takes long."]}))
+    api.answer("openapi.json", described("99.0"))
+    api.refuse("/readyz", "NotReady", 503)
+    api.answer("preflight", {**PREFLIGHT, "violations": [VIOLATION], "warnings": ["Slow disk."]})
+    done = run("doctor")
+    assert done.exit_code == Exit.FAILED
+    for text in (
+        "warning: The daemon has version 99.0",
+        "problem: Because of NotReady",
+        "warning: The last ping took 250 ms.",
+        "problem: The last ping was not answered.",
+        "problem: NotAuthorized: A privilege is missing.",
+        "warning: Slow disk.",
+        "warning: A call takes long.",
+        "warning: The source keeps its changes for 1 h; the copy takes about 2 h.",
+    ):
+        assert text in done.stdout
+    found = json.loads(run("doctor", "--json").stdout)
+    assert found["success"] is False
+    assert {each["result"] for each in found["checks"]} == {"ok", "warning", "problem"}
+
+
+def test_the_doctor_does_not_start_a_preflight_of_a_running_sync(api: StubApi, run: Run) -> None:
+    lease = {"host": "other", "address": "127.0.0.1:1"}
+    api.answer("progress", answer({**COPYING, "role": "standby", "lease": lease}))
+    api.answer("openapi.json", described("0.1.0"))
+    api.answer("/readyz", SUCCESS)
+    done = run("doctor")
+    assert done.exit_code == Exit.OK
+    assert "The active one is other" in done.stdout
+    assert api.bodies("preflight") == []
+
+
+def test_a_diagnosis_holds_no_secret(api: StubApi, run: Run, tmp_path: Path) -> None:
+    uri = "mongodb://admin:hunter2@a.example:27017,b.example/?replicaSet=a"
+    api.answer("progress", answer({**FAILED, "errorDescription": f"No answer from {uri}."}))
+    api.answer("namespaces", {"namespaces": [NAMESPACE], "next": None, **SUCCESS})
+    api.answer("/metrics", "mongosync_state 1\n")
+    api.answer("preflight", PREFLIGHT)
+    log = tmp_path / "log" / "syncsvc.log"
+    log.parent.mkdir()
+    log.write_text(json.dumps({"message": "Mongosync Options", "cluster0": uri}) + "\n")
+    target = tmp_path / "found.tar.gz"
+    done = run("diagnose", "--log", str(log.parent), "-o", str(target))
+    assert done.exit_code == Exit.OK, done.stderr
+    assert stat.S_IMODE(os.stat(target).st_mode) == 0o600
+    with tarfile.open(target) as archive:
+        held = {
+            each.name: archive.extractfile(each).read().decode()  # type: ignore[union-attr]
+            for each in archive
+        }
+    assert not [name for name, text in held.items() if "hunter2" in text]
+    assert "a.example:27017" in held["found/logs/syncsvc.log"]
+    assert "mongosync_state 1" in held["found/metrics.txt"]
+    assert "NotFound" in held["found/limits.json"]
+    # An existing file is not replaced.
+    assert run("diagnose", "-o", str(target)).exit_code == Exit.USAGE
+
+
+def test_logs_are_collected_without_a_daemon(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("ended")
+    url = f"http://127.0.0.1:{free_port()}"
+    target = str(tmp_path / "found.tar.gz")
+    assert run("--url", url, "diagnose", "-o", target).exit_code == Exit.UNREACHABLE
+    assert not Path(target).exists()
+    done = run("--url", url, "diagnose", "-o", target, "--log", str(tmp_path / "a.log"))
+    assert done.exit_code == Exit.OK
+
+
+@pytest.mark.parametrize(
+    "progress, status",
+    [(NO_CHECK, Exit.OK), (CHECKING, Exit.OK), (PASSED, Exit.OK), (DIFFERENT, Exit.FAILED)],
+)
+def test_the_verifier_shows_its_state(
+    api: StubApi, run: Run, progress: dict[str, Any], status: Exit
+) -> None:
+    api.answer("progress", answer(progress))
+    done = run("verifier", "status")
+    assert done.exit_code == status
+    assert done.stdout.splitlines()[-1].startswith("Next: ")
+
+
+def test_a_check_is_run_to_its_verdict(api: StubApi, run: Run, tmp_path: Path) -> None:
+    api.answer("check", SUCCESS)
+    api.answer("writesOff", SUCCESS)
+    (tmp_path / "check.json").write_text('{"filter": {"owner": {"$oid": "a"}}}')
+    assert run("verifier", "check", "-f", str(tmp_path / "check.json")).exit_code == Exit.OK
+    assert api.bodies("check") == [{"filter": {"owner": {"$oid": "a"}}}]
+    api.answer("progress", *map(answer, (CHECKING, {**CHECKING, "writesOff": True}, DIFFERENT)))
+    done = run("verifier", "writes-off", "--wait")
+    assert done.exit_code == Exit.FAILED
+    assert "verdict: FAILED; reason: 2 documents are missing" in done.stdout
+    assert "syncctl verifier mismatches" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "verdict, status",
+    [("passed", Exit.OK), ("failed", Exit.FAILED), (None, Exit.NOT_YET)],
+)
+def test_the_summary_tells_the_verdict(
+    api: StubApi, run: Run, verdict: str | None, status: Exit
+) -> None:
+    summary = {
+        "verdict": verdict,
+        "verdictReasons": [],
+        "checkStats": CHECKING["generationStats"],
+        "docMismatches": {"total": 0},
+        "nsMismatchesTotal": 0,
+        "notes": ["views were not compared"],
+    }
+    api.answer("summary", {**summary, **SUCCESS})
+    done = run("verifier", "summary")
+    assert done.exit_code == status
+    assert "views were not compared" in done.stdout
+
+
+def test_the_verifier_lists_definitions_and_documents(api: StubApi, run: Run) -> None:
+    api.answer("nsMismatches", json.dumps(DEFINITION) + "\n")
+    api.answer("docMismatches", json.dumps(DOCUMENT) + "\n")
+    shown = run("verifier", "mismatches").stdout
+    assert shown.index("sku_1") < shown.index("price")
+    assert len(run("verifier", "mismatches", "--json", "--limit", "1").stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_is_printed_for_a_shell(run: Run, shell: str) -> None:
+    done = run("completion", shell)
+    assert done.exit_code == Exit.OK
+    assert f"_SYNCCTL_COMPLETE={shell}_complete" in done.stdout
+
+
+def test_options_of_a_command_are_completed(run: Run) -> None:
+    words = {"COMP_WORDS": "syncctl commit --", "COMP_CWORD": "2"}
+    done = run(_SYNCCTL_COMPLETE="bash_complete", **words)
+    assert "plain,--max-lag" in done.stdout

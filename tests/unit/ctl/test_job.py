@@ -1,0 +1,65 @@
+"""Files with the body of a request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from syncsvc.ctl.client import ClientError
+from syncsvc.ctl.exits import Exit
+from syncsvc.ctl.job import read_job, start_job
+
+
+def read(tmp_path: Path, text: str) -> dict[str, object]:
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    return read_job(file)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"source": "cluster0", "reversible": true, "includeNamespaces": [{"database": "d"}]}',
+        "source: cluster0\nreversible: true\nincludeNamespaces:\n- database: d\n",
+    ],
+)
+def test_yaml_and_json_are_read(tmp_path: Path, text: str) -> None:
+    assert read(tmp_path, text) == {
+        "source": "cluster0",
+        "reversible": True,
+        "includeNamespaces": [{"database": "d"}],
+    }
+
+
+@pytest.mark.parametrize(
+    "text, named",
+    [
+        ("source: cluster0\n  x: [", "line 2"),
+        ("- a\n- b", "must hold fields"),
+        ("", "must hold fields"),
+        ("source: a\nsource: b", "source is given twice"),
+        ("sharding:\n  a: 1\n  a: 2", "a is given twice"),
+        ("includeNamespaces:\n- database: 2026-01-01", "includeNamespaces[0].database"),
+        (
+            "verification: {on: 1}",
+            'verification: the name of a field must be a string: write "True"',
+        ),
+        ("a: .nan", 'a: write the float "nan" in quotes'),
+        ("a: !!python/object:os.system x", "line 1"),
+    ],
+)
+def test_a_wrong_field_or_line_is_named(tmp_path: Path, text: str, named: str) -> None:
+    with pytest.raises(ClientError) as raised:
+        read(tmp_path, text)
+    assert named in raised.value.description
+    assert raised.value.status is Exit.USAGE
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ClientError, match="absent.yaml"):
+        read_job(tmp_path / "absent.yaml")
+
+
+def test_without_a_file_everything_is_synced() -> None:
+    assert start_job(None) == {"source": "cluster0", "destination": "cluster1"}
