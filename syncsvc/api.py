@@ -14,6 +14,7 @@ from flask import Blueprint, Response
 from syncsvc.reports.preflight import preflight_report
 from syncsvc.reports.repair import repair_report
 from syncsvc.schemas import (
+    LimitsSchema,
     MismatchesSchema,
     NamespacesSchema,
     RepairSchema,
@@ -39,6 +40,7 @@ def blueprint(service: Service) -> Blueprint:
         api.add_url_rule(f"/{name}", name, _handler(name, command), methods=["POST"])
     _add_reset(api, service)
     _add_repair(api, service)
+    _add_limits(api, service)
     _add_queries(api, service)
     return api
 
@@ -88,6 +90,17 @@ def _handler(name: str, command: Callable[[], None]) -> Callable[[], dict[str, A
         return SUCCESS
 
     return handler
+
+
+def _add_limits(api: Blueprint, service: Service) -> None:
+    @api.get("/limits")
+    def limits() -> dict[str, Any]:
+        return {**SUCCESS, **service.limits()}
+
+    @api.patch("/limits")
+    def change_limits() -> dict[str, Any]:
+        service.change_limits(load(LimitsSchema(), json_body()))
+        return {**SUCCESS, **service.limits()}
 
 
 def _add_queries(api: Blueprint, service: Service) -> None:

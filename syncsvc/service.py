@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import Any
 from uuid import uuid4
@@ -17,11 +18,15 @@ from uuid import uuid4
 import pymongo
 
 from syncsvc import errors
+from syncsvc.engine.run.pace import Pace
 from syncsvc.figures.progress import Progress
+from syncsvc.limiter import Limiter
+from syncsvc.limits import Document
 from syncsvc.mismatches import RepairPlan, mismatches, repair_plan, repaired
 from syncsvc.options import CLUSTERS, StartOptions
 from syncsvc.preflight.judgement import Judgement, judge
 from syncsvc.reporter import Reporter
+from syncsvc.reports.limits import limits_report
 from syncsvc.reports.namespaces import namespaces_report
 from syncsvc.reports.progress_answer import progress_report
 from syncsvc.reports.reset import reset_report
@@ -35,6 +40,7 @@ from syncsvc.reports.standing import (
 from syncsvc.reports.sync import Sync
 from syncsvc.runner import ProcessContext, Runner, can_commit
 from syncsvc.saved.lease import HOME
+from syncsvc.saved.limits import LimitsStore
 from syncsvc.saved.peers import Peers, described, differences
 from syncsvc.saved.run import RunRecord, RunStore, load_owner, new_owner
 from syncsvc.settings import LoadLevel
@@ -83,7 +89,9 @@ class Service:
         # One at a time: if a cluster hangs, several preflights would block all threads that answer requests.
         self._preflights = Commands()
         self._progress = Progress()
-        self._process = ProcessContext({}, load, tuning, self._progress, spawn, observe, stop)
+        pace = Pace()
+        self._process = ProcessContext({}, load, pace, tuning, self._progress, spawn, observe, stop)
+        self._limiter = Limiter(pace, self._progress, self.sync, self._saved_limits)
         self._state = State.INITIALIZING  # while there is no run
         self._runner: Runner | None = None
         # True if this process found a saved run: the start that began it may be sent again.
@@ -103,6 +111,7 @@ class Service:
             "reporter",
             Reporter(clusters, self._progress, self.sync, self._process.tuning, self._stop).run,
         )
+        self._process.spawn("limits", partial(self._limiter.run, clusters, self._stop))
 
     def initialize(self, saved: RunRecord | None, term: TaskGroup | None = None) -> None:
         """Continue the run `saved`, unless it is None; then accept commands.
@@ -202,6 +211,8 @@ class Service:
                 fence=uuid4(),
                 instances=judgement.instances,
             )
+            # Saved first: if the process is killed and restarted, the sync must not continue without limits.
+            self._limiter.begin_at(self._limits_at(options.destination))
             self._begin(record)
 
     def preflight(self, options: StartOptions) -> Judgement:
@@ -288,6 +299,38 @@ class Service:
                 f"confirm: Must be the name of the destination, {destination}, whose data is dropped.",
             )
         return runner
+
+    def limits(self) -> dict[str, Any]:
+        """Return the answer of `GET /api/v1/limits`, without `success`. Contacts no cluster."""
+        limiter = self._limiter
+        return limits_report(limiter.limits, limiter.are_saved, self._progress.snapshot.throttling)
+
+    def change_limits(self, changes: Document) -> None:
+        """Change some of the limits, in the form of the API. Raises OperationError.
+
+        Also possible on a standby, and while another command runs.
+        """
+        self.startup.wait()
+        if not self._process.clusters:
+            description = f"The state is INITIALIZING: the process is {self.startup.step}."
+            raise OperationError(errors.INVALID_STATE, description)
+        with answered_soon(), failures.named_errors():
+            self._limiter.change(changes)
+
+    def _saved_limits(self) -> LimitsStore | None:
+        """Return the store of the limits; None while it is unknown which cluster keeps them, and during a reset."""
+        runner, standing = self._runner, self._standing
+        if self.state is State.RESETTING:
+            return None
+        if runner is not None:
+            return self._limits_at(runner.record.options.destination)
+        return None if standing is None else self._limits_at(HOME)
+
+    def _limits_at(self, name: str) -> LimitsStore:
+        cluster = self._process.clusters[name]
+        # Not stopped by the end of a term: a standby can change the limits, too.
+        writer = ClusterWriter(cluster.client, cluster.facts.access_control, self._stop)
+        return LimitsStore(cluster.client, writer)
 
     def show_waits(self, waits: tuple[LongWait, ...]) -> None:
         """Publish these long waits of the process in place of the previous ones."""
@@ -463,6 +506,7 @@ class Service:
         its start would have been refused if its process had not been killed.
         """
         home = saved.options.destination
+        self._limiter.begin_at(self._limits_at(home))
         client, writer = self._process.clusters[home].client, self._process.saver(home)
         store = RunStore.take_over(client, writer, saved)
         if store.record.start is None and self._differences(store):
@@ -488,6 +532,7 @@ class Service:
 
     def _forget_run(self) -> None:
         """Become idle, at the end of a reset."""
+        self._limiter.forget_home()
         self._progress.clear()
         self._recovered = False
         self._state = next_state(State.RESETTING, Trigger.CLEARED)

@@ -11,6 +11,7 @@ from time import monotonic
 
 from syncsvc.figures.collections import Collections
 from syncsvc.figures.durations import Stopwatch
+from syncsvc.figures.throttling import Throttling
 from syncsvc.figures.trends import Lag, with_newest
 from verifier.compare.check_progress import CheckProgress
 from verifier.runtime.waits import LongWait
@@ -36,6 +37,7 @@ class WarningKind(Enum):
     BALANCER_ON = "balancer on"
     DEFINITIONS_CHANGED = "definitions changed"
     SOURCE_WRITTEN = "source written"
+    LIMIT_SUSPENDED = "limit suspended"
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class ProgressSnapshot:
     is when the lag was last measured (monotonic clock); `lags` are the lags of the last minutes. `waits` are the long
     waits of this process. `pings` has the answers by cluster name, for the clusters that were asked. `check` is the
     progress of the verification, once it has begun. `events_spooled` counts change events that were saved in the event
-    spool; `spool` is None while no events are spooled.
+    spool; `spool` is None while no events are spooled. `throttling` has the limits in force.
     """
 
     total_bytes: int | None = None
@@ -93,6 +95,7 @@ class ProgressSnapshot:
     check: CheckProgress | None = None
     events_spooled: int = 0
     spool: SpoolFigures | None = None
+    throttling: Throttling = Throttling()
 
 
 class Progress:
@@ -145,7 +148,9 @@ class Progress:
         self.collections = Collections()
         with self._lock:
             now = self._snapshot
-            self._snapshot = ProgressSnapshot(waits=now.waits, pings=now.pings)
+            self._snapshot = ProgressSnapshot(
+                waits=now.waits, pings=now.pings, throttling=now.throttling
+            )
 
     def add(self, **amounts: int) -> None:
         """Add to counters of the snapshot. The names of the arguments are those of the counters."""

@@ -165,6 +165,14 @@ class Daemon(ServiceProcess):
         """Make later starts log the half-minute report several times a second."""
         (self.folder / "report-often").touch()
 
+    def limits(self, **changes: Any) -> dict[str, Any]:
+        """Change limits, if any are given, and return the answer of /limits."""
+        answer = self.patch("limits", changes) if changes else self.get("limits")
+        assert answer.ok, answer.text
+        self._assert_described(answer)
+        body: dict[str, Any] = answer.json()
+        return body
+
     def namespaces(self, **parameters: str | int) -> dict[str, Any]:
         """Return the answer of /namespaces: the progress of each collection, and `next`."""
         answer = self.get("namespaces", **parameters)

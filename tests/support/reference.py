@@ -128,7 +128,7 @@ def _load_levels() -> str:
 
 def _threads() -> str:
     """Render the number of threads of a sync between replica sets, added up as on the architecture page."""
-    process = 3 + REQUEST_THREADS
+    process = 4 + REQUEST_THREADS
     sync = process + 4
     rows = [
         (
